@@ -1,0 +1,73 @@
+"""The one error tree, and the two records that say where something went wrong.
+
+Five situations have five different answers in this package:
+
+* *not yet*: more bytes are needed; a stage yields nothing, no exception is involved.
+* *not ours*: another protocol; a stream is skipped with a reason.
+* *unknown*: understood framing, unknown content; kept whole (`UnknownCommand`).
+* *damaged*: the bytes contradict the format: `DecodeError`, turned into a `Problem` by the pipeline.
+* *missing*: bytes that were not captured: a `Problem` or a `placement`, never an exception.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """A place in a capture that can be opened in Wireshark; whatever is not known is None."""
+
+    capture: int | None = None
+    """Index of the capture file among those that were opened together, from 0."""
+    packet: int | None = None
+    """Number of the packet in its file, from 1, as Wireshark counts."""
+    flow: str | None = None
+    """One direction of a TCP connection, `ip:port>ip:port`."""
+    offset: int | None = None
+    """Bytes from the start of that direction's stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something damaged or missing that decoding survived."""
+
+    layer: str
+    """`capture`, `tcp`, `store`, `tensorpipe`, `rpc`, `pickle` or `tensor`."""
+    reason: str
+    location: Location
+
+
+class RpcInspectError(Exception):
+    """Base of everything that this package raises on purpose."""
+
+
+class CaptureError(RpcInspectError):
+    """The input can't be read as a capture at all."""
+
+
+class UnknownFormatError(CaptureError):
+    """The input is readable but is in no capture format that we know."""
+
+
+class DecodeError(RpcInspectError):
+    """The bytes contradict the format.
+
+    `layer` names the decoder, `offset` counts from the start of the bytes that the decoder was given.
+    """
+
+    def __init__(self, layer: str, reason: str, offset: int | None = None) -> None:
+        super().__init__(reason if offset is None else f"{reason} (at byte {offset})")
+        self.layer = layer
+        self.reason = reason
+        self.offset = offset
+
+
+class LimitExceeded(DecodeError):
+    """A bound of `Limits` was reached; carries its name, the bound and the value that went over it."""
+
+    def __init__(self, layer: str, limit: str, bound: int, value: int, offset: int | None = None) -> None:
+        super().__init__(layer, f"{value:,} is over the limit {limit} = {bound:,}", offset)
+        self.limit = limit
+        self.bound = bound
+        self.value = value

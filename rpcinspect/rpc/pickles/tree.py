@@ -1,0 +1,117 @@
+"""The inert tree that both pickle readers build: what a pickle says, never what it would do.
+
+Plain values stand for themselves: None, bool, int, float, str, bytes, tuple, list. Everything else is one of the
+nodes below. Nodes compare by identity, since honest captures hold object graphs with cycles; compare
+structure with a walk of your own that remembers where it has been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Value: TypeAlias = Any
+"""None, bool, int, float, str, bytes, bytearray, tuple, list, or a node of this module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """A reference by name, `module.name`; the name may be dotted. Compares by value."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """An object that loading would make by calling something; nothing is ever called.
+
+    `function` is any value, usually a Global. What later opcodes add to the object is kept in order of kind.
+    """
+
+    function: Value
+    args: Value
+    """A tuple in every honest pickle."""
+    kwargs: Value = None
+    """Only NEWOBJ_EX: a Dict node."""
+    how: str = "reduce"
+    """`reduce`, `newobj`, `newobj_ex`, `inst` or `obj`."""
+    has_state: bool = False
+    state: Value = None
+    """What BUILD would hand to `__setstate__` or `__dict__`."""
+    items: list[Value] = field(default_factory=list)
+    """What APPEND(S) or ADDITEMS adds."""
+    pairs: list[tuple[Value, Value]] = field(default_factory=list)
+    """What SETITEM(S) adds."""
+
+
+@dataclass(eq=False, slots=True)
+class Dict:
+    """A dict as written: pairs in order, duplicates kept, any value as key."""
+
+    pairs: list[tuple[Value, Value]] = field(default_factory=list)
+
+    def get(self, key: str, default: Value = None) -> Value:
+        """The value under a plain string key, the last one if it was written twice."""
+        found = default
+        for k, v in self.pairs:
+            if isinstance(k, str) and k == key:
+                found = v
+        return found
+
+
+@dataclass(eq=False, slots=True)
+class Set:
+    """A set or frozenset as written."""
+
+    items: list[Value] = field(default_factory=list)
+    frozen: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class PersistentRef:
+    """PERSID or BINPERSID: an object that lives outside the pickle, by its id."""
+
+    id: Value
+
+
+@dataclass(eq=False, slots=True)
+class Extension:
+    """EXT1/2/4: a copyreg extension code, never resolved."""
+
+    code: int
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """NEXT_BUFFER: the n-th out-of-band buffer (protocol 5)."""
+
+    index: int
+    readonly: bool = False
+
+
+def children(node: Value) -> Iterable[Value]:
+    """Direct children of a value, for walks."""
+    if isinstance(node, (tuple, list)):
+        return node
+    if isinstance(node, Call):
+        out = [node.function, node.args]
+        if node.kwargs is not None:
+            out.append(node.kwargs)
+        if node.has_state:
+            out.append(node.state)
+        out.extend(node.items)
+        for pair in node.pairs:
+            out.extend(pair)
+        return out
+    if isinstance(node, Dict):
+        return [part for pair in node.pairs for part in pair]
+    if isinstance(node, Set):
+        return node.items
+    if isinstance(node, PersistentRef):
+        return (node.id,)
+    return ()

@@ -1,0 +1,1 @@
+"""RPC records → what happened between whom: workers, exchanges, autograd contexts, RRefs. Pure."""
