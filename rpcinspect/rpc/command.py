@@ -1,0 +1,291 @@
+"""Commands: what a message asks for or answers, once its envelopes are off. One dataclass per message type.
+
+In: the innermost type and payload, whole. Out: a command; `UnknownCommand` for types that we do not know.
+Values are trees of `pickles.tree`; tensors in them are indexes into the message's tensor list. Python pickles
+are carried whole, as bytes: `python_pickle` reads one when it is wanted. `to_payload` is the way back.
+Class and field names are upstream's: torch/csrc/distributed/rpc/{script_call,python_call,rref_proto,…}.h and
+torch/csrc/distributed/autograd/rpc_messages/*.h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.rpc.envelope import AutogradMetadata
+from rpcinspect.rpc.pickles.jit import Forms
+from rpcinspect.rpc.pickles.python import PythonPickle
+from rpcinspect.rpc.pickles.tree import Value
+from rpcinspect.rpc.types import ForkId, RRefId, WorkerId
+
+# --- calls --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptCall:
+    """SCRIPT_CALL: a builtin operator or a TorchScript function, with its full list of arguments."""
+
+    args: tuple[Value, ...]
+    schema: str | None
+    """Of a builtin operator: `aten::add.Scalar(Tensor self, …) -> Tensor`; its text differs between
+    releases."""
+    qualified_name: str
+    """`__torch__.module.function`; of a builtin operator `torch.ops.aten.add`."""
+    is_async_execution: bool = False
+
+    @property
+    def function(self) -> str:
+        """The operator with its overload, `aten::add.Scalar`, or the qualified name."""
+        return function_name(self.schema, self.qualified_name)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCall:
+    """PYTHON_CALL: a pickled PythonUDF."""
+
+    serialized_py_obj: bytes
+    is_async_execution: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptRemoteCall:
+    """SCRIPT_REMOTE_CALL: as ScriptCall, the result stays with the callee under `ret_rref_id`."""
+
+    args: tuple[Value, ...]
+    schema: str | None
+    qualified_name: str
+    is_async_execution: bool = False
+    ret_rref_id: RRefId
+    ret_fork_id: ForkId
+
+    @property
+    def function(self) -> str:
+        """As of ScriptCall."""
+        return function_name(self.schema, self.qualified_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonRemoteCall:
+    """PYTHON_REMOTE_CALL: as PythonCall, the result stays with the callee under `ret_rref_id`."""
+
+    tensors: tuple[int, ...]
+    """Indexes into the message's tensor list, as listed beside the pickle."""
+    serialized_py_obj: bytes
+    ret_rref_id: RRefId
+    ret_fork_id: ForkId
+    is_async_execution: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRRefFetchCall:
+    """SCRIPT_RREF_FETCH_CALL: the value of an RRef is wanted."""
+
+    from_worker_id: WorkerId
+    """As upstream calls it. What torch writes here is the id of the owner, who receives the call."""
+    rref_id: RRefId
+
+
+@dataclass(frozen=True, slots=True)
+class PythonRRefFetchCall:
+    """PYTHON_RREF_FETCH_CALL: the value of an RRef is wanted."""
+
+    from_worker_id: WorkerId
+    """As upstream calls it. What torch writes here is the id of the owner, who receives the call."""
+    rref_id: RRefId
+
+
+# --- answers ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptResp:
+    """SCRIPT_RET: the bare result."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class PythonResp:
+    """PYTHON_RET: the pickled result, or a pickled RemoteException."""
+
+    serialized_py_obj: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRRefFetchRet:
+    """SCRIPT_RREF_FETCH_RET."""
+
+    values: tuple[Value, ...]
+    """One value in every honest answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonRRefFetchRet:
+    """PYTHON_RREF_FETCH_RET."""
+
+    tensors: tuple[int, ...]
+    serialized_py_obj: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionResponse:
+    """EXCEPTION: a failure outside of Python user code, as text."""
+
+    text: bytes
+    """Meant to be UTF-8."""
+
+
+# --- RRefs --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRet:
+    """REMOTE_RET: the owner has made the RRef of a remote call."""
+
+    rref_id: RRefId
+    fork_id: ForkId
+
+
+@dataclass(frozen=True, slots=True)
+class RRefUserDelete:
+    """RREF_USER_DELETE: a user's fork is gone."""
+
+    rref_id: RRefId
+    fork_id: ForkId
+
+
+@dataclass(frozen=True, slots=True)
+class RRefForkRequest:
+    """RREF_FORK_REQUEST: a child tells the owner of its fork."""
+
+    rref_id: RRefId
+    fork_id: ForkId
+
+
+@dataclass(frozen=True, slots=True)
+class RRefChildAccept:
+    """RREF_CHILD_ACCEPT: a child tells its parent that the owner knows of it."""
+
+    fork_id: ForkId
+
+
+@dataclass(frozen=True, slots=True)
+class RRefAck:
+    """RREF_ACK: answers the three above."""
+
+
+# --- distributed autograd -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PropagateGradientsReq:
+    """BACKWARD_AUTOGRAD_REQ: gradients for one edge, in the opposite direction of the forward message."""
+
+    autograd_metadata: AutogradMetadata
+    grads: tuple[int, ...]
+    """Indexes into the message's tensor list."""
+    retain_graph: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PropagateGradientsResp:
+    """BACKWARD_AUTOGRAD_RESP."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupAutogradContextReq:
+    """CLEANUP_AUTOGRAD_CONTEXT_REQ: the context has ended."""
+
+    context_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupAutogradContextResp:
+    """CLEANUP_AUTOGRAD_CONTEXT_RESP."""
+
+
+@dataclass(frozen=True, slots=True)
+class RRefBackwardReq:
+    """RREF_BACKWARD_REQ: the owner is to start a backward pass from the RRef's value."""
+
+    rref_id: RRefId
+    autograd_context_id: int
+    retain_graph: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RRefBackwardResp:
+    """RREF_BACKWARD_RESP."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownCommand:
+    """A type that we do not know, or a payload that could not be read: kept whole."""
+
+    message_type: int
+    payload: bytes
+
+
+Command: TypeAlias = (
+    ScriptCall
+    | ScriptResp
+    | PythonCall
+    | PythonResp
+    | ScriptRemoteCall
+    | PythonRemoteCall
+    | RemoteRet
+    | ScriptRRefFetchCall
+    | PythonRRefFetchCall
+    | ScriptRRefFetchRet
+    | PythonRRefFetchRet
+    | RRefUserDelete
+    | RRefForkRequest
+    | RRefChildAccept
+    | RRefAck
+    | PropagateGradientsReq
+    | PropagateGradientsResp
+    | CleanupAutogradContextReq
+    | CleanupAutogradContextResp
+    | RRefBackwardReq
+    | RRefBackwardResp
+    | ExceptionResponse
+    | UnknownCommand
+)
+
+
+def from_message(message_type: int, payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Command:
+    """The command in a payload without envelopes.
+
+    Raises DecodeError: layer "pickle" where a JIT pickle is damaged, "rpc" where it says something else than
+    this type should. Types that are not in COMMANDS give an UnknownCommand.
+    """
+    raise NotImplementedError
+
+
+def from_message_forms(
+    message_type: int, payload: bytes, limits: Limits = DEFAULT_LIMITS
+) -> tuple[Command, Forms | None]:
+    """As `from_message`, with what `to_payload` needs to write the same bytes; None if there is no JIT
+    pickle."""
+    raise NotImplementedError
+
+
+def to_payload(command: Command, forms: Forms | None = None) -> bytes:
+    """The payload that says `command`, without envelopes."""
+    raise NotImplementedError
+
+
+def message_type_of(command: Command) -> int:
+    """The type of the message that carries `command` when no envelope is around it."""
+    raise NotImplementedError
+
+
+def python_pickle(command: Command, limits: Limits = DEFAULT_LIMITS) -> PythonPickle | None:
+    """The Python pickle that a command carries, read; None if its kind carries none. Raises DecodeError."""
+    raise NotImplementedError
+
+
+def function_name(schema: str | None, qualified_name: str) -> str:
+    """`aten::add.Scalar` from the schema of an operator; the qualified name if there is no schema."""
+    return qualified_name if schema is None else schema.partition("(")[0]

@@ -1,0 +1,451 @@
+"""Envelopes: messages that wrap another message's payload with facts of autograd or of the profiler.
+
+In: the type and the payload of a message, whole. Out: the envelopes, outermost first, with the type and
+payload that they wrap. The payload is read from its end: the wrapped payload, a JIT pickle of a tuple, and
+the length of that pickle as 8 bytes, big-endian. Tensors and the message id are shared with the wrapped
+message. `wrap` is the way back.
+Mirrors torch/csrc/distributed/autograd/rpc_messages/rpc_with_autograd.cpp, rpc_with_profiling_{req,resp}.cpp,
+and the wrapped payloads of torch/csrc/distributed/rpc/utils.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from rpcinspect.errors import DecodeError, LimitExceeded
+from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.pickles.jit import Forms, read_jit, read_jit_forms
+from rpcinspect.rpc.pickles.jit_write import write_jit
+from rpcinspect.rpc.pickles.semantic import device_map, untag
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
+from rpcinspect.rpc.types import DeviceMap, ProfilingId, WorkerId, as_bool, as_int, describe
+
+MAX_ENVELOPES = 8
+"""Nesting that is followed; torch writes at most two."""
+
+FOOTER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class AutogradMetadata:
+    """Which edge of which distributed autograd graph a message belongs to."""
+
+    autograd_context_id: int
+    """Creator in the upper 16 bits, its counter below; see `types.unpack_id`."""
+    autograd_message_id: int
+    """Pairs a send with its recv; the gradient comes back under the same id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcWithAutograd:
+    """FORWARD_AUTOGRAD_REQ and FORWARD_AUTOGRAD_RESP."""
+
+    message_type: int
+    autograd_metadata: AutogradMetadata
+    from_worker_id: WorkerId
+    device_map: DeviceMap
+    """Of the requester for this callee; empty in responses."""
+    wrapped_message_type: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilerConfig:
+    """What the caller's profiler records."""
+
+    state: int
+    """0 disabled, 1 CPU, 2 CUDA, 3 NVTX, 4 ITT, …"""
+    report_input_shapes: bool
+    profile_memory: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcWithProfilingReq:
+    """RUN_WITH_PROFILING_REQ: the callee is to profile the call."""
+
+    message_type: int = int(MessageType.RUN_WITH_PROFILING_REQ)
+    profiler_config: ProfilerConfig
+    profiling_id: ProfilingId
+    wrapped_message_type: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegacyEvent:
+    """One event of the callee's profiler; fields in the order in which they travel."""
+
+    kind: int
+    """0 mark, 1 push range, 2 pop range, 3 memory allocation."""
+    name: str | bytes
+    """Bytes where it is not UTF-8."""
+    thread_id: int
+    handle: float
+    """Of the record function; pairs push and pop. A float on the wire."""
+    node_id: int
+    cpu_memory: int
+    """Bytes allocated (freed: negative)."""
+    cpu_ns: int
+    """Since the epoch; in 1.8 of the monotonic clock."""
+    cuda_recorded: bool
+    cuda_memory: int
+    cuda_device: int
+    cuda_us: int | float
+    shapes: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcWithProfilingResp:
+    """RUN_WITH_PROFILING_RESP: the answer, with what the callee's profiler saw."""
+
+    message_type: int = int(MessageType.RUN_WITH_PROFILING_RESP)
+    profiling_id: ProfilingId
+    profiled_events: tuple[LegacyEvent, ...]
+    wrapped_message_type: int
+
+
+Envelope: TypeAlias = RpcWithAutograd | RpcWithProfilingReq | RpcWithProfilingResp
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeForms:
+    """How one envelope was written, beside what it says."""
+
+    pickle: Forms
+    int_device_map: bool = False
+    """The map is one of CUDA device indices, as in 1.8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peeled:
+    """What came off a payload. Where `error` is set, `payload` of `type` is an envelope that is damaged."""
+
+    envelopes: tuple[Envelope, ...]
+    type: int
+    payload: bytes
+    error: DecodeError | None = None
+    forms: tuple[EnvelopeForms, ...] = ()
+    """Of each envelope, if they were asked for."""
+
+
+DeviceMapTails: TypeAlias = MutableMapping[bytes, DeviceMap]
+"""Ends of autograd tuples that were read before: equal bytes give the same map. Bounded by its owner."""
+
+
+def peel(
+    message_type: int, payload: bytes, limits: Limits = DEFAULT_LIMITS
+) -> tuple[tuple[Envelope, ...], int, bytes]:
+    """(envelopes outermost first, inner type, inner payload); DecodeError where one is damaged."""
+    peeled = peel_partial(message_type, payload, limits)
+    if peeled.error is not None:
+        raise peeled.error
+    return peeled.envelopes, peeled.type, peeled.payload
+
+
+def peel_partial(
+    message_type: int,
+    payload: bytes,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    tails: DeviceMapTails | None = None,
+    with_forms: bool = False,
+) -> Peeled:
+    """As `peel`, but damage is returned as `error`, beside the envelopes around it; never raises."""
+    envelopes: list[Envelope] = []
+    forms: list[EnvelopeForms] = []
+    try:
+        while message_type in ENVELOPES:
+            if len(envelopes) == MAX_ENVELOPES:
+                raise LimitExceeded("rpc", "MAX_ENVELOPES", MAX_ENVELOPES, MAX_ENVELOPES + 1)
+            inner, suffix = split_wrapped(payload)
+            envelope, form = _read(message_type, suffix, limits, tails, with_forms)
+            envelopes.append(envelope)
+            if form is not None:
+                forms.append(form)
+            message_type, payload = envelope.wrapped_message_type, inner
+    except DecodeError as error:
+        return Peeled(tuple(envelopes), message_type, payload, error, tuple(forms))
+    return Peeled(tuple(envelopes), message_type, payload, None, tuple(forms))
+
+
+def wrap(envelopes: Sequence[Envelope], payload: bytes, forms: Sequence[EnvelopeForms] = ()) -> bytes:
+    """The payload of the outermost message: `payload` in `envelopes` (outermost first)."""
+    for i in reversed(range(len(envelopes))):
+        form = forms[i] if i < len(forms) else None
+        suffix = to_suffix(envelopes[i], form)
+        payload = payload + suffix + len(suffix).to_bytes(FOOTER_BYTES, "big")
+    return payload
+
+
+def split_wrapped(payload: bytes) -> tuple[bytes, bytes]:
+    """(wrapped payload, pickled tuple) of an envelope's payload."""
+    end = len(payload) - FOOTER_BYTES
+    if end < 0:
+        raise DecodeError("rpc", f"an envelope of {len(payload)} bytes has no room for its footer")
+    length = int.from_bytes(payload[end:], "big", signed=True)
+    if not 0 < length <= end:
+        raise DecodeError("rpc", f"the footer announces a tuple of {length} bytes, {end} are there", end)
+    return payload[: end - length], payload[end - length : end]
+
+
+def to_suffix(envelope: Envelope, forms: EnvelopeForms | None = None) -> bytes:
+    """The pickled tuple of an envelope."""
+    to_value = ENVELOPES[envelope.message_type].to_value
+    return write_jit(to_value(envelope, forms), forms.pickle if forms else None)
+
+
+def _read(
+    message_type: int, suffix: bytes, limits: Limits, tails: DeviceMapTails | None, with_forms: bool
+) -> tuple[Envelope, EnvelopeForms | None]:
+    from_value = ENVELOPES[message_type].from_value
+    if with_forms:
+        value, pickle_forms = read_jit_forms(suffix, limits)
+        envelope = from_value(message_type, value)
+        int_map = isinstance(envelope, RpcWithAutograd) and _is_int_map(value[4])
+        return envelope, EnvelopeForms(pickle_forms, int_map)
+    if tails is not None and from_value is _autograd_from_value:
+        quick = _autograd_from_suffix(message_type, suffix, limits, tails)
+        if quick is not None:
+            return quick, None
+    return from_value(message_type, read_jit(suffix, limits)), None
+
+
+def _autograd_from_value(message_type: int, value: Value) -> RpcWithAutograd:
+    """(wrapped type, context id, autograd message id, sender, device map)"""
+    wrapped, context_id, message_id, from_worker_id, pairs = _items(value, 5, "autograd envelope")
+    devices = device_map(pairs)
+    if devices is None:
+        raise DecodeError("rpc", "the device map of an autograd envelope is no map")
+    return RpcWithAutograd(
+        message_type=message_type,
+        autograd_metadata=AutogradMetadata(
+            as_int(context_id, "autograd context id"), as_int(message_id, "autograd message id")
+        ),
+        from_worker_id=as_int(from_worker_id, "sender's worker id"),
+        device_map=devices,
+        wrapped_message_type=as_int(wrapped, "wrapped message type"),
+    )
+
+
+def _autograd_from_suffix(
+    message_type: int, suffix: bytes, limits: Limits, tails: DeviceMapTails
+) -> RpcWithAutograd | None:
+    """As reading the pickle, for tuples as torch writes them; None for any other.
+
+    Every message of a training loop has its own ids in this tuple, so it can't be looked up whole. What can
+    be is its end, from the device map on: there the pickle refers to nothing that came before.
+    """
+    at = suffix.find(_TAIL_START)
+    if at < 0 or suffix[:3] != _HEAD_START:
+        return None
+    numbers = []
+    pos = 3
+    while pos < at:
+        op = suffix[pos]
+        if op == 0x4B:  # BININT1
+            numbers.append(suffix[pos + 1])
+            pos += 2
+        elif op == 0x4D:  # BININT2
+            numbers.append(suffix[pos + 1] | suffix[pos + 2] << 8)
+            pos += 3
+        elif op == 0x8A and suffix[pos + 1] == 8:  # LONG1 of 8 bytes
+            numbers.append(int.from_bytes(suffix[pos + 2 : pos + 10], "little", signed=True))
+            pos += 10
+        elif op == 0x4A:  # BININT
+            numbers.append(int.from_bytes(suffix[pos + 1 : pos + 5], "little", signed=True))
+            pos += 5
+        else:
+            return None
+    if pos != at or len(numbers) != 4:
+        return None
+    tail = suffix[at:]
+    devices = tails.get(tail)
+    if devices is None:
+        value = read_jit(_HEAD_START + tail, limits)
+        devices = device_map(value[0]) if type(value) is tuple and len(value) == 1 else None
+        if devices is None:
+            return None
+        tails[tail] = devices
+    return RpcWithAutograd(
+        message_type=message_type,
+        autograd_metadata=AutogradMetadata(numbers[1], numbers[2]),
+        from_worker_id=numbers[3],
+        device_map=devices,
+        wrapped_message_type=numbers[0],
+    )
+
+
+def _autograd_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value:
+    assert isinstance(envelope, RpcWithAutograd)
+    pairs: list[tuple[Value, Value]] = list(envelope.device_map.items())
+    tag = "Dict[str, str]"
+    if forms is not None and forms.int_device_map:
+        pairs = [(_device_index(k), _device_index(v)) for k, v in pairs]
+        tag = "Dict[int, int]"
+    return (
+        envelope.wrapped_message_type,
+        envelope.autograd_metadata.autograd_context_id,
+        envelope.autograd_metadata.autograd_message_id,
+        envelope.from_worker_id,
+        _tagged(Dict(pairs), tag),
+    )
+
+
+def _profiling_req_from_value(message_type: int, value: Value) -> RpcWithProfilingReq:
+    """(wrapped type, [state, report_input_shapes, profile_memory], profiling id)"""
+    wrapped, config, profiling_id = _items(value, 3, "profiling request")
+    state, shapes, memory = _items(untag(config), 3, "profiler config")
+    return RpcWithProfilingReq(
+        message_type=message_type,
+        profiler_config=ProfilerConfig(
+            as_int(state, "profiler state"),
+            as_bool(shapes, "report_input_shapes"),
+            as_bool(memory, "profile_memory"),
+        ),
+        profiling_id=ProfilingId.from_value(profiling_id, "profiling id"),
+        wrapped_message_type=as_int(wrapped, "wrapped message type"),
+    )
+
+
+def _profiling_req_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value:
+    assert isinstance(envelope, RpcWithProfilingReq)
+    config = envelope.profiler_config
+    values = [config.state, config.report_input_shapes, config.profile_memory]
+    return (
+        envelope.wrapped_message_type,
+        _tagged(values, "List[Any]"),
+        envelope.profiling_id.to_value(),
+    )
+
+
+def _profiling_resp_from_value(message_type: int, value: Value) -> RpcWithProfilingResp:
+    """(wrapped type, profiling id, number of events, event, …)"""
+    if type(value) is not tuple or len(value) < 3:
+        raise DecodeError(
+            "rpc", f"profiling response: expected a tuple of 3 or more, found {describe(value)}"
+        )
+    wrapped, profiling_id, count, *events = value
+    if count != len(events):
+        raise DecodeError("rpc", f"{len(events)} profiled events where another number was announced")
+    return RpcWithProfilingResp(
+        message_type=message_type,
+        profiling_id=ProfilingId.from_value(profiling_id, "profiling id"),
+        profiled_events=tuple(map(_event_from_value, events)),
+        wrapped_message_type=as_int(wrapped, "wrapped message type"),
+    )
+
+
+def _profiling_resp_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value:
+    assert isinstance(envelope, RpcWithProfilingResp)
+    return (
+        envelope.wrapped_message_type,
+        envelope.profiling_id.to_value(),
+        len(envelope.profiled_events),
+        *map(_event_to_value, envelope.profiled_events),
+    )
+
+
+def _event_from_value(value: Value) -> LegacyEvent:
+    (
+        kind,
+        name,
+        thread_id,
+        handle,
+        node_id,
+        cpu_memory,
+        cpu_ns,
+        cuda_recorded,
+        cuda_memory,
+        cuda_device,
+        cuda_us,
+        shapes,
+    ) = _items(untag(value), 12, "profiled event")
+    if (
+        type(name) not in (str, bytes)
+        or type(handle) not in (float, int)
+        or type(cuda_us) not in (float, int)
+    ):
+        raise DecodeError("rpc", "a profiled event with a name or a number of another kind")
+    shapes = untag(shapes)
+    if type(shapes) is not list:
+        raise DecodeError("rpc", "the shapes of a profiled event are no list")
+    return LegacyEvent(
+        kind=as_int(kind, "event kind"),
+        name=name,
+        thread_id=as_int(thread_id, "thread id"),
+        handle=handle,
+        node_id=as_int(node_id, "node id"),
+        cpu_memory=as_int(cpu_memory, "cpu memory"),
+        cpu_ns=as_int(cpu_ns, "cpu time"),
+        cuda_recorded=as_bool(cuda_recorded, "cuda recorded"),
+        cuda_memory=as_int(cuda_memory, "cuda memory"),
+        cuda_device=as_int(cuda_device, "cuda device"),
+        cuda_us=cuda_us,
+        shapes=tuple(_shape(untag(shape)) for shape in shapes),
+    )
+
+
+def _event_to_value(event: LegacyEvent) -> Value:
+    shapes = [Call(Global("torch.jit._pickle", "build_intlist"), (list(shape),)) for shape in event.shapes]
+    values = [
+        event.kind,
+        event.name,
+        event.thread_id,
+        event.handle,
+        event.node_id,
+        event.cpu_memory,
+        event.cpu_ns,
+        event.cuda_recorded,
+        event.cuda_memory,
+        event.cuda_device,
+        event.cuda_us,
+        _tagged(shapes, "List[List[int]]"),
+    ]
+    return _tagged(values, "List[Any]")
+
+
+def _shape(value: Value) -> tuple[int, ...]:
+    if type(value) is not list:
+        raise DecodeError("rpc", f"shape: expected a list, found {describe(value)}")
+    return tuple(as_int(size, "size") for size in value)
+
+
+def _items(value: Value, count: int, what: str) -> Sequence[Value]:
+    """A tuple or list of exactly `count` values."""
+    if type(value) in (tuple, list) and len(value) == count:
+        return cast("Sequence[Value]", value)
+    raise DecodeError("rpc", f"{what}: expected {count} values, found {describe(value)}")
+
+
+def _tagged(value: Value, tag: str) -> Call:
+    return Call(Global("torch.jit._pickle", "restore_type_tag"), (value, tag))
+
+
+def _is_int_map(node: Value) -> bool:
+    return type(node) is Call and node.args[-1] == "Dict[int, int]"
+
+
+def _device_index(device: str) -> int:
+    """`cuda:1` → 1."""
+    kind, _, index = device.partition(":")
+    if kind != "cuda" or not index.isdigit():
+        raise ValueError(f"the device maps of 1.8 hold CUDA devices only, not {device!r}")
+    return int(index)
+
+
+_HEAD_START = b"\x80\x02("
+_TAIL_START = b"ctorch.jit._pickle\nrestore_type_tag\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
+    from_value: Callable[[int, Value], Envelope]
+    to_value: Callable[[Envelope, EnvelopeForms | None], Value]
+
+
+ENVELOPES: dict[int, _Codec] = {
+    MessageType.FORWARD_AUTOGRAD_REQ: _Codec(_autograd_from_value, _autograd_to_value),
+    MessageType.FORWARD_AUTOGRAD_RESP: _Codec(_autograd_from_value, _autograd_to_value),
+    MessageType.RUN_WITH_PROFILING_REQ: _Codec(_profiling_req_from_value, _profiling_req_to_value),
+    MessageType.RUN_WITH_PROFILING_RESP: _Codec(_profiling_resp_from_value, _profiling_resp_to_value),
+}

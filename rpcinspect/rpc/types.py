@@ -1,0 +1,92 @@
+"""The small value types that RPC messages share: worker ids, RRef and fork ids, 16/48-bit ids, device maps.
+
+In and out: plain pickle values (`GloballyUniqueId` travels as a 2-tuple of ints). Nothing is assumed about
+the values: what does not fit raises `DecodeError("rpc", …)`.
+Mirrors torch/csrc/distributed/rpc/types.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rpcinspect.errors import DecodeError
+from rpcinspect.rpc.pickles.tree import Value
+
+WorkerId: TypeAlias = int
+"""`worker_id_t`, 16 bits, -1 where there is none."""
+
+DeviceMap: TypeAlias = Mapping[str, str]
+"""Device of the sender → device of the receiver, as torch writes devices: `cpu`, `cuda:0`; in the order
+written."""
+
+LOCAL_ID_BITS = 48
+"""Context, autograd message and profiling ids hold their creator above this many bits of counter."""
+_LOCAL_MASK = (1 << LOCAL_ID_BITS) - 1
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class GloballyUniqueId:
+    """An id that is unique in the job: the worker that made it and that worker's counter."""
+
+    created_on: WorkerId
+    local_id: int
+
+    @classmethod
+    def from_value(cls, value: Value, what: str = "id") -> GloballyUniqueId:
+        """From the pickled 2-tuple (worker id, counter)."""
+        if type(value) is tuple and len(value) == 2:
+            created_on, local_id = value
+            if type(created_on) is type(local_id) is int and _fits(created_on) and _fits(local_id):
+                return cls(created_on, local_id)
+        raise DecodeError("rpc", f"{what}: expected a pair of 64-bit ints, found {describe(value)}")
+
+    def to_value(self) -> tuple[int, int]:
+        """The pickled form."""
+        return (self.created_on, self.local_id)
+
+
+RRefId: TypeAlias = GloballyUniqueId
+ForkId: TypeAlias = GloballyUniqueId
+ProfilingId: TypeAlias = GloballyUniqueId
+
+
+def pack_id(worker_id: WorkerId, counter: int) -> int:
+    """The 64-bit id of a context or an autograd message: 16 bits of creator, 48 bits of counter, signed."""
+    packed = (worker_id & 0xFFFF) << LOCAL_ID_BITS | counter & _LOCAL_MASK
+    return packed - (1 << 64) if packed > _INT64_MAX else packed
+
+
+def unpack_id(packed: int) -> tuple[WorkerId, int]:
+    """(creator, counter) of a 64-bit id; both are as unsigned, so -1 (no id) gives (0xFFFF, 2^48 - 1)."""
+    return packed >> LOCAL_ID_BITS & 0xFFFF, packed & _LOCAL_MASK
+
+
+def as_int(value: Value, what: str) -> int:
+    """A plain int that fits 64 bits; `what` names it in the error."""
+    if type(value) is int and _fits(value):
+        return value
+    raise DecodeError("rpc", f"{what}: expected a 64-bit int, found {describe(value)}")
+
+
+def as_bool(value: Value, what: str) -> bool:
+    """A bool and nothing else; `what` names it in the error."""
+    if value is True or value is False:
+        return bool(value)
+    raise DecodeError("rpc", f"{what}: expected a bool, found {describe(value)}")
+
+
+def _fits(value: int) -> bool:
+    return _INT64_MIN <= value <= _INT64_MAX
+
+
+def describe(value: Value) -> str:
+    """What a value is, for an error text; never its content, which is hostile and may be long."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    if type(value) in (tuple, list, str, bytes):
+        return f"{name} of length {len(value)}"
+    return name
