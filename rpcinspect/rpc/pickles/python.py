@@ -1,4 +1,4 @@
-"""The Python dialect (protocols 0 to 5): bytes of a pickle -> the inert tree; nothing is imported or called."""
+"""The Python dialect (protocols 0 to 5): bytes of a pickle -> the inert tree; nothing imported or called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PythonPickle:
     root: Value
     """None also where `error` is set."""
     globals: tuple[Global, ...]
-    """Every name that loading would import, in order of appearance, without repeats; also names dropped later."""
+    """Every name that loading would import, in order of appearance, without repeats; also those not used."""
     calls: tuple[Call, ...]
     """Every call that loading would make, in that order, reachable from `root` or not."""
     protocol: int

@@ -1,13 +1,15 @@
 """What nodes of the inert tree mean to torch.distributed.rpc: tensors, RRefs, type tags, device maps, calls.
 
-Every function takes any value, of both dialects, and answers None for what is something else.
+Mirrors torch/distributed/rpc/internal.py (the reducers of _InternalRPCPickler), RRefForkData in
+torch/csrc/distributed/rpc/types.h and the names that the C++ Pickler calls. Every function takes any value of
+either dialect and answers None for what is something else, or only looks alike: an id that is no integer.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from rpcinspect.rpc.pickles.tree import Global, Value
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
 
 
 class RRefForkData(NamedTuple):
@@ -39,39 +41,131 @@ class WorkerInfo(NamedTuple):
 
 def tensor_index(node: Value) -> int | None:
     """Index into the message's tensor list of a reference to a tensor."""
-    raise NotImplementedError
+    if type(node) is not Call:
+        return None
+    function, args = node.function, node.args
+    if function != _BUILD_TENSOR and not (
+        type(function) is Call and receiver(function) == "_tensor_receiver"
+    ):
+        return None
+    if type(args) is tuple and len(args) == 1 and type(args[0]) is int:
+        return args[0]
+    return None
 
 
 def rref_fork(node: Value) -> RRefForkData | None:
     """The RRef that a node stands for."""
-    raise NotImplementedError
+    if type(node) is not Call:
+        return None
+    args = node.args
+    if type(node.function) is Call and receiver(node.function) == "_py_rref_receiver":
+        args = args[0] if type(args) is tuple and len(args) == 1 else None
+    elif node.function != _JIT_RREF:
+        return None
+    if type(args) is not tuple or [type(part) for part in args] != [int] * 6 + [str]:
+        return None
+    owner, rref_on, rref_local, fork_on, fork_local, parent, type_str = args
+    return RRefForkData(owner, (rref_on, rref_local), (fork_on, fork_local), parent, type_str)
+
+
+def script_module(node: Value) -> bytes | None:
+    """The archive of torch.jit.save in a pickled ScriptModule."""
+    if type(node) is not Call or receiver(node.function) != "_script_module_receiver":
+        return None
+    if type(node.args) is tuple and len(node.args) == 1 and type(node.args[0]) is bytes:
+        return node.args[0]
+    return None
+
+
+def receiver(node: Value) -> str | None:
+    """The name of the class method of _InternalRPCPickler that a `getattr` call stands for."""
+    if type(node) is not Call or node.function not in _GETATTR:
+        return None
+    args = node.args
+    if type(args) is not tuple or len(args) != 2 or args[0] != _PICKLER or type(args[1]) is not str:
+        return None
+    return args[1] if args[1] in RECEIVERS else None
 
 
 def untag(node: Value) -> Value:
     """JIT: the plain list or Dict inside restore_type_tag or build_*list; any other value as it is."""
-    raise NotImplementedError
+    if type(node) is Call and node.function in _TAGS and type(node.args) is tuple and node.args:
+        return node.args[0]
+    return node
 
 
 def device_map(node: Value) -> dict[str, str] | None:
     """Source device -> target device; the integers of PyTorch 1.8 are CUDA device indices."""
-    raise NotImplementedError
+    plain = untag(node)
+    if type(plain) is not Dict:
+        return None
+    out = {}
+    for source, target in plain.pairs:
+        if type(source) is str and type(target) is str:
+            out[source] = target
+        elif type(source) is int and type(target) is int:
+            out[f"cuda:{source}"] = f"cuda:{target}"
+        else:
+            return None
+    return out
 
 
 def device(node: Value) -> str | None:
-    """The string of a torch.device."""
-    raise NotImplementedError
+    """The string of a torch.device: one argument in JIT pickles, kind and index in Python's."""
+    if type(node) is not Call or node.function != _DEVICE or type(node.args) is not tuple:
+        return None
+    if [type(part) for part in node.args] not in ([str], [str, int]):
+        return None
+    return ":".join(str(part) for part in node.args)
 
 
 def python_udf(root: Value) -> PythonUdf | None:
     """The call in a PythonUDF."""
-    raise NotImplementedError
+    args = _namedtuple(root, _PYTHON_UDF, 3)
+    return PythonUdf(*args) if args is not None else None
 
 
 def remote_exception(root: Value) -> RemoteException | None:
-    """The failure in a RemoteException."""
-    raise NotImplementedError
+    """The failure in a RemoteException; the type is None where the pickle does not simply name it."""
+    args = _namedtuple(root, _REMOTE_EXCEPTION, 2)
+    if args is None or type(args[0]) is not str:
+        return None
+    return RemoteException(args[0], args[1] if type(args[1]) is Global else None)
 
 
 def worker_info(node: Value) -> WorkerInfo | None:
     """Name and id in a WorkerInfo."""
-    raise NotImplementedError
+    if type(node) is not Call or node.function != _WORKER_INFO or type(node.state) is not tuple:
+        return None
+    if [type(part) for part in node.state] != [str, int]:
+        return None
+    return WorkerInfo(*node.state)
+
+
+def _namedtuple(node: Value, cls: Global, size: int) -> tuple[Value, ...] | None:
+    if type(node) is Call and node.function == cls and type(node.args) is tuple and len(node.args) == size:
+        return node.args
+    return None
+
+
+RECEIVERS = frozenset({"_tensor_receiver", "_py_rref_receiver", "_script_module_receiver"})
+"""The class methods by which a Python pickle of rpc gets its tensors, RRefs and ScriptModules."""
+
+_GETATTR = (Global("builtins", "getattr"), Global("__builtin__", "getattr"))
+_PICKLER = Global("torch.distributed.rpc.internal", "_InternalRPCPickler")
+_PYTHON_UDF = Global("torch.distributed.rpc.internal", "PythonUDF")
+_REMOTE_EXCEPTION = Global("torch.distributed.rpc.internal", "RemoteException")
+_WORKER_INFO = Global("torch._C._distributed_rpc", "WorkerInfo")
+_DEVICE = Global("torch", "device")
+_JIT_RREF = Global("torch.distributed.rpc", "rref")
+_BUILD_TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
+_TAGS = tuple(
+    Global("torch.jit._pickle", name)
+    for name in (
+        "restore_type_tag",
+        "build_tensorlist",
+        "build_intlist",
+        "build_doublelist",
+        "build_boollist",
+    )
+)

@@ -1,7 +1,7 @@
 """The inert tree that both pickle readers build: what a pickle says, never what it would do.
 
-Plain values stand for themselves: None, bool, int, float, str, bytes, tuple, list. Everything else is one of the
-nodes below. Nodes compare by identity, since honest captures hold object graphs with cycles; compare
+Plain values stand for themselves: None, bool, int, float, str, bytes, tuple, list. Everything else is one of
+the nodes below. Nodes compare by identity, since honest captures hold object graphs with cycles; compare
 structure with a walk of your own that remembers where it has been.
 """
 
