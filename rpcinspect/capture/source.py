@@ -1,0 +1,289 @@
+"""The bytes of one input, readable at any offset, whatever it came from.
+
+In: a path, or `-` for standard input. Out: a `Source` that gives windows of the file one after the other and
+any range again later. A plain file is read with pread and never mapped (mapped pages count as memory of the
+process). Whatever can't be read twice (pipes, gzip, Zstandard) goes to a deleted temporary file on its way.
+Compression is told by magic bytes, never by the name. Only `CaptureError` is raised.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import IO
+
+from rpcinspect.errors import CaptureError
+
+WINDOW = 1 << 22
+"""Bytes of a window, unless one record is larger: big enough for numpy, small beside the interpreter."""
+
+Report = Callable[[str], None]
+"""Takes the reason of something that reading survived."""
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_CHUNK = 1 << 16
+_OUTPUT = 1 << 20
+_ZSTD_INPUT = 1 << 11
+
+
+class Source:
+    """A plain file; base of the spooled one."""
+
+    def __init__(self, name: str, descriptor: int, compression: str | None = None) -> None:
+        self.name = name
+        self.compression = compression
+        self.read_to = 0
+        """End of the furthest window so far: bytes of the (uncompressed) input that were read."""
+        self._descriptor = descriptor
+
+    def window(self, offset: int, minimum: int) -> bytes:
+        """Bytes from `offset` on: about `WINDOW`, at least `minimum`, fewer only at the end of the input.
+
+        A pipe gives what has arrived once that is `minimum` or more.
+        """
+        data = self.pread(offset, max(WINDOW, minimum))
+        self.read_to = max(self.read_to, offset + len(data))
+        return data
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Any range of what was read so far; shorter where the input ends."""
+        parts: list[bytes] = []
+        while length > 0:
+            try:
+                part = os.pread(self._descriptor, length, offset)
+            except OSError as error:
+                raise CaptureError(f"{self.name}: {error.strerror}") from error
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        """Close the descriptors; closing twice is fine."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _SpooledSource(Source):
+    """A stream of pieces that is written to a deleted temporary file as far as windows are asked for."""
+
+    def __init__(
+        self, name: str, stream: _Stream, head: bytes, compression: str | None, report: Report
+    ) -> None:
+        self._stream = stream
+        self._spool: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+        super().__init__(name, os.dup(self._spool.fileno()), compression)
+        chunks = _chunks(head, stream)
+        self._pieces = DECOMPRESSORS[compression](chunks, report) if compression else chunks
+        self._size = 0
+        self._ended = False
+
+    def window(self, offset: int, minimum: int) -> bytes:
+        while not self._ended and self._size < offset + WINDOW:
+            if self._size >= offset + minimum and not self._stream.ready():
+                break
+            self._spool_piece()
+        while not self._ended and self._size < offset + minimum:
+            self._spool_piece()
+        return super().window(offset, minimum)
+
+    def _spool_piece(self) -> None:
+        piece = next(self._pieces, None)
+        if piece is None:
+            self._ended = True
+            return
+        view = memoryview(piece)
+        try:
+            while view:
+                view = view[self._spool.write(view) :]
+        except OSError as error:
+            raise CaptureError(
+                f"{self.name}: no room to spool it in {tempfile.gettempdir()}: {error}"
+            ) from error
+        self._size += len(piece)
+
+    def close(self) -> None:
+        super().close()
+        self._spool.close()
+        self._stream.close()
+
+
+class _Stream:
+    """Something read front to back: a descriptor, or a file object (standard input set by a test)."""
+
+    def __init__(self, name: str, descriptor: int | None, file: IO[bytes] | None, live: bool) -> None:
+        self._name = name
+        self._descriptor = descriptor
+        self._file = file
+        self._live = live
+
+    def read(self, size: int) -> bytes:
+        """What is there, at most `size` bytes, waiting only where there is nothing; empty at the end."""
+        try:
+            if self._descriptor is not None:
+                return os.read(self._descriptor, size)
+            assert self._file is not None
+            return self._file.read(size)
+        except OSError as error:
+            raise CaptureError(f"{self._name}: {error.strerror or error}") from error
+
+    def ready(self) -> bool:
+        """Whether a read returns at once."""
+        if not self._live:
+            return True
+        if self._descriptor is None:
+            return False
+        return bool(select.select([self._descriptor], [], [], 0)[0])
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            os.close(descriptor)
+
+
+def open_source(path: str, report: Report) -> Source:
+    """Open `path` (`-` is standard input); `report` hears of damaged or truncated compressed data."""
+    name = "standard input" if path == "-" else path
+    descriptor = _descriptor(path, name)
+    if descriptor is None:
+        return _spooled(name, _Stream(name, None, sys.stdin.buffer, live=True), report)
+    try:
+        state = os.fstat(descriptor)
+        if stat.S_ISDIR(state.st_mode):
+            raise CaptureError(f"{name}: is a directory")
+        regular = stat.S_ISREG(state.st_mode)
+        if regular and os.lseek(descriptor, 0, os.SEEK_CUR) == 0:
+            source = Source(name, descriptor)
+            if _compression(source.pread(0, 4)) is None:
+                return source
+        return _spooled(name, _Stream(name, descriptor, None, live=not regular), report)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _descriptor(path: str, name: str) -> int | None:
+    """A descriptor of our own, or None where standard input has none."""
+    try:
+        if path == "-":
+            try:
+                return os.dup(sys.stdin.fileno())
+            except (AttributeError, ValueError, OSError):
+                return None
+        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except (OSError, ValueError) as error:
+        raise CaptureError(f"{name}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _spooled(name: str, stream: _Stream, report: Report) -> Source:
+    head = b""
+    while len(head) < 4:
+        chunk = stream.read(_CHUNK)
+        if not chunk:
+            break
+        head += chunk
+    return _SpooledSource(name, stream, head, _compression(head), report)
+
+
+def _compression(head: bytes) -> str | None:
+    if head.startswith(_GZIP):
+        return "gzip"
+    # a skippable frame (0x184D2A50 to 5F) may come first
+    if head.startswith(_ZSTD) or (head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5):
+        return "zstd"
+    return None
+
+
+def _chunks(head: bytes, stream: _Stream) -> Iterator[bytes]:
+    if head:
+        yield head
+    while chunk := stream.read(_CHUNK):
+        yield chunk
+
+
+def _gunzip(chunks: Iterator[bytes], report: Report) -> Iterator[bytes]:
+    """The members' content in pieces of bounded size; after damage, everything before the damage."""
+    member = None
+    done = False  # a member ended well
+    for chunk in chunks:
+        rest = chunk
+        while rest:
+            if member is None:
+                rest = rest.lstrip(b"\0") if done else rest  # tapes pad with zeros
+                member = zlib.decompressobj(31)
+                continue
+            before = member.copy()
+            try:
+                piece = member.decompress(rest, _OUTPUT)
+            except zlib.error as error:
+                yield from _inflate_bytewise(before, rest)
+                report(f"the gzip data are damaged: {error}")
+                return
+            yield piece
+            if member.eof:
+                rest, member, done = member.unused_data, None, True
+            else:
+                rest = member.unconsumed_tail
+    while member is not None and not member.eof:
+        piece = member.decompress(b"", _OUTPUT)
+        if not piece:
+            report("the gzip data end too early")
+            return
+        yield piece
+
+
+def _inflate_bytewise(member: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    """What `data` gives before its damage: zlib drops the output of a call that fails, so calls are small."""
+    for at in range(len(data)):
+        try:
+            yield member.decompress(data[at : at + 1])
+        except zlib.error:
+            return
+
+
+def _unzstd(chunks: Iterator[bytes], report: Report) -> Iterator[bytes]:
+    """The frames' content; after damage, everything before the damaged block."""
+    import zstandard  # a compiled module that most runs do not need
+
+    reader = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    frame = None
+    for chunk in chunks:
+        # Output can't be bounded, only input: a block of 128 KiB takes 4 bytes at least.
+        for start in range(0, len(chunk), _ZSTD_INPUT):
+            rest = chunk[start : start + _ZSTD_INPUT]
+            while rest:
+                if frame is None:
+                    frame = reader.decompressobj()
+                try:
+                    yield frame.decompress(rest)
+                except zstandard.ZstdError as error:
+                    report(f"the Zstandard data are damaged: {error}")
+                    return
+                rest = b""
+                if frame.eof:
+                    rest, frame = frame.unused_data, None
+    if frame is not None:
+        report("the Zstandard data end too early")
+
+
+DECOMPRESSORS: dict[str, Callable[[Iterator[bytes], Report], Iterator[bytes]]] = {
+    "gzip": _gunzip,
+    "zstd": _unzstd,
+}
