@@ -1,8 +1,7 @@
 """Commands: what a message asks for or answers, once its envelopes are off. One dataclass per message type.
 
-In: the innermost type and payload, whole. Out: a command; `UnknownCommand` for types that we do not know.
 Values are trees of `pickles.tree`; tensors in them are indexes into the message's tensor list. Python pickles
-are carried whole, as bytes: `python_pickle` reads one when it is wanted. `to_payload` is the way back.
+are carried whole, as bytes. `command_codec` reads and writes them.
 Class and field names are upstream's: torch/csrc/distributed/rpc/{script_call,python_call,rref_proto,…}.h and
 torch/csrc/distributed/autograd/rpc_messages/*.h.
 """
@@ -12,10 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.rpc.pickles.jit import Forms
-from rpcinspect.rpc.pickles.python import PythonPickle
 from rpcinspect.rpc.pickles.tree import Value
 from rpcinspect.rpc.types import ForkId, RRefId, WorkerId
 
@@ -252,38 +248,6 @@ Command: TypeAlias = (
     | ExceptionResponse
     | UnknownCommand
 )
-
-
-def from_message(message_type: int, payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Command:
-    """The command in a payload without envelopes.
-
-    Raises DecodeError: layer "pickle" where a JIT pickle is damaged, "rpc" where it says something else than
-    this type should. Types that are not in COMMANDS give an UnknownCommand.
-    """
-    raise NotImplementedError
-
-
-def from_message_forms(
-    message_type: int, payload: bytes, limits: Limits = DEFAULT_LIMITS
-) -> tuple[Command, Forms | None]:
-    """As `from_message`, with what `to_payload` needs to write the same bytes; None if there is no JIT
-    pickle."""
-    raise NotImplementedError
-
-
-def to_payload(command: Command, forms: Forms | None = None) -> bytes:
-    """The payload that says `command`, without envelopes."""
-    raise NotImplementedError
-
-
-def message_type_of(command: Command) -> int:
-    """The type of the message that carries `command` when no envelope is around it."""
-    raise NotImplementedError
-
-
-def python_pickle(command: Command, limits: Limits = DEFAULT_LIMITS) -> PythonPickle | None:
-    """The Python pickle that a command carries, read; None if its kind carries none. Raises DecodeError."""
-    raise NotImplementedError
 
 
 def function_name(schema: str | None, qualified_name: str) -> str:

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.jit import Forms, read_jit, read_jit_forms
 from rpcinspect.rpc.pickles.jit_write import write_jit
-from rpcinspect.rpc.pickles.semantic import device_map, untag
-from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
-from rpcinspect.rpc.types import DeviceMap, ProfilingId, WorkerId, as_bool, as_int, describe
+from rpcinspect.rpc.pickles.semantic import device_map
+from rpcinspect.rpc.pickles.tree import Call, Dict, Value
+from rpcinspect.rpc.profiling import LegacyEvent, ProfilerConfig, events_from_values, items, tagged
+from rpcinspect.rpc.types import DeviceMap, ProfilingId, WorkerId, as_int, describe
 
 MAX_ENVELOPES = 8
 """Nesting that is followed; torch writes at most two."""
@@ -51,16 +52,6 @@ class RpcWithAutograd:
     wrapped_message_type: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProfilerConfig:
-    """What the caller's profiler records."""
-
-    state: int
-    """0 disabled, 1 CPU, 2 CUDA, 3 NVTX, 4 ITT, …"""
-    report_input_shapes: bool
-    profile_memory: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcWithProfilingReq:
     """RUN_WITH_PROFILING_REQ: the callee is to profile the call."""
@@ -69,29 +60,6 @@ class RpcWithProfilingReq:
     profiler_config: ProfilerConfig
     profiling_id: ProfilingId
     wrapped_message_type: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LegacyEvent:
-    """One event of the callee's profiler; fields in the order in which they travel."""
-
-    kind: int
-    """0 mark, 1 push range, 2 pop range, 3 memory allocation."""
-    name: str | bytes
-    """Bytes where it is not UTF-8."""
-    thread_id: int
-    handle: float
-    """Of the record function; pairs push and pop. A float on the wire."""
-    node_id: int
-    cpu_memory: int
-    """Bytes allocated (freed: negative)."""
-    cpu_ns: int
-    """Since the epoch; in 1.8 of the monotonic clock."""
-    cuda_recorded: bool
-    cuda_memory: int
-    cuda_device: int
-    cuda_us: int | float
-    shapes: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +180,7 @@ def _read(
 
 def _autograd_from_value(message_type: int, value: Value) -> RpcWithAutograd:
     """(wrapped type, context id, autograd message id, sender, device map)"""
-    wrapped, context_id, message_id, from_worker_id, pairs = _items(value, 5, "autograd envelope")
+    wrapped, context_id, message_id, from_worker_id, pairs = items(value, 5, "autograd envelope")
     devices = device_map(pairs)
     if devices is None:
         raise DecodeError("rpc", "the device map of an autograd envelope is no map")
@@ -287,21 +255,16 @@ def _autograd_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value
         envelope.autograd_metadata.autograd_context_id,
         envelope.autograd_metadata.autograd_message_id,
         envelope.from_worker_id,
-        _tagged(Dict(pairs), tag),
+        tagged(Dict(pairs), tag),
     )
 
 
 def _profiling_req_from_value(message_type: int, value: Value) -> RpcWithProfilingReq:
     """(wrapped type, [state, report_input_shapes, profile_memory], profiling id)"""
-    wrapped, config, profiling_id = _items(value, 3, "profiling request")
-    state, shapes, memory = _items(untag(config), 3, "profiler config")
+    wrapped, config, profiling_id = items(value, 3, "profiling request")
     return RpcWithProfilingReq(
         message_type=message_type,
-        profiler_config=ProfilerConfig(
-            as_int(state, "profiler state"),
-            as_bool(shapes, "report_input_shapes"),
-            as_bool(memory, "profile_memory"),
-        ),
+        profiler_config=ProfilerConfig.from_value(config),
         profiling_id=ProfilingId.from_value(profiling_id, "profiling id"),
         wrapped_message_type=as_int(wrapped, "wrapped message type"),
     )
@@ -309,11 +272,9 @@ def _profiling_req_from_value(message_type: int, value: Value) -> RpcWithProfili
 
 def _profiling_req_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value:
     assert isinstance(envelope, RpcWithProfilingReq)
-    config = envelope.profiler_config
-    values = [config.state, config.report_input_shapes, config.profile_memory]
     return (
         envelope.wrapped_message_type,
-        _tagged(values, "List[Any]"),
+        envelope.profiler_config.to_value(),
         envelope.profiling_id.to_value(),
     )
 
@@ -330,7 +291,7 @@ def _profiling_resp_from_value(message_type: int, value: Value) -> RpcWithProfil
     return RpcWithProfilingResp(
         message_type=message_type,
         profiling_id=ProfilingId.from_value(profiling_id, "profiling id"),
-        profiled_events=tuple(map(_event_from_value, events)),
+        profiled_events=events_from_values(events),
         wrapped_message_type=as_int(wrapped, "wrapped message type"),
     )
 
@@ -341,84 +302,8 @@ def _profiling_resp_to_value(envelope: Envelope, forms: EnvelopeForms | None) ->
         envelope.wrapped_message_type,
         envelope.profiling_id.to_value(),
         len(envelope.profiled_events),
-        *map(_event_to_value, envelope.profiled_events),
+        *map(LegacyEvent.to_value, envelope.profiled_events),
     )
-
-
-def _event_from_value(value: Value) -> LegacyEvent:
-    (
-        kind,
-        name,
-        thread_id,
-        handle,
-        node_id,
-        cpu_memory,
-        cpu_ns,
-        cuda_recorded,
-        cuda_memory,
-        cuda_device,
-        cuda_us,
-        shapes,
-    ) = _items(untag(value), 12, "profiled event")
-    if (
-        type(name) not in (str, bytes)
-        or type(handle) not in (float, int)
-        or type(cuda_us) not in (float, int)
-    ):
-        raise DecodeError("rpc", "a profiled event with a name or a number of another kind")
-    shapes = untag(shapes)
-    if type(shapes) is not list:
-        raise DecodeError("rpc", "the shapes of a profiled event are no list")
-    return LegacyEvent(
-        kind=as_int(kind, "event kind"),
-        name=name,
-        thread_id=as_int(thread_id, "thread id"),
-        handle=handle,
-        node_id=as_int(node_id, "node id"),
-        cpu_memory=as_int(cpu_memory, "cpu memory"),
-        cpu_ns=as_int(cpu_ns, "cpu time"),
-        cuda_recorded=as_bool(cuda_recorded, "cuda recorded"),
-        cuda_memory=as_int(cuda_memory, "cuda memory"),
-        cuda_device=as_int(cuda_device, "cuda device"),
-        cuda_us=cuda_us,
-        shapes=tuple(_shape(untag(shape)) for shape in shapes),
-    )
-
-
-def _event_to_value(event: LegacyEvent) -> Value:
-    shapes = [Call(Global("torch.jit._pickle", "build_intlist"), (list(shape),)) for shape in event.shapes]
-    values = [
-        event.kind,
-        event.name,
-        event.thread_id,
-        event.handle,
-        event.node_id,
-        event.cpu_memory,
-        event.cpu_ns,
-        event.cuda_recorded,
-        event.cuda_memory,
-        event.cuda_device,
-        event.cuda_us,
-        _tagged(shapes, "List[List[int]]"),
-    ]
-    return _tagged(values, "List[Any]")
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    if type(value) is not list:
-        raise DecodeError("rpc", f"shape: expected a list, found {describe(value)}")
-    return tuple(as_int(size, "size") for size in value)
-
-
-def _items(value: Value, count: int, what: str) -> Sequence[Value]:
-    """A tuple or list of exactly `count` values."""
-    if type(value) in (tuple, list) and len(value) == count:
-        return cast("Sequence[Value]", value)
-    raise DecodeError("rpc", f"{what}: expected {count} values, found {describe(value)}")
-
-
-def _tagged(value: Value, tag: str) -> Call:
-    return Call(Global("torch.jit._pickle", "restore_type_tag"), (value, tag))
 
 
 def _is_int_map(node: Value) -> bool:

@@ -1,0 +1,166 @@
+"""What the callee's profiler is asked for and what it answers: the legacy profiler's config and events.
+
+In and out: the values of JIT pickles. What does not have the right shape raises `DecodeError("rpc", …)`.
+Mirrors torch/csrc/profiler/orchestration/observer.h (ProfilerConfig) and
+torch/csrc/autograd/profiler_legacy.h (LegacyEvent).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from rpcinspect.errors import DecodeError, LimitExceeded
+from rpcinspect.rpc.pickles.semantic import untag
+from rpcinspect.rpc.pickles.tree import Call, Global, Value
+from rpcinspect.rpc.types import as_bool, as_int, describe
+
+MAX_DIMENSIONS = 64
+MAX_SHAPES = 1 << 12
+"""Per event: an operator has few inputs. A pickle can name one long list many times, at a few bytes each."""
+MAX_SHAPES_IN_ALL = 1 << 20
+"""Per answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilerConfig:
+    """What the caller's profiler records."""
+
+    state: int
+    """0 disabled, 1 CPU, 2 CUDA, 3 NVTX, 4 ITT, …"""
+    report_input_shapes: bool
+    profile_memory: bool
+
+    @classmethod
+    def from_value(cls, value: Value) -> ProfilerConfig:
+        """From the pickled list."""
+        state, shapes, memory = items(untag(value), 3, "profiler config")
+        return cls(
+            as_int(state, "profiler state"),
+            as_bool(shapes, "report_input_shapes"),
+            as_bool(memory, "profile_memory"),
+        )
+
+    def to_value(self) -> Value:
+        """The pickled list."""
+        return tagged([self.state, self.report_input_shapes, self.profile_memory], "List[Any]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegacyEvent:
+    """One event of the callee's profiler; fields in the order in which they travel."""
+
+    kind: int
+    """0 mark, 1 push range, 2 pop range, 3 memory allocation."""
+    name: str | bytes
+    """Bytes where it is not UTF-8."""
+    thread_id: int
+    handle: float
+    """Of the record function; pairs push and pop. A float on the wire."""
+    node_id: int
+    cpu_memory: int
+    """Bytes allocated (freed: negative)."""
+    cpu_ns: int
+    """Since the epoch; in 1.8 of the monotonic clock."""
+    cuda_recorded: bool
+    cuda_memory: int
+    cuda_device: int
+    cuda_us: int | float
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def from_value(cls, value: Value) -> LegacyEvent:
+        """From the pickled list of 12."""
+        (
+            kind,
+            name,
+            thread_id,
+            handle,
+            node_id,
+            cpu_memory,
+            cpu_ns,
+            cuda_recorded,
+            cuda_memory,
+            cuda_device,
+            cuda_us,
+            shapes,
+        ) = items(untag(value), 12, "profiled event")
+        if (
+            type(name) not in (str, bytes)
+            or type(handle) not in (float, int)
+            or type(cuda_us) not in (float, int)
+        ):
+            raise DecodeError("rpc", "a profiled event with a name or a number of another kind")
+        shapes = untag(shapes)
+        if type(shapes) is not list or len(shapes) > MAX_SHAPES:
+            raise DecodeError("rpc", f"the shapes of a profiled event are no list of at most {MAX_SHAPES}")
+        return cls(
+            kind=as_int(kind, "event kind"),
+            name=name,
+            thread_id=as_int(thread_id, "thread id"),
+            handle=handle,
+            node_id=as_int(node_id, "node id"),
+            cpu_memory=as_int(cpu_memory, "cpu memory"),
+            cpu_ns=as_int(cpu_ns, "cpu time"),
+            cuda_recorded=as_bool(cuda_recorded, "cuda recorded"),
+            cuda_memory=as_int(cuda_memory, "cuda memory"),
+            cuda_device=as_int(cuda_device, "cuda device"),
+            cuda_us=cuda_us,
+            shapes=tuple(_shape(untag(shape)) for shape in shapes),
+        )
+
+    def to_value(self) -> Value:
+        """The pickled list of 12."""
+        shapes = [Call(Global("torch.jit._pickle", "build_intlist"), (list(shape),)) for shape in self.shapes]
+        values = [
+            self.kind,
+            self.name,
+            self.thread_id,
+            self.handle,
+            self.node_id,
+            self.cpu_memory,
+            self.cpu_ns,
+            self.cuda_recorded,
+            self.cuda_memory,
+            self.cuda_device,
+            self.cuda_us,
+            tagged(shapes, "List[List[int]]"),
+        ]
+        return tagged(values, "List[Any]")
+
+
+def items(value: Value, count: int, what: str) -> Sequence[Value]:
+    """A tuple or list of exactly `count` values."""
+    if type(value) in (tuple, list) and len(value) == count:
+        return cast("Sequence[Value]", value)
+    raise DecodeError("rpc", f"{what}: expected {count} values, found {describe(value)}")
+
+
+def tagged(value: Value, tag: str) -> Call:
+    """A value with its TorchScript type, as the JIT pickles lists and dicts."""
+    return Call(Global("torch.jit._pickle", "restore_type_tag"), (value, tag))
+
+
+def _shape(value: Value) -> tuple[int, ...]:
+    if type(value) is not list or len(value) > MAX_DIMENSIONS:
+        raise DecodeError(
+            "rpc", f"shape: expected a list of at most {MAX_DIMENSIONS}, found {describe(value)}"
+        )
+    return tuple(as_int(size, "size") for size in value)
+
+
+def events_from_values(values: Sequence[Value]) -> tuple[LegacyEvent, ...]:
+    """The events of one answer; equal lists that the pickle refers to again are read once."""
+    seen: dict[int, LegacyEvent] = {}
+    events = []
+    shapes = 0
+    for value in values:
+        event = seen.get(id(value))
+        if event is None:
+            event = seen[id(value)] = LegacyEvent.from_value(value)
+            shapes += len(event.shapes)
+            if shapes > MAX_SHAPES_IN_ALL:
+                raise LimitExceeded("rpc", "MAX_SHAPES_IN_ALL", MAX_SHAPES_IN_ALL, shapes)
+        events.append(event)
+    return tuple(events)

@@ -1,0 +1,227 @@
+"""The bytes of tensors: from a storage as it travelled to the elements that a user of the tensor sees.
+
+In: a `TensorMeta` and the bytes of its storage (whole, little-endian). Out: the logical elements, in
+row-major order, little-endian, bit for bit: stride, offset, conj and neg are resolved, nothing is ever
+converted through another float type. Quantised tensors give their integers (`int_repr`).
+
+Nothing is allocated on the word of a header: sizes, strides and offset are checked against the storage first,
+and what is repeated by a stride of 0 is bounded by `max_bytes`. What does not fit raises
+`DecodeError("tensor", …)`.
+
+Elements that share a byte: quint4x2 and quint2x4 are packed over the whole tensor, the first element in the
+lowest bits; they are read where they are contiguous (torch makes no others), and their logical bytes are the
+packed ones. float4_e2m1fn_x2, bits*, int1 to int7 and uint1 to uint7 have one byte an element, which is
+passed on as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rpcinspect.errors import DecodeError, LimitExceeded
+from rpcinspect.rpc.dtypes import DTYPES, SMALL_FLOATS, DType, element_value
+from rpcinspect.rpc.tensor import TensorMeta
+
+Storage: TypeAlias = bytes | bytearray | memoryview
+
+MAX_LOGICAL_BYTES = 1 << 30
+"""Of one tensor that is larger than its storage; honest ones are expanded gradients."""
+
+CHUNK_BYTES = 1 << 22
+"""Elements are gathered in blocks of about this size, so memory stays bounded while a tensor is hashed."""
+
+
+def logical_bytes(meta: TensorMeta, storage: Storage, *, max_bytes: int = MAX_LOGICAL_BYTES) -> bytes:
+    """Every logical element, see the module's text.
+
+    Raises DecodeError if sizes, strides or offset reach outside of the storage or the tensor is sparse (its
+    parts have the bytes), LimitExceeded if the tensor is larger than its storage and than `max_bytes`.
+    """
+    return b"".join(_chunks(meta, storage, max_bytes))
+
+
+def sha256(meta: TensorMeta, storage: Storage, *, max_bytes: int = MAX_LOGICAL_BYTES) -> str:
+    """Hex digest of `logical_bytes`, in bounded memory. Raises as that does."""
+    digest = hashlib.sha256()
+    for chunk in _chunks(meta, storage, max_bytes):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def logical_nbytes(meta: TensorMeta) -> int:
+    """How long `logical_bytes` will be."""
+    dtype = DTYPES[meta.dtype]
+    numel = math.prod(meta.sizes)
+    return -(-numel // dtype.values_per_byte) * dtype.item_bytes
+
+
+def is_contiguous(meta: TensorMeta) -> bool:
+    """Whether the elements lie one behind the other in row-major order; sizes of 1 may have any stride."""
+    expected = 1
+    for size, stride in zip(reversed(meta.sizes), reversed(meta.strides), strict=True):
+        if size != 1:
+            if stride != expected and 0 not in meta.sizes:
+                return False
+            expected *= size
+    return True
+
+
+def first_values(meta: TensorMeta, storage: Storage, n: int) -> list[object]:
+    """The first `n` elements, in row-major order, as bool, int, float (exact) or complex; for people and
+    tests.
+
+    Quantised elements are their integers, those of float4_e2m1fn_x2 the pair in their byte. Raises as
+    `logical_bytes` does.
+    """
+    dtype = DTYPES[meta.dtype]
+    _check(meta, storage, dtype)
+    count = min(n, math.prod(meta.sizes))
+    if dtype.values_per_byte > 1:
+        return _packed_values(meta, storage, dtype, count)
+    data = memoryview(storage)
+    values = []
+    for i in range(count):
+        at = (meta.storage_offset + _element(meta, i)) * dtype.item_bytes
+        raw = bytes(data[at : at + dtype.item_bytes])
+        if meta.conj or meta.neg:
+            resolved = _resolve(
+                np.frombuffer(raw, np.uint8).copy().view(_UNSIGNED[_unit(dtype)]), meta, dtype
+            )
+            raw = resolved.tobytes()
+        values.append(element_value(dtype, raw))
+    return values
+
+
+def _chunks(meta: TensorMeta, storage: Storage, max_bytes: int) -> Iterator[Storage]:
+    """The logical bytes in order, in blocks: one, if nothing has to be gathered."""
+    dtype = DTYPES[meta.dtype]
+    _check(meta, storage, dtype)
+    nbytes = logical_nbytes(meta)
+    if not nbytes:
+        return
+    if nbytes > max(len(storage), max_bytes):
+        raise LimitExceeded("tensor", "max_bytes", max_bytes, nbytes)
+    if is_contiguous(meta) and not (meta.conj or meta.neg):
+        start = meta.storage_offset * dtype.item_bytes // dtype.values_per_byte
+        yield memoryview(storage)[start : start + nbytes]
+        return
+    unit = _unit(dtype)
+    per_item = dtype.item_bytes // unit
+    flat = np.frombuffer(storage, _UNSIGNED[unit], count=len(storage) // unit)
+    sizes, strides = _collapse(meta.sizes, meta.strides)
+    if per_item > 1:
+        sizes, strides = (*sizes, per_item), (*(s * per_item for s in strides), 1)
+    flat = flat[meta.storage_offset * per_item :]
+    view = np.lib.stride_tricks.as_strided(flat, sizes, tuple(s * unit for s in strides), writeable=False)
+    for block in _blocks(view):
+        yield _resolve(np.ascontiguousarray(block), meta, dtype).tobytes()
+
+
+def _blocks(view: npt.NDArray[np.unsignedinteger]) -> Iterator[npt.NDArray[np.unsignedinteger]]:
+    """A view in pieces of at most about CHUNK_BYTES, in row-major order. As deep as the view has
+    dimensions."""
+    if view.nbytes <= CHUNK_BYTES or view.ndim == 0:
+        yield view
+        return
+    row_bytes = view.nbytes // view.shape[0]
+    if row_bytes > CHUNK_BYTES:
+        for row in view:
+            yield from _blocks(row)
+        return
+    rows = max(1, CHUNK_BYTES // row_bytes)
+    for start in range(0, view.shape[0], rows):
+        yield view[start : start + rows]
+
+
+def _resolve(
+    array: npt.NDArray[np.unsignedinteger], meta: TensorMeta, dtype: DType
+) -> npt.NDArray[np.unsignedinteger]:
+    """Apply conj and neg to units: flip signs of floats, negate integers. `array` is ours to change."""
+    if not (meta.conj or meta.neg):
+        return array
+    if not array.flags.writeable:
+        array = array.copy()
+    bits = array.dtype.itemsize * 8
+    sign = array.dtype.type(1 << (bits - 1))
+    if meta.conj:
+        array.reshape(-1)[1::2] ^= sign
+    if meta.neg:
+        if dtype.kind in ("float", "complex"):
+            fnuz = dtype.name in SMALL_FLOATS and SMALL_FLOATS[dtype.name].fnuz
+            # what minus zero would be is their NaN, and zero has no sign
+            array ^= np.where(array & ~sign, sign, array.dtype.type(0)) if fnuz else sign
+        else:
+            array = (~array) + array.dtype.type(1)
+    return array
+
+
+def _check(meta: TensorMeta, storage: Storage, dtype: DType) -> None:
+    """Everything that the functions above rely on."""
+    if meta.layout != "strided":
+        raise DecodeError("tensor", f"a {meta.layout} tensor has no bytes of its own, its parts have")
+    if meta.conj and dtype.kind != "complex":
+        raise DecodeError("tensor", f"conj is set on a tensor of {meta.dtype}")
+    if meta.neg and (dtype.kind not in ("float", "complex", "int", "uint") or dtype.name in _UNSIGNED_FLOATS):
+        raise DecodeError("tensor", f"neg is set on a tensor of {meta.dtype}")
+    if (
+        len(meta.sizes) != len(meta.strides)
+        or min((*meta.sizes, *meta.strides, meta.storage_offset), default=0) < 0
+    ):
+        raise DecodeError("tensor", "sizes, strides or offset are not those of a tensor")
+    if 0 in meta.sizes:
+        return
+    if dtype.values_per_byte > 1 and (not is_contiguous(meta) or meta.storage_offset % dtype.values_per_byte):
+        raise DecodeError("tensor", f"a tensor of {meta.dtype} that is not contiguous")
+    steps = ((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides, strict=True))
+    last = meta.storage_offset + sum(steps)
+    room = len(storage) // dtype.item_bytes * dtype.values_per_byte
+    if last >= room:
+        raise DecodeError("tensor", f"element {last} is wanted of a storage of {room} elements")
+
+
+def _collapse(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The same elements in the same order with as few dimensions as possible (numpy has a bound on those)."""
+    out: list[tuple[int, int]] = []
+    for size, stride in zip(sizes, strides, strict=True):
+        if size == 1:
+            continue
+        if out and out[-1][1] == size * stride:
+            out[-1] = (out[-1][0] * size, stride)
+        else:
+            out.append((size, stride))
+    return tuple(size for size, _ in out), tuple(stride for _, stride in out)
+
+
+def _element(meta: TensorMeta, index: int) -> int:
+    """Row-major index → elements from the offset."""
+    offset = 0
+    for size, stride in zip(reversed(meta.sizes), reversed(meta.strides), strict=True):
+        index, digit = divmod(index, size)
+        offset += digit * stride
+    return offset
+
+
+def _packed_values(meta: TensorMeta, storage: Storage, dtype: DType, count: int) -> list[object]:
+    """Elements that share bytes, of a contiguous tensor."""
+    bits = 8 // dtype.values_per_byte
+    positions = range(meta.storage_offset, meta.storage_offset + count)
+    return [
+        storage[at // dtype.values_per_byte] >> at % dtype.values_per_byte * bits & ((1 << bits) - 1)
+        for at in positions
+    ]
+
+
+def _unit(dtype: DType) -> int:
+    """Bytes of what carries one sign: an element, or half of a complex one."""
+    return dtype.item_bytes // 2 if dtype.kind == "complex" else dtype.item_bytes
+
+
+_UNSIGNED: dict[int, npt.DTypeLike] = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
+_UNSIGNED_FLOATS = frozenset({"float8_e8m0fnu", "float4_e2m1fn_x2"})
+"""No sign bit, or two of them in a byte; torch can't negate these either."""
