@@ -43,7 +43,7 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.jit import Forms, read_jit, read_jit_forms
-from rpcinspect.rpc.pickles.jit_write import write_jit
+from rpcinspect.rpc.pickles.jit_write import OWNED, write_jit
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle
 from rpcinspect.rpc.pickles.semantic import tensor_index
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
@@ -85,7 +85,12 @@ def to_payload(command: Command, forms: Forms | None = None) -> bytes:
         return command.payload
     codec = COMMANDS[message_type_of(command)]
     if isinstance(codec, JitCodec):
-        return write_jit(codec.write(command), forms)
+        value = codec.write(command)
+        if forms is None and codec.owned is not None:
+            parts: list[Forms | None] = [None] * len(value)
+            parts[codec.owned] = [OWNED] * len(parts[codec.owned])
+            forms = Forms(parts=tuple(parts))
+        return write_jit(value, forms)
     return codec.write(command)
 
 
@@ -110,6 +115,8 @@ class JitCodec:
     command: type[Any]
     read: Callable[[Value], Command]
     write: Callable[[Any], Value]
+    owned: slice | None = None
+    """The values of the tuple that upstream memoises, since more than their tuple owns them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +185,7 @@ def _python_remote_call(value: Value) -> PythonRemoteCall:
 
 def _python_remote_values(command: PythonRemoteCall) -> Value:
     return (
-        *map(_tensor_ref, command.tensors),
+        *_tensor_refs(command.tensors),
         command.serialized_py_obj,
         command.ret_rref_id.to_value(),
         command.ret_fork_id.to_value(),
@@ -213,7 +220,7 @@ def _fork_codec(cls: type[RemoteRet] | type[RRefUserDelete] | type[RRefForkReque
         rref_id, fork_id = _tuple(value, "RRef and fork", exactly=2)
         return cls(RRefId.from_value(rref_id, "RRef id"), ForkId.from_value(fork_id, "fork id"))
 
-    return JitCodec(cls, read, lambda command: (command.rref_id.to_value(), command.fork_id.to_value()))
+    return JitCodec(cls, read, lambda c: (c.rref_id.to_value(), c.fork_id.to_value()), slice(-2, None))
 
 
 def _child_accept(value: Value) -> RRefChildAccept:
@@ -233,7 +240,7 @@ def _propagate_gradients(value: Value) -> PropagateGradientsReq:
 def _propagate_gradients_values(command: PropagateGradientsReq) -> Value:
     metadata = command.autograd_metadata
     return (
-        *map(_tensor_ref, command.grads),
+        *_tensor_refs(command.grads),
         metadata.autograd_context_id,
         metadata.autograd_message_id,
         command.retain_graph,
@@ -287,8 +294,10 @@ def _tensor_indexes(nodes: Sequence[Value]) -> tuple[int, ...]:
     return tuple(indexes)
 
 
-def _tensor_ref(index: int) -> Call:
-    return Call(Global("torch.jit._pickle", "build_tensor_from_id"), (index,))
+def _tensor_refs(indexes: Sequence[int]) -> list[Call]:
+    """One node for each tensor: the pickle refers to it where the tensor comes again."""
+    nodes = {index: Call(Global("torch.jit._pickle", "build_tensor_from_id"), (index,)) for index in indexes}
+    return [nodes[index] for index in indexes]
 
 
 def _bytes(value: Value) -> bytes:
@@ -311,14 +320,17 @@ COMMANDS: dict[int, JitCodec | RawCodec] = {
         ScriptRemoteCall,
         _script_remote_call,
         lambda c: (*_script_values(c), c.ret_rref_id.to_value(), c.ret_fork_id.to_value()),
+        slice(-2, None),
     ),
-    MessageType.PYTHON_REMOTE_CALL: JitCodec(PythonRemoteCall, _python_remote_call, _python_remote_values),
+    MessageType.PYTHON_REMOTE_CALL: JitCodec(
+        PythonRemoteCall, _python_remote_call, _python_remote_values, slice(-3, -1)
+    ),
     MessageType.REMOTE_RET: _fork_codec(RemoteRet),
     MessageType.SCRIPT_RREF_FETCH_CALL: _fetch_codec(ScriptRRefFetchCall),
     MessageType.PYTHON_RREF_FETCH_CALL: _fetch_codec(PythonRRefFetchCall),
     MessageType.SCRIPT_RREF_FETCH_RET: JitCodec(ScriptRRefFetchRet, _script_fetch_ret, lambda c: c.values),
     MessageType.PYTHON_RREF_FETCH_RET: JitCodec(
-        PythonRRefFetchRet, _python_fetch_ret, lambda c: (*map(_tensor_ref, c.tensors), c.serialized_py_obj)
+        PythonRRefFetchRet, _python_fetch_ret, lambda c: (*_tensor_refs(c.tensors), c.serialized_py_obj)
     ),
     MessageType.RREF_USER_DELETE: _fork_codec(RRefUserDelete),
     MessageType.RREF_FORK_REQUEST: _fork_codec(RRefForkRequest),

@@ -10,12 +10,13 @@ and the wrapped payloads of torch/csrc/distributed/rpc/utils.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.jit import Forms, read_jit, read_jit_forms
 from rpcinspect.rpc.pickles.jit_write import write_jit
@@ -96,8 +97,8 @@ class Peeled:
     """Of each envelope, if they were asked for."""
 
 
-DeviceMapTails: TypeAlias = MutableMapping[bytes, DeviceMap]
-"""Ends of autograd tuples that were read before: equal bytes give the same map. Bounded by its owner."""
+DeviceMapTails: TypeAlias = BoundedCache[bytes, DeviceMap]
+"""Ends of autograd tuples that were read before: equal bytes give the same map."""
 
 
 def peel(
@@ -233,7 +234,7 @@ def _autograd_from_suffix(
         devices = device_map(value[0]) if type(value) is tuple and len(value) == 1 else None
         if devices is None:
             return None
-        tails[tail] = devices
+        tails.put(tail, devices, len(tail))
     return RpcWithAutograd(
         message_type=message_type,
         autograd_metadata=AutogradMetadata(numbers[1], numbers[2]),

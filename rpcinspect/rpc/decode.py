@@ -1,0 +1,169 @@
+"""One message, taken apart: envelopes, command and tensor table; and put together again.
+
+In: a `Message`. Out: `DecodedRpc`. Nothing is raised for damaged bytes: what was readable is kept, the rest
+becomes an `UnknownCommand` or an empty tensor list, and a problem says why. Equal bytes are decoded once: the
+tensor table, the command and the device map of messages that repeat are the same objects, within bounds.
+Python pickles are not read here, see `command_codec.python_pickle`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rpcinspect.errors import DecodeError
+from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.command import Command, UnknownCommand
+from rpcinspect.rpc.command_codec import from_message, from_message_forms, message_type_of, to_payload
+from rpcinspect.rpc.envelope import ENVELOPES, Envelope, EnvelopeForms, peel_partial, wrap
+from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.pickles.jit import Forms
+from rpcinspect.rpc.tensor import (
+    TableForms,
+    TensorMeta,
+    read_tensor_table,
+    read_tensor_table_forms,
+    to_tensor_table,
+)
+from rpcinspect.rpc.types import DeviceMap
+
+LayerAndReason: TypeAlias = tuple[str, str]
+
+CACHE_BYTES = 1 << 22
+"""Keys of each cache. Decoded, they take some ten times as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class RpcForms:
+    """How the parts of a message were written."""
+
+    envelopes: tuple[EnvelopeForms, ...]
+    command: Forms | None
+    tensors: TableForms | None
+    """None also where the table could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRpc:
+    """A message, its envelopes off and its parts read."""
+
+    message: Message
+    envelopes: tuple[Envelope, ...]
+    """Outermost first."""
+    command: Command
+    tensors: tuple[TensorMeta, ...]
+    """Those of the list first, then the parts of some of them; see `tensor`."""
+    problems: tuple[LayerAndReason, ...] = ()
+    forms: RpcForms | None = None
+    """Only from a decoder that was asked for them."""
+
+
+class RpcDecoder:
+    """Decodes messages one by one, and remembers byte patterns that repeat."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, forms: bool = False) -> None:
+        """`forms`: record how everything was written, for `reencode`; several times slower, nothing is
+        remembered."""
+        self._limits = limits
+        self._with_forms = forms
+        self._tables: BoundedCache[bytes, tuple[TensorMeta, ...]] = BoundedCache(CACHE_BYTES)
+        self._commands: BoundedCache[tuple[int, bytes], Command] = BoundedCache(CACHE_BYTES)
+        self._tails: BoundedCache[bytes, DeviceMap] = BoundedCache(CACHE_BYTES)
+
+    def decode(self, message: Message) -> DecodedRpc:
+        """Everything that the message says; damage becomes `problems`, nothing is raised."""
+        if self._with_forms:
+            return self._decode_forms(message)
+        problems: tuple[LayerAndReason, ...] = ()
+        envelopes: tuple[Envelope, ...] = ()
+        kind, payload = message.type, message.payload
+        damaged = False
+        if kind in ENVELOPES:
+            peeled = peel_partial(kind, payload, self._limits, tails=self._tails)
+            envelopes, kind, payload = peeled.envelopes, peeled.type, peeled.payload
+            if peeled.error is not None:
+                damaged = True
+                problems = (_problem(peeled.error),)
+        command = None if damaged else self._commands.get((kind, payload))
+        if command is None:
+            try:
+                command = (
+                    UnknownCommand(kind, payload) if damaged else from_message(kind, payload, self._limits)
+                )
+                if kind in REPEATING:
+                    self._commands.put((kind, payload), command, len(payload))
+            except DecodeError as error:
+                command = UnknownCommand(kind, payload)
+                problems = (*problems, _problem(error))
+        tensors = self._tables.get(message.tensor_table)
+        if tensors is None:
+            try:
+                tensors = read_tensor_table(message.tensor_table, self._limits)
+                self._tables.put(message.tensor_table, tensors, len(message.tensor_table))
+            except DecodeError as error:
+                tensors = ()
+                problems = (*problems, _problem(error))
+        return DecodedRpc(message, envelopes, command, tensors, problems)
+
+    def _decode_forms(self, message: Message) -> DecodedRpc:
+        problems: list[LayerAndReason] = []
+        peeled = peel_partial(message.type, message.payload, self._limits, with_forms=True)
+        command: Command = UnknownCommand(peeled.type, peeled.payload)
+        command_forms = table_forms = None
+        if peeled.error is not None:
+            problems.append(_problem(peeled.error))
+        else:
+            try:
+                command, command_forms = from_message_forms(peeled.type, peeled.payload, self._limits)
+            except DecodeError as error:
+                problems.append(_problem(error))
+        tensors: tuple[TensorMeta, ...] = ()
+        try:
+            tensors, table_forms = read_tensor_table_forms(message.tensor_table, self._limits)
+        except DecodeError as error:
+            problems.append(_problem(error))
+        forms = RpcForms(peeled.forms, command_forms, table_forms)
+        return DecodedRpc(message, peeled.envelopes, command, tensors, tuple(problems), forms)
+
+
+def reencode(decoded: DecodedRpc) -> tuple[bytes, bytes, bytes, bytes]:
+    """The four TensorPipe payloads, from the decoded fields and the recorded forms.
+
+    Without forms everything is written as torch writes it. What could not be read is carried as it was.
+    """
+    forms = decoded.forms
+    payload = to_payload(decoded.command, forms.command if forms else None)
+    payload = wrap(decoded.envelopes, payload, forms.envelopes if forms else ())
+    envelopes = decoded.envelopes
+    kind = envelopes[0].message_type if envelopes else message_type_of(decoded.command)
+    if forms is not None and forms.tensors is None:
+        table = decoded.message.tensor_table
+    else:
+        table = to_tensor_table(decoded.tensors, forms.tensors if forms else None)
+    return Message(kind, decoded.message.id, payload, table).to_payloads()
+
+
+def _problem(error: DecodeError) -> LayerAndReason:
+    return error.layer, str(error)
+
+
+REPEATING: frozenset[int] = frozenset(
+    {
+        MessageType.SCRIPT_CALL,
+        MessageType.SCRIPT_RET,
+        MessageType.PYTHON_CALL,
+        MessageType.PYTHON_RET,
+        MessageType.SCRIPT_RREF_FETCH_CALL,
+        MessageType.PYTHON_RREF_FETCH_CALL,
+        MessageType.SCRIPT_RREF_FETCH_RET,
+        MessageType.PYTHON_RREF_FETCH_RET,
+        MessageType.RREF_ACK,
+        MessageType.BACKWARD_AUTOGRAD_RESP,
+        MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ,
+        MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP,
+        MessageType.RREF_BACKWARD_RESP,
+        MessageType.EXCEPTION,
+    }
+)
+"""Commands worth remembering; all others carry an id that never comes twice."""
