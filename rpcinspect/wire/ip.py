@@ -1,9 +1,9 @@
 """IPv4 and IPv6 headers of many packets at once: from the network header to the TCP header.
 
 In: the window of a packet block and `Rows` at the network header. Out: `IpPackets` at the TCP header, bounded
-by the length that the IP header gives, so that padding and trailers of the link layer are cut off. A length of
-0 (segmentation offload, frames above 64 KB) means the rest of the frame. Checksums are never looked at: offload
-leaves them unset in most captures. Whatever is not the start of a TCP segment is counted. Mirrors RFC 791,
+by the length that the IP header gives, so that padding and trailers of the link layer are cut off. A length
+of 0 (segmentation offload, frames above 64 KB) means the rest of the frame. Checksums are never looked at:
+offload leaves them unset in most captures. Whatever is not the start of a TCP segment is counted. Mirrors RFC 791,
 RFC 8200 (and 4302 for the length of the authentication header).
 """
 

@@ -1,8 +1,8 @@
 """Link-layer headers of many packets at once: from the start of the frame to the network header.
 
 In: the window of a packet block and `Rows` at the link-layer header. Out: `Rows` at the network header and
-what that header is, an EtherType; rows whose link header is not all there are left out. A new link type is one
-line in `LINKS`, a new header between link and network one line in `TAGS`. LINKTYPE_ numbers are those of
+what that header is, an EtherType; rows whose link header is not all there are left out. A new link type is
+one line in `LINKS`, a new header between link and network one line in `TAGS`. LINKTYPE_ numbers are those of
 tcpdump.org/linktypes.html.
 """
 
