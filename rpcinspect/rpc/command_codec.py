@@ -320,7 +320,6 @@ COMMANDS: dict[int, JitCodec | RawCodec] = {
         ScriptRemoteCall,
         _script_remote_call,
         lambda c: (*_script_values(c), c.ret_rref_id.to_value(), c.ret_fork_id.to_value()),
-        slice(-2, None),
     ),
     MessageType.PYTHON_REMOTE_CALL: JitCodec(
         PythonRemoteCall, _python_remote_call, _python_remote_values, slice(-3, -1)
@@ -335,7 +334,7 @@ COMMANDS: dict[int, JitCodec | RawCodec] = {
     MessageType.RREF_USER_DELETE: _fork_codec(RRefUserDelete),
     MessageType.RREF_FORK_REQUEST: _fork_codec(RRefForkRequest),
     MessageType.RREF_CHILD_ACCEPT: JitCodec(
-        RRefChildAccept, _child_accept, lambda c: (c.fork_id.to_value(),)
+        RRefChildAccept, _child_accept, lambda c: (c.fork_id.to_value(),), slice(None)
     ),
     MessageType.RREF_ACK: _empty_codec(RRefAck),
     MessageType.BACKWARD_AUTOGRAD_REQ: JitCodec(
