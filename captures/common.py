@@ -1,0 +1,481 @@
+"""What every workload shares: start the workers, record calls, print the truth.
+
+A workload is a module with `WORLD` (number of workers) and `run(rank, *arguments)`. Run as a script it
+starts one process per worker (so that functions are pickled under the module's own name, as in a user's
+program, not as `__main__`), waits for them for a finite time and prints what they printed, worker by worker.
+
+The truth is a JSON object per line behind the word TRUTH, written by the workers while they work. Nothing
+here reads a capture. README.md describes the fields.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import importlib
+import json
+import math
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+from torch.distributed.rpc import internal as rpc_internal
+
+SECONDS = 90
+"""A workload that takes longer than this is stopped."""
+
+RPC_SECONDS = 30
+"""Timeout of each call, and of a graceful shutdown."""
+
+WORLD_NAME = "worker{}"
+
+_lock = threading.RLock()
+_lines = 0
+_calls = 0
+
+
+# --- printing -------------------------------------------------------------------------------------------
+
+
+def truth(event: str, **fields: Any) -> None:
+    """Print one line of truth: the order of a worker's lines is the order in which things happened there."""
+    global _lines
+    with _lock:
+        line = {
+            "event": event,
+            "n": _lines,
+            "time_ns": time.time_ns(),
+            "thread": threading.current_thread().name,
+            **fields,
+        }
+        _lines += 1
+        sys.stdout.write("TRUTH " + json.dumps(line, allow_nan=False) + "\n")
+        sys.stdout.flush()
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def raw_bytes(tensor: torch.Tensor) -> bytes:
+    """The logical elements of a strided tensor: row-major, little-endian, conj and neg resolved, quantised ones as integers."""
+    plain = tensor.detach()
+    if plain.is_quantized:
+        plain = plain.int_repr()
+    plain = plain.resolve_conj().resolve_neg().contiguous()
+    size = plain.numel() * plain.element_size()
+    return ctypes.string_at(plain.data_ptr(), size) if size else b""
+
+
+def storage_bytes(tensor: torch.Tensor) -> bytes:
+    storage = tensor.detach().untyped_storage()
+    return ctypes.string_at(storage.data_ptr(), storage.nbytes()) if storage.nbytes() else b""
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def quantizer_of(tensor: torch.Tensor) -> dict[str, Any] | None:
+    if not tensor.is_quantized:
+        return None
+    scheme = str(tensor.qscheme()).removeprefix("torch.")
+    if "per_tensor" in scheme:
+        return {
+            "scheme": scheme,
+            "scale": tensor.q_scale(),
+            "zero_point": tensor.q_zero_point(),
+            "axis": None,
+        }
+    return {
+        "scheme": scheme,
+        "scale": tensor.q_per_channel_scales().tolist(),
+        "zero_point": tensor.q_per_channel_zero_points().tolist(),
+        "axis": tensor.q_per_channel_axis(),
+    }
+
+
+def describe_tensor(tensor: torch.Tensor, storages: dict[int, int]) -> dict[str, Any]:
+    """One tensor in the words of the output contract, as this worker sees it."""
+    facts: dict[str, Any] = {
+        "dtype": dtype_name(tensor.dtype),
+        "shape": list(tensor.shape),
+        "layout": str(tensor.layout).removeprefix("torch."),
+        "device": str(tensor.device),
+        "requires_grad": tensor.requires_grad,
+        "parameter": isinstance(tensor, torch.nn.Parameter),
+        "leaf": tensor.is_leaf,
+    }
+    if tensor.device.type == "meta":
+        return facts
+    if tensor.layout is torch.sparse_coo:
+        parts = {"indices": tensor.detach()._indices(), "values": tensor.detach()._values()}
+        facts["coalesced"] = tensor.is_coalesced()
+    elif tensor.layout is torch.sparse_csr:
+        parts = {
+            "crow_indices": tensor.detach().crow_indices(),
+            "col_indices": tensor.detach().col_indices(),
+            "values": tensor.detach().values(),
+        }
+    else:
+        parts = {}
+    if parts:
+        facts["parts"] = {name: describe_tensor(part, {}) for name, part in parts.items()}
+        return facts
+    storage = tensor.detach().untyped_storage()
+    facts |= {
+        "stride": list(tensor.stride()),
+        "offset": tensor.storage_offset(),
+        "conj": tensor.is_conj(),
+        "neg": tensor.is_neg(),
+        "quantizer": quantizer_of(tensor),
+        "storage": storages.setdefault(storage._cdata, len(storages)),
+        "storage_nbytes": storage.nbytes(),
+    }
+    elements, whole = raw_bytes(tensor), storage_bytes(tensor)
+    facts |= {"sha256": sha256(elements), "storage_sha256": sha256(whole), "head_hex": elements[:16].hex()}
+    return facts
+
+
+@contextlib.contextmanager
+def unprofiled() -> Iterator[None]:
+    """Operators that run in here leave no profiler events in this thread."""
+    torch.autograd._enable_record_function(False)
+    try:
+        yield
+    finally:
+        torch.autograd._enable_record_function(True)
+
+
+class Describer:
+    """Describes one value (an argument list, an answer); tensors are numbered in the order in which pickle meets them.
+
+    A profiler that is on must not see what describing does.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: list[dict[str, Any]] = []
+        self._seen: dict[int, int] = {}
+        self._keep: list[Any] = []
+        self._storages: dict[int, int] = {}
+
+    def value(self, item: Any) -> Any:
+        if isinstance(item, torch.Tensor):
+            if id(item) not in self._seen:
+                self._seen[id(item)] = len(self.tensors)
+                self._keep.append(item)
+                with unprofiled():
+                    self.tensors.append(describe_tensor(item, self._storages))
+            return {"tensor": self._seen[id(item)]}
+        if item is None or isinstance(item, bool | int | str):
+            return item
+        if isinstance(item, float):
+            return item if math.isfinite(item) else str(item)
+        if isinstance(item, tuple | list):
+            return {type(item).__name__: [self.value(part) for part in item]}
+        if isinstance(item, dict):
+            return {"dict": [[self.value(key), self.value(part)] for key, part in item.items()]}
+        if isinstance(item, rpc.RRef | rpc.PyRRef):
+            return rref_ids(item)
+        if isinstance(item, bytes):
+            return {"bytes": item.hex()}
+        return {"object": f"{type(item).__module__}.{type(item).__qualname__}"}
+
+
+def rref_ids(rref: Any) -> dict[str, Any]:
+    """The ids that this worker's own handle prints; an owner's handle has no fork id."""
+    pairs = re.findall(r"created_on=(\d+), local_id=(\d+)", str(rref))
+    ids = [[int(worker), int(local)] for worker, local in pairs]
+    return {"rref_id": ids[0], "fork_id": ids[1] if len(ids) > 1 else None, "owner": rref.owner_name()}
+
+
+def described(name: str, item: Any) -> dict[str, Any]:
+    describer = Describer()
+    return {name: describer.value(item), "tensors": describer.tensors}
+
+
+def error_of(error: BaseException) -> dict[str, str]:
+    return {"type": f"{type(error).__module__}.{type(error).__qualname__}", "text": str(error)}
+
+
+def function_name(function: Any) -> str:
+    """The name under which a function travels: an operator, a TorchScript name, or module.qualname."""
+    if isinstance(function, torch.jit.ScriptFunction):
+        return str(torch._jit_internal._qualified_name(function))
+    builtin = torch.jit._builtins._find_builtin(function)
+    if builtin is not None:
+        return str(builtin)
+    function = getattr(function, "__wrapped_async__", function)
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def current_context() -> int | None:
+    """The id of the distributed autograd context of this thread."""
+    try:
+        return int(dist_autograd._current_context()._context_id())
+    except RuntimeError:
+        return None
+
+
+# --- recording calls ------------------------------------------------------------------------------------
+
+
+def _record_caller(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def recorded(to: Any, func: Any, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any) -> Any:
+        global _calls
+        with _lock:
+            call, _calls = _calls, _calls + 1
+        describer = Describer()
+        name = to if isinstance(to, str) else getattr(to, "name", to)
+        truth(
+            "call",
+            call=call,
+            kind=kind,
+            to=name,
+            function=function_name(func),
+            context_id=current_context(),
+            args=[describer.value(item) for item in args or ()],
+            kwargs={key: describer.value(item) for key, item in (kwargs or {}).items()},
+            tensors=describer.tensors,
+        )
+        try:
+            result = original(to, func, args, kwargs, *rest, **options)
+        except Exception as error:
+            truth("answer", call=call, error=error_of(error))
+            raise
+        if kind == "rpc_async":
+            result.add_done_callback(functools.partial(_record_future, call))
+        else:
+            truth("answer", call=call, **described("value", result))
+        return result
+
+    return recorded
+
+
+def _record_future(call: int, future: Any) -> None:
+    try:
+        value = future.value()
+    except Exception as error:
+        truth("answer", call=call, error=error_of(error))
+    else:
+        truth("answer", call=call, **described("value", value))
+
+
+def _record_callee(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def recorded(python_udf: Any) -> Any:
+        name = function_name(python_udf.func)
+        if name.startswith("torch.distributed.rpc."):  # the agent's own calls at start and end
+            truth("control", function=name)
+            return original(python_udf)
+        describer = Describer()
+        truth(
+            "run",
+            function=name,
+            context_id=current_context(),
+            args=[describer.value(item) for item in python_udf.args],
+            kwargs={key: describer.value(item) for key, item in python_udf.kwargs.items()},
+            tensors=describer.tensors,
+        )
+        result = original(python_udf)
+        if isinstance(result, rpc_internal.RemoteException):
+            kind = result.exception_type
+            truth(
+                "ran",
+                function=name,
+                error={"type": f"{kind.__module__}.{kind.__qualname__}", "text": result.msg},
+            )
+        else:
+            truth("ran", function=name, **described("value", result))
+        return result
+
+    return recorded
+
+
+def install_recorders() -> None:
+    """Before init_rpc: the agent fetches `_run_function` once, and workloads call through `rpc.`."""
+    rpc_internal._run_function = _record_callee(rpc_internal._run_function)
+    for kind in ("rpc_sync", "rpc_async", "remote"):
+        setattr(rpc, kind, _record_caller(kind, getattr(rpc, kind)))
+
+
+# --- distributed autograd -------------------------------------------------------------------------------
+
+
+def edges(context_id: int, note: str | None = None) -> None:
+    """This worker's ends of the edges: the autograd message ids under which it can send or receive gradients."""
+    context = dist_autograd._retrieve_context(context_id)
+    truth(
+        "edges",
+        note=note,
+        context_id=context_id,
+        send=sorted(context._send_functions()),
+        recv=sorted(context._recv_functions()),
+        known_workers=sorted(context._known_worker_ids()),
+    )
+
+
+@contextlib.contextmanager
+def context(note: str | None = None) -> Iterator[int]:
+    with dist_autograd.context() as context_id:
+        truth("context", context_id=context_id, note=note)
+        try:
+            yield context_id
+        finally:
+            edges(context_id, note="at exit")
+    truth("context-exit", context_id=context_id)
+
+
+def backward(context_id: int, roots: list[torch.Tensor], retain_graph: bool = False) -> None:
+    describer = Describer()
+    described_roots = [describer.value(root) for root in roots]
+    truth(
+        "backward",
+        context_id=context_id,
+        retain_graph=retain_graph,
+        roots=described_roots,
+        tensors=describer.tensors,
+    )
+    try:
+        dist_autograd.backward(context_id, roots, retain_graph)
+    except Exception as error:
+        truth("backward-error", context_id=context_id, error=error_of(error))
+        raise
+    truth("backward-done", context_id=context_id)
+
+
+def gradients(context_id: int, **named: torch.Tensor) -> dict[str, torch.Tensor | None]:
+    """Print this worker's accumulated gradients of the named leaves (null: none arrived), and how many there are in all."""
+    found = dist_autograd.get_gradients(context_id)
+    grads = {name: found.get(leaf) for name, leaf in named.items()}
+    describer = Describer()
+    named_grads = {name: None if grad is None else describer.value(grad) for name, grad in grads.items()}
+    truth("gradients", context_id=context_id, count=len(found), grads=named_grads, tensors=describer.tensors)
+    return grads
+
+
+def same_as_local(name: str, remote: torch.Tensor, local: torch.Tensor) -> None:
+    """Compare with the same maths done in this process, bit for bit."""
+    truth("local", name=name, equal=raw_bytes(remote) == raw_bytes(local), **described("local", local))
+
+
+def expect(world: int, **counts: int) -> None:
+    """Messages by outermost type, counted by the author from what the script does; the agent's own are added.
+
+    Those are a barrier over all workers at the start and one at the end: for each follower one call to the leader
+    and one back.
+    """
+    own = 4 * (world - 1)
+    for name in ("PYTHON_CALL", "PYTHON_RET"):
+        counts[name] = counts.get(name, 0) + own
+    truth("expect", by_type=dict(sorted(counts.items())))
+
+
+# --- workers --------------------------------------------------------------------------------------------
+
+
+def backend_options(
+    transports: list[str] | None = None,
+    channels: list[str] | None = None,
+    threads: int = 4,
+    maps: dict[str, Any] | None = None,
+) -> rpc.TensorPipeRpcBackendOptions:
+    """Default: everything over TCP, tensors on the connection itself. A list that is empty means PyTorch's own choice."""
+    return rpc.TensorPipeRpcBackendOptions(
+        num_worker_threads=threads,
+        rpc_timeout=RPC_SECONDS,
+        _transports=(["uv"] if transports is None else transports) or None,
+        _channels=(["basic"] if channels is None else channels) or None,
+        device_maps=maps,
+    )
+
+
+@contextlib.contextmanager
+def worker(rank: int, world: int, options: rpc.TensorPipeRpcBackendOptions | None = None) -> Iterator[str]:
+    """Join the group, print who this is, leave gracefully."""
+    options = options or backend_options()
+    name = WORLD_NAME.format(rank)
+    rpc.init_rpc(name, rank=rank, world_size=world, rpc_backend_options=options)
+    info = rpc.get_worker_info()
+    truth("worker", name=info.name, id=info.id, world_size=world, torch=torch.__version__, group=0)
+    yield name
+    rpc.shutdown(timeout=RPC_SECONDS)
+    truth("shutdown", name=name)
+
+
+def work(module: str, rank: int, arguments: list[str]) -> None:
+    """Entry of one worker process."""
+    torch.manual_seed(1000 + rank)
+    torch.set_num_threads(1)
+    install_recorders()
+    importlib.import_module(module).run(rank, *arguments)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def launch(world: int) -> None:
+    """Entry of the script: start the workers, wait, print what each printed; exit 1 if one failed."""
+    script = Path(sys.argv[0]).resolve()
+    environment = os.environ | {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "TP_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+    }
+    with contextlib.ExitStack() as stack:
+        outputs, workers = [], []
+        for rank in range(world):
+            output = stack.enter_context(tempfile.TemporaryFile("w+"))
+            code = f"import common; common.work({script.stem!r}, {rank}, {sys.argv[1:]!r})"
+            workers.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", code], cwd=script.parent, env=environment, stdout=output
+                )
+            )
+            outputs.append(output)
+        failed = _wait(workers)
+        for rank, output in enumerate(outputs):
+            output.seek(0)
+            for line in output:
+                if line.startswith("TRUTH "):
+                    line = f'TRUTH {{"worker": "{WORLD_NAME.format(rank)}", ' + line.removeprefix("TRUTH {")
+                    sys.stdout.write(line)
+    sys.stdout.flush()
+    sys.exit(1 if failed else 0)
+
+
+def _wait(workers: list[subprocess.Popen[bytes]]) -> bool:
+    """Whether a worker failed; all have ended, by themselves or by our hand, when this returns."""
+    end = time.monotonic() + SECONDS
+    try:
+        while any(process.poll() is None for process in workers) and time.monotonic() < end:
+            if any(process.returncode not in (None, 0) for process in workers):
+                end = min(end, time.monotonic() + RPC_SECONDS)  # the others may still time out by themselves
+            time.sleep(0.05)
+    finally:
+        for process in workers:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+    return any(process.returncode != 0 for process in workers)

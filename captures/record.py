@@ -1,0 +1,318 @@
+"""Record the workloads again: each in a network namespace of its own, from a neutral path.
+
+    python captures/record.py                  all of them, into the folder of this file
+    python captures/record.py basic_chain …    these
+    python captures/record.py --setup          make the environment in the neutral path first
+
+In: the workload scripts beside this file, an interpreter with torch under the neutral path (tracebacks carry
+paths, and so do captures). Out: NAME.pcap or NAME.pcap.gz and NAME.truth. Needs root (network namespaces),
+iproute2 and tcpdump. A recording during which the kernel dropped packets is thrown away and made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+HERE = Path(__file__).resolve().parent
+HOME = Path("/opt/demo")
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+TRIES = 3
+SECONDS = 150
+SETTLE_SECONDS = 1.5
+"""tcpdump hands packets on at least once a second; what is still under way when it is stopped would be lost."""
+
+WORKLOADS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "basic_chain": ("basic_chain.py", ()),
+    "profiled_legacy": ("profiled_legacy.py", ()),
+    "param_detach": ("param_detach.py", ()),
+    "dtype_zoo": ("dtype_zoo.py", ()),
+    "views_alias": ("views_alias.py", ()),
+    "ctx_crowd": ("ctx_crowd.py", ()),
+    "rref_relay": ("rref_relay.py", ()),
+    "bwd_boom": ("bwd_boom.py", ()),
+    "ps_race": ("ps_race.py", ()),
+    "ps_race_lock": ("ps_race.py", ("lock",)),
+    "devmap_cpu": ("devmap_cpu.py", ()),
+    "devmap_cpu_refused": ("devmap_cpu.py", ("refused",)),
+    "devmap_cpu_refused_cuda": ("devmap_cpu.py", ("refused_cuda",)),
+    "transport_matrix_uv_basic": ("transport_matrix.py", ("uv_basic",)),
+    "transport_matrix_uv_mpt": ("transport_matrix.py", ("uv_mpt",)),
+    "transport_matrix_uv_only": ("transport_matrix.py", ("uv_only",)),
+    "transport_matrix_default": ("transport_matrix.py", ("default",)),
+}
+"""Capture → script and its arguments."""
+
+COMPRESS_ABOVE = 100_000
+"""Captures above this many bytes are kept gzipped."""
+
+
+class RecordError(Exception):
+    """The recording could not be made; the text says why."""
+
+
+# --- the stage: a namespace, a sniffer, a neutral folder ---------------------------------------------------
+
+
+@contextlib.contextmanager
+def namespace() -> Iterator[str]:
+    """A fresh network namespace with its loopback up; it is gone afterwards, whatever happened."""
+    name = f"rpcinspect-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+@contextlib.contextmanager
+def sniffer(space: str, file: Path, buffer_kib: int) -> Iterator[list[int]]:
+    """tcpdump on the namespace's loopback; the list that is yielded gets packets captured and packets dropped at the end."""
+    command = ["ip", "netns", "exec", space, "tcpdump", "-i", "lo", "-s", "0", "-B", str(buffer_kib), "-U"]
+    counts: list[int] = []
+    with tempfile.TemporaryFile("w+") as log:
+        # -Z root: else tcpdump gives up the right to write into a folder that only root may write to
+        process = subprocess.Popen(
+            [*command, "-Z", "root", "-w", str(file), "tcp"], stderr=log, start_new_session=True
+        )
+        try:
+            _wait_for(lambda: "listening on" in _read(log), process)
+            yield counts
+            time.sleep(SETTLE_SECONDS)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        report = _read(log)
+    captured = re.search(r"(\d+) packets? captured", report)
+    dropped = re.search(r"(\d+) packets? dropped by kernel", report)
+    if captured is None or dropped is None:
+        raise RecordError(f"tcpdump did not report its counts: {report.strip()}")
+    counts += [int(captured[1]), int(dropped[1])]
+
+
+def _read(log: IO[str]) -> str:
+    log.seek(0)
+    return log.read()
+
+
+def _wait_for(ready: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + 10
+    while not ready():
+        if process.poll() is not None or time.monotonic() > end:
+            raise RecordError("tcpdump did not start")
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def stage(home: Path, scripts: Sequence[Path]) -> Iterator[Path]:
+    """The scripts, copied to a folder under the neutral path."""
+    folder = home / "jobs"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        for script in scripts:
+            shutil.copy(script, folder / script.name)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_script(
+    space: str, python: Path, script: Path, arguments: Sequence[str], errors: Path, seconds: float
+) -> str:
+    """What the script printed. Only its own process group is stopped when it takes too long."""
+    # a host name of its own too: the store and the tracebacks could carry this machine's
+    command = [
+        "ip",
+        "netns",
+        "exec",
+        space,
+        "unshare",
+        "--uts",
+        "sh",
+        "-c",
+        'hostname demo && exec "$@"',
+        "sh",
+    ]
+    environment = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        "LANG": "C.UTF-8",
+        "HOME": str(script.parent),
+    }
+    with errors.open("wb") as log:
+        process = subprocess.Popen(
+            [*command, str(python), str(script), *arguments],
+            cwd=script.parent,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise RecordError(f"{script.name} took longer than {seconds:.0f} s") from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    if process.returncode != 0:
+        tail = errors.read_text(errors="replace").splitlines()[-15:]
+        raise RecordError("\n".join([f"{script.name} ended with {process.returncode}", *tail]))
+    return output.decode()
+
+
+def record(
+    python: Path,
+    script: Path,
+    arguments: Sequence[str],
+    capture: Path,
+    *,
+    buffer_kib: int = 65536,
+    seconds: float = SECONDS,
+) -> tuple[str, int]:
+    """Run a script (already in its neutral place) under a sniffer: its output, and the packets in `capture`, none dropped."""
+    for _ in range(TRIES):
+        with namespace() as space, sniffer(space, capture, buffer_kib) as counts:
+            output = run_script(space, python, script, arguments, capture.with_suffix(".stderr"), seconds)
+        packets, dropped = counts
+        if not dropped:
+            return output, packets
+        print(f"{capture.name}: the kernel dropped {dropped} packets, once more", file=sys.stderr)
+    raise RecordError(f"{capture.name}: packets were dropped in each of {TRIES} tries")
+
+
+# --- what must not be in a capture -------------------------------------------------------------------------
+
+
+def forbidden() -> list[bytes]:
+    """Traces of the machine that records: homes, this checkout, the host's name."""
+    words = {b"/root/", b"/home/", os.fsencode(HERE.parent) + b"/", os.fsencode(Path.home()) + b"/"}
+    host = socket.gethostname().encode()
+    if len(host) > 4:  # a shorter one occurs by chance
+        words.add(host)
+    return sorted(words - {b"//"})
+
+
+def check_neutral(name: str, content: bytes) -> None:
+    for word in forbidden():
+        at = content.find(word)
+        if at >= 0:
+            raise RecordError(f"{name} holds {word!r} at {at}: {content[max(0, at - 40) : at + 60]!r}")
+
+
+# --- command line ------------------------------------------------------------------------------------------
+
+
+def need_root() -> None:
+    if os.geteuid() != 0:
+        raise RecordError("recording needs root: it makes a network namespace and sniffs in it")
+    for tool in ("ip", "tcpdump", "unshare"):
+        if shutil.which(tool) is None:
+            raise RecordError(
+                f"recording needs `{tool}` (Debian: apt-get install iproute2 tcpdump util-linux)"
+            )
+
+
+def need_python(python: Path) -> None:
+    if not python.exists():
+        raise RecordError(f"{python} is missing; --setup makes it")
+    base = subprocess.run(
+        [str(python), "-c", "import sys, torch; print(sys.base_prefix)"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if base.returncode != 0:
+        raise RecordError(f"{python} can't import torch: {base.stderr.strip()}")
+    check_neutral(f"the path of the standard library of {python}", base.stdout.strip().encode() + b"/")
+
+
+def set_up(home: Path) -> None:
+    """An environment from the system's own Python, whose standard library lies in a neutral place too."""
+    subprocess.run([str(SYSTEM_PYTHON), "-m", "venv", "--clear", str(home)], check=True)
+    subprocess.run([str(home / "bin/pip"), "install", "--quiet", "torch==2.13.0", "numpy"], check=True)
+
+
+def terminated(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends like Ctrl-C: the namespace and the processes are cleared away."""
+    raise KeyboardInterrupt
+
+
+def record_workload(name: str, python: Path, folder: Path, into: Path) -> None:
+    script, arguments = WORKLOADS[name]
+    raw = folder / f"{name}.pcap"
+    output, packets = record(python, folder / script, arguments, raw)
+    content = raw.read_bytes()
+    check_neutral(f"{name}.pcap", content)
+    check_neutral(f"{name}.truth", output.encode())
+    for old in (into / f"{name}.pcap", into / f"{name}.pcap.gz"):
+        old.unlink(missing_ok=True)
+    if len(content) > COMPRESS_ABOVE:
+        (into / f"{name}.pcap.gz").write_bytes(gzip.compress(content, 9, mtime=0))
+    else:
+        (into / f"{name}.pcap").write_bytes(content)
+    (into / f"{name}.truth").write_text(output)
+    print(
+        f"{name}: {packets} packets, {len(content)} bytes, {output.count('TRUTH ')} lines of truth",
+        flush=True,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(WORKLOADS)}; none: all")
+    parser.add_argument("--home", type=Path, default=HOME, help="the neutral path (default: %(default)s)")
+    parser.add_argument("--python", type=Path, help="the interpreter (default: HOME/bin/python)")
+    parser.add_argument(
+        "--into", type=Path, default=HERE, help="folder for the captures (default: that of this file)"
+    )
+    parser.add_argument("--setup", action="store_true", help="first make the environment in HOME")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in WORKLOADS]
+    if unknown:
+        parser.error(f"no such workload: {', '.join(unknown)}")
+    python = options.python or options.home / "bin/python"
+    signal.signal(signal.SIGTERM, terminated)
+    try:
+        need_root()
+        if options.setup:
+            set_up(options.home)
+        need_python(python)
+        scripts = sorted({HERE / script for script, _ in WORKLOADS.values()} | {HERE / "common.py"})
+        with stage(options.home, scripts) as folder:
+            for name in options.names or WORKLOADS:
+                record_workload(name, python, folder, options.into)
+    except RecordError as error:
+        print(f"record.py: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("record.py: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
