@@ -31,9 +31,9 @@ class Forms:
     0: the writer's default."""
     put: bool = False
     """The value was memoised once written; upstream does so for values with more than one owner."""
-    parts: tuple[Forms, ...] = ()
+    parts: tuple[Forms | None, ...] = ()
     """Of a tuple or list: its items; of a Dict: key, value, key, value…; of a Call: function, args and, if it
-    has one, state; of a PersistentRef: its id."""
+    has one, state; of a PersistentRef: its id. None or absent: the writer's default."""
 
 
 def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:

@@ -2,8 +2,9 @@
 
 Mirrors torch/csrc/jit/serialization/pickler.cpp. Upstream writes the shortest integer, writes each string and
 each global once and refers to it afterwards, and memoises other values where more than one owner holds them.
-That last thing can't be seen in a value, so it comes from the `Forms` of a reading, or from the habit of rpc:
-tensors are always memoised, ids sometimes.
+That last thing can't be seen in a value, so it comes from the `Forms` of a reading, or made by hand, such as
+`Forms(parts=(OWNED, OWNED))` for two memoised ids in a tuple, or from what is usual in rpc's messages: there
+tensors, RRefs, dicts and storages are memoised, everything inside a literal tensor but its storage is not.
 """
 
 from __future__ import annotations
@@ -30,11 +31,17 @@ def write_jit(value: Value, forms: Forms | None = None, limits: Limits = DEFAULT
     return b"\x80\x02" + bytes(writer.out) + b"."
 
 
+OWNED = Forms(put=True)
+"""For a value that upstream memoises because of its owners, such as the ids in most RRef messages."""
+
+
 class _Writer:
     def __init__(self, limits: Limits) -> None:
         self.out = bytearray()
         self.depth = 0
         self.max_depth = limits.pickle_depth
+        self.literal = 0
+        """Literal tensors that are being written, one inside the other for sparse ones."""
         self.memo: dict[object, int] = {}
         """Memo number by key: see `_key`."""
         self.alive: list[Value] = []
@@ -71,7 +78,7 @@ class _Writer:
         else:
             raise DecodeError("pickle", f"a {kind.__name__} has no place in a JIT pickle")
         self.depth -= 1
-        if kind in _BY_VALUE or (forms.put if forms is not None else _owned_twice(value)):
+        if kind in _BY_VALUE or (forms.put if forms is not None else self.owned_twice(value)):
             self.put(value)
 
     def refer(self, value: Value) -> bool:
@@ -118,13 +125,25 @@ class _Writer:
     def call(self, value: Call, forms: Forms | None) -> None:
         if value.how not in _CALLS or value.items or value.pairs or value.kwargs is not None:
             raise DecodeError("pickle", f"a call by {value.how} has no place in a JIT pickle")
-        function = value.function
-        self.write(function, _part(forms, 0))
-        self.write(value.args, _part(forms, 1), _MARKED.get(function, 0) if type(function) is Global else 0)
+        function = value.function if type(value.function) is Global else None
+        self.write(value.function, _part(forms, 0))
+        self.literal += function in _LITERAL
+        self.write(value.args, _part(forms, 1), _MARKED.get(function, 0))
+        self.literal -= function in _LITERAL
         self.out.append(_CALLS[value.how])
         if value.has_state:
             self.write(value.state, _part(forms, 2))
             self.out.append(jit.BUILD)
+
+    def owned_twice(self, value: Value) -> bool:
+        """Whether upstream usually memoises such a value in rpc's messages."""
+        if type(value) is PersistentRef:
+            return True
+        if self.literal or type(value) is not Call:
+            return False
+        if value.function == _TAG:
+            return type(value.args) is tuple and bool(value.args) and type(value.args[0]) is Dict
+        return value.function in _MEMOISED
 
     def string(self, value: str | bytes) -> None:
         raw = _utf8(value) if isinstance(value, str) else value
@@ -161,13 +180,6 @@ def _plain(parts: Value) -> bool:
     return type(parts) is tuple and all(type(part) in (str, int, Global) for part in parts)
 
 
-def _owned_twice(value: Value) -> bool:
-    """Whether upstream memoises such a value in rpc's messages: tensors, storages and devices always."""
-    if type(value) is Call:
-        return value.function in _MEMOISED if type(value.function) is Global else False
-    return type(value) is PersistentRef
-
-
 def _integer(n: int) -> bytes:
     if 0 <= n < 256:
         return pack("<BB", jit.BININT1, n)
@@ -194,20 +206,22 @@ _BY_VALUE = {str, bytes, Global}
 _TUPLES = (jit.EMPTY_TUPLE, jit.TUPLE1, jit.TUPLE2, jit.TUPLE3)
 _CALLS = {"reduce": jit.REDUCE, "newobj": jit.NEWOBJ}
 _DEVICE = Global("torch", "device")
+_TAG = Global("torch.jit._pickle", "restore_type_tag")
+_RREF = Global("torch.distributed.rpc", "rref")
 _LITERAL = (
     Global("torch._utils", "_rebuild_tensor_v2"),
     Global("torch._utils", "_rebuild_qtensor"),
     Global("torch._utils", "_rebuild_sparse_tensor"),
 )
-_MARKED = {
+_MARKED: dict[Global | None, int] = {
     Global("torch.jit._pickle", "build_tensor_from_id"): 1,
     Global("torch.jit._pickle", "build_tensorlist"): 1,
     Global("torch.jit._pickle", "build_intlist"): 1,
     Global("torch.jit._pickle", "build_doublelist"): 1,
     Global("torch.jit._pickle", "build_boollist"): 1,
-    Global("torch.distributed.rpc", "rref"): 1,
+    _RREF: 1,
     **dict.fromkeys(_LITERAL, 2),
 }
 """Calls whose arguments upstream writes with MARK whatever their number; for how many levels of tuples."""
 
-_MEMOISED = {_DEVICE, Global("torch.jit._pickle", "build_tensor_from_id"), *_LITERAL}
+_MEMOISED = (_DEVICE, _RREF, Global("torch.jit._pickle", "build_tensor_from_id"), *_LITERAL)

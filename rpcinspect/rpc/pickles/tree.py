@@ -39,7 +39,9 @@ class Call:
     kwargs: Value = None
     """Only NEWOBJ_EX: a Dict node."""
     how: str = "reduce"
-    """`reduce`, `newobj`, `newobj_ex`, `inst` or `obj`."""
+    """`reduce`, `newobj`, `newobj_ex`, `inst` or `obj`. Two kinds stand for what has no call of its own:
+    `change`: state, items or pairs for something that no call of this pickle made, `function`;
+    `stack_global`: an import by a name that is only known at run time, `args` = (module, name)."""
     has_state: bool = False
     state: Value = None
     """What BUILD would hand to `__setstate__` or `__dict__`."""

@@ -1,0 +1,411 @@
+"""The opcodes of the Python dialect that are rare in rpc's messages, and what reading one keeps in `State`.
+
+Each function takes the state with `pos` behind the opcode, and leaves it behind the operands. Reads past the
+end, stack underflow and the like surface as Python's own exceptions, which `python` turns into DecodeError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from struct import Struct
+
+from rpcinspect.errors import DecodeError, LimitExceeded
+from rpcinspect.limits import Limits
+from rpcinspect.rpc.pickles.tree import (
+    Buffer,
+    Call,
+    Dict,
+    Extension,
+    Global,
+    PersistentRef,
+    Set,
+    Value,
+)
+
+
+class State:
+    """What the machine that a pickle programs would hold, and what it would have imported and called."""
+
+    __slots__ = (
+        "buffers",
+        "calls",
+        "data",
+        "extensions",
+        "globals",
+        "limits",
+        "marks",
+        "memo",
+        "pos",
+        "protocol",
+        "stack",
+    )
+
+    def __init__(self, data: bytes, limits: Limits) -> None:
+        self.data = data
+        self.limits = limits
+        self.pos = 0
+        self.stack: list[Value] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Value] = {}
+        self.globals: dict[tuple[str, str], Global] = {}
+        self.calls: list[Call] = []
+        self.extensions: list[int] = []
+        self.buffers = 0
+        self.protocol = 0
+
+    def line(self) -> bytes:
+        """The text up to the next newline, without it."""
+        end = self.data.find(b"\n", self.pos)
+        if end < 0:
+            raise ValueError("a line of text has no end")
+        text = self.data[self.pos : end]
+        self.pos = end + 1
+        return text
+
+    def take(self, size: int) -> bytes:
+        if size > self.limits.pickle_string_bytes:
+            bound = self.limits.pickle_string_bytes
+            raise LimitExceeded("pickle", "pickle_string_bytes", bound, size, self.pos)
+        end = self.pos + size
+        if size < 0 or end > len(self.data):
+            raise DecodeError(
+                "pickle", f"{size} bytes are announced, {len(self.data) - self.pos} left", self.pos
+            )
+        raw = self.data[self.pos : end]
+        self.pos = end
+        return raw
+
+    def number(self, unpack: Struct) -> int:
+        (value,) = unpack.unpack_from(self.data, self.pos)
+        self.pos += unpack.size
+        return int(value)
+
+    def above_mark(self) -> list[Value]:
+        start = self.marks.pop()
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
+
+    def put(self, index: int) -> None:
+        if index < 0:
+            raise ValueError("a negative memo index")
+        if len(self.memo) >= self.limits.pickle_memo:
+            raise LimitExceeded(
+                "pickle", "pickle_memo", self.limits.pickle_memo, len(self.memo) + 1, self.pos
+            )
+        self.memo[index] = self.stack[-1]
+
+    def call(self, function: Value, args: Value, how: str, kwargs: Value = None) -> Call:
+        call = Call(function, args, kwargs, how)
+        self.calls.append(call)
+        return call
+
+    def name(self, module: str, name: str) -> Global:
+        key = (module, name)
+        found = self.globals.get(key)
+        if found is None:
+            found = self.globals[key] = Global(module, name)
+        return found
+
+
+# What opcodes do to a value below their operands. The result takes that value's place: itself, or a `change`
+# around something that the pickle got by import: loading would change an object of the running program.
+
+
+def extend(state: State, target: Value, items: list[Value]) -> Value:
+    """APPEND, APPENDS, ADDITEMS."""
+    if type(target) is list:
+        target.extend(items)
+        return target
+    target = _changeable(state, target)
+    target.items.extend(items)
+    return target
+
+
+def set_items(state: State, target: Value, items: list[Value]) -> Value:
+    """SETITEM, SETITEMS: keys and values in turn."""
+    if len(items) % 2:
+        raise ValueError("a key without a value")
+    if type(target) is not Dict:
+        target = _changeable(state, target)
+    target.pairs.extend(zip(items[::2], items[1::2], strict=True))
+    return target
+
+
+def build(state: State, target: Value, value: Value) -> Value:
+    """BUILD."""
+    target = _changeable(state, target)
+    if target.has_state:
+        target = state.call(target, (), "change")
+    target.has_state = True
+    target.state = value
+    return target
+
+
+def _changeable(state: State, target: Value) -> Call:
+    return target if type(target) is Call else state.call(target, (), "change")
+
+
+def stack_global(state: State, module: Value, name: Value) -> Value:
+    """STACK_GLOBAL; names may also be results of calls, which nobody knows before loading."""
+    if type(module) is str and type(name) is str:
+        return state.name(module, name)
+    for part in (module, name):
+        if type(part) not in (str, Call, PersistentRef, Extension):
+            raise ValueError(f"a name to import is a {type(part).__name__}")
+    return state.call(None, (module, name), "stack_global")
+
+
+# Opcodes, by what they leave on the stack.
+
+
+def _proto(state: State) -> None:
+    state.protocol = state.data[state.pos]
+    if state.protocol > 5:
+        raise ValueError(f"protocol {state.protocol} is not known")
+    state.pos += 1
+
+
+def _frame(state: State) -> None:
+    size = state.number(_U64)
+    if size > len(state.data) - state.pos:
+        raise ValueError(f"a frame of {size} bytes, {len(state.data) - state.pos} are left")
+
+
+def _pop(state: State) -> None:
+    if state.marks and state.marks[-1] == len(state.stack):
+        state.marks.pop()
+    else:
+        state.stack.pop()
+
+
+def _pop_mark(state: State) -> None:
+    state.above_mark()
+
+
+def _global(state: State) -> None:
+    module, name = state.line().decode(), state.line().decode()
+    state.stack.append(state.name(module, name))
+
+
+def _inst(state: State) -> None:
+    module, name = state.line().decode(), state.line().decode()
+    function = state.name(module, name)
+    state.stack.append(state.call(function, tuple(state.above_mark()), "inst"))
+
+
+def _obj(state: State) -> None:
+    function, *args = state.above_mark() or [None]
+    if function is None:
+        raise ValueError("no class for an object")
+    state.stack.append(state.call(function, tuple(args), "obj"))
+
+
+def _newobj_ex(state: State) -> None:
+    kwargs, args, function = state.stack.pop(), state.stack.pop(), state.stack.pop()
+    state.stack.append(state.call(function, args, "newobj_ex", kwargs))
+
+
+def _extension(size: int) -> Callable[[State], None]:
+    def read(state: State) -> None:
+        code = int.from_bytes(state.take(size), "little", signed=size == 4)
+        if code <= 0:
+            raise ValueError(f"extension code {code}")
+        state.extensions.append(code)
+        state.stack.append(Extension(code))
+
+    return read
+
+
+def _persid(state: State) -> None:
+    state.stack.append(PersistentRef(state.line().decode("ascii", "backslashreplace")))
+
+
+def _int(state: State) -> None:
+    text = state.line().partition(b"\0")[
+        0
+    ]  # CPython reads this one number with strtol, which stops at a zero
+    state.stack.append(text == b"01" if text in (b"00", b"01") else _digits(text))
+
+
+def _long(state: State) -> None:
+    text = state.line()
+    state.stack.append(_digits(text.removesuffix(b"L")) if text else 0)
+
+
+def _digits(text: bytes) -> int:
+    """As int(text, 0), with C's octal; Python itself refuses longer decimals, which cost quadratic time."""
+    if len(text) > 4300 and text.lstrip(b"+-")[:2].lower() not in (b"0x", b"0b", b"0o"):
+        raise ValueError("an integer of more than 4,300 digits")
+    try:
+        return int(text, 0)
+    except ValueError:
+        return int(text, 8)
+
+
+def _index(text: bytes) -> int:
+    if len(text) > 4300:
+        raise ValueError("a memo index of more than 4,300 digits")
+    return int(text)
+
+
+def _float(state: State) -> None:
+    state.stack.append(float(state.line()))
+
+
+def _string(state: State) -> None:
+    text = state.line()
+    if len(text) < 2 or text[:1] not in (b"'", b'"') or text[:1] != text[-1:]:
+        raise ValueError("a string without quotes")
+    state.stack.append(_ascii(_ESCAPE.sub(_unescape, text[1:-1])))
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    text = found[1]
+    if text[:1] == b"x":
+        return bytes((int(text[1:], 16),))
+    if text[:1].isdigit():
+        return bytes((int(text, 8) & 255,))
+    return _ESCAPES[text]
+
+
+def _ascii(raw: bytes) -> str | bytes:
+    """Python 2's str: text where it is ASCII, as `pickle.loads` has it by default."""
+    return raw.decode("ascii") if raw.isascii() else raw
+
+
+def _unicode(state: State) -> None:
+    state.stack.append(state.line().decode("raw-unicode-escape"))
+
+
+def _setitem(state: State) -> None:
+    value, key = state.stack.pop(), state.stack.pop()
+    state.stack[-1] = set_items(state, state.stack[-1], [key, value])
+
+
+def _append(state: State) -> None:
+    item = state.stack.pop()
+    state.stack[-1] = extend(state, state.stack[-1], [item])
+
+
+def _additems(state: State) -> None:
+    items = state.above_mark()
+    target = state.stack[-1]
+    if type(target) is Set and not target.frozen:
+        target.items.extend(items)
+    else:
+        state.stack[-1] = extend(state, _changeable(state, target), items)
+
+
+def _dict(state: State) -> None:
+    state.stack.append(set_items(state, Dict(), state.above_mark()))
+
+
+def _next_buffer(state: State) -> None:
+    state.stack.append(Buffer(state.buffers))
+    state.buffers += 1
+
+
+def _readonly_buffer(state: State) -> None:
+    top = state.stack[-1]
+    if type(top) is Buffer:
+        state.stack[-1] = Buffer(top.index, readonly=True)
+
+
+def _counted(size: Struct, make: Callable[[bytes], Value]) -> Callable[[State], None]:
+    """Opcodes with a byte count and that many bytes."""
+
+    def read(state: State) -> None:
+        state.stack.append(make(state.take(state.number(size))))
+
+    return read
+
+
+def _memo(size: Struct, *, put: bool) -> Callable[[State], None]:
+    def read(state: State) -> None:
+        index = state.number(size)
+        if put:
+            state.put(index)
+        else:
+            state.stack.append(state.memo[index])
+
+    return read
+
+
+def _utf8(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogatepass")
+
+
+def _little(raw: bytes) -> int:
+    return int.from_bytes(raw, "little", signed=True)
+
+
+_U8, _U32, _I32, _U64 = Struct("<B"), Struct("<I"), Struct("<i"), Struct("<Q")
+
+_ESCAPE = re.compile(rb"\\(\n|[\\'\"abfnrtv]|[0-7]{1,3}|x[0-9a-fA-F]{2})", re.DOTALL)
+_ESCAPES = {
+    b"\n": b"",
+    b"\\": b"\\",
+    b"'": b"'",
+    b'"': b'"',
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"v": b"\v",
+}
+
+OPCODES: dict[int, Callable[[State], None]] = {
+    # protocol 0: text
+    ord("0"): _pop,
+    ord("1"): _pop_mark,
+    ord("2"): lambda state: state.stack.append(state.stack[-1]),
+    ord("F"): _float,
+    ord("I"): _int,
+    ord("L"): _long,
+    ord("S"): _string,
+    ord("V"): _unicode,
+    ord("P"): _persid,
+    ord("a"): _append,
+    ord("s"): _setitem,
+    ord("c"): _global,
+    ord("d"): _dict,
+    ord("l"): lambda state: state.stack.append(state.above_mark()),
+    ord("g"): lambda state: state.stack.append(state.memo[_index(state.line())]),
+    ord("p"): lambda state: state.put(_index(state.line())),
+    ord("i"): _inst,
+    # protocol 1: binary
+    ord("J"): lambda state: state.stack.append(state.number(_I32)),
+    ord("T"): _counted(_I32, _ascii),
+    ord("U"): _counted(_U8, _ascii),
+    ord("Q"): lambda state: state.stack.append(PersistentRef(state.stack.pop())),
+    ord("j"): _memo(_U32, put=False),
+    ord("r"): _memo(_U32, put=True),
+    ord("o"): _obj,
+    # protocol 2
+    0x80: _proto,
+    0x82: _extension(1),
+    0x83: _extension(2),
+    0x84: _extension(4),
+    0x8A: _counted(_U8, _little),
+    0x8B: _counted(_I32, _little),
+    # protocol 3
+    ord("B"): _counted(_U32, bytes),
+    ord("C"): _counted(_U8, bytes),
+    # protocol 4
+    0x8D: _counted(_U64, _utf8),
+    0x8E: _counted(_U64, bytes),
+    0x8F: lambda state: state.stack.append(Set()),
+    0x90: _additems,
+    0x91: lambda state: state.stack.append(Set(state.above_mark(), frozen=True)),
+    0x92: _newobj_ex,
+    0x95: _frame,
+    # protocol 5
+    0x96: _counted(_U64, bytearray),
+    0x97: _next_buffer,
+    0x98: _readonly_buffer,
+}
+"""What is not in the loop of `python`; together they are all opcodes of protocols 0 to 5."""
