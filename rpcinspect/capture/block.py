@@ -28,7 +28,7 @@ class PacketBlock:
     capture: int
     """Index of the capture file among those that were opened together, from 0."""
     first_number: int
-    """Number of row 0 in its file, from 1; rows are numbered without gaps, as Wireshark does."""
+    """Number of row 0 in its file, from 1 and as Wireshark counts; the rows of a block have no gaps."""
     window: bytes
     """The bytes of the file that hold every packet of this block, and the records around them."""
     window_offset: int

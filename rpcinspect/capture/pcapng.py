@@ -9,8 +9,10 @@ kinds of block hold packets (offsets from the block's start, all fields u32 unle
     3 simple     8 original · 12 data; interface 0, captured = original cut to its snap length; it has no
                  time and gets that of the packet before it (0 for the first)
 
-All other blocks and all options but if_tsresol and if_tsoffset are skipped. Mirrors
-draft-ietf-opsawg-pcapng. Damage (a length that can't be) ends the reading with a problem: there is no mark in
+All other blocks and all options but if_tsresol and if_tsoffset are skipped; custom and journal blocks take a
+packet number all the same, since Wireshark shows them as frames. Mirrors draft-ietf-opsawg-pcapng.
+
+Damage (a length that can't be) ends the reading with a problem: there is no mark in
 the format from which it could go on.
 """
 
@@ -34,6 +36,7 @@ NO_LINK_TYPE = 0xFFFF
 """Link type of packets whose interface was never described."""
 
 _SECTION, _INTERFACE, _OBSOLETE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 2, 3, 6
+_NUMBERED = frozenset({9, 0x00000BAD, 0x40000BAD})  # not packets, but Wireshark counts them
 _FIXED = {_ENHANCED: 28, _OBSOLETE: 28, _SIMPLE: 12}  # bytes before the packet's data
 _MAX_BLOCK = MAX_CAPLEN + (1 << 20)
 _MAX_TICKS_NS = 1 << 62
@@ -115,7 +118,7 @@ class _Walker:
         base, needed = 0, 12
         while window := self._source.window(base, needed):
             at = 0
-            while True:  # a section header in the middle ends a block of packets, not the window
+            while True:  # not only the window's end ends a block of packets
                 starts, end = self._walk(window, at)
                 if starts:
                     yield self._block(window, base, starts)
@@ -138,7 +141,8 @@ class _Walker:
     def _walk(self, window: bytes, position: int) -> tuple[list[int], int]:
         """Positions of the packets from `position` on, and of the block where the walk stopped.
 
-        It stops before a block that is not whole or can't be, and before a section header if it has packets.
+        It stops before a block that is not whole or can't be; if it has packets, also before a section header
+        and before a block that takes a number.
         The loop is kept flat: it runs once for every packet of the file.
         """
         starts: list[int] = []
@@ -165,6 +169,10 @@ class _Walker:
             elif kind == _INTERFACE:
                 body = window[position + 8 : position + length - 4]
                 self._interfaces.append(Interface.from_body(body, self._order))
+            elif kind in _NUMBERED:
+                if starts:
+                    break
+                self._number += 1
             position += length + 3 & ~3  # some writers forget to pad
         return starts, position
 

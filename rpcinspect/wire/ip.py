@@ -3,8 +3,9 @@
 In: the window of a packet block and `Rows` at the network header. Out: `IpPackets` at the TCP header, bounded
 by the length that the IP header gives, so that padding and trailers of the link layer are cut off. A length
 of 0 (segmentation offload, frames above 64 KB) means the rest of the frame. Checksums are never looked at:
-offload leaves them unset in most captures. Whatever is not the start of a TCP segment is counted. Mirrors RFC 791,
-RFC 8200 (and 4302 for the length of the authentication header).
+offload leaves them unset in most captures. Whatever is not the start of a TCP segment is counted. Mirrors
+RFC 791 and RFC 8200 (and 4302 for the length of the authentication header). Where a source route names a
+later destination, the one in the fixed header counts, in both versions.
 """
 
 from __future__ import annotations
