@@ -227,8 +227,9 @@ def _gunzip(chunks: Iterator[bytes], report: Report) -> Iterator[bytes]:
         while rest:
             if member is None:
                 rest = rest.lstrip(b"\0") if done else rest  # tapes pad with zeros
+                if not rest:
+                    break
                 member = zlib.decompressobj(31)
-                continue
             before = member.copy()
             try:
                 piece = member.decompress(rest, _OUTPUT)
