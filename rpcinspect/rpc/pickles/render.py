@@ -1,11 +1,28 @@
-"""The inert tree as text, as a person would write the value in Python."""
+"""The inert tree as text, as a person would write the value in Python.
+
+In goes any value of either dialect, out comes one line of printable text. Captured values are hostile:
+everything is escaped as `repr` does (control, format and surrogate characters become backslash sequences),
+long parts are shortened with their size, cycles and deep nesting are cut, and the work is bounded by the
+length of the text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Iterable, Sequence
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.rpc.pickles.tree import Value
+from rpcinspect.rpc.pickles import semantic
+from rpcinspect.rpc.pickles.tree import (
+    Buffer,
+    Call,
+    Dict,
+    Extension,
+    Global,
+    PersistentRef,
+    Set,
+    Value,
+)
 
 
 def render(
@@ -16,7 +33,12 @@ def render(
     max_chars: int = 4000,
 ) -> str:
     """One line of printable text; never raises. `tensors[i]` is shown for a reference to tensor i."""
-    raise NotImplementedError
+    renderer = _Renderer(tensors or (), limits, max_chars)
+    try:
+        renderer.value(value)
+    except _FullError:
+        return "".join(renderer.out)[: max(max_chars - 1, 0)] + "…"
+    return "".join(renderer.out)
 
 
 def render_args(
@@ -26,5 +48,405 @@ def render_args(
     *,
     max_chars: int = 4000,
 ) -> tuple[str, list[str], dict[str, str]] | None:
-    """(function, positional arguments, keyword arguments) of a PythonUDF; None if `root` is none."""
-    raise NotImplementedError
+    """(function, positional arguments, keyword arguments) of a PythonUDF; None if `root` is none.
+
+    `max_chars` holds for each argument; after 16 times that in all the rest is counted, not shown.
+    """
+    call = semantic.python_udf(root)
+    if call is None:
+        return None
+    if type(call.func) is Global:
+        function = _printable(str(call.func))
+    else:
+        function = render(call.func, tensors, limits, max_chars=max_chars)
+    positional = call.args if type(call.args) in (tuple, list) else (call.args,)
+    pairs = call.kwargs.pairs if type(call.kwargs) is Dict else []
+    left = 16 * max_chars
+    args: list[str] = []
+    for i, value in enumerate(positional):
+        if left <= 0:
+            args.append(f"… ({len(positional) - i} more)")
+            break
+        args.append(render(value, tensors, limits, max_chars=max_chars))
+        left -= len(args[-1]) + 1
+    kwargs: dict[str, str] = {}
+    for key, value in pairs:
+        if left <= 0:
+            kwargs["…"] = f"({len(pairs) - len(kwargs)} more)"
+            break
+        name = _printable(key) if type(key) is str else render(key, tensors, limits, max_chars=max_chars)
+        kwargs[name] = render(value, tensors, limits, max_chars=max_chars)
+        left -= len(name) + len(kwargs[name]) + 1
+    return function, args, kwargs
+
+
+class _FullError(Exception):
+    """The text has reached its length."""
+
+
+class _Renderer:
+    def __init__(self, tensors: Sequence[str], limits: Limits, max_chars: int) -> None:
+        self.out: list[str] = []
+        self.left = max_chars
+        self.tensors = tensors
+        self.max_depth = min(limits.pickle_depth, _MAX_DEPTH)
+        self.path: set[int] = set()
+        """Identities of the values that are being written, to see cycles."""
+
+    def emit(self, text: str) -> None:
+        self.out.append(text)
+        self.left -= len(text)
+        if self.left < 0:
+            raise _FullError
+
+    def value(self, value: Value) -> None:
+        kind = type(value)
+        if kind in _ATOMS:
+            self.emit(_ATOMS[kind](value))
+            return
+        write = _NODES.get(kind)
+        if write is None:
+            self.emit(f"<{kind.__name__}>")
+        elif id(value) in self.path:
+            self.emit("<cycle>")
+        elif len(self.path) >= self.max_depth:
+            self.emit("…")
+        else:
+            self.path.add(id(value))
+            write(self, value)
+            self.path.discard(id(value))
+
+    def sequence(self, opening: str, items: Sequence[Value], closing: str) -> None:
+        self.emit(opening)
+        for i, item in enumerate(items):
+            if i:
+                self.emit(", ")
+            if i >= _MAX_ITEMS:
+                self.emit(f"… ({len(items)} items)")
+                break
+            self.value(item)
+        self.emit(closing)
+
+    def pairs(
+        self, opening: str, pairs: Sequence[tuple[Value, Value]], closing: str, between: str = ": "
+    ) -> None:
+        self.emit(opening)
+        for i, (key, item) in enumerate(pairs):
+            if i:
+                self.emit(", ")
+            if i >= _MAX_ITEMS:
+                self.emit(f"… ({len(pairs)} items)")
+                break
+            if between == "=" and type(key) is str:
+                self.emit(_printable(key))
+            else:
+                self.value(key)
+            self.emit(between)
+            self.value(item)
+        self.emit(closing)
+
+    def tuple(self, value: tuple[Value, ...]) -> None:
+        self.sequence("(", value, ",)" if len(value) == 1 else ")")
+
+    def list(self, value: list[Value]) -> None:
+        self.sequence("[", value, "]")
+
+    def dict(self, value: Dict) -> None:
+        self.pairs("{", value.pairs, "}")
+
+    def set(self, value: Set) -> None:
+        name = "frozenset" if value.frozen else "set"
+        if not value.items:
+            self.emit(f"{name}()")
+        elif value.frozen:
+            self.sequence("frozenset({", value.items, "})")
+        else:
+            self.sequence("{", value.items, "}")
+
+    def persistent(self, value: PersistentRef) -> None:
+        self.emit("persistent(")
+        self.value(value.id)
+        self.emit(")")
+
+    def call(self, value: Call) -> None:
+        for special in _SPECIAL:
+            if special(self, value):
+                return
+        self.function(value)
+        args = value.args if type(value.args) is tuple else (value.args,)
+        extra = ([value.items] if value.items else []) + ([Dict(value.pairs)] if value.pairs else [])
+        if args or extra or value.kwargs is not None or not value.has_state:
+            self.arguments((*args, *extra), value.kwargs)
+        if value.has_state:
+            self.state(value.state)
+
+    def function(self, value: Call) -> None:
+        if value.how == "stack_global":
+            self.emit("<import>")
+        else:
+            self.value(value.function)
+
+    def arguments(self, args: Sequence[Value], kwargs: Value) -> None:
+        self.sequence("(", args, "")
+        if type(kwargs) is Dict and kwargs.pairs:
+            self.pairs(", " if args else "", kwargs.pairs, "", "=")
+        elif kwargs is not None and type(kwargs) is not Dict:
+            self.emit(", **" if args else "**")
+            self.value(kwargs)
+        self.emit(")")
+
+    def state(self, state: Value) -> None:
+        """`{…}` behind an object; the pair (dict, slots) of objects with slots as one."""
+        if type(state) is tuple and len(state) == 2 and type(state[1]) is Dict:
+            first = state[0].pairs if type(state[0]) is Dict else []
+            if state[0] is None or type(state[0]) is Dict:
+                state = Dict([*first, *state[1].pairs])
+        if type(state) is Dict:
+            self.pairs("{", state.pairs, "}")
+        else:
+            self.emit("{")
+            self.value(state)
+            self.emit("}")
+
+    # What a node means; each answers whether it has written the node.
+
+    def tensor(self, node: Call) -> bool:
+        index = semantic.tensor_index(node)
+        if index is None:
+            return False
+        self.emit(self.tensors[index] if 0 <= index < len(self.tensors) else f"tensor#{index}")
+        return True
+
+    def rref(self, node: Call) -> bool:
+        fork = semantic.rref_fork(node)
+        if fork is None:
+            return False
+        rref_id, fork_id = "({},{})".format(*fork.rref_id), "({},{})".format(*fork.fork_id)
+        self.emit(f"RRef(rref={rref_id} fork={fork_id} owner={fork.owner_id})")
+        return True
+
+    def tagged(self, node: Call) -> bool:
+        plain = semantic.untag(node)
+        if plain is node:
+            return False
+        self.value(plain)
+        return True
+
+    def parameter(self, node: Call) -> bool:
+        if node.function not in _PARAMETERS or type(node.args) is not tuple or not node.args:
+            return False
+        self.sequence("Parameter(", node.args[:1], ")")
+        return True
+
+    def device(self, node: Call) -> bool:
+        name = semantic.device(node)
+        if name is not None:
+            self.emit(f"device({_text(name)})")
+        return name is not None
+
+    def worker(self, node: Call) -> bool:
+        worker = semantic.worker_info(node)
+        if worker is not None:
+            self.emit(f"WorkerInfo(id={worker.id}, name={_text(worker.name)})")
+        return worker is not None
+
+    def latin1(self, node: Call) -> bool:
+        """Bytes, as protocols 0 to 2 write them."""
+        raw = _raw(node)
+        if type(raw) is bytes:
+            self.emit(_bytes(raw))
+        return type(raw) is bytes
+
+    def script(self, node: Call) -> bool:
+        archive = semantic.script_module(node)
+        if archive is not None:
+            self.emit(f"ScriptModule({_bytes(archive)})")
+        return archive is not None
+
+    def attribute(self, node: Call) -> bool:
+        """getattr(x, 'name') as x.name."""
+        args = node.args
+        if node.function not in _GETATTR or type(args) is not tuple or len(args) != 2:
+            return False
+        if type(args[1]) is not str or not args[1].isidentifier() or not args[1].isprintable():
+            return False
+        self.value(args[0])
+        self.emit("." + args[1])
+        return True
+
+    def array(self, node: Call) -> bool:
+        parts = _array(node)
+        if parts is None:
+            return False
+        shape, dtype, data = parts
+        self.emit("numpy.ndarray(shape=")
+        self.value(shape)
+        self.emit(", dtype=")
+        self.value(dtype)
+        self.emit(", ")
+        self.value(_raw(data))
+        self.emit(")")
+        return True
+
+    def scalar(self, node: Call) -> bool:
+        args = node.args
+        if node.function not in _NUMPY_SCALAR or type(args) is not tuple or len(args) != 2:
+            return False
+        code, raw = _dtype(args[0]), _raw(args[1])
+        self.emit(f"numpy.{_DTYPE_NAMES.get(code[1:], 'scalar')}(" if code else "numpy.scalar(")
+        layout = _STRUCT.get(code[1:]) if code else None
+        if code and layout and type(raw) is bytes and struct.calcsize("<" + layout) == len(raw):
+            self.value(struct.unpack((">" if code[0] == ">" else "<") + layout, raw)[0])
+        else:
+            self.value(raw)
+        self.emit(")")
+        return True
+
+    def dtype(self, node: Call) -> bool:
+        code = _dtype(node)
+        if code is not None:
+            self.emit(f"dtype({_text(code)})")
+        return code is not None
+
+
+def _array(node: Call) -> tuple[Value, Value, Value] | None:
+    """(shape, dtype, bytes) of a pickled numpy array, of either of numpy's ways to write one."""
+    args, state = node.args, node.state
+    if node.function in _NUMPY_RECONSTRUCT and type(state) is tuple and len(state) == 5:
+        return state[1], state[2], state[4]
+    if node.function in _NUMPY_FROMBUFFER and type(args) is tuple and len(args) == 4:
+        return args[2], args[1], args[0]
+    return None
+
+
+def _raw(node: Value) -> Value:
+    """The bytes in `_codecs.encode(text, 'latin1')`; any other value as it is."""
+    if type(node) is not Call or node.function != _ENCODE or type(node.args) is not tuple:
+        return node
+    if len(node.args) != 2 or type(node.args[0]) is not str or node.args[1] != "latin1":
+        return node
+    return node.args[0].encode("latin-1", "backslashreplace")
+
+
+def _dtype(node: Value) -> str | None:
+    """`<f4` and the like of a pickled numpy dtype: the kind is an argument, the byte order comes by BUILD."""
+    if type(node) is not Call or node.function != _NUMPY_DTYPE or type(node.args) is not tuple:
+        return None
+    if not node.args or type(node.args[0]) is not str:
+        return None
+    order = node.state[1] if type(node.state) is tuple and len(node.state) > 1 else "|"
+    return (order if order in ("<", ">", "=", "|") else "|") + node.args[0]
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _text(text: str) -> str:
+    if len(text) <= _MAX_STRING:
+        return repr(text)
+    return f"{text[:_MAX_STRING]!r}… ({len(text)} characters)"
+
+
+def _bytes(raw: bytes) -> str:
+    return repr(raw) if len(raw) <= _MAX_BYTES else f"{raw[:_MAX_BYTES]!r}… ({len(raw)} bytes)"
+
+
+def _int(n: int) -> str:
+    return repr(n) if n.bit_length() <= _MAX_INT_BITS else f"<integer of {n.bit_length()} bits>"
+
+
+def _name(value: Global) -> str:
+    return _printable(value.name if value.module in _BUILTINS else str(value))
+
+
+_BUILTINS = ("builtins", "__builtin__", "exceptions")  # the latter two are Python 2's, in protocols 0 to 2
+_ENCODE = Global("_codecs", "encode")
+_MAX_ITEMS = 100
+_MAX_STRING = 1000
+_MAX_BYTES = 32
+_MAX_INT_BITS = 512
+_MAX_DEPTH = 60
+"""Levels of nesting that are shown; each costs a few Python frames, and nobody reads more."""
+
+_ATOMS: dict[type, Callable[[Value], str]] = {
+    type(None): repr,
+    bool: repr,
+    int: _int,
+    float: repr,
+    str: _text,
+    bytes: _bytes,
+    bytearray: lambda raw: (
+        f"bytearray({_bytes(bytes(raw[: _MAX_BYTES + 1]))})"
+        if len(raw) <= _MAX_BYTES
+        else f"bytearray({bytes(raw[:_MAX_BYTES])!r}… ({len(raw)} bytes))"
+    ),
+    Global: _name,
+    Extension: lambda node: f"extension#{node.code}",
+    Buffer: lambda node: f"buffer#{node.index}",
+}
+
+_NODES: dict[type, Callable[[_Renderer, Value], None]] = {
+    tuple: _Renderer.tuple,
+    list: _Renderer.list,
+    Dict: _Renderer.dict,
+    Set: _Renderer.set,
+    Call: _Renderer.call,
+    PersistentRef: _Renderer.persistent,
+}
+
+_SPECIAL = (
+    _Renderer.tensor,
+    _Renderer.rref,
+    _Renderer.tagged,
+    _Renderer.parameter,
+    _Renderer.device,
+    _Renderer.worker,
+    _Renderer.latin1,
+    _Renderer.script,
+    _Renderer.attribute,
+    _Renderer.array,
+    _Renderer.scalar,
+    _Renderer.dtype,
+)
+
+
+def _globals(name: str, modules: Iterable[str]) -> tuple[Global, ...]:
+    return tuple(Global(module, name) for module in modules)
+
+
+_GETATTR = _globals("getattr", ("builtins", "__builtin__"))
+_PARAMETERS = (Global("torch._utils", "_rebuild_parameter"),)
+_NUMPY_DTYPE = Global("numpy", "dtype")
+_NUMPY_RECONSTRUCT = _globals("_reconstruct", ("numpy.core.multiarray", "numpy._core.multiarray"))
+_NUMPY_FROMBUFFER = _globals("_frombuffer", ("numpy.core.numeric", "numpy._core.numeric"))
+_NUMPY_SCALAR = _globals("scalar", ("numpy.core.multiarray", "numpy._core.multiarray"))
+
+_STRUCT = {
+    "f2": "e",
+    "f4": "f",
+    "f8": "d",
+    "i1": "b",
+    "i2": "h",
+    "i4": "i",
+    "i8": "q",
+    "u1": "B",
+    "u2": "H",
+    "u4": "I",
+    "u8": "Q",
+    "b1": "?",
+}
+_DTYPE_NAMES = {
+    "f2": "float16",
+    "f4": "float32",
+    "f8": "float64",
+    "i1": "int8",
+    "i2": "int16",
+    "i4": "int32",
+    "i8": "int64",
+    "u1": "uint8",
+    "u2": "uint16",
+    "u4": "uint32",
+    "u8": "uint64",
+    "b1": "bool_",
+}

@@ -1,20 +1,155 @@
-"""What loading a pickle would import and call beyond plain data: the findings `unsafe-pickle` of a pickle."""
+"""What loading a pickle would import and call beyond plain data: the material of the finding `unsafe-pickle`.
+
+A list of bad names is never complete, so what is *not* reported is listed instead, by exact name, in
+`safety_names`. Everything else is reported: as an error where loading itself would do something with it, as a
+warning where it is only named. The one list of bad names, `DANGEROUS`, only turns warnings into errors.
+
+* error: a call (REDUCE, INST, OBJ) of anything not listed, so of a user's Enum or exception class too; a name
+  from `DANGEROUS`; `getattr` other than for rpc's receivers of tensors and RRefs; a name through a dunder; a
+  change to an imported object; a name to import that is only made up at run time; a copyreg extension.
+* warning: any other name. An object of a class that is not listed is in here (NEWOBJ runs its `__new__` and
+  perhaps its `__setstate__`, as with every object of user code), and so are a function that is passed as an
+  argument and a bound method of an object in the pickle. Calling such a method while loading is an error.
+* nothing: the function of the call itself, also as a method of an object in the call; plain data; torch's own
+  reconstructors, but not those that load an archive.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
+from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.python import PythonPickle
+from rpcinspect.rpc.pickles.safety_names import DANGEROUS, PLAIN
+from rpcinspect.rpc.pickles.tree import Call, Global, Value
+
+Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    severity: Literal["error", "warning"]
+    severity: Severity
     name: str
+    """What would be imported or called, `module.name`; as captured, so escape it before showing it."""
     reason: str
 
 
 def audit(pickle: PythonPickle) -> list[Suspicion]:
-    """Suspicions in order of appearance; the function of a PythonUDF itself is never one."""
-    raise NotImplementedError
+    """Suspicions, errors first and else in order of appearance, one for each name and reason.
+
+    Works on partial readings too: what stands before a fault has been run by the time that loading fails.
+    """
+    udf = semantic.python_udf(pickle.root)
+    own = udf.func if udf is not None else None
+    found: dict[tuple[str, str], Suspicion] = {}
+    for code in pickle.extensions:
+        _add(found, "error", f"copyreg extension {code}", "imports what a table of the receiver says")
+    for name in pickle.globals:
+        if type(own) is not Global or name != own:
+            _judge_name(found, name)
+    for made in pickle.calls:
+        if made is not own or not _is_method(made):
+            _judge_call(found, made)
+    errors = [s for s in found.values() if s.severity == "error"]
+    told = {s.name for s in errors}
+    return errors + [s for s in found.values() if s.severity == "warning" and s.name not in told]
+
+
+def is_plain(name: Global) -> bool:
+    """Whether importing and calling this name is known to make plain data only."""
+    return name.name in PLAIN.get(name.module, ())
+
+
+def _judge_name(found: _Found, name: Global) -> None:
+    if is_plain(name) or name in _JUDGED_BY_CALL:
+        return
+    parts = name.name.split(".")
+    if any(part.startswith("__") and part.endswith("__") for part in parts):
+        _add(found, "error", str(name), "an attribute chain through a dunder")
+    elif _dangerous(name, parts):
+        _add(found, "error", str(name), "a process, file, code, import or loader function")
+    else:
+        _add(found, "warning", str(name), "neither plain data nor one of torch's own")
+
+
+def _judge_call(found: _Found, made: Call) -> None:
+    function = made.function
+    if made.how == "stack_global":
+        _add(found, "error", "STACK_GLOBAL", "imports a name that is made up at run time")
+    elif made.how == "change":
+        if type(function) is not Call:
+            _add(found, "error", _title(function), "changes an object that the pickle did not make")
+    elif type(function) is not Global:
+        if semantic.receiver(function) not in _RECEIVERS and not _script_receiver(function):
+            _add(found, "error", _title(function), "calls what only loading makes known")
+    elif function in _GETATTR:
+        if _script_receiver(made):
+            _add(found, "error", f"{made.args[0]}.{made.args[1]}", "loads a TorchScript archive")
+        elif _is_method(made):
+            _add(
+                found,
+                "warning",
+                f"{_title(made.args[0])}.{made.args[1]}",
+                "a method of an object in the pickle",
+            )
+        elif semantic.receiver(made) not in _RECEIVERS:
+            _add(found, "error", str(function), "an attribute chain by getattr")
+    elif function in _CALLS_FIRST:
+        inner = made.args[0] if type(made.args) is tuple and made.args else None
+        if type(inner) is not Global or not is_plain(inner):
+            _add(found, "error", str(function), f"calls {_title(inner)}")
+    elif function == _ENCODE:
+        if type(made.args) is not tuple or made.args[1:] != ("latin1",):
+            _add(found, "error", str(function), "imports a codec")
+    elif function == _RECONSTRUCTOR:
+        base = made.args[1] if type(made.args) is tuple and len(made.args) == 3 else None
+        if type(base) is not Global or not is_plain(base):
+            _add(found, "error", str(function), f"calls {_title(base)}")
+    elif made.how not in ("newobj", "newobj_ex") and not is_plain(function):
+        _add(found, "error", str(function), "calls what is neither plain data nor one of torch's own")
+
+
+def _is_method(node: Call) -> bool:
+    """`getattr(object, name)` where the object is one that the pickle makes: how a bound method is pickled."""
+    if node.function not in _GETATTR or type(node.args) is not tuple or len(node.args) != 2:
+        return False
+    target, name = node.args
+    if type(target) is not Call or type(target.function) is not Global or type(name) is not str:
+        return False
+    return (target.how == "newobj" or is_plain(target.function)) and not name.startswith("_")
+
+
+def _script_receiver(node: Value) -> bool:
+    return semantic.receiver(node) == "_script_module_receiver"
+
+
+def _dangerous(name: Global, parts: list[str]) -> bool:
+    """Whether the name or a module around it is in DANGEROUS, or a dotted name runs through such a module."""
+    words = str(name).split(".")
+    prefixes = {".".join(words[:n]) for n in range(1, min(len(words), 8) + 1)}
+    return not DANGEROUS.isdisjoint(prefixes) or not DANGEROUS.isdisjoint(parts[:-1])
+
+
+def _title(node: Value) -> str:
+    if type(node) is Global:
+        return str(node)
+    if type(node) is Call and type(node.function) is Global:
+        return f"{node.function}(…)"
+    return f"a {type(node).__name__}"
+
+
+def _add(found: _Found, severity: Severity, name: str, reason: str) -> None:
+    found.setdefault((name, reason), Suspicion(severity, name, reason))
+
+
+_Found: TypeAlias = "dict[tuple[str, str], Suspicion]"
+
+_GETATTR = (Global("builtins", "getattr"), Global("__builtin__", "getattr"))
+_RECEIVERS = ("_tensor_receiver", "_py_rref_receiver")
+_ENCODE = Global("_codecs", "encode")
+_RECONSTRUCTOR = Global("copyreg", "_reconstructor")
+_CALLS_FIRST = (Global("torch._tensor", "_rebuild_from_type_v2"),)
+"""They call their first argument."""
+_JUDGED_BY_CALL = (*_GETATTR, _ENCODE, _RECONSTRUCTOR, *_CALLS_FIRST)
+"""Harmless to name; what counts is what they are called with."""
