@@ -53,7 +53,7 @@ class TensorMeta:
     """As long as `sizes`; empty for sparse layouts."""
     storage_offset: int = 0
     layout: str = "strided"
-    """`strided`, `sparse_coo`, `sparse_csr`, …"""
+    """`strided`, `sparse_coo` or `sparse_csr`."""
     device: str = "cpu"
     """The sender's device; where the bytes go is in the descriptor of the message."""
     requires_grad: bool = False
@@ -114,7 +114,15 @@ def to_tensor_table(metas: Sequence[TensorMeta], forms: TableForms | None = None
     """The table that says `metas`, as torch writes it, or as it was read if `forms` are those of the
     reading."""
     writer = _TableWriter(metas, forms.tensors if forms else ())
-    top = [writer.tensor(i) for i, meta in enumerate(metas) if meta.part_of is None]
+    top: list[Call] = []
+    nodes: dict[TensorMeta, Call] = {}
+    for i, meta in enumerate(metas):
+        if meta.part_of is not None:
+            continue
+        # The forms tell a tensor that was given twice from two that look alike. Without forms those
+        # whose parts are the same are one tensor, all others are not.
+        node = nodes.get(meta) if forms or meta.parts else None
+        top.append(node or nodes.setdefault(meta, writer.tensor(i)))
     value = Call(Global("torch.jit._pickle", "build_tensorlist"), (top,))
     return write_jit(value, forms.pickle if forms else None)
 
@@ -133,8 +141,10 @@ class _Table:
         if value.function != _BUILD_TENSORLIST or len(items) != 1 or type(items[0]) is not list:
             raise DecodeError("tensor", "the table is no tensor list")
         self.top = len(items[0])
+        seen: dict[int, tuple[TensorMeta, TensorForms]] = {}
         for index, item in enumerate(items[0]):
-            meta, form = self._tensor(item, index)
+            known = seen.get(id(item))  # a tensor that comes twice is written once
+            meta, form = seen[id(item)] = known or self._tensor(item, index)
             self.metas.append(meta)
             self.forms.append(form)
         return (
@@ -349,9 +359,7 @@ _MATH_BIT_CODES = {"conj": 0, "neg": 1}
 _SPARSE_PARTS: dict[int, tuple[str, tuple[str, ...]]] = {
     1: ("sparse_coo", ("indices", "values")),
     2: ("sparse_csr", ("crow_indices", "col_indices", "values")),
-    4: ("sparse_csc", ("ccol_indices", "row_indices", "values")),
-    5: ("sparse_bsr", ("crow_indices", "col_indices", "values")),
-    6: ("sparse_bsc", ("ccol_indices", "row_indices", "values")),
 }
-"""c10::Layout → our name (torch's, without `torch.`) and the tensors in the order of the arguments."""
+"""c10::Layout → torch's name without `torch.`, and the tensors in the order of the arguments. torch can't
+write its other sparse layouts."""
 _LAYOUT_CODES = {name: code for code, (name, _) in _SPARSE_PARTS.items()}
