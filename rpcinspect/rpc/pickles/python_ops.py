@@ -119,6 +119,8 @@ def extend(state: State, target: Value, items: list[Value]) -> Value:
         target.extend(items)
         return target
     target = _changeable(state, target)
+    if target.has_state:  # could bring a method of its own
+        target = state.call(target, (), "change")
     target.items.extend(items)
     return target
 

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.python import PythonPickle
-from rpcinspect.rpc.pickles.safety_names import DANGEROUS, PLAIN
+from rpcinspect.rpc.pickles.safety_names import COLLECTORS, DANGEROUS, PLAIN
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
 
 Severity = Literal["error", "warning"]
@@ -78,8 +78,7 @@ def _judge_call(found: _Found, made: Call) -> None:
     if made.how == "stack_global":
         _add(found, "error", "STACK_GLOBAL", "imports a name that is made up at run time")
     elif made.how == "change":
-        if type(function) is not Call:
-            _add(found, "error", _title(function), "changes an object that the pickle did not make")
+        _add(found, "error", _title(function), "changes what the pickle did not make, or had made already")
     elif type(function) is not Global:
         if semantic.receiver(function) not in _RECEIVERS and not _script_receiver(function):
             _add(found, "error", _title(function), "calls what only loading makes known")
@@ -87,12 +86,8 @@ def _judge_call(found: _Found, made: Call) -> None:
         if _script_receiver(made):
             _add(found, "error", f"{made.args[0]}.{made.args[1]}", "loads a TorchScript archive")
         elif _is_method(made):
-            _add(
-                found,
-                "warning",
-                f"{_title(made.args[0])}.{made.args[1]}",
-                "a method of an object in the pickle",
-            )
+            title = f"{_title(made.args[0])}.{made.args[1]}"
+            _add(found, "warning", title, "a method of an object in the pickle")
         elif semantic.receiver(made) not in _RECEIVERS:
             _add(found, "error", str(function), "an attribute chain by getattr")
     elif function in _CALLS_FIRST:
@@ -106,12 +101,15 @@ def _judge_call(found: _Found, made: Call) -> None:
         base = made.args[1] if type(made.args) is tuple and len(made.args) == 3 else None
         if type(base) is not Global or not is_plain(base):
             _add(found, "error", str(function), f"calls {_title(base)}")
-    elif made.how not in ("newobj", "newobj_ex") and not is_plain(function):
+    elif is_plain(function):
+        if made.items and function.name not in COLLECTORS:
+            _add(found, "error", str(function), "calls a method by adding items")
+    elif made.how not in ("newobj", "newobj_ex"):
         _add(found, "error", str(function), "calls what is neither plain data nor one of torch's own")
 
 
 def _is_method(node: Call) -> bool:
-    """`getattr(object, name)` where the object is one that the pickle makes: how a bound method is pickled."""
+    """`getattr(object, name)` where the object is one that the pickle makes: so are bound methods pickled."""
     if node.function not in _GETATTR or type(node.args) is not tuple or len(node.args) != 2:
         return False
     target, name = node.args

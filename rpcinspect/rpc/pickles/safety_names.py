@@ -91,8 +91,8 @@ PLAIN: dict[str, frozenset[str]] = {
 """Names that neither do nor allow more than making data, by the module that pickles name them by."""
 
 COLLECTORS = _names("list set deque UserList")
-"""Plain names whose objects may get items by APPENDS or ADDITEMS. Loading calls `extend`, `append` or `add` of
-others too, and some of them have attributes by the pickle's choice: SimpleNamespace(append=…)."""
+"""Plain names whose objects may get items by APPENDS or ADDITEMS. Loading calls `extend`, `append` or `add`
+of others too, and some have attributes of the pickle's choice: SimpleNamespace(append=…)."""
 
 DANGEROUS = _names(
     """

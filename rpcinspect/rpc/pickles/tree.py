@@ -40,7 +40,8 @@ class Call:
     """Only NEWOBJ_EX: a Dict node."""
     how: str = "reduce"
     """`reduce`, `newobj`, `newobj_ex`, `inst` or `obj`. Two kinds stand for what has no call of its own:
-    `change`: state, items or pairs for something that no call of this pickle made, `function`;
+    `change`: state, items or pairs for something, `function`, that this pickle did not make by a call, or for
+    an object that has its state already;
     `stack_global`: an import by a name that is only known at run time, `args` = (module, name)."""
     has_state: bool = False
     state: Value = None
