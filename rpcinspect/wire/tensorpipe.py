@@ -1,174 +1,111 @@
-"""TensorPipe's control structures: bodies of uv frames <-> plain dataclasses.
+"""TensorPipe's control structures: bodies of uv frames <-> the dataclasses of `tensorpipe_types.py`.
 
 In: the body of one frame whose place in its connection says what it must be (first frame, brochure, ...).
-Out: a frozen dataclass, and for objects that changed with PyTorch 1.9 the `Layout` that they were written in.
-May assume nothing about the bytes; every reader raises `DecodeError` (layer `tensorpipe`) for anything else.
+Out: a dataclass, and for objects that changed with PyTorch 1.9 the `Layout` that they were written in. May
+assume nothing about the bytes; readers raise `DecodeError` (layer `tensorpipe`) or `LimitExceeded` only.
 
-Mirrors `tensorpipe/core/nop_types.h`, `tensorpipe/core/message.h`, `tensorpipe/channel/mpt/nop_types.h`,
-the `Descriptor` of `tensorpipe/channel/cma/channel_impl.cc` and the `DeviceDescriptor` of
-`tensorpipe/channel/cuda_basic/context_impl.cc`. Fields have upstream's names in snake case; where TensorPipe and
-PyTorch share a word, TensorPipe's gets `Tp`.
-
-Maps are tuples of pairs, in the order of the wire (upstream's are unordered, so the order can't be made again).
-Strings that name something are `str`, decoded as UTF-8 with `surrogateescape` so that any bytes survive;
-strings that carry data are `bytes`.
+Mirrors the `NOP_STRUCTURE` declarations of the upstream files that `tensorpipe_types.py` names. What 1.8
+wrote otherwise is in `tensorpipe_1_8.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-from typing import TypeAlias
-
+from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.wire.nop import (
+    LAYER,
+    NopReader,
+    write_array,
+    write_int,
+    write_map,
+    write_string,
+    write_structure,
+    write_text,
+    write_u64s,
+    write_variant,
+)
+from rpcinspect.wire.tensorpipe_1_8 import (
+    BROCHURE,
+    BROCHURE_ANSWER,
+    MESSAGE_DESCRIPTOR,
+    PACKETS_1_8,
+    REQUESTED_CONNECTION,
+    SPONTANEOUS_CONNECTION,
+    read_brochure_1_8,
+    read_brochure_answer_1_8,
+    read_tensor_1_8,
+    write_brochure_1_8,
+    write_brochure_answer_1_8,
+    write_tensor_1_8,
+)
+from rpcinspect.wire.tensorpipe_types import (
+    TRANSPORT_DESCRIPTOR_ID,
+    TRANSPORT_DESCRIPTOR_REPLY_ID,
+    UNKNOWN_INDEX,
+    Brochure,
+    BrochureAnswer,
+    CmaDescriptor,
+    CudaBasicDeviceDescriptor,
+    DescriptorReply,
+    DeviceDescriptors,
+    FirstFrame,
+    LaneAdvertisement,
+    Layout,
+    MptClientHello,
+    MptHello,
+    MptServerHello,
+    RequestedConnection,
+    SpontaneousConnection,
+    TpDescriptor,
+    TpDevice,
+    TpPayload,
+    TpTensorDescriptor,
+)
 
-LAYER = "tensorpipe"
-
-UNKNOWN_INDEX = -1
-"""Index of a device that the 1.8 layout names by its type only."""
-
-TRANSPORT_DESCRIPTOR_ID = 0
-TRANSPORT_DESCRIPTOR_REPLY_ID = 1
-"""Keys of `BrochureAnswer.transport_registration_ids`: `ConnectionId` of `tensorpipe/core/pipe_impl.h`."""
-
-
-class Layout(Enum):
-    """The two sets of structures; the first frame, mpt's hellos and cma's descriptor are equal in both."""
-
-    V1_8 = "1.8"
-    """PyTorch 1.8: every object lies in one Variant, channels are chosen per tensor."""
-    V1_9 = "1.9"
-    """PyTorch 1.9 and later."""
-
-
-@dataclass(frozen=True, slots=True)
-class TpDevice:
-    type: str
-    """`cpu` or `cuda`."""
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class SpontaneousConnection:
-    """First frame of a connection that opens a pipe."""
-
-    context_name: str
-    """Name of the connecting side, in torch the worker's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestedConnection:
-    """First frame of a connection that the listening side asked for."""
-
-    registration_id: int
-
-
-FirstFrame: TypeAlias = SpontaneousConnection | RequestedConnection
-DeviceDescriptors: TypeAlias = tuple[tuple[TpDevice, str], ...]
-"""Device -> what a channel says about it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Brochure:
-    """Second frame of the connecting side: what it could speak."""
-
-    transport_domain_descriptors: tuple[tuple[str, str], ...]
-    channel_device_descriptors: tuple[tuple[str, DeviceDescriptors], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrochureAnswer:
-    """First frame of the listening side: what is to be spoken, and the ids of the connections to open."""
-
-    transport: str
-    address: str
-    transport_registration_ids: tuple[tuple[int, int], ...]
-    """`TRANSPORT_DESCRIPTOR_ID` is there only if messages move to another transport than this frame's."""
-    transport_domain_descriptor: str
-    channel_registration_ids: tuple[tuple[str, tuple[int, ...]], ...]
-    channel_device_descriptors: tuple[tuple[str, DeviceDescriptors], ...]
-    channel_for_device_pair: tuple[tuple[tuple[TpDevice, TpDevice], str], ...]
-    """(listening side's device, connecting side's device) -> channel; empty in 1.8, where tensors say it."""
-    unused_registration_id: int | None = None
-    """1.8 always writes a transport registration id; here it is when it stands for nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class TpPayload:
-    length: int
-    """Bytes."""
-    metadata: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TpTensorDescriptor:
-    length: int
-    """Bytes."""
-    source_device: TpDevice
-    target_device: TpDevice | None
-    """None: left to the receiver (never written by torch >= 1.9, not part of 1.8's layout)."""
-    metadata: bytes = b""
-    channel: str | None = None
-    """Only in 1.8's layout."""
-    channel_descriptor: bytes | None = None
-    """Only in 1.8's layout: what later layouts send on the channel's own connection, e.g. a `CmaDescriptor`."""
-
-
-@dataclass(frozen=True, slots=True)
-class TpDescriptor:
-    """What comes before each message: the lengths of its parts."""
-
-    metadata: bytes
-    payloads: tuple[TpPayload, ...]
-    tensors: tuple[TpTensorDescriptor, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DescriptorReply:
-    """Devices for the tensors whose target the sender left open."""
-
-    target_devices: tuple[TpDevice, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LaneAdvertisement:
-    address: str
-    registration_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class MptServerHello:
-    """First frame on mpt's control connection, from the listening side."""
-
-    lane_advertisements: tuple[LaneAdvertisement, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MptClientHello:
-    """First frame on a lane. The same bytes as a RequestedConnection: only the listener tells them apart."""
-
-    registration_id: int
-
-
-MptHello: TypeAlias = MptServerHello | MptClientHello
-
-
-@dataclass(frozen=True, slots=True)
-class CmaDescriptor:
-    """Where in which process a tensor's bytes can be read; they are not on the network."""
-
-    pid: int
-    ptr: int
-
-
-@dataclass(frozen=True, slots=True)
-class CudaBasicDeviceDescriptor:
-    """The value that `cuda_basic` puts into `channel_device_descriptors`, itself a nop structure."""
-
-    device_type: str
-    descriptor: str
-    """The device descriptor of the CPU channel below."""
-
+__all__ = [
+    "DESCRIPTOR_SIGNATURE",
+    "LAYER",
+    "SIGNATURE_OFFSET",
+    "TRANSPORT_DESCRIPTOR_ID",
+    "TRANSPORT_DESCRIPTOR_REPLY_ID",
+    "UNKNOWN_INDEX",
+    "Brochure",
+    "BrochureAnswer",
+    "CmaDescriptor",
+    "CudaBasicDeviceDescriptor",
+    "DescriptorReply",
+    "DeviceDescriptors",
+    "FirstFrame",
+    "LaneAdvertisement",
+    "Layout",
+    "MptClientHello",
+    "MptHello",
+    "MptServerHello",
+    "RequestedConnection",
+    "SpontaneousConnection",
+    "TpDescriptor",
+    "TpDevice",
+    "TpPayload",
+    "TpTensorDescriptor",
+    "frame",
+    "looks_like_descriptor",
+    "read_brochure",
+    "read_brochure_answer",
+    "read_cma_descriptor",
+    "read_cuda_basic_device_descriptor",
+    "read_descriptor",
+    "read_descriptor_reply",
+    "read_first_frame",
+    "read_mpt_hello",
+    "write_brochure",
+    "write_brochure_answer",
+    "write_cma_descriptor",
+    "write_cuda_basic_device_descriptor",
+    "write_descriptor",
+    "write_descriptor_reply",
+    "write_first_frame",
+    "write_mpt_hello",
+]
 
 DESCRIPTOR_SIGNATURE = bytes.fromhex("b903 bd00 ba04 b90204bd00 b90208bd00 b902")
 """How every descriptor of torch's agent begins: no metadata, four payloads, of 4, 8, ... bytes."""
@@ -184,70 +121,287 @@ def frame(body: bytes) -> bytes:
 
 def looks_like_descriptor(body: bytes) -> Layout | None:
     """The layout whose descriptors of torch's agent begin like this, if any."""
-    raise NotImplementedError
+    if body.startswith(DESCRIPTOR_SIGNATURE):
+        return Layout.V1_9
+    if body.startswith(_DESCRIPTOR_HEAD_1_8):
+        return Layout.V1_8
+    return None
 
 
 def read_first_frame(body: bytes, limits: Limits = DEFAULT_LIMITS) -> FirstFrame:
-    raise NotImplementedError
+    """First frame from the connecting side of every connection, lanes of mpt excepted."""
+    reader = NopReader(body, limits=limits)
+    index = _alternative(reader, 2)
+    reader.structure(1)
+    value: FirstFrame
+    if index == SPONTANEOUS_CONNECTION:
+        value = SpontaneousConnection(reader.text())
+    else:
+        value = RequestedConnection(reader.size())
+    reader.finish()
+    return value
 
 
 def write_first_frame(value: FirstFrame) -> bytes:
-    raise NotImplementedError
+    match value:
+        case SpontaneousConnection(name):
+            return write_variant(SPONTANEOUS_CONNECTION, write_structure(write_text(name)))
+        case RequestedConnection(registration_id):
+            return write_variant(REQUESTED_CONNECTION, write_structure(write_int(registration_id)))
 
 
 def read_brochure(body: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Brochure, Layout]:
-    raise NotImplementedError
+    """Second frame from the connecting side of a connection that began with a `SpontaneousConnection`."""
+    reader = NopReader(body, limits=limits)
+    layout = _enter(reader, BROCHURE)
+    value = read_brochure_1_8(reader) if layout is Layout.V1_8 else _read_brochure(reader)
+    reader.finish()
+    return value, layout
 
 
 def write_brochure(value: Brochure, layout: Layout) -> bytes:
-    raise NotImplementedError
+    if layout is Layout.V1_8:
+        return write_variant(BROCHURE, write_brochure_1_8(value))
+    transports = [(write_text(name), write_text(text)) for name, text in value.transport_domain_descriptors]
+    return write_structure(write_map(transports), _write_channel_devices(value.channel_device_descriptors))
 
 
 def read_brochure_answer(body: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[BrochureAnswer, Layout]:
-    raise NotImplementedError
+    """First frame from the listening side of a connection that began with a `SpontaneousConnection`."""
+    reader = NopReader(body, limits=limits)
+    layout = _enter(reader, BROCHURE_ANSWER)
+    answer = read_brochure_answer_1_8(reader) if layout is Layout.V1_8 else _read_brochure_answer(reader)
+    reader.finish()
+    return answer, layout
 
 
 def write_brochure_answer(value: BrochureAnswer, layout: Layout) -> bytes:
-    raise NotImplementedError
+    if layout is Layout.V1_8:
+        return write_variant(BROCHURE_ANSWER, write_brochure_answer_1_8(value))
+    return write_structure(
+        write_text(value.transport),
+        write_text(value.address),
+        write_map([(write_int(k), write_int(v)) for k, v in value.transport_registration_ids]),
+        write_text(value.transport_domain_descriptor),
+        write_map([(write_text(k), write_u64s(v)) for k, v in value.channel_registration_ids]),
+        _write_channel_devices(value.channel_device_descriptors),
+        write_map(
+            [
+                (write_array([_write_device(ours), _write_device(theirs)]), write_text(channel))
+                for (ours, theirs), channel in value.channel_for_device_pair
+            ]
+        ),
+    )
 
 
 def read_descriptor(body: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[TpDescriptor, Layout]:
-    raise NotImplementedError
+    """What comes before every message on the connection that carries messages."""
+    reader = NopReader(body, limits=limits)
+    layout = _enter(reader, MESSAGE_DESCRIPTOR)
+    read_tensor = read_tensor_1_8 if layout is Layout.V1_8 else _read_tensor
+    reader.structure(3)
+    metadata = reader.string()
+    payloads = tuple([_read_payload(reader) for _ in range(reader.array())])
+    tensors = tuple([read_tensor(reader) for _ in range(reader.array())])
+    reader.finish()
+    return TpDescriptor(metadata, payloads, tensors), layout
 
 
 def write_descriptor(value: TpDescriptor, layout: Layout) -> bytes:
-    raise NotImplementedError
+    signed = layout is Layout.V1_8
+    write_tensor = write_tensor_1_8 if layout is Layout.V1_8 else _write_tensor
+    body = write_structure(
+        write_string(value.metadata),
+        write_array(
+            [
+                write_structure(write_int(payload.length, signed=signed), write_string(payload.metadata))
+                for payload in value.payloads
+            ]
+        ),
+        write_array([write_tensor(tensor) for tensor in value.tensors]),
+    )
+    return write_variant(MESSAGE_DESCRIPTOR, body) if layout is Layout.V1_8 else body
 
 
 def read_descriptor_reply(body: bytes, limits: Limits = DEFAULT_LIMITS) -> DescriptorReply:
-    raise NotImplementedError
+    """Every frame but the first of a descriptor-reply connection."""
+    reader = NopReader(body, limits=limits)
+    reader.structure(1)
+    devices = tuple([_read_device(reader) for _ in range(reader.array())])
+    reader.finish()
+    return DescriptorReply(devices)
 
 
 def write_descriptor_reply(value: DescriptorReply) -> bytes:
-    raise NotImplementedError
+    return write_structure(write_array([_write_device(device) for device in value.target_devices]))
 
 
 def read_mpt_hello(body: bytes, limits: Limits = DEFAULT_LIMITS) -> MptHello:
-    raise NotImplementedError
+    """First frame of mpt's control connection (from the listening side) or of a lane (from the other)."""
+    reader = NopReader(body, limits=limits)
+    index = _alternative(reader, 2)
+    reader.structure(1)
+    value: MptHello
+    if index == _MPT_SERVER_HELLO:
+        value = MptServerHello(tuple([_read_lane(reader) for _ in range(reader.array())]))
+    else:
+        value = MptClientHello(reader.size())
+    reader.finish()
+    return value
 
 
 def write_mpt_hello(value: MptHello) -> bytes:
-    raise NotImplementedError
+    match value:
+        case MptServerHello(lanes):
+            written = [
+                write_structure(write_text(lane.address), write_int(lane.registration_id)) for lane in lanes
+            ]
+            return write_variant(_MPT_SERVER_HELLO, write_structure(write_array(written)))
+        case MptClientHello(registration_id):
+            return write_variant(_MPT_CLIENT_HELLO, write_structure(write_int(registration_id)))
 
 
 def read_cma_descriptor(body: bytes, limits: Limits = DEFAULT_LIMITS) -> CmaDescriptor:
-    raise NotImplementedError
+    """A frame on cma's first connection; in 1.8 the `channel_descriptor` of a tensor."""
+    reader = NopReader(body, limits=limits)
+    reader.structure(2)
+    value = CmaDescriptor(reader.size(), reader.size())
+    reader.finish()
+    return value
 
 
 def write_cma_descriptor(value: CmaDescriptor) -> bytes:
-    raise NotImplementedError
+    return write_structure(write_int(value.pid), write_int(value.ptr))
 
 
 def read_cuda_basic_device_descriptor(
     text: str, limits: Limits = DEFAULT_LIMITS
 ) -> CudaBasicDeviceDescriptor:
-    raise NotImplementedError
+    """A value that stands under `cuda_basic` in `channel_device_descriptors`. Not seen on a wire by us."""
+    reader = NopReader(text.encode("utf-8", "surrogateescape"), limits=limits)
+    reader.structure(2)
+    value = CudaBasicDeviceDescriptor(reader.text(), reader.text())
+    reader.finish()
+    return value
 
 
 def write_cuda_basic_device_descriptor(value: CudaBasicDeviceDescriptor) -> str:
-    raise NotImplementedError
+    written = write_structure(write_text(value.device_type), write_text(value.descriptor))
+    return written.decode("utf-8", "surrogateescape")
+
+
+def _alternative(reader: NopReader, count: int) -> int:
+    """The head of a variant with so many alternatives, one of which must be there."""
+    at = reader.offset
+    index = reader.variant()
+    if not 0 <= index < count:
+        raise DecodeError(LAYER, f"alternative {index} of a variant of {count}", at)
+    return index
+
+
+def _enter(reader: NopReader, wanted: int) -> Layout:
+    """Tell the layout by the first byte; in 1.8's, step into the variant, which must hold what is wanted."""
+    if not reader.at_variant():
+        return Layout.V1_9
+    at = reader.offset
+    index = _alternative(reader, len(PACKETS_1_8))
+    if index != wanted:
+        raise DecodeError(LAYER, f"a {PACKETS_1_8[index]} where a {PACKETS_1_8[wanted]} must be", at)
+    return Layout.V1_8
+
+
+def _read_device(reader: NopReader) -> TpDevice:
+    reader.structure(2)
+    return TpDevice(reader.text(), reader.integer())
+
+
+def _write_device(device: TpDevice) -> bytes:
+    return write_structure(write_text(device.type), write_int(device.index, signed=True))
+
+
+def _read_brochure(reader: NopReader) -> Brochure:
+    reader.structure(2)
+    transports = tuple([(reader.text(), reader.text()) for _ in range(reader.map())])
+    return Brochure(transports, _read_channel_devices(reader))
+
+
+def _read_channel_devices(reader: NopReader) -> tuple[tuple[str, DeviceDescriptors], ...]:
+    return tuple(
+        [
+            (
+                reader.text(),
+                tuple([(_read_device(reader), reader.text()) for _ in range(reader.map())]),
+            )
+            for _ in range(reader.map())
+        ]
+    )
+
+
+def _write_channel_devices(channels: tuple[tuple[str, DeviceDescriptors], ...]) -> bytes:
+    return write_map(
+        [
+            (
+                write_text(name),
+                write_map([(_write_device(device), write_text(text)) for device, text in devices]),
+            )
+            for name, devices in channels
+        ]
+    )
+
+
+def _read_lane(reader: NopReader) -> LaneAdvertisement:
+    reader.structure(2)
+    return LaneAdvertisement(reader.text(), reader.size())
+
+
+def _read_brochure_answer(reader: NopReader) -> BrochureAnswer:
+    reader.structure(7)
+    return BrochureAnswer(
+        transport=reader.text(),
+        address=reader.text(),
+        transport_registration_ids=tuple([(reader.size(), reader.size()) for _ in range(reader.map())]),
+        transport_domain_descriptor=reader.text(),
+        channel_registration_ids=tuple([(reader.text(), reader.u64s()) for _ in range(reader.map())]),
+        channel_device_descriptors=_read_channel_devices(reader),
+        channel_for_device_pair=tuple(
+            [(_read_device_pair(reader), reader.text()) for _ in range(reader.map())]
+        ),
+    )
+
+
+def _read_device_pair(reader: NopReader) -> tuple[TpDevice, TpDevice]:
+    at = reader.offset
+    if (count := reader.array()) != 2:
+        raise DecodeError(LAYER, f"a pair of {count} devices", at)
+    return _read_device(reader), _read_device(reader)
+
+
+def _read_payload(reader: NopReader) -> TpPayload:
+    reader.structure(2)
+    return TpPayload(reader.size(), reader.string())
+
+
+def _read_tensor(reader: NopReader) -> TpTensorDescriptor:
+    reader.structure(4)
+    return TpTensorDescriptor(
+        length=reader.size(),
+        source_device=_read_device(reader),
+        target_device=None if reader.nil() else _read_device(reader),
+        metadata=reader.string(),
+    )
+
+
+def _write_tensor(tensor: TpTensorDescriptor) -> bytes:
+    target = tensor.target_device
+    return write_structure(
+        write_int(tensor.length),
+        _write_device(tensor.source_device),
+        b"\xbe" if target is None else _write_device(target),
+        write_string(tensor.metadata),
+    )
+
+
+_MPT_SERVER_HELLO, _MPT_CLIENT_HELLO = 0, 1
+"""Alternatives of mpt's own `Packet`."""
+
+_DESCRIPTOR_HEAD_1_8 = bytes((0xB8, MESSAGE_DESCRIPTOR)) + DESCRIPTOR_SIGNATURE

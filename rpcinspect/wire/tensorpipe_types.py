@@ -1,0 +1,162 @@
+"""TensorPipe's control structures as plain dataclasses; `tensorpipe.py` reads and writes them.
+
+Mirrors `tensorpipe/core/nop_types.h`, `tensorpipe/core/message.h`, `tensorpipe/channel/mpt/nop_types.h`,
+the `Descriptor` of `tensorpipe/channel/cma/channel_impl.cc` and the `DeviceDescriptor` of
+`tensorpipe/channel/cuda_basic/context_impl.cc`. Fields have upstream's names in snake case; where TensorPipe
+and PyTorch share a word, TensorPipe's gets `Tp`.
+
+Maps are tuples of pairs, in the order of the wire: upstream's are unordered, so it can't be made up again.
+Strings that name something are `str`, decoded as UTF-8 with `surrogateescape` so that any bytes survive;
+strings that carry data are `bytes`. What the 1.8 layout lacks or has in addition is said at each field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+UNKNOWN_INDEX = -1
+"""Index of a device that the 1.8 layout names by its type only."""
+
+TRANSPORT_DESCRIPTOR_ID = 0
+TRANSPORT_DESCRIPTOR_REPLY_ID = 1
+"""Keys of `BrochureAnswer.transport_registration_ids`: `ConnectionId` of `tensorpipe/core/pipe_impl.h`."""
+
+
+class Layout(Enum):
+    """The two sets of structures; the first frame, mpt's hellos and cma's descriptor are equal in both."""
+
+    V1_8 = "1.8"
+    """PyTorch 1.8: every object lies in one Variant, channels are chosen per tensor."""
+    V1_9 = "1.9"
+    """PyTorch 1.9 and later."""
+
+
+@dataclass(frozen=True, slots=True)
+class TpDevice:
+    type: str
+    """`cpu` or `cuda`."""
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpontaneousConnection:
+    """First frame of a connection that opens a pipe."""
+
+    context_name: str
+    """Name of the connecting side, in torch the worker's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedConnection:
+    """First frame of a connection that the listening side asked for."""
+
+    registration_id: int
+
+
+FirstFrame: TypeAlias = SpontaneousConnection | RequestedConnection
+DeviceDescriptors: TypeAlias = tuple[tuple[TpDevice, str], ...]
+"""Device -> what a channel says about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brochure:
+    """Second frame of the connecting side: what it could speak."""
+
+    transport_domain_descriptors: tuple[tuple[str, str], ...]
+    channel_device_descriptors: tuple[tuple[str, DeviceDescriptors], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrochureAnswer:
+    """First frame of the listening side: what is to be spoken, and the ids of the connections to open."""
+
+    transport: str
+    address: str
+    transport_registration_ids: tuple[tuple[int, int], ...]
+    """`TRANSPORT_DESCRIPTOR_ID` is there only if messages move to another transport than this frame's."""
+    transport_domain_descriptor: str
+    channel_registration_ids: tuple[tuple[str, tuple[int, ...]], ...]
+    channel_device_descriptors: tuple[tuple[str, DeviceDescriptors], ...]
+    channel_for_device_pair: tuple[tuple[tuple[TpDevice, TpDevice], str], ...]
+    """(listening side's device, connecting side's device) -> channel; empty in 1.8, where tensors say it."""
+    unused_registration_id: int | None = None
+    """1.8 always writes a transport registration id; here it is when it stands for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TpPayload:
+    length: int
+    """Bytes."""
+    metadata: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TpTensorDescriptor:
+    length: int
+    """Bytes."""
+    source_device: TpDevice
+    target_device: TpDevice | None
+    """None: left to the receiver (never written by torch >= 1.9, not part of 1.8's layout)."""
+    metadata: bytes = b""
+    channel: str | None = None
+    """Only in 1.8's layout."""
+    channel_descriptor: bytes | None = None
+    """Only in 1.8's layout: what later layouts send on the channel's connection, e.g. a `CmaDescriptor`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TpDescriptor:
+    """What comes before each message: the lengths of its parts."""
+
+    metadata: bytes
+    payloads: tuple[TpPayload, ...]
+    tensors: tuple[TpTensorDescriptor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorReply:
+    """Devices for the tensors whose target the sender left open."""
+
+    target_devices: tuple[TpDevice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneAdvertisement:
+    address: str
+    registration_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class MptServerHello:
+    """First frame on mpt's control connection, from the listening side."""
+
+    lane_advertisements: tuple[LaneAdvertisement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MptClientHello:
+    """First frame on a lane. The same bytes as a RequestedConnection: only the listener tells them apart."""
+
+    registration_id: int
+
+
+MptHello: TypeAlias = MptServerHello | MptClientHello
+
+
+@dataclass(frozen=True, slots=True)
+class CmaDescriptor:
+    """Where in which process a tensor's bytes can be read; they are not on the network."""
+
+    pid: int
+    ptr: int
+
+
+@dataclass(frozen=True, slots=True)
+class CudaBasicDeviceDescriptor:
+    """The value that `cuda_basic` puts into `channel_device_descriptors`, itself a nop structure."""
+
+    device_type: str
+    descriptor: str
+    """The device descriptor of the CPU channel below."""
