@@ -38,6 +38,7 @@ NO_LINK_TYPE = 0xFFFF
 _SECTION, _INTERFACE, _OBSOLETE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 2, 3, 6
 _NUMBERED = frozenset({9, 0x00000BAD, 0x40000BAD})  # not packets, but Wireshark counts them
 _FIXED = {_ENHANCED: 28, _OBSOLETE: 28, _SIMPLE: 12}  # bytes before the packet's data
+_LEAST = {_SECTION: 28, _ENHANCED: 32, _OBSOLETE: 32, _SIMPLE: 16}  # bytes of a block; 12 for others
 _MAX_BLOCK = MAX_CAPLEN + (1 << 20)
 _MAX_TICKS_NS = 1 << 62
 
@@ -151,20 +152,16 @@ class _Walker:
         size = len(window)
         while position + 12 <= size:
             kind, length = pair(window, position)
-            if kind == _SECTION:
+            if kind == _ENHANCED and length >= 32 and position + length <= size:
+                append(position)
+            elif kind == _SECTION:
                 if starts or not self._section(window, position):
                     break
                 pair = struct.Struct(self._order + "II").unpack_from
                 length = pair(window, position)[1]
-            elif length < 12 or position + length > size:
+            elif length < _LEAST.get(kind, 12) or position + length > size:
                 break
-            elif kind in (_ENHANCED, _OBSOLETE):
-                if length < 32:
-                    break
-                append(position)
-            elif kind == _SIMPLE:
-                if length < 16:
-                    break
+            elif kind in _FIXED:
                 append(position)
             elif kind == _INTERFACE:
                 body = window[position + 8 : position + length - 4]
@@ -205,8 +202,7 @@ class _Walker:
             if len(window) >= 28 and size >= 28 and struct.unpack_from(known + "H", window, 12)[0] != 1:
                 self._report(f"a section of an unknown version, {where}", self._number)
                 return None
-        least = {_SECTION: 28, _ENHANCED: 32, _OBSOLETE: 32, _SIMPLE: 16}.get(kind, 12)
-        if not least <= size <= _MAX_BLOCK:
+        if not _LEAST.get(kind, 12) <= size <= _MAX_BLOCK:
             self._report(f"a block of type {kind} can't have {size:,} bytes: damage {where}", self._number)
             return None
         return int(size)

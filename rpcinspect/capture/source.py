@@ -150,7 +150,9 @@ class _Stream:
             return True
         if self._descriptor is None:
             return False
-        return bool(select.select([self._descriptor], [], [], 0)[0])
+        waiting = select.poll()
+        waiting.register(self._descriptor, select.POLLIN)
+        return bool(waiting.poll(0))
 
     def close(self) -> None:
         if self._descriptor is not None:
