@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import common
 import torch
 import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 
+import common
+
 WORLD = 3
+TEXT = "gradient exploded on purpose"
 
 
 class Boom(torch.autograd.Function):
@@ -22,10 +24,10 @@ class Boom(torch.autograd.Function):
         common.truth(
             "raise",
             node_id=rpc.get_worker_info().id,
-            text="gradient exploded on purpose",
+            text=TEXT,
             **common.described("grad", grad),
         )
-        raise ValueError("gradient exploded on purpose")
+        raise ValueError(TEXT)
 
 
 def explode(x: torch.Tensor) -> torch.Tensor:

@@ -1,8 +1,9 @@
 """What every workload shares: start the workers, record calls, print the truth.
 
-A workload is a module with `WORLD` (number of workers) and `run(rank, *arguments)`. Run as a script it
-starts one process per worker (so that functions are pickled under the module's own name, as in a user's
-program, not as `__main__`), waits for them for a finite time and prints what they printed, worker by worker.
+A workload is a module with `WORLD` (number of workers) and `run(rank, *arguments)`; with `RECORD_CALLS` False
+its calls are left alone. Run as a script it starts one process per worker (so that functions are pickled under
+the module's name, as in a user's program, not as `__main__`), waits for them for a finite time and prints what
+they printed, worker by worker.
 
 The truth is a JSON object per line behind the word TRUTH, written by the workers while they work. Nothing
 here reads a capture. README.md describes the fields.
@@ -11,21 +12,16 @@ here reads a capture. README.md describes the fields.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
-import hashlib
 import importlib
-import json
-import math
 import os
-import re
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +29,16 @@ import torch
 import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 from torch.distributed.rpc import internal as rpc_internal
+
+from describe import (
+    Describer,
+    current_context,
+    described,
+    error_of,
+    function_name,
+    raw_bytes,
+    truth,
+)
 
 SECONDS = 90
 """A workload that takes longer than this is stopped."""
@@ -42,192 +48,8 @@ RPC_SECONDS = 30
 
 WORLD_NAME = "worker{}"
 
-_lock = threading.RLock()
-_lines = 0
+_lock = threading.Lock()
 _calls = 0
-
-
-# --- printing -------------------------------------------------------------------------------------------
-
-
-def truth(event: str, **fields: Any) -> None:
-    """Print one line of truth: the order of a worker's lines is the order in which things happened there."""
-    global _lines
-    with _lock:
-        line = {
-            "event": event,
-            "n": _lines,
-            "time_ns": time.time_ns(),
-            "thread": threading.current_thread().name,
-            **fields,
-        }
-        _lines += 1
-        sys.stdout.write("TRUTH " + json.dumps(line, allow_nan=False) + "\n")
-        sys.stdout.flush()
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def raw_bytes(tensor: torch.Tensor) -> bytes:
-    """The logical elements of a strided tensor: row-major, little-endian, conj and neg resolved, quantised ones as integers."""
-    plain = tensor.detach()
-    if plain.is_quantized:
-        plain = plain.int_repr()
-    plain = plain.resolve_conj().resolve_neg().contiguous()
-    size = plain.numel() * plain.element_size()
-    return ctypes.string_at(plain.data_ptr(), size) if size else b""
-
-
-def storage_bytes(tensor: torch.Tensor) -> bytes:
-    storage = tensor.detach().untyped_storage()
-    return ctypes.string_at(storage.data_ptr(), storage.nbytes()) if storage.nbytes() else b""
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def quantizer_of(tensor: torch.Tensor) -> dict[str, Any] | None:
-    if not tensor.is_quantized:
-        return None
-    scheme = str(tensor.qscheme()).removeprefix("torch.")
-    if "per_tensor" in scheme:
-        return {
-            "scheme": scheme,
-            "scale": tensor.q_scale(),
-            "zero_point": tensor.q_zero_point(),
-            "axis": None,
-        }
-    return {
-        "scheme": scheme,
-        "scale": tensor.q_per_channel_scales().tolist(),
-        "zero_point": tensor.q_per_channel_zero_points().tolist(),
-        "axis": tensor.q_per_channel_axis(),
-    }
-
-
-def describe_tensor(tensor: torch.Tensor, storages: dict[int, int]) -> dict[str, Any]:
-    """One tensor in the words of the output contract, as this worker sees it."""
-    facts: dict[str, Any] = {
-        "dtype": dtype_name(tensor.dtype),
-        "shape": list(tensor.shape),
-        "layout": str(tensor.layout).removeprefix("torch."),
-        "device": str(tensor.device),
-        "requires_grad": tensor.requires_grad,
-        "parameter": isinstance(tensor, torch.nn.Parameter),
-        "leaf": tensor.is_leaf,
-    }
-    if tensor.device.type == "meta":
-        return facts
-    if tensor.layout is torch.sparse_coo:
-        parts = {"indices": tensor.detach()._indices(), "values": tensor.detach()._values()}
-        facts["coalesced"] = tensor.is_coalesced()
-    elif tensor.layout is torch.sparse_csr:
-        parts = {
-            "crow_indices": tensor.detach().crow_indices(),
-            "col_indices": tensor.detach().col_indices(),
-            "values": tensor.detach().values(),
-        }
-    else:
-        parts = {}
-    if parts:
-        facts["parts"] = {name: describe_tensor(part, {}) for name, part in parts.items()}
-        return facts
-    storage = tensor.detach().untyped_storage()
-    facts |= {
-        "stride": list(tensor.stride()),
-        "offset": tensor.storage_offset(),
-        "conj": tensor.is_conj(),
-        "neg": tensor.is_neg(),
-        "quantizer": quantizer_of(tensor),
-        "storage": storages.setdefault(storage._cdata, len(storages)),
-        "storage_nbytes": storage.nbytes(),
-    }
-    elements, whole = raw_bytes(tensor), storage_bytes(tensor)
-    facts |= {"sha256": sha256(elements), "storage_sha256": sha256(whole), "head_hex": elements[:16].hex()}
-    return facts
-
-
-@contextlib.contextmanager
-def unprofiled() -> Iterator[None]:
-    """Operators that run in here leave no profiler events in this thread."""
-    torch.autograd._enable_record_function(False)
-    try:
-        yield
-    finally:
-        torch.autograd._enable_record_function(True)
-
-
-class Describer:
-    """Describes one value (an argument list, an answer); tensors are numbered in the order in which pickle meets them.
-
-    A profiler that is on must not see what describing does.
-    """
-
-    def __init__(self) -> None:
-        self.tensors: list[dict[str, Any]] = []
-        self._seen: dict[int, int] = {}
-        self._keep: list[Any] = []
-        self._storages: dict[int, int] = {}
-
-    def value(self, item: Any) -> Any:
-        if isinstance(item, torch.Tensor):
-            if id(item) not in self._seen:
-                self._seen[id(item)] = len(self.tensors)
-                self._keep.append(item)
-                with unprofiled():
-                    self.tensors.append(describe_tensor(item, self._storages))
-            return {"tensor": self._seen[id(item)]}
-        if item is None or isinstance(item, bool | int | str):
-            return item
-        if isinstance(item, float):
-            return item if math.isfinite(item) else str(item)
-        if isinstance(item, tuple | list):
-            return {type(item).__name__: [self.value(part) for part in item]}
-        if isinstance(item, dict):
-            return {"dict": [[self.value(key), self.value(part)] for key, part in item.items()]}
-        if isinstance(item, rpc.RRef | rpc.PyRRef):
-            return rref_ids(item)
-        if isinstance(item, bytes):
-            return {"bytes": item.hex()}
-        return {"object": f"{type(item).__module__}.{type(item).__qualname__}"}
-
-
-def rref_ids(rref: Any) -> dict[str, Any]:
-    """The ids that this worker's own handle prints; an owner's handle has no fork id."""
-    pairs = re.findall(r"created_on=(\d+), local_id=(\d+)", str(rref))
-    ids = [[int(worker), int(local)] for worker, local in pairs]
-    return {"rref_id": ids[0], "fork_id": ids[1] if len(ids) > 1 else None, "owner": rref.owner_name()}
-
-
-def described(name: str, item: Any) -> dict[str, Any]:
-    describer = Describer()
-    return {name: describer.value(item), "tensors": describer.tensors}
-
-
-def error_of(error: BaseException) -> dict[str, str]:
-    return {"type": f"{type(error).__module__}.{type(error).__qualname__}", "text": str(error)}
-
-
-def function_name(function: Any) -> str:
-    """The name under which a function travels: an operator, a TorchScript name, or module.qualname."""
-    if isinstance(function, torch.jit.ScriptFunction):
-        return str(torch._jit_internal._qualified_name(function))
-    builtin = torch.jit._builtins._find_builtin(function)
-    if builtin is not None:
-        return str(builtin)
-    function = getattr(function, "__wrapped_async__", function)
-    return f"{function.__module__}.{function.__qualname__}"
-
-
-def current_context() -> int | None:
-    """The id of the distributed autograd context of this thread."""
-    try:
-        return int(dist_autograd._current_context()._context_id())
-    except RuntimeError:
-        return None
 
 
 # --- recording calls ------------------------------------------------------------------------------------
@@ -317,7 +139,7 @@ def install_recorders() -> None:
 
 
 def edges(context_id: int, note: str | None = None) -> None:
-    """This worker's ends of the edges: the autograd message ids under which it can send or receive gradients."""
+    """This worker's ends of the edges: the autograd message ids of its send and receive functions."""
     context = dist_autograd._retrieve_context(context_id)
     truth(
         "edges",
@@ -359,7 +181,7 @@ def backward(context_id: int, roots: list[torch.Tensor], retain_graph: bool = Fa
 
 
 def gradients(context_id: int, **named: torch.Tensor) -> dict[str, torch.Tensor | None]:
-    """Print this worker's accumulated gradients of the named leaves (null: none arrived), and how many there are in all."""
+    """Print this worker's accumulated gradients of the named leaves (null: none arrived)."""
     found = dist_autograd.get_gradients(context_id)
     grads = {name: found.get(leaf) for name, leaf in named.items()}
     describer = Describer()
@@ -376,8 +198,8 @@ def same_as_local(name: str, remote: torch.Tensor, local: torch.Tensor) -> None:
 def expect(world: int, **counts: int) -> None:
     """Messages by outermost type, counted by the author from what the script does; the agent's own are added.
 
-    Those are a barrier over all workers at the start and one at the end: for each follower one call to the leader
-    and one back.
+    Those are a barrier over all workers at the start and one at the end: for each follower one call to the
+    leader and one back.
     """
     own = 4 * (world - 1)
     for name in ("PYTHON_CALL", "PYTHON_RET"):
@@ -389,17 +211,17 @@ def expect(world: int, **counts: int) -> None:
 
 
 def backend_options(
-    transports: list[str] | None = None,
-    channels: list[str] | None = None,
+    transports: Sequence[str] = ("uv",),
+    channels: Sequence[str] = ("basic",),
     threads: int = 4,
     maps: dict[str, Any] | None = None,
 ) -> rpc.TensorPipeRpcBackendOptions:
-    """Default: everything over TCP, tensors on the connection itself. A list that is empty means PyTorch's own choice."""
+    """Default: everything over TCP. An empty list means PyTorch's own choice."""
     return rpc.TensorPipeRpcBackendOptions(
         num_worker_threads=threads,
         rpc_timeout=RPC_SECONDS,
-        _transports=(["uv"] if transports is None else transports) or None,
-        _channels=(["basic"] if channels is None else channels) or None,
+        _transports=list(transports) or None,
+        _channels=list(channels) or None,
         device_maps=maps,
     )
 
@@ -421,8 +243,10 @@ def work(module: str, rank: int, arguments: list[str]) -> None:
     """Entry of one worker process."""
     torch.manual_seed(1000 + rank)
     torch.set_num_threads(1)
-    install_recorders()
-    importlib.import_module(module).run(rank, *arguments)
+    target = importlib.import_module(module)
+    if getattr(target, "RECORD_CALLS", True):
+        install_recorders()
+    target.run(rank, *arguments)
 
 
 def free_port() -> int:
@@ -431,7 +255,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def launch(world: int) -> None:
+def launch(world: int, seconds: float = SECONDS) -> None:
     """Entry of the script: start the workers, wait, print what each printed; exit 1 if one failed."""
     script = Path(sys.argv[0]).resolve()
     environment = os.environ | {
@@ -454,7 +278,7 @@ def launch(world: int) -> None:
                 )
             )
             outputs.append(output)
-        failed = _wait(workers)
+        failed = _wait(workers, seconds)
         for rank, output in enumerate(outputs):
             output.seek(0)
             for line in output:
@@ -465,9 +289,9 @@ def launch(world: int) -> None:
     sys.exit(1 if failed else 0)
 
 
-def _wait(workers: list[subprocess.Popen[bytes]]) -> bool:
+def _wait(workers: list[subprocess.Popen[bytes]], seconds: float) -> bool:
     """Whether a worker failed; all have ended, by themselves or by our hand, when this returns."""
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + seconds
     try:
         while any(process.poll() is None for process in workers) and time.monotonic() < end:
             if any(process.returncode not in (None, 0) for process in workers):

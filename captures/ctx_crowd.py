@@ -1,13 +1,14 @@
-"""D06: four threads hold autograd contexts at once over three workers; some calls carry no gradient one way or at all."""
+"""D06: four threads hold autograd contexts at once; some calls carry no gradient one way or at all."""
 
 from __future__ import annotations
 
 import threading
 
-import common
 import torch
 import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
+
+import common
 
 WORLD = 3
 THREADS = 4
@@ -51,7 +52,7 @@ def drive() -> None:
         PYTHON_RET=10,
         BACKWARD_AUTOGRAD_REQ=10,  # per member there and back, for two members to the owner of the weight
         BACKWARD_AUTOGRAD_RESP=10,
-        CLEANUP_AUTOGRAD_CONTEXT_REQ=18,  # worker0 to both, and once per empty context; back from whoever sent gradients
+        CLEANUP_AUTOGRAD_CONTEXT_REQ=18,  # to both, once per empty context; back from those in the graph
         CLEANUP_AUTOGRAD_CONTEXT_RESP=18,
     )
 

@@ -1,15 +1,17 @@
 """D10: a device map from worker0 to one peer only; the other peer's envelopes show an empty one.
 
-`devmap_cpu.py refused`: a map that names an unknown worker; `devmap_cpu.py refused_cuda`: one to a device that the
-peer lacks. Both are refused only when the group is formed, so that the captures hold a rendezvous and no call of
-the user's. Maps that are refused when they are set never reach a wire: the truth of `refused` lists them.
+`devmap_cpu.py refused`: a map that names an unknown worker; `devmap_cpu.py refused_cuda`: one to a device
+that the peer lacks. Both are refused only when the group is formed, so that the captures hold a rendezvous
+and no call at all. Maps that are refused when they are set never reach a wire: the truth of `refused` has
+them.
 """
 
 from __future__ import annotations
 
-import common
 import torch
 import torch.distributed.rpc as rpc
+
+import common
 
 WORLD = 3
 

@@ -1,13 +1,14 @@
-"""D04: every kind of tensor that can travel, there and back, by name; some fail on the way back, some are never sent."""
+"""D04: every kind of tensor that can travel, there and back; one fails on the way back, one is never sent."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
 
-import common
 import torch
 import torch.distributed.rpc as rpc
+
+import common
 
 WORLD = 2
 

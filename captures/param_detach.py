@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import common
 import torch
 import torch.distributed.rpc as rpc
+
+import common
 
 WORLD = 2
 

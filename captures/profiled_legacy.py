@@ -1,15 +1,16 @@
-"""D02: the legacy profiler wraps calls in RUN_WITH_PROFILING, also around autograd; the Kineto profiler wraps nothing."""
+"""D02: the legacy profiler wraps calls in RUN_WITH_PROFILING, also around autograd; Kineto wraps nothing."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
-import common
 import torch
 import torch.distributed.rpc as rpc
 import torch.profiler
 from torch.autograd import profiler_legacy
+
+import common
 
 WORLD = 2
 
@@ -70,7 +71,7 @@ def drive() -> None:
 
 
 def events(arm: str, profile: Any) -> None:
-    """What the user sees: event names with the node they ran on, and how often; remote ones carry the key of their call."""
+    """What the user sees: event names, their node, how often; remote ones carry the key of their call."""
     listed = profile.events() if arm == "kineto" else profile.function_events
     counts = Counter((event.name, event.node_id) for event in listed)
     rows = [{"name": name, "node_id": node, "count": count} for (name, node), count in counts.items()]

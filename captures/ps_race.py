@@ -1,4 +1,4 @@
-"""D09: three trainers share a parameter server; without a lock one's optimizer step spoils the others' backward.
+"""D09: three trainers share a parameter server; without a lock one's step spoils the others' backward.
 
 `ps_race.py lock` takes a lock on the server around forward, backward and step.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import threading
 import time
 
-import common
 import torch
 import torch.distributed.rpc as rpc
 from torch.distributed.optim import DistributedOptimizer
+
+import common
 
 WORLD = 4
 STEPS = 4

@@ -34,7 +34,7 @@ SYSTEM_PYTHON = Path("/usr/bin/python3")
 TRIES = 3
 SECONDS = 150
 SETTLE_SECONDS = 1.5
-"""tcpdump hands packets on at least once a second; what is still under way when it is stopped would be lost."""
+"""tcpdump hands packets on at least once a second; it is stopped after that."""
 
 WORKLOADS: dict[str, tuple[str, tuple[str, ...]]] = {
     "basic_chain": ("basic_chain.py", ()),
@@ -57,8 +57,11 @@ WORKLOADS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """Capture → script and its arguments."""
 
-COMPRESS_ABOVE = 100_000
-"""Captures above this many bytes are kept gzipped."""
+SHARED = (HERE / "common.py", HERE / "describe.py")
+"""Modules that every script imports."""
+
+PLAIN = ("basic_chain", "param_detach", "profiled_legacy", "transport_matrix_default")
+"""Captures that are kept as they are; the others are gzipped."""
 
 
 class RecordError(Exception):
@@ -82,7 +85,7 @@ def namespace() -> Iterator[str]:
 
 @contextlib.contextmanager
 def sniffer(space: str, file: Path, buffer_kib: int) -> Iterator[list[int]]:
-    """tcpdump on the namespace's loopback; the list that is yielded gets packets captured and packets dropped at the end."""
+    """tcpdump on the namespace's loopback; the yielded list gets packets captured and dropped, at the end."""
     command = ["ip", "netns", "exec", space, "tcpdump", "-i", "lo", "-s", "0", "-B", str(buffer_kib), "-U"]
     counts: list[int] = []
     with tempfile.TemporaryFile("w+") as log:
@@ -191,7 +194,7 @@ def record(
     buffer_kib: int = 65536,
     seconds: float = SECONDS,
 ) -> tuple[str, int]:
-    """Run a script (already in its neutral place) under a sniffer: its output, and the packets in `capture`, none dropped."""
+    """Run a script (in its neutral place) under a sniffer: its output, and how many packets came."""
     for _ in range(TRIES):
         with namespace() as space, sniffer(space, capture, buffer_kib) as counts:
             output = run_script(space, python, script, arguments, capture.with_suffix(".stderr"), seconds)
@@ -266,12 +269,10 @@ def record_workload(name: str, python: Path, folder: Path, into: Path) -> None:
     content = raw.read_bytes()
     check_neutral(f"{name}.pcap", content)
     check_neutral(f"{name}.truth", output.encode())
-    for old in (into / f"{name}.pcap", into / f"{name}.pcap.gz"):
-        old.unlink(missing_ok=True)
-    if len(content) > COMPRESS_ABOVE:
-        (into / f"{name}.pcap.gz").write_bytes(gzip.compress(content, 9, mtime=0))
-    else:
+    if name in PLAIN:
         (into / f"{name}.pcap").write_bytes(content)
+    else:
+        (into / f"{name}.pcap.gz").write_bytes(gzip.compress(content, 9, mtime=0))
     (into / f"{name}.truth").write_text(output)
     print(
         f"{name}: {packets} packets, {len(content)} bytes, {output.count('TRUTH ')} lines of truth",
@@ -301,8 +302,8 @@ def main() -> int:
         if options.setup:
             set_up(options.home)
         need_python(python)
-        scripts = sorted({HERE / script for script, _ in WORKLOADS.values()} | {HERE / "common.py"})
-        with stage(options.home, scripts) as folder:
+        scripts = {HERE / script for script, _ in WORKLOADS.values()}
+        with stage(options.home, [*scripts, *SHARED]) as folder:
             for name in options.names or WORKLOADS:
                 record_workload(name, python, folder, options.into)
     except RecordError as error:

@@ -1,13 +1,14 @@
-"""D07: remote references made, fetched, handed on between users, used in backward, and all deleted at the end."""
+"""D07: remote references made, fetched, handed on between users, used in backward; all deleted at the end."""
 
 from __future__ import annotations
 
 import gc
 import time
 
-import common
 import torch
 import torch.distributed.rpc as rpc
+
+import common
 
 WORLD = 3
 

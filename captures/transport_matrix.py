@@ -1,13 +1,14 @@
-"""D11: the same calls over four choices of transport and channel; not all of them leave the bytes on the wire.
+"""D11: the same calls over four choices of transport and channel; not all leave the bytes on the wire.
 
 `transport_matrix.py MODE`, one of MODES.
 """
 
 from __future__ import annotations
 
-import common
 import torch
 import torch.distributed.rpc as rpc
+
+import common
 
 WORLD = 2
 
@@ -27,7 +28,7 @@ def run(rank: int, mode: str) -> None:
     transports, channels, bodies, tensors = MODES[mode]
     with common.worker(rank, WORLD, common.backend_options(transports, channels)):
         if rank == 0:
-            common.truth("visible", mode=mode, bodies=bodies, tensors=tensors)
+            common.truth("visible", mode=mode, bodies_visible=bodies, tensors_visible=tensors)
             drive()
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import common
 import torch
 import torch.distributed.rpc as rpc
+
+import common
 
 WORLD = 2
 
