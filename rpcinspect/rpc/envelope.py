@@ -252,7 +252,7 @@ def _autograd_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value
         pairs = [(_device_index(k), _device_index(v)) for k, v in pairs]
         tag = "Dict[int, int]"
     return (
-        envelope.wrapped_message_type,
+        int(envelope.wrapped_message_type),  # a MessageType is an int, but no plain one
         envelope.autograd_metadata.autograd_context_id,
         envelope.autograd_metadata.autograd_message_id,
         envelope.from_worker_id,
@@ -274,7 +274,7 @@ def _profiling_req_from_value(message_type: int, value: Value) -> RpcWithProfili
 def _profiling_req_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value:
     assert isinstance(envelope, RpcWithProfilingReq)
     return (
-        envelope.wrapped_message_type,
+        int(envelope.wrapped_message_type),  # a MessageType is an int, but no plain one
         envelope.profiler_config.to_value(),
         envelope.profiling_id.to_value(),
     )
@@ -300,7 +300,7 @@ def _profiling_resp_from_value(message_type: int, value: Value) -> RpcWithProfil
 def _profiling_resp_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value:
     assert isinstance(envelope, RpcWithProfilingResp)
     return (
-        envelope.wrapped_message_type,
+        int(envelope.wrapped_message_type),  # a MessageType is an int, but no plain one
         envelope.profiling_id.to_value(),
         len(envelope.profiled_events),
         *map(LegacyEvent.to_value, envelope.profiled_events),
