@@ -1,9 +1,9 @@
 """What every workload shares: start the workers, record calls, print the truth.
 
 A workload is a module with `WORLD` (number of workers) and `run(rank, *arguments)`; with `RECORD_CALLS` False
-its calls are left alone. Run as a script it starts one process per worker (so that functions are pickled under
-the module's name, as in a user's program, not as `__main__`), waits for them for a finite time and prints what
-they printed, worker by worker.
+its calls are left alone. Run as a script it starts one process per worker, waits for them for a finite time
+and prints what they printed, worker by worker. Functions so travel under the module's name, as in a user's
+program, not as `__main__`.
 
 The truth is a JSON object per line behind the word TRUTH, written by the workers while they work. Nothing
 here reads a capture. README.md describes the fields.

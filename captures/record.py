@@ -302,6 +302,7 @@ def main() -> int:
         if options.setup:
             set_up(options.home)
         need_python(python)
+        options.into.mkdir(parents=True, exist_ok=True)
         scripts = {HERE / script for script, _ in WORKLOADS.values()}
         with stage(options.home, [*scripts, *SHARED]) as folder:
             for name in options.names or WORKLOADS:
