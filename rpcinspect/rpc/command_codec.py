@@ -108,6 +108,17 @@ def python_pickle(command: Command, limits: Limits = DEFAULT_LIMITS) -> PythonPi
     return None
 
 
+def parameter_indexes(pickle: PythonPickle) -> frozenset[int]:
+    """Indexes of the tensors that a Python pickle makes an nn.Parameter of."""
+    found = set()
+    for call in pickle.calls:
+        if call.function in _REBUILD_PARAMETER and type(call.args) is tuple and call.args:
+            index = tensor_index(call.args[0])
+            if index is not None:
+                found.add(index)
+    return frozenset(found)
+
+
 @dataclass(frozen=True, slots=True)
 class JitCodec:
     """A payload that is one JIT pickle."""
@@ -356,3 +367,8 @@ NEVER_SENT = frozenset({MessageType.UNKNOWN})
 """Members of MessageType that are neither commands nor envelopes."""
 
 _TYPES: dict[type[Any], int] = {codec.command: int(member) for member, codec in COMMANDS.items()}
+
+_REBUILD_PARAMETER = (
+    Global("torch._utils", "_rebuild_parameter"),
+    Global("torch._utils", "_rebuild_parameter_with_state"),
+)

@@ -39,6 +39,7 @@ from rpcinspect.rpc.command_codec import (
     from_message,
     from_message_forms,
     message_type_of,
+    parameter_indexes,
     python_pickle,
     to_payload,
 )
@@ -217,6 +218,20 @@ def test_python_pickles_are_read_on_demand() -> None:
     assert python_pickle(RRefAck()) is None
     with pytest.raises(DecodeError):
         python_pickle(PythonResp(b"\x80"))
+
+
+def test_parameters() -> None:
+    # f(tensor 0, Parameter(tensor 1)), protocol 2: getattr(_InternalRPCPickler, "_tensor_receiver")(i)
+    receiver = (
+        b"c__builtin__\ngetattr\nctorch.distributed.rpc.internal\n_InternalRPCPickler\n"
+        b"X\x10\0\0\0_tensor_receiver\x86R"
+    )
+    parameter = (
+        b"ctorch._utils\n_rebuild_parameter\n(" + receiver + b"K\1\x85R\x88ccollections\nOrderedDict\n)RtR"
+    )
+    pickle = python_pickle(PythonResp(b"\x80\x02" + receiver + b"K\0\x85R" + parameter + b"\x86."))
+    assert pickle is not None
+    assert parameter_indexes(pickle) == {1}
 
 
 @pytest.mark.parametrize(
