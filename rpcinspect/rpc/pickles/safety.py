@@ -42,14 +42,16 @@ def audit(pickle: PythonPickle) -> list[Suspicion]:
     """
     udf = semantic.python_udf(pickle.root)
     own = udf.func if udf is not None else None
+    named = _own_name(own)
     found: dict[tuple[str, str], Suspicion] = {}
     for code in pickle.extensions:
         _add(found, "error", f"copyreg extension {code}", "imports what a table of the receiver says")
     for name in pickle.globals:
-        if type(own) is not Global or name != own:
-            _judge_name(found, name)
+        verdict = _judge_name(name) if name not in (own, named) else None
+        if verdict is not None:
+            _add(found, verdict[0], str(name), verdict[1])
     for made in pickle.calls:
-        if made is not own or not _is_method(made):
+        if made is not own or not (_is_method(made) or named is not None):
             _judge_call(found, made)
     errors = [s for s in found.values() if s.severity == "error"]
     told = {s.name for s in errors}
@@ -61,16 +63,28 @@ def is_plain(name: Global) -> bool:
     return name.name in PLAIN.get(name.module, ())
 
 
-def _judge_name(found: _Found, name: Global) -> None:
+def _own_name(own: Value) -> Global | None:
+    """The class in `getattr(class, name)`: so is a class method pickled that is the function of a call."""
+    if type(own) is not Call or own.function not in _GETATTR or type(own.args) is not tuple:
+        return None
+    if len(own.args) != 2 or type(own.args[0]) is not Global or type(own.args[1]) is not str:
+        return None
+    verdict = _judge_name(own.args[0])
+    if own.args[1].startswith("__") or (verdict is not None and verdict[0] == "error"):
+        return None
+    return own.args[0]
+
+
+def _judge_name(name: Global) -> tuple[Severity, str] | None:
+    """Severity and reason of naming something, None for nothing to tell."""
     if is_plain(name) or name in _JUDGED_BY_CALL:
-        return
+        return None
     parts = name.name.split(".")
     if any(part.startswith("__") and part.endswith("__") for part in parts):
-        _add(found, "error", str(name), "an attribute chain through a dunder")
-    elif _dangerous(name, parts):
-        _add(found, "error", str(name), "a process, file, code, import or loader function")
-    else:
-        _add(found, "warning", str(name), "neither plain data nor one of torch's own")
+        return "error", "an attribute chain through a dunder"
+    if _dangerous(name, parts):
+        return "error", "a process, file, code, import or loader function"
+    return "warning", "neither plain data nor one of torch's own"
 
 
 def _judge_call(found: _Found, made: Call) -> None:
