@@ -1,1 +1,4 @@
-"""TensorPipe messages → RPC records: envelopes, commands, pickles, tensors. Knows PyTorch, has never heard of TCP."""
+"""TensorPipe messages → RPC records: envelopes, commands, pickles, tensors.
+
+Knows PyTorch, has never heard of TCP.
+"""

@@ -122,7 +122,9 @@ def to_tensor_table(metas: Sequence[TensorMeta], forms: TableForms | None = None
         # The forms tell a tensor that was given twice from two that look alike. Without forms those
         # whose parts are the same are one tensor, all others are not.
         node = nodes.get(meta) if forms or meta.parts else None
-        top.append(node or nodes.setdefault(meta, writer.tensor(i)))
+        if node is None:
+            node = nodes[meta] = writer.tensor(i)
+        top.append(node)
     value = Call(Global("torch.jit._pickle", "build_tensorlist"), (top,))
     return write_jit(value, forms.pickle if forms else None)
 

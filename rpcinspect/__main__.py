@@ -1,0 +1,5 @@
+"""`python -m rpcinspect`."""
+
+from rpcinspect.cli import main
+
+main()

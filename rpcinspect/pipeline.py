@@ -1,0 +1,163 @@
+"""The whole data path on one page: capture files → packets → segments → streams → pipes → RPC records.
+
+    capture/   open_capture        bytes of a file      → PacketBlock
+    wire/      Segmenter           PacketBlock          → SegmentBlock
+    wire/      Tcp                 SegmentBlock         → streams that grew
+    wire/      Demux               streams              → TpMessage
+    rpc/       RecordDecoder       TpMessage            → RpcRecord
+    session/   SessionBuilder      RpcRecord            → Session
+
+Every stage has `feed` and `finish`. A `Decoding` is one pass over the captures; it yields records as their
+messages become complete and builds the session on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+
+from rpcinspect.capture import CaptureReader, open_capture
+from rpcinspect.errors import CaptureError
+from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.rpc.record import RecordDecoder, RpcRecord
+from rpcinspect.session.builder import SessionBuilder
+from rpcinspect.session.findings import WireFacts, find
+from rpcinspect.session.model import CaptureInfo, Session
+from rpcinspect.session.names import Roster, call_roll
+from rpcinspect.wire.demux import Demux
+from rpcinspect.wire.records import TpMessage
+from rpcinspect.wire.segment import Segmenter
+from rpcinspect.wire.stream import CaptureBytes
+from rpcinspect.wire.tcp import Tcp
+
+PATIENCE_NS = 2_000_000_000
+"""How long, in capture time, acknowledged bytes that were not captured are waited for. Only captures of more
+than one file can still bring them, and those wait until the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to decode; nothing here changes what is true."""
+
+    limits: Limits = DEFAULT_LIMITS
+    forms: bool = False
+    """Record how everything was written, so that it can be encoded again."""
+    by_completion: bool = False
+    """Number messages as they become complete, for output that can't wait for the order of time."""
+
+
+class Decoding:
+    """One pass over capture files that are read as one session; use it in a `with` statement."""
+
+    def __init__(self, paths: Sequence[str], options: Options | None = None) -> None:
+        """Opens every file; raises `CaptureError` for the first that is no capture."""
+        self._options = options = options or Options()
+        self._stack = ExitStack()
+        try:
+            self.readers: list[CaptureReader] = [
+                self._stack.enter_context(open_capture(path, index)) for index, path in enumerate(paths)
+            ]
+        except BaseException:
+            self._stack.close()
+            raise
+        self.bytes = CaptureBytes(self._pread)
+        """Bytes by their place in the captures, for whoever shows or hashes tensors."""
+        self.builder = SessionBuilder()
+        self._segmenter = Segmenter()
+        patience = PATIENCE_NS if len(paths) == 1 else None
+        self._tcp = Tcp(self.bytes, self._segmenter.flows, patience)
+        self._demux = Demux(options.limits)
+        self._decoder = RecordDecoder(options.limits, forms=options.forms)
+        self._session: Session | None = None
+        self._stopped = False
+        self._roster_state = (-1, -1, -1)
+        self._roster = call_roll((), (), self.builder.witness)
+
+    def stop(self) -> None:
+        """Ends the reading before the next block; what was read is still decoded to its end."""
+        self._stopped = True
+
+    def roster(self) -> Roster:
+        """Who is who, as far as it is known by now."""
+        state = (len(self._demux.pipes), len(self._demux.store_entries), self.builder.witness.facts)
+        if state != self._roster_state:
+            self._roster_state = state
+            pipes = [pipe.pipe for pipe in self._demux.pipes]
+            self._roster = call_roll(pipes, self._demux.store_entries, self.builder.witness)
+        return self._roster
+
+    def records(self) -> Iterator[RpcRecord]:
+        """Records in the order in which their messages become complete."""
+        for reader in self.readers:
+            for block in reader.blocks():
+                if self._stopped:
+                    break
+                yield from self._records(self._demux.feed(self._tcp.feed(self._segmenter.feed(block))))
+        yield from self._records(self._demux.feed(list(self._tcp.finish())))
+        yield from self._records(self._demux.finish())
+        self._session = self._finish()
+
+    @property
+    def session(self) -> Session:
+        """The session; only after `records` has come to its end."""
+        if self._session is None:
+            raise RuntimeError("the session is known once every record was taken")
+        return self._session
+
+    def _records(self, messages: list[TpMessage]) -> Iterator[RpcRecord]:
+        decode, feed = self._decoder.decode, self.builder.feed
+        for message in messages:
+            record = decode(message)
+            feed(record)
+            yield record
+
+    def _finish(self) -> Session:
+        demux = self._demux
+        problems = [problem for reader in self.readers for problem in reader.problems]
+        problems += demux.problems
+        session = self.builder.finish(
+            captures=[_info(reader) for reader in self.readers],
+            pipes=[state.pipe for state in demux.pipes],
+            entries=demux.store_entries,
+            problems=problems,
+            rpc_bytes=sum(state.frame_bytes for state in demux.pipes),
+            tensor_bytes=sum(state.tensor_bytes for state in demux.pipes),
+            skipped_bytes=demux.skipped_bytes,
+            store_bytes=demux.store_bytes,
+            by_completion=self._options.by_completion,
+        )
+        session.findings = find(session, self.builder, WireFacts.of(self._tcp.connections))
+        return session
+
+    def _pread(self, capture: int, offset: int, length: int) -> bytes:
+        data = self.readers[capture].pread(offset, length)
+        if len(data) != length:
+            raise CaptureError(f"{self.readers[capture].path}: it has become shorter while it was read")
+        return data
+
+    def close(self) -> None:
+        """Closes every file."""
+        self._stack.close()
+
+    def __enter__(self) -> Decoding:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _info(reader: CaptureReader) -> CaptureInfo:
+    return CaptureInfo(
+        capture=reader.index,
+        path=reader.path,
+        format=reader.format,
+        packets=reader.packets,
+        bytes=reader.bytes,
+        first_time_ns=reader.first_time_ns,
+        last_time_ns=reader.last_time_ns,
+        reader="native",
+    )

@@ -1,0 +1,157 @@
+"""What a command's pickles say beyond their values: the function, RRef forks, a remote error, what is unsafe.
+
+In: a command. Out: `PickleFacts`, made by one symbolic reading; equal Python pickles are read once. Python
+pickles are where user code is named, so this is also where the audit of `pickles.safety` is applied.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.command import (
+    Command,
+    PythonCall,
+    PythonRemoteCall,
+    PythonResp,
+    PythonRRefFetchRet,
+    ScriptCall,
+    ScriptRemoteCall,
+    ScriptResp,
+    ScriptRRefFetchRet,
+)
+from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle_partial
+from rpcinspect.rpc.pickles.safety import Suspicion, audit
+from rpcinspect.rpc.pickles.semantic import (
+    RRefForkData,
+    python_udf,
+    remote_exception,
+    rref_fork,
+    tensor_index,
+)
+from rpcinspect.rpc.pickles.tree import Global, Value, children
+
+CACHE_BYTES = 1 << 22
+MAX_NODES = 1_000_000
+
+WORKER_INFO = re.compile(r"On WorkerInfo\(id=(\d+), name=([^)]*)\):")
+"""How `_run_function` in torch/distributed/rpc/internal.py begins the text of a remote error."""
+
+
+@dataclass(frozen=True, slots=True)
+class PickleFacts:
+    """See the module's text; everything is empty for a command without pickles."""
+
+    function: str | None = None
+    """`module.qualname` of the PythonUDF's function."""
+    forks: tuple[RRefForkData, ...] = ()
+    suspicions: tuple[Suspicion, ...] = ()
+    failed: bool = False
+    """The answer is a pickled RemoteException."""
+    responder: tuple[int, str] | None = None
+    """(id, name) of the worker on which it was raised."""
+    control: bool = False
+    """The function is the agent's own."""
+    parameters: frozenset[int] = frozenset()
+    """Indexes of the tensors that are the data of an nn.Parameter."""
+    pickle: PythonPickle | None = None
+    """The Python pickle itself; its `error` says what stopped the reading."""
+
+
+NO_FACTS = PickleFacts()
+
+
+class FactsReader:
+    """Reads the facts of commands; remembers those of Python pickles."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._known: BoundedCache[bytes, PickleFacts] = BoundedCache(CACHE_BYTES)
+
+    def read(self, command: Command) -> PickleFacts:
+        """The facts; never raises: what can't be read says nothing, and `pickle.error` says why."""
+        if isinstance(command, (PythonCall, PythonResp, PythonRemoteCall, PythonRRefFetchRet)):
+            data = command.serialized_py_obj
+            facts = self._known.get(data)
+            if facts is None:
+                facts = _facts(read_python_pickle_partial(data, self._limits))
+                self._known.put(data, facts, len(data))
+            return facts
+        if isinstance(command, (ScriptCall, ScriptRemoteCall)):
+            forks = rref_forks(command.args)
+            return PickleFacts(forks=forks) if forks else NO_FACTS
+        if isinstance(command, ScriptResp):
+            forks = rref_forks((command.value,))
+            return PickleFacts(forks=forks) if forks else NO_FACTS
+        if isinstance(command, ScriptRRefFetchRet):
+            forks = rref_forks(command.values)
+            return PickleFacts(forks=forks) if forks else NO_FACTS
+        return NO_FACTS
+
+
+def rref_forks(value: Value) -> tuple[RRefForkData, ...]:
+    """Every RRef fork in a tree, each once, in the order of the walk."""
+    found: dict[RRefForkData, None] = {}
+    seen: set[int] = set()
+    stack = [value]
+    while stack and len(seen) < MAX_NODES:
+        node = stack.pop()
+        if isinstance(node, (str, bytes, int, float, bool)) or node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        fork = rref_fork(node)
+        if fork is not None:
+            found[fork] = None
+            continue
+        stack.extend(reversed(list(children(node))))
+    return tuple(found)
+
+
+def _facts(pickle: PythonPickle) -> PickleFacts:
+    udf = python_udf(pickle.root)
+    function = str(udf.func) if udf is not None and isinstance(udf.func, Global) else None
+    failure = remote_exception(pickle.root)
+    responder = None
+    if failure is not None:
+        match = WORKER_INFO.match(failure.message)
+        if match is not None:
+            responder = (int(match[1]), match[2])
+    names = {(g.module, g.name) for g in pickle.globals}
+    return PickleFacts(
+        function=function,
+        forks=rref_forks(pickle.calls) if any(name in RREF_NAMES for _, name in names) else (),
+        suspicions=tuple(audit(pickle)),
+        failed=failure is not None,
+        responder=responder,
+        control=function in CONTROL_FUNCTIONS,
+        parameters=_parameters(pickle) if REBUILD_PARAMETER in pickle.globals else frozenset(),
+        pickle=pickle,
+    )
+
+
+def _parameters(pickle: PythonPickle) -> frozenset[int]:
+    found = set()
+    for call in pickle.calls:
+        if call.function == REBUILD_PARAMETER and isinstance(call.args, tuple) and call.args:
+            index = tensor_index(call.args[0])
+            if index is not None:
+                found.add(index)
+    return frozenset(found)
+
+
+REBUILD_PARAMETER = Global("torch._utils", "_rebuild_parameter")
+
+RREF_NAMES = frozenset({"_InternalRPCPickler", "rref"})
+"""Without one of these globals a pickle can hold no RRef."""
+
+CONTROL_FUNCTIONS = frozenset(
+    {
+        "torch.distributed.rpc.api._gather_to_leader",
+        "torch.distributed.rpc.api._broadcast_to_followers",
+        "torch.distributed.rpc._utils._update_group_membership",
+        "torch.distributed.rpc.backend_registry._get_device_infos",
+    }
+)
+"""Calls that the agents make for themselves when a group starts, changes or ends."""

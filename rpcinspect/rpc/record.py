@@ -1,0 +1,119 @@
+"""TensorPipe messages → RPC records: the record that every later stage and view works with.
+
+In: a `TpMessage` with its payloads. Out: an `RpcRecord`: the message decoded, with every problem located. A
+payload of which bytes are missing is not decoded, since its pickles end nowhere; what came before the first
+missing byte is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rpcinspect.errors import DecodeError, Location, Problem
+from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.rpc.command import UnknownCommand
+from rpcinspect.rpc.decode import DecodedRpc, RpcDecoder, reencode
+from rpcinspect.rpc.message import Message, from_payloads
+from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, PickleFacts
+from rpcinspect.wire.records import TpMessage
+from rpcinspect.wire.tensorpipe import write_descriptor
+
+TABLE_PAYLOAD = 3
+
+
+@dataclass(eq=False, slots=True)
+class RpcRecord:
+    """One RPC message: how it travelled (`tp`) and what it says (`rpc`)."""
+
+    row: int
+    """Counts messages in the order in which they became complete."""
+    tp: TpMessage
+    rpc: DecodedRpc
+    facts: PickleFacts
+    problems: tuple[Problem, ...]
+
+    @property
+    def location(self) -> Location:
+        """Of the first byte of the message's descriptor."""
+        tp = self.tp
+        return Location(capture=tp.capture, packet=tp.packet, flow=str(tp.flow), offset=tp.offset)
+
+
+class RecordDecoder:
+    """The stage: one record for each message; remembers byte patterns that repeat."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, forms: bool = False) -> None:
+        """`forms`: record how everything was written, for `round_trips`."""
+        self._decoder = RpcDecoder(limits, forms=forms)
+        self._facts = FactsReader(limits)
+        self._rows = 0
+
+    def decode(self, tp: TpMessage) -> RpcRecord:
+        """The record of a message; damage becomes problems."""
+        row = self._rows
+        self._rows += 1
+        if tp.payload_missing is not None:
+            return self._decode_cut(row, tp)
+        try:
+            message = from_payloads(tp.payloads)
+        except DecodeError as error:
+            message = Message(0, 0, b"".join(tp.payloads), b"")
+            rpc = DecodedRpc(message, (), UnknownCommand(0, message.payload), (), ())
+            return self._with_problems(row, tp, rpc, NO_FACTS, [(error.layer, str(error))])
+        rpc = self._decoder.decode(message)
+        facts = self._facts.read(rpc.command)
+        problems = list(rpc.problems)
+        if facts.pickle is not None and facts.pickle.error is not None:
+            problems.append((facts.pickle.error.layer, str(facts.pickle.error)))
+        storages = len(tp.tensors)
+        for index, meta in enumerate(rpc.tensors):
+            if meta.storage is not None and meta.storage >= storages:
+                reason = f"tensor {index} uses storage {meta.storage}, the message has {storages}"
+                problems.append(("tensor", reason))
+        if not problems:
+            return RpcRecord(row, tp, rpc, facts, ())
+        return self._with_problems(row, tp, rpc, facts, problems)
+
+    def _decode_cut(self, row: int, tp: TpMessage) -> RpcRecord:
+        missing = tp.payload_missing
+        assert missing is not None
+        kind, identifier = (int.from_bytes(p, "little", signed=True) for p in tp.payloads[:2])
+        payload = tp.payloads[2] if len(tp.payloads) > 2 else b""
+        table = tp.payloads[TABLE_PAYLOAD] if len(tp.payloads) > TABLE_PAYLOAD else b""
+        message = Message(kind, identifier, payload, table)
+        problems = [("tensorpipe", f"{sum(missing):,} bytes of the message's payloads were not captured")]
+        if len(missing) > TABLE_PAYLOAD and not sum(missing[:TABLE_PAYLOAD]):
+            whole = self._decoder.decode(Message(kind, identifier, payload, NO_TENSORS))
+            rpc = DecodedRpc(message, whole.envelopes, whole.command, (), whole.problems)
+        elif len(missing) > TABLE_PAYLOAD and not missing[TABLE_PAYLOAD]:
+            tensors = self._decoder.decode(Message(0, identifier, b"", table)).tensors
+            rpc = DecodedRpc(message, (), UnknownCommand(kind, payload), tensors, ())
+        else:
+            rpc = DecodedRpc(message, (), UnknownCommand(kind, payload), (), ())
+        facts = self._facts.read(rpc.command)
+        return self._with_problems(row, tp, rpc, facts, [*problems, *rpc.problems])
+
+    @staticmethod
+    def _with_problems(
+        row: int, tp: TpMessage, rpc: DecodedRpc, facts: PickleFacts, problems: list[tuple[str, str]]
+    ) -> RpcRecord:
+        record = RpcRecord(row, tp, rpc, facts, ())
+        record.problems = tuple(Problem(layer, reason, record.location) for layer, reason in problems)
+        return record
+
+
+def round_trips(record: RpcRecord) -> bool:
+    """Whether descriptor and payloads come out byte for byte when they are encoded again.
+
+    The record must come from a decoder that recorded forms.
+    """
+    tp = record.tp
+    try:
+        descriptor = write_descriptor(tp.descriptor, tp.layout)
+        payloads = reencode(record.rpc)
+    except (DecodeError, ValueError):
+        return False
+    return descriptor == tp.descriptor_body and payloads == tp.payloads
+
+
+NO_TENSORS = b"\x80\x02ctorch.jit._pickle\nbuild_tensorlist\nq\x00(](etR."  # PROTO 2, build_tensorlist([])

@@ -1,0 +1,328 @@
+"""RPC records → a `Session`: exchanges, autograd contexts, RRefs, workers, findings and sums. Pure.
+
+In: records in any order (an answer may become complete before its request). Out: on `finish`, everything that
+holds over the whole run. Stays small: a message leaves a row of columns, an autograd edge or an RRef an
+entry.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpcinspect.errors import Problem
+from rpcinspect.rpc.command import (
+    CleanupAutogradContextReq,
+    PropagateGradientsReq,
+    PythonRemoteCall,
+    PythonRRefFetchCall,
+    RemoteRet,
+    RRefBackwardReq,
+    RRefChildAccept,
+    RRefForkRequest,
+    RRefUserDelete,
+    ScriptRemoteCall,
+    ScriptRRefFetchCall,
+)
+from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.pickle_facts import PickleFacts
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import GloballyUniqueId, unpack_id
+from rpcinspect.session.model import (
+    NONE,
+    AutogradContext,
+    CaptureInfo,
+    Edge,
+    MessageColumns,
+    RRef,
+    Session,
+    Totals,
+)
+from rpcinspect.session.names import Roster, Witness, call_roll
+from rpcinspect.wire.records import Pipe
+from rpcinspect.wire.store import StoreEntry
+
+
+class SessionBuilder:
+    """The stage: `feed` every record, then `finish`."""
+
+    def __init__(self) -> None:
+        self.columns = MessageColumns()
+        self.witness = Witness()
+        self._open: dict[tuple[int, int], int] = {}
+        """(pipe, message id) → row of the side that has come so far."""
+        self._by_type: Counter[int] = Counter()
+        self._problems = 0
+        self._missing_bytes = 0
+        self._contexts = _ContextLog()
+        self._rrefs = _RRefLog()
+        self.suspicions: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+        """(severity, name, reason) → rows."""
+        self.truncated: list[int] = []
+        """Rows with payload bytes missing."""
+        self.tensors_missing: list[int] = []
+        """Rows with tensor bytes that the capture should have had."""
+
+    def feed(self, record: RpcRecord) -> None:
+        """Takes a record."""
+        tp, rpc = record.tp, record.rpc
+        columns, row = self.columns, record.row
+        facts = record.facts
+        pipe = tp.pipe.number
+        kind = rpc.message.type
+        columns.time_ns.append(tp.first_ns)
+        columns.end_time_ns.append(tp.last_ns)
+        columns.capture.append(tp.capture)
+        columns.packet.append(tp.packet)
+        columns.offset.append(tp.offset)
+        columns.pipe.append(pipe)
+        columns.id.append(rpc.message.id)
+        columns.type.append(kind)
+        columns.from_client.append(tp.from_client)
+        columns.control.append(facts.control)
+        columns.partner.append(NONE)
+        self._by_type[kind] += 1
+        self._pair(row, pipe, rpc.message.id, tp.from_client)
+        self._note_command(record, facts)
+        for envelope in rpc.envelopes:
+            if isinstance(envelope, RpcWithAutograd):
+                self._note_autograd(record, envelope)
+        for suspicion in facts.suspicions:
+            self.suspicions[suspicion.severity, suspicion.name, suspicion.reason].append(row)
+        self._problems += len(record.problems)
+        if tp.payload_missing is not None:
+            self._missing_bytes += sum(tp.payload_missing)
+            self.truncated.append(row)
+        for tensor in tp.tensors:
+            missing = tensor.missing_bytes
+            if missing:
+                self._missing_bytes += missing
+                if not tp.pipe.invisible_channels:
+                    self.tensors_missing.append(row)
+                    break
+
+    def _pair(self, row: int, pipe: int, message_id: int, from_client: bool) -> None:
+        key = (pipe, message_id)
+        other = self._open.get(key)
+        if other is None or bool(self.columns.from_client[other]) == from_client:
+            self._open[key] = row  # a repeated id: the later one waits for its answer
+            return
+        del self._open[key]
+        self.columns.partner[row] = other
+        self.columns.partner[other] = row
+
+    def _note_command(self, record: RpcRecord, facts: PickleFacts) -> None:
+        command, row = record.rpc.command, record.row
+        pipe, from_client = record.tp.pipe.number, record.tp.from_client
+        if facts.responder is not None and not from_client:
+            self.witness.id(pipe, False, facts.responder[0])
+            self.witness.name(pipe, False, facts.responder[1])
+        for fork in facts.forks:
+            carried = (pipe, not from_client)
+            self._rrefs.fork(
+                GloballyUniqueId(*fork.rref_id), GloballyUniqueId(*fork.fork_id), carried, fork.owner_id
+            )
+        if isinstance(command, (PythonRemoteCall, ScriptRemoteCall)):
+            self._rrefs.create(command.ret_rref_id, command.ret_fork_id, (pipe, False))
+        elif isinstance(command, RemoteRet):
+            self._rrefs.create(command.rref_id, command.fork_id, (pipe, False))
+        elif isinstance(command, RRefUserDelete):
+            self._rrefs.delete(command.rref_id, command.fork_id, (pipe, False))
+        elif isinstance(command, RRefForkRequest):
+            self._rrefs.create(command.rref_id, command.fork_id, (pipe, False))
+        elif isinstance(command, RRefChildAccept):
+            pass  # names a fork that its FORK_REQUEST or its pickle has named with its RRef
+        elif isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
+            self.witness.id(pipe, False, command.from_worker_id)
+        elif isinstance(command, PropagateGradientsReq):
+            metadata = command.autograd_metadata
+            self._contexts.backward(metadata.autograd_context_id, metadata.autograd_message_id, row)
+        elif isinstance(command, CleanupAutogradContextReq):
+            self._contexts.cleanup(command.context_id, row)
+        elif isinstance(command, RRefBackwardReq):
+            self._contexts.touch(command.autograd_context_id, row)
+
+    def _note_autograd(self, record: RpcRecord, envelope: RpcWithAutograd) -> None:
+        metadata = envelope.autograd_metadata
+        tensors = sum(1 for meta in record.rpc.tensors if meta.requires_grad and meta.part_of is None)
+        self._contexts.forward(
+            metadata.autograd_context_id, metadata.autograd_message_id, record.row, tensors
+        )
+        self.witness.id(record.tp.pipe.number, record.tp.from_client, envelope.from_worker_id)
+
+    def finish(
+        self,
+        *,
+        captures: Sequence[CaptureInfo],
+        pipes: Sequence[Pipe],
+        entries: Sequence[StoreEntry],
+        problems: Sequence[Problem],
+        rpc_bytes: int,
+        tensor_bytes: int,
+        skipped_bytes: int,
+        store_bytes: int,
+        by_completion: bool = False,
+    ) -> Session:
+        """Everything; the arguments are what the stages below have counted and kept.
+
+        `by_completion`: indexes count messages as they became complete, not as they were sent.
+        """
+        columns = self.columns
+        order = np.arange(len(columns)) if by_completion else columns.order()
+        index = np.empty(len(order), dtype=np.int64)
+        index[order] = np.arange(len(order))
+        self._spread_control()
+        roster = call_roll(pipes, entries, self.witness)
+        by_type = {type_name(kind): count for kind, count in sorted(self._by_type.items())}
+        session = Session(
+            captures=tuple(captures),
+            workers=roster.workers,
+            pipes=tuple(pipes),
+            clients=roster.clients,
+            servers=roster.servers,
+            messages=columns,
+            order=order,
+            index=index,
+            contexts=(),
+            rrefs=self._rrefs.finish(roster),
+            findings=(),
+            totals=Totals(
+                messages=len(columns),
+                by_type=by_type,
+                problems=self._problems + len(problems),
+                rpc_bytes=rpc_bytes,
+                tensor_bytes=tensor_bytes,
+                missing_bytes=self._missing_bytes,
+                skipped_bytes=skipped_bytes,
+                store_bytes=store_bytes,
+            ),
+            problems=tuple(problems),
+        )
+        session.contexts = self._contexts.finish(session, roster)
+        return session
+
+    def _spread_control(self) -> None:
+        """An answer to the agent's own call is the agent's own too."""
+        columns = self.columns
+        partner = np.asarray(columns.partner)
+        control: NDArray[np.int8] = np.frombuffer(columns.control, dtype=np.int8)
+        if len(control):
+            rows = np.flatnonzero((control != 0) & (partner != NONE))
+            control[partner[rows]] = 1  # writes through to the column
+
+
+class _ContextLog:
+    """Rows of every autograd context."""
+
+    def __init__(self) -> None:
+        self._edges: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        """context → (autograd message id, row, tensors that require grad) of wrapped messages."""
+        self._backward: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._cleanup: dict[int, list[int]] = defaultdict(list)
+        self._touched: dict[int, list[int]] = defaultdict(list)
+
+    def forward(self, context: int, message: int, row: int, tensors: int) -> None:
+        self._edges[context].append((message, row, tensors))
+
+    def backward(self, context: int, message: int, row: int) -> None:
+        self._backward[context].append((message, row))
+
+    def cleanup(self, context: int, row: int) -> None:
+        self._cleanup[context].append(row)
+
+    def touch(self, context: int, row: int) -> None:
+        self._touched[context].append(row)
+
+    def finish(self, session: Session, roster: Roster) -> tuple[AutogradContext, ...]:
+        """One record per context, by id; labels and indexes are the session's."""
+        known = {*self._edges, *self._backward, *self._cleanup, *self._touched}
+        return tuple(self._context(context, session, roster) for context in sorted(known, key=unpack_id))
+
+    def _context(self, context: int, session: Session, roster: Roster) -> AutogradContext:
+        creator = roster.by_id(unpack_id(context)[0])
+        workers: dict[str, None] = {creator: None}
+        backward: dict[int, list[int]] = defaultdict(list)
+        rows = [row for _, row, _ in self._edges.get(context, ())]
+        for message, row in self._backward.get(context, ()):
+            backward[message].append(row)
+            rows.append(row)
+        cleanup = self._cleanup.get(context, [])
+        for row in sorted((*rows, *cleanup, *self._touched.get(context, ())), key=lambda r: session.index[r]):
+            workers.setdefault(session.source(row))
+            workers.setdefault(session.destination(row))
+        edges = [
+            Edge(
+                autograd_message_id=message,
+                sender=session.source(row),
+                receiver=session.destination(row),
+                forward=int(session.index[row]),
+                tensors_requiring_grad=tensors,
+                backward=session.indexes(backward.get(message, ())),
+            )
+            for message, row, tensors in self._edges.get(context, ())
+            if tensors  # without one, addSendRpcBackward is not called: there is no edge
+        ]
+        return AutogradContext(
+            context_id=context,
+            creator=creator,
+            workers=tuple(workers),
+            edges=tuple(sorted(edges, key=lambda edge: edge.forward)),
+            cleanup=session.indexes(cleanup),
+        )
+
+
+class _RRefLog:
+    """Forks and deletes of every RRef."""
+
+    def __init__(self) -> None:
+        self._forks: dict[GloballyUniqueId, dict[GloballyUniqueId, None]] = defaultdict(dict)
+        self._deleted: dict[GloballyUniqueId, dict[GloballyUniqueId, None]] = defaultdict(dict)
+        self._owner_end: dict[GloballyUniqueId, tuple[int, bool]] = {}
+        self._owner_id: dict[GloballyUniqueId, int] = {}
+        self._carried: dict[GloballyUniqueId, set[tuple[int, bool]]] = defaultdict(set)
+        """Fork → ends of pipes that received it inside a pickle."""
+
+    def create(self, rref: GloballyUniqueId, fork: GloballyUniqueId, owner: tuple[int, bool]) -> None:
+        self._forks[rref][fork] = None
+        self._owner_end.setdefault(rref, owner)
+
+    def fork(
+        self, rref: GloballyUniqueId, fork: GloballyUniqueId, receiver: tuple[int, bool], owner_id: int
+    ) -> None:
+        self._forks[rref][fork] = None
+        self._owner_id.setdefault(rref, owner_id)
+        self._carried[fork].add(receiver)
+
+    def delete(self, rref: GloballyUniqueId, fork: GloballyUniqueId, owner: tuple[int, bool]) -> None:
+        self._forks[rref].setdefault(fork)
+        self._deleted[rref][fork] = None
+        self._owner_end.setdefault(rref, owner)
+
+    def finish(self, roster: Roster) -> tuple[RRef, ...]:
+        """One record per RRef, by id."""
+        return tuple(self._rref(rref, roster) for rref in sorted(self._forks, key=lambda r: r.to_value()))
+
+    def _rref(self, rref: GloballyUniqueId, roster: Roster) -> RRef:
+        owner: str | None = None
+        if rref in self._owner_end:
+            owner = _label(self._owner_end[rref], roster)
+        elif rref in self._owner_id:
+            owner = roster.by_id(self._owner_id[rref])
+        forks, deleted = self._forks[rref], self._deleted.get(rref, {})
+
+        def came_home(fork: GloballyUniqueId) -> bool:
+            """A fork that was sent back to the owner ends there: the owner holds the value itself."""
+            receivers: Iterable[tuple[int, bool]] = self._carried.get(fork, ())
+            return owner is not None and any(_label(end, roster) == owner for end in receivers)
+
+        live = tuple(fork for fork in forks if fork not in deleted and fork != rref and not came_home(fork))
+        return RRef(rref_id=rref, owner=owner, forks=tuple(forks), deleted=tuple(deleted), live_forks=live)
+
+
+def _label(end: tuple[int, bool], roster: Roster) -> str:
+    pipe, client = end
+    return roster.clients[pipe] if client else roster.servers[pipe]

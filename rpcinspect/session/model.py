@@ -1,0 +1,178 @@
+"""What happened between whom: the plain results of a session, as contract lines and views show them.
+
+Messages are kept as columns (one of 30,000 messages must not cost an object that stays), everything else as
+frozen records. Message numbers in these records are *indexes*: positions in the order of time.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpcinspect.errors import Problem
+from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.wire.records import Pipe
+
+NONE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureInfo:
+    """One file of the session."""
+
+    capture: int
+    path: str
+    format: str
+    packets: int
+    bytes: int
+    first_time_ns: int | None
+    last_time_ns: int | None
+    reader: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A worker, as far as the capture tells who it is."""
+
+    name: str | None
+    id: int | None
+    group: int
+    """Which init_rpc of its job, from 0: the N of `rpc_prefix_N` in the store."""
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A send function and its recv function: one forward message, and the gradients that came back for it."""
+
+    autograd_message_id: int
+    sender: str
+    receiver: str
+    forward: int
+    """Index of the forward message."""
+    tensors_requiring_grad: int
+    backward: tuple[int, ...]
+    """Indexes of the BACKWARD_AUTOGRAD_REQ messages that carried its gradients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutogradContext:
+    """One distributed autograd context."""
+
+    context_id: int
+    creator: str
+    workers: tuple[str, ...]
+    edges: tuple[Edge, ...]
+    cleanup: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RRef:
+    """A remote reference and its forks; `live_forks` are those whose delete was not seen."""
+
+    rref_id: GloballyUniqueId
+    owner: str | None
+    forks: tuple[GloballyUniqueId, ...]
+    deleted: tuple[GloballyUniqueId, ...]
+    live_forks: tuple[GloballyUniqueId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something worth knowing of the run or of the capture; codes and severities are the contract's."""
+
+    code: str
+    severity: str
+    text: str
+    remedy: str | None = None
+    messages: tuple[int, ...] = ()
+    workers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over the whole session, in messages and bytes."""
+
+    messages: int
+    by_type: dict[str, int]
+    problems: int
+    rpc_bytes: int
+    tensor_bytes: int
+    missing_bytes: int
+    skipped_bytes: int
+    store_bytes: int
+
+
+class MessageColumns:
+    """One row per message in the order of completion; `order` maps that to the order of time."""
+
+    def __init__(self) -> None:
+        self.time_ns = array("q")
+        self.end_time_ns = array("q")
+        self.capture = array("i")
+        self.packet = array("q")
+        self.offset = array("q")
+        self.pipe = array("i")
+        self.id = array("q")
+        self.type = array("i")
+        """Outermost message type."""
+        self.from_client = array("b")
+        self.control = array("b")
+        self.partner = array("q")
+        """Row of the answer of a request and of the request of an answer; -1 where there is none."""
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def order(self) -> NDArray[np.int64]:
+        """Rows in the order of time; ties by capture, packet and offset in the stream."""
+        columns = (self.offset, self.packet, self.capture, self.time_ns)
+        return np.lexsort([np.asarray(column) for column in columns]).astype(np.int64)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Session:
+    """Everything that is known once all captures were read."""
+
+    captures: tuple[CaptureInfo, ...]
+    workers: tuple[Worker, ...]
+    pipes: tuple[Pipe, ...]
+    clients: tuple[str, ...]
+    """Label of the client of each pipe: name, `worker:ID` or `ip:port`."""
+    servers: tuple[str, ...]
+    messages: MessageColumns
+    order: NDArray[np.int64]
+    """Row of each index."""
+    index: NDArray[np.int64]
+    """Index of each row."""
+    contexts: tuple[AutogradContext, ...]
+    rrefs: tuple[RRef, ...]
+    findings: tuple[Finding, ...]
+    totals: Totals
+    problems: tuple[Problem, ...] = field(default=())
+    """Problems that belong to no message."""
+
+    def source(self, row: int) -> str:
+        """Label of the sender of a message."""
+        pipe = self.messages.pipe[row]
+        return self.clients[pipe] if self.messages.from_client[row] else self.servers[pipe]
+
+    def destination(self, row: int) -> str:
+        """Label of the receiver of a message."""
+        pipe = self.messages.pipe[row]
+        return self.servers[pipe] if self.messages.from_client[row] else self.clients[pipe]
+
+    def answers(self, row: int) -> int | None:
+        """Index of the request that this row answers."""
+        partner = self.messages.partner[row]
+        if partner == NONE or self.messages.from_client[row]:
+            return None
+        return int(self.index[partner])
+
+    def indexes(self, rows: Sequence[int]) -> tuple[int, ...]:
+        """Indexes of rows, ascending."""
+        return tuple(sorted(int(self.index[row]) for row in rows))

@@ -1,0 +1,157 @@
+"""Who is at the ends of a pipe: names and ids from what the capture says, never from what is likely.
+
+In: the store's directory, context names, and every message that tells its sender's or receiver's id. Out: a
+label for each end of each pipe: the worker's name, else `worker:ID`, else `ip:port`.
+
+Facts that tie a name to an id or an address: the store's `names/<id>` and `addrs/<name>`, a pipe's context
+name (of its client), `from_worker_id` in an autograd envelope (of the sender), the owner's id in an RRef
+fetch (of the receiver), and `On WorkerInfo(id=…, name=…)` in a remote error (of the responder).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rpcinspect.session.model import Worker
+from rpcinspect.wire.records import Pipe
+from rpcinspect.wire.store import StoreEntry, worker_directory
+
+
+@dataclass(eq=False, slots=True)
+class End:
+    """What was said about one end of a pipe."""
+
+    names: set[str] = field(default_factory=set)
+    ids: set[int] = field(default_factory=set)
+
+
+class Witness:
+    """Collects what messages say of the ends of their pipes."""
+
+    def __init__(self) -> None:
+        self.ends: dict[tuple[int, bool], End] = defaultdict(End)
+        """(pipe number, whether its client) → what was said."""
+        self.facts = 0
+        """Grows with every fact that was not known before."""
+
+    def id(self, pipe: int, client: bool, worker_id: int) -> None:
+        """An end's worker id."""
+        ids = self.ends[pipe, client].ids
+        if worker_id not in ids:
+            ids.add(worker_id)
+            self.facts += 1
+
+    def name(self, pipe: int, client: bool, name: str) -> None:
+        """An end's worker name."""
+        names = self.ends[pipe, client].names
+        if name not in names:
+            names.add(name)
+            self.facts += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The outcome: labels per pipe and the workers that are known."""
+
+    clients: tuple[str, ...]
+    servers: tuple[str, ...]
+    workers: tuple[Worker, ...]
+    names_of_ids: dict[int, str]
+
+    def by_id(self, worker_id: int) -> str:
+        """Label of the worker with this id."""
+        return self.names_of_ids.get(worker_id, f"worker:{worker_id}")
+
+
+def call_roll(pipes: Sequence[Pipe], entries: Sequence[StoreEntry], witness: Witness) -> Roster:
+    """Puts every fact together. Where two facts contradict each other, the end keeps its weaker label."""
+    directory = worker_directory(entries)
+    name_at: dict[str, tuple[int, str]] = {}
+    for (group, name), address in directory.addresses.items():
+        name_at[address.rpartition("://")[2].lower()] = (group, name)
+    ids: dict[str, set[int]] = defaultdict(set)
+    for (_, worker_id), name in directory.names.items():
+        ids[name].add(worker_id)
+    for members in directory.members.values():
+        for name, worker_id in members:
+            ids[name].add(worker_id)
+
+    # An end is the worker that listens at an address, or the one that calls itself by a context name.
+    listeners: dict[str, End] = defaultdict(End)
+    clients: list[End] = []
+    for pipe in pipes:
+        said = witness.ends.get((pipe.number, True), End())
+        end = End(set(said.names), set(said.ids))
+        if pipe.client_name is not None:
+            end.names = {pipe.client_name}
+        clients.append(end)
+        address = str(pipe.listener)
+        listener = listeners[address]
+        if address in name_at:
+            listener.names.add(name_at[address][1])
+        said = witness.ends.get((pipe.number, False), End())
+        listener.names |= said.names if address not in name_at else set()
+        listener.ids |= said.ids
+    for end in (*clients, *listeners.values()):
+        if len(end.names) == 1 and len(end.ids) == 1:
+            ids[next(iter(end.names))] |= end.ids
+
+    names: dict[int, set[str]] = defaultdict(set)
+    for name, its_ids in ids.items():
+        for worker_id in its_ids:
+            names[worker_id].add(name)
+    names_of_ids = {worker_id: next(iter(its)) for worker_id, its in names.items() if len(its) == 1}
+
+    def label(end: End, address: str) -> str:
+        if len(end.names) == 1:
+            return next(iter(end.names))
+        if len(end.ids) == 1:
+            worker_id = next(iter(end.ids))
+            return names_of_ids.get(worker_id, f"worker:{worker_id}")
+        return address
+
+    client_labels = tuple(label(end, str(pipe.client)) for end, pipe in zip(clients, pipes, strict=True))
+    server_labels = tuple(label(listeners[str(pipe.listener)], str(pipe.listener)) for pipe in pipes)
+    workers = _workers(pipes, client_labels, server_labels, name_at, ids, listeners)
+    return Roster(client_labels, server_labels, workers, names_of_ids)
+
+
+def _workers(
+    pipes: Sequence[Pipe],
+    clients: Sequence[str],
+    servers: Sequence[str],
+    name_at: dict[str, tuple[int, str]],
+    ids: dict[str, set[int]],
+    listeners: dict[str, End],
+) -> tuple[Worker, ...]:
+    """One record per worker and group, those that the store names first, by id."""
+    addresses: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
+    for address, (group, name) in name_at.items():
+        addresses[group, name][address] = None
+    known = {name for _, name in addresses}
+    for pipe, server in zip(pipes, servers, strict=True):
+        address = str(pipe.listener)
+        group = name_at[address][0] if address in name_at else 0
+        addresses[group, server][address] = None
+    for client in clients:
+        if client not in known and (0, client) not in addresses:
+            addresses[0, client] = {}
+    workers = []
+    for (group, label), its in addresses.items():
+        its_ids = ids.get(label, set())
+        shown: str | None = label
+        worker_id = next(iter(its_ids)) if len(its_ids) == 1 else None
+        if label.startswith("worker:") and label[7:].isdigit() and label not in known:
+            shown, worker_id = None, int(label[7:])
+        elif label in its or _is_address(label):
+            shown = None
+        workers.append(Worker(name=shown, id=worker_id, group=group, addresses=tuple(its)))
+    far = 1 << 32
+    return tuple(sorted(workers, key=lambda w: (w.group, w.id if w.id is not None else far, w.name or "")))
+
+
+def _is_address(label: str) -> bool:
+    host, colon, port = label.rpartition(":")
+    return bool(colon) and port.isdigit() and (host.startswith("[") or host.replace(".", "").isdigit())

@@ -1,0 +1,314 @@
+"""Sessions as JSON Lines: the output contract, schema 1, that other people's scripts rely on.
+
+In: records as they become complete, then the session. Out: one JSON object per line. What a message line
+holds of itself is rendered at once and spooled; its index, its ends' names and what it answers are put before
+that when the session is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO, TypeAlias
+
+import orjson
+
+from rpcinspect.errors import Location, Problem
+from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.message import is_request, type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.session.model import (
+    AutogradContext,
+    CaptureInfo,
+    Finding,
+    RRef,
+    Session,
+    Totals,
+    Worker,
+)
+from rpcinspect.views.message_json import body_json, envelope_json, tensor_json, tensor_text, text
+from rpcinspect.views.spool import Spool
+from rpcinspect.views.tensors import hash_of, place_of
+from rpcinspect.wire.records import Pipe
+from rpcinspect.wire.stream import CaptureBytes
+from rpcinspect.wire.tensorpipe import TpDevice
+
+Json: TypeAlias = dict[str, Any]
+
+CACHE_BYTES = 1 << 22
+
+
+class MessageRenderer:
+    """Renders the part of a message line that the message alone decides."""
+
+    def __init__(self, source: CaptureBytes, *, hashes: bool = True) -> None:
+        self._source = source
+        self._hashes = hashes
+        self._bodies: BoundedCache[tuple[int, int], tuple[object, object, bytes]] = BoundedCache(CACHE_BYTES)
+
+    def tail(self, record: RpcRecord) -> bytes:
+        """`"type":…` to the closing brace of the object."""
+        out: Json = {
+            "envelopes": [envelope_json(envelope) for envelope in record.rpc.envelopes],
+            "body": orjson.Fragment(self._body(record)),
+            "tensors": self._tensors(record),
+            "problems": [problem_json(problem) for problem in record.problems],
+            "location": location_json(record.location),
+        }
+        return orjson.dumps(out)[1:]
+
+    def _body(self, record: RpcRecord) -> bytes:
+        """Commands and tensor tables that repeat are the same objects, so their text is made once."""
+        command, tensors = record.rpc.command, record.rpc.tensors
+        key = (id(command), id(tensors))
+        known = self._bodies.get(key)
+        if known is not None:  # the entry holds both objects, so that their ids stay theirs
+            return known[2]
+        parameters = record.facts.parameters
+        texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(tensors)]
+        pickle = record.facts.pickle
+        told = pickle.error if pickle is not None and pickle.error is not None else pickle
+        body = orjson.dumps(body_json(command, texts, told))
+        self._bodies.put(key, (command, tensors, body), len(body))
+        return body
+
+    def _tensors(self, record: RpcRecord) -> list[Json]:
+        out = []
+        parameters = record.facts.parameters
+        for index, meta in enumerate(record.rpc.tensors):
+            place = place_of(record, meta)
+            out.append(
+                tensor_json(
+                    meta,
+                    storage_nbytes=place.storage_nbytes,
+                    missing_bytes=place.missing_bytes,
+                    placement=place.placement.value,
+                    sha256=hash_of(record, meta, self._source) if self._hashes else None,
+                    target_device=place.target_device,
+                    parameter=index in parameters,
+                )
+            )
+        return out
+
+
+class JsonLines:
+    """The view: `feed` records, then `finish` with the session gives every line."""
+
+    def __init__(self, spool: BinaryIO, source: CaptureBytes, *, hashes: bool = True) -> None:
+        self._spool = Spool(spool)
+        self._renderer = MessageRenderer(source, hashes=hashes)
+
+    def feed(self, record: RpcRecord) -> None:
+        """Renders one message, in the order in which messages become complete."""
+        self._spool.append(self._renderer.tail(record))
+
+    def finish(self, session: Session) -> Iterator[bytes]:
+        """All lines, in the contract's order, in pieces that end with a line."""
+        yield lines(head_lines(session))
+        order = session.order.tolist()
+        heads = _Heads(session)
+        batch: list[bytes] = []
+        for index, (row, tail) in enumerate(zip(order, self._spool.read(order), strict=True)):
+            batch.append(heads.head(index, row) + tail)
+            if len(batch) >= 1000:
+                yield b"\n".join(batch) + b"\n"
+                batch.clear()
+        if batch:
+            yield b"\n".join(batch) + b"\n"
+        yield lines(tail_lines(session))
+
+
+class _Heads:
+    """The beginning of each message line, up to what the spool holds."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._clients = [orjson.dumps(text(label)).decode() for label in session.clients]
+        self._servers = [orjson.dumps(text(label)).decode() for label in session.servers]
+        self._index = session.index.tolist()
+
+    def head(self, index: int, row: int) -> bytes:
+        """`{"kind":"message",…,`."""
+        m = self._session.messages
+        pipe = m.pipe[row]
+        client, server = self._clients[pipe], self._servers[pipe]
+        forth = m.from_client[row]
+        src, dst = (client, server) if forth else (server, client)
+        partner = m.partner[row]
+        answers = "null" if partner < 0 or forth else self._index[partner]
+        kind = m.type[row]
+        return (
+            f'{{"kind":"message","index":{index},"time_ns":{m.time_ns[row]},"end_time_ns":{m.end_time_ns[row]},'
+            f'"pipe":{pipe},"src":{src},"dst":{dst},"type":"{type_name(kind)}","id":{m.id[row]},'
+            f'"request":{"true" if is_request(kind) else "false"},"answers":{answers},'
+            f'"control":{"true" if m.control[row] else "false"},'
+        ).encode()
+
+
+def message_line(record: RpcRecord, session: Session, source: CaptureBytes, *, hashes: bool = True) -> bytes:
+    """One message's line, as `JsonLines` writes it."""
+    head = _Heads(session).head(int(session.index[record.row]), record.row)
+    return head + MessageRenderer(source, hashes=hashes).tail(record) + b"\n"
+
+
+def lines(items: Iterator[Json]) -> bytes:
+    """Objects as lines."""
+    return b"".join([orjson.dumps(item) + b"\n" for item in items])
+
+
+def head_lines(session: Session) -> Iterator[Json]:
+    """What comes before the messages: captures, workers, pipes."""
+    for capture in session.captures:
+        yield capture_json(capture)
+    for worker in session.workers:
+        yield worker_json(worker)
+    for pipe in session.pipes:
+        yield pipe_json(pipe, session)
+
+
+def tail_lines(session: Session) -> Iterator[Json]:
+    """What comes after them: contexts, RRefs, findings, the summary."""
+    for context in session.contexts:
+        yield context_json(context)
+    for rref in session.rrefs:
+        yield rref_json(rref)
+    for finding in session.findings:
+        yield finding_json(finding)
+    yield summary_json(session.totals, session.problems)
+
+
+def capture_json(capture: CaptureInfo) -> Json:
+    """A `capture` line."""
+    return {
+        "kind": "capture",
+        "schema": 1,
+        "capture": capture.capture,
+        "path": text(capture.path),
+        "format": capture.format,
+        "packets": capture.packets,
+        "bytes": capture.bytes,
+        "first_time_ns": capture.first_time_ns,
+        "last_time_ns": capture.last_time_ns,
+        "reader": capture.reader,
+    }
+
+
+def worker_json(worker: Worker) -> Json:
+    """A `worker` line."""
+    return {
+        "kind": "worker",
+        "name": None if worker.name is None else text(worker.name),
+        "id": worker.id,
+        "group": worker.group,
+        "addresses": [text(address) for address in worker.addresses],
+    }
+
+
+def pipe_json(pipe: Pipe, session: Session) -> Json:
+    """A `pipe` line; channels are keyed client device → server device, as the contract has it."""
+    return {
+        "kind": "pipe",
+        "pipe": pipe.number,
+        "client": text(session.clients[pipe.number]),
+        "server": text(session.servers[pipe.number]),
+        "transport": text(pipe.transport),
+        "channels": {
+            f"{_device(client)}->{_device(server)}": text(name) for (server, client), name in pipe.channels
+        },
+        "visible": pipe.visible.value,
+        "reason": pipe.reason,
+    }
+
+
+def _device(device: TpDevice) -> str:
+    return text(f"{device.type}:{device.index}")
+
+
+def context_json(context: AutogradContext) -> Json:
+    """A `context` line."""
+    return {
+        "kind": "context",
+        "context_id": context.context_id,
+        "creator": text(context.creator),
+        "workers": [text(worker) for worker in context.workers],
+        "edges": [
+            {
+                "autograd_message_id": edge.autograd_message_id,
+                "sender": text(edge.sender),
+                "receiver": text(edge.receiver),
+                "forward": edge.forward,
+                "tensors_requiring_grad": edge.tensors_requiring_grad,
+                "backward": list(edge.backward),
+            }
+            for edge in context.edges
+        ],
+        "cleanup": list(context.cleanup),
+    }
+
+
+def rref_json(rref: RRef) -> Json:
+    """An `rref` line."""
+    return {
+        "kind": "rref",
+        "rref_id": _id(rref.rref_id),
+        "owner": None if rref.owner is None else text(rref.owner),
+        "forks": [_id(fork) for fork in rref.forks],
+        "deleted": [_id(fork) for fork in rref.deleted],
+        "live_forks": [_id(fork) for fork in rref.live_forks],
+    }
+
+
+def _id(identifier: GloballyUniqueId) -> list[int]:
+    return [identifier.created_on, identifier.local_id]
+
+
+def finding_json(finding: Finding) -> Json:
+    """A `finding` line."""
+    return {
+        "kind": "finding",
+        "code": finding.code,
+        "severity": finding.severity,
+        "messages": list(finding.messages),
+        "workers": [text(worker) for worker in finding.workers],
+        "text": text(finding.text),
+        "remedy": finding.remedy,
+    }
+
+
+def summary_json(totals: Totals, problems: tuple[Problem, ...]) -> Json:
+    """The `summary` line; `problem_list` holds the problems that belong to no message."""
+    return {
+        "kind": "summary",
+        "messages": totals.messages,
+        "by_type": totals.by_type,
+        "problems": totals.problems,
+        "bytes": {
+            "rpc": totals.rpc_bytes,
+            "tensors": totals.tensor_bytes,
+            "missing": totals.missing_bytes,
+            "skipped": totals.skipped_bytes,
+            "store": totals.store_bytes,
+        },
+        "problem_list": [{**problem_json(p), "location": location_json(p.location)} for p in problems],
+    }
+
+
+def problem_json(problem: Problem) -> Json:
+    """One of a message's `problems`."""
+    where = problem.location
+    return {
+        "layer": problem.layer,
+        "reason": text(problem.reason),
+        "packet": where.packet,
+        "offset": where.offset,
+    }
+
+
+def location_json(location: Location) -> Json:
+    """`location`."""
+    return {
+        "capture": location.capture,
+        "packet": location.packet,
+        "flow": location.flow,
+        "offset": location.offset,
+    }

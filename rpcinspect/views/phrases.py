@@ -1,0 +1,114 @@
+"""Messages in a few words, as a person would tell what happened; and the one place where captured text is
+made harmless.
+
+In: a record. Out: one line of printable text without line breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import unpack_id
+from rpcinspect.views.message_json import body_json, tensor_text
+
+MAX_PHRASE = 2000
+
+
+def printable(value: str) -> str:
+    """The text with everything escaped that is not plainly visible: control characters, bidi marks, line
+    breaks.
+    """
+    if value.isprintable():
+        return value
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+
+
+def packed(identifier: int) -> str:
+    """A 64-bit id as creator:counter, which is what people compare."""
+    creator, counter = unpack_id(identifier)
+    return f"{creator}:{counter}"
+
+
+def phrase(record: RpcRecord) -> str:
+    """What the message says: its command, then its envelopes."""
+    rpc = record.rpc
+    parameters = record.facts.parameters
+    texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(rpc.tensors)]
+    pickle = record.facts.pickle
+    told = pickle.error if pickle is not None and pickle.error is not None else pickle
+    body = body_json(rpc.command, texts, told)
+    words = [command_phrase(body, texts)]
+    if rpc.envelopes:
+        words.insert(0, body["type"])
+        words += [envelope_phrase(envelope) for envelope in rpc.envelopes]
+    if record.problems:
+        words.append(f"! {record.problems[0].reason}")
+    return printable("  ".join(word for word in words if word))[:MAX_PHRASE]
+
+
+def envelope_phrase(envelope: Envelope) -> str:
+    """An envelope's facts: context and edge, or that the call is profiled."""
+    if isinstance(envelope, RpcWithAutograd):
+        metadata = envelope.autograd_metadata
+        out = f"ctx {packed(metadata.autograd_context_id)} edge {packed(metadata.autograd_message_id)}"
+        moved = {a: b for a, b in envelope.device_map.items() if a != b}
+        return out + (f" map {', '.join(f'{a}→{b}' for a, b in moved.items())}" if moved else "")
+    call = _pair(envelope.profiling_id.to_value())
+    events = getattr(envelope, "profiled_events", None)
+    if events is not None:
+        return f"profile {call}, {len(events)} events"
+    return f"profiled {call}"
+
+
+def command_phrase(body: dict[str, Any], tensors: list[str]) -> str:
+    """The command alone, from its contract form."""
+    kind = body["type"]
+    if "args" in body:
+        kwargs = body.get("kwargs") or {}
+        arguments = [*body["args"], *(f"{name}={value}" for name, value in kwargs.items())]
+        call = f"{body['function'] or '?'}({', '.join(arguments)})"
+        call = f"async {call}" if body.get("async") else call
+        return f"rref {_pair(body['rref_id'])} = {call}" if "rref_id" in body else call
+    if "value" in body or "error" in body:
+        error = body.get("error")
+        return f"✗ {error_phrase(error)}" if error else f"= {body.get('value')}"
+    if "grads" in body:
+        keep = ", retain graph" if body["retain_graph"] else ""
+        gradients = ", ".join(tensors[i] if i < len(tensors) else "?" for i in body["grads"])
+        context, edge = packed(body["context_id"]), packed(body["autograd_message_id"])
+        return f"gradients {gradients}  ctx {context} edge {edge}{keep}"
+    words = []
+    if "rref_id" in body:
+        words.append(f"rref {_pair(body['rref_id'])}")
+    if "fork_id" in body:
+        words.append(f"fork {_pair(body['fork_id'])}")
+    if "context_id" in body:
+        words.append(f"ctx {packed(body['context_id'])}")
+    if "payload_hex" in body:
+        count = len(body["payload_hex"]) // 2
+        words.append(f"{count:,} bytes not understood" if count else "")
+    return " ".join(words) or ("" if kind else "?")
+
+
+def error_phrase(error: dict[str, Any]) -> str:
+    """An error in one line: where it was raised, and what it was."""
+    lines = [line for line in error["text"].splitlines() if line.strip()]
+    where = ""
+    if lines and lines[0].startswith("On WorkerInfo("):
+        where = f" on {lines[0][3:].rstrip(':')}"
+        lines = lines[1:]
+    what = lines[0].strip() if lines else error["type"] or "an error"
+    return f"{what}{where}"
+
+
+def title(record: RpcRecord) -> str:
+    """The outermost type's name."""
+    return type_name(record.rpc.message.type)
+
+
+def _pair(identifier: Sequence[int]) -> str:
+    return f"{identifier[0]}:{identifier[1]}"

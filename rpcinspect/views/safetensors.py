@@ -1,0 +1,153 @@
+"""A session's tensors as safetensors files with an index beside them.
+
+In: the session, then its records again. Out: `tensors-00001.safetensors`, … whose tensors are named
+`MESSAGE.TENSOR`, and `index.jsonl`, one line per tensor with all that the contract says of it. Values are the
+logical elements in row-major order. What safetensors has no type for (complex128, quantised, sub-byte) is
+stored as `U8`; the index has the true type and shape.
+
+The format (https://github.com/huggingface/safetensors): u64 length of a JSON header, the header, the data. It
+is written here, since the library takes only arrays of types that numpy has, and bfloat16 is none.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rpcinspect.errors import CaptureError, DecodeError
+from rpcinspect.rpc.dtypes import DTYPES
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.rpc.tensor_values import logical_bytes
+from rpcinspect.session.model import Session
+from rpcinspect.views.message_json import tensor_json, text
+from rpcinspect.views.tensors import bytes_of, hash_of, place_of
+from rpcinspect.wire.records import Placement
+from rpcinspect.wire.stream import CaptureBytes
+
+SHARD_BYTES = 1 << 27
+SHARD_TENSORS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor on its way to a file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+class TensorWriter:
+    """The view: `feed` every record, then `finish`."""
+
+    def __init__(self, folder: Path, session: Session) -> None:
+        """Makes the folder; raises `CaptureError` if it can't be written."""
+        self._folder = folder
+        self._session = session
+        self._shard: list[Entry] = []
+        self._shard_bytes = 0
+        self._shards = 0
+        self._count = 0
+        self._bytes = 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._index = (folder / "index.jsonl").open("wb")
+        except OSError as error:
+            raise CaptureError(f"{folder}: can't be written: {error.strerror}") from error
+
+    def feed(self, record: RpcRecord, source: CaptureBytes) -> None:
+        """Takes the tensors of one message."""
+        for number, meta in enumerate(record.rpc.tensors):
+            self._take(record, number, meta, source)
+
+    def finish(self) -> tuple[int, int]:
+        """Writes what is left; returns how many tensors, and bytes of them, were written."""
+        self._write_shard()
+        self._index.close()
+        return self._count, self._bytes
+
+    def _take(self, record: RpcRecord, number: int, meta: TensorMeta, source: CaptureBytes) -> None:
+        row = record.row
+        index = int(self._session.index[row])
+        place = place_of(record, meta)
+        line: dict[str, Any] = {
+            "name": f"{index}.{number}",
+            "message": index,
+            "tensor": number,
+            "src": text(self._session.source(row)),
+            "dst": text(self._session.destination(row)),
+            "type": type_name(record.rpc.message.type),
+            **tensor_json(
+                meta,
+                storage_nbytes=place.storage_nbytes,
+                missing_bytes=place.missing_bytes,
+                placement=place.placement.value,
+                sha256=hash_of(record, meta, source),
+                target_device=place.target_device,
+                parameter=number in record.facts.parameters,
+            ),
+        }
+        data, reason = self._data(record, meta, source)
+        if data is None:
+            line["file"], line["left_out"] = None, reason
+        else:
+            stored = DTYPES[meta.dtype].safetensors
+            shape = meta.sizes if stored is not None else (len(data),)
+            line["file"] = self._shard_name(self._shards + 1)
+            line["stored_as"], line["stored_shape"] = stored or "U8", list(shape)
+            self._shard.append(Entry(line["name"], stored or "U8", shape, data))
+            self._shard_bytes += len(data)
+            self._count += 1
+            self._bytes += len(data)
+        self._index.write(orjson.dumps(line) + b"\n")
+        if self._shard_bytes >= SHARD_BYTES or len(self._shard) >= SHARD_TENSORS:
+            self._write_shard()
+
+    @staticmethod
+    def _data(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> tuple[bytes | None, str]:
+        if meta.layout != "strided":
+            return None, "its parts are stored"
+        storage = bytes_of(record, meta, source)
+        if storage is None:
+            place = place_of(record, meta)
+            if place.placement is Placement.UNCERTAIN:
+                return None, "which bytes are its own is not certain"
+            return None, f"{place.missing_bytes} of its bytes were not captured"
+        try:
+            return logical_bytes(meta, storage), ""
+        except DecodeError as error:
+            return None, str(error)
+
+    @staticmethod
+    def _shard_name(number: int) -> str:
+        return f"tensors-{number:05}.safetensors"
+
+    def _write_shard(self) -> None:
+        if not self._shard:
+            return
+        self._shards += 1
+        header: dict[str, Any] = {"__metadata__": {"format": "rpcinspect", "schema": "1"}}
+        at = 0
+        for entry in self._shard:
+            end = at + len(entry.data)
+            header[entry.name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [at, end]}
+            at = end
+        packed = json.dumps(header, separators=(",", ":")).encode()
+        packed += b" " * (-len(packed) % 8)
+        path = self._folder / self._shard_name(self._shards)
+        try:
+            with path.open("wb") as file:
+                file.write(len(packed).to_bytes(8, "little") + packed)
+                for entry in self._shard:
+                    file.write(entry.data)
+        except OSError as error:
+            raise CaptureError(f"{path}: can't be written: {error.strerror}") from error
+        self._shard.clear()
+        self._shard_bytes = 0

@@ -1,0 +1,112 @@
+"""Messages as they become complete, for captures that are still being made: table lines and JSON lines.
+
+In: records in the order of completion, and the decoding for what is known by then. Out: a line for each.
+Indexes count completions and hold only within this output; names are those known at that moment.
+"""
+
+from __future__ import annotations
+
+import orjson
+from rich.console import Console
+from rich.text import Text
+
+from rpcinspect.pipeline import Decoding
+from rpcinspect.rpc.message import is_request, type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import NONE, Session
+from rpcinspect.session.names import Roster
+from rpcinspect.views.jsonl import MessageRenderer, head_lines, lines, tail_lines
+from rpcinspect.views.message_json import text
+from rpcinspect.views.phrases import phrase, printable
+from rpcinspect.views.table import Layout, Row, failed, line_width, style_of
+
+ENDS_WIDTH = 25
+"""Of two names of usual length; longer ones push the columns to the right."""
+
+
+class JsonStream:
+    """The contract's `--stream`: message lines first, everything else at the end."""
+
+    def __init__(self, decoding: Decoding, *, hashes: bool) -> None:
+        self._decoding = decoding
+        self._renderer = MessageRenderer(decoding.bytes, hashes=hashes)
+
+    def line(self, record: RpcRecord) -> bytes:
+        """A message's line."""
+        decoding, tp, message = self._decoding, record.tp, record.rpc.message
+        source, destination = ends(record, decoding.roster())
+        partner = decoding.builder.columns.partner[record.row]
+        head = {
+            "kind": "message",
+            "index": record.row,
+            "time_ns": tp.first_ns,
+            "end_time_ns": tp.last_ns,
+            "pipe": tp.pipe.number,
+            "src": text(source),
+            "dst": text(destination),
+            "type": type_name(message.type),
+            "id": message.id,
+            "request": is_request(message.type),
+            "answers": None if partner == NONE or tp.from_client else partner,
+            "control": bool(decoding.builder.columns.control[record.row])
+            or _answers_control(decoding, record),
+        }
+        return orjson.dumps(head)[:-1] + b"," + self._renderer.tail(record) + b"\n"
+
+    def rest(self, session: Session) -> bytes:
+        """Captures, workers, pipes, contexts, RRefs, findings and the summary of a session in order of
+        completion.
+        """
+        return lines(head_lines(session)) + lines(tail_lines(session))
+
+
+class TableStream:
+    """Table lines one by one."""
+
+    def __init__(self, decoding: Decoding, console: Console, *, control: bool) -> None:
+        self._decoding = decoding
+        self._console = console
+        self._control = control
+        self._layout = Layout(ENDS_WIDTH, line_width(console))
+        self._start_ns: int | None = None
+
+    def show(self, record: RpcRecord) -> None:
+        """Prints a message's line."""
+        decoding, tp = self._decoding, record.tp
+        columns = decoding.builder.columns
+        if self._start_ns is None:
+            self._start_ns = tp.first_ns
+            self._console.print(Text(self._layout.header(), style="bold", end=""))
+        control = bool(columns.control[record.row]) or _answers_control(decoding, record)
+        if control and not self._control:
+            return
+        source, destination = ends(record, decoding.roster())
+        partner = columns.partner[record.row]
+        answers = None if partner == NONE or tp.from_client else partner
+        row = Row(
+            record.row,
+            (tp.first_ns - self._start_ns) / 1e9,
+            printable(source),
+            printable(destination),
+            type_name(record.rpc.message.type),
+            answers,
+            None if answers is None else tp.first_ns - columns.end_time_ns[partner],
+            phrase(record),
+            control,
+            failed(record),
+        )
+        self._console.print(Text(self._layout.line(row), style=style_of(row), end=""))
+        self._console.file.flush()
+
+
+def ends(record: RpcRecord, roster: Roster) -> tuple[str, str]:
+    """Labels of sender and receiver, as far as they are known."""
+    pipe = record.tp.pipe.number
+    client, server = roster.clients[pipe], roster.servers[pipe]
+    return (client, server) if record.tp.from_client else (server, client)
+
+
+def _answers_control(decoding: Decoding, record: RpcRecord) -> bool:
+    columns = decoding.builder.columns
+    partner = columns.partner[record.row]
+    return partner != NONE and bool(columns.control[partner])

@@ -1,0 +1,303 @@
+"""One direction of a descriptor connection → messages without their tensors.
+
+In: a stream from behind the handshake, or from anywhere. Out: `RawMessage`s, in order, each as soon as its
+descriptor and payloads are there. Behind lost bytes the next descriptor is found again by the bytes that
+every descriptor of torch's agent begins with.
+
+Mirrors the reading half of `tensorpipe/core/pipe_impl.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+from rpcinspect.errors import DecodeError, Problem
+from rpcinspect.limits import Limits
+from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
+from rpcinspect.wire.stream import Stream
+from rpcinspect.wire.tensorpipe import (
+    DESCRIPTOR_SIGNATURE,
+    LAYER,
+    SIGNATURE_OFFSET,
+    Layout,
+    TpDescriptor,
+    read_descriptor,
+)
+
+CACHED_DESCRIPTORS = 4096
+SEARCH_BYTES = 1 << 20
+SIGNATURE_REACH = len(DESCRIPTOR_SIGNATURE) + max(SIGNATURE_OFFSET.values())
+
+
+@dataclass(eq=False, slots=True)
+class Shape:
+    """A descriptor and what follows from it; one object for all equal descriptors."""
+
+    body: bytes
+    descriptor: TpDescriptor
+    layout: Layout
+    frames: tuple[tuple[int, int], ...]
+    """(offset of the body from the end of the descriptor's frame, length) of each payload."""
+    payload_bytes: int
+    """Of all payload frames, lengths included."""
+
+
+@dataclass(eq=False, slots=True)
+class RawMessage:
+    """A descriptor with its payloads; see `TpMessage` for the fields of the same name."""
+
+    shape: Shape
+    payloads: tuple[bytes, ...]
+    payload_missing: tuple[int, ...] | None
+    position: int
+    length: int
+    first_ns: int
+    last_ns: int
+    capture: int
+    packet: int
+    after_loss: bool
+    """An unknown number of messages of this direction before this one was lost."""
+
+
+class ShapeTable:
+    """Descriptors by their bytes: a training loop has a handful of different ones."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._shapes: dict[bytes, Shape] = {}
+
+    def get(self, body: bytes) -> Shape:
+        """The shape of a descriptor frame's body; raises `DecodeError`."""
+        shape = self._shapes.get(body)
+        if shape is None:
+            descriptor, layout = read_descriptor(body, self._limits)
+            lengths = [payload.length for payload in descriptor.payloads]
+            ends = [*accumulate(n + HEADER_BYTES for n in lengths)]
+            frames = tuple((end - n, n) for end, n in zip(ends, lengths, strict=True))
+            shape = Shape(body, descriptor, layout, frames, ends[-1] if ends else 0)
+            if len(self._shapes) >= CACHED_DESCRIPTORS:
+                self._shapes.clear()
+            self._shapes[body] = shape
+        return shape
+
+
+class DescriptorReader:
+    """The stage for one direction: `advance` after the stream grew, `finish` at its end."""
+
+    def __init__(
+        self, stream: Stream, position: int, shapes: ShapeTable, limits: Limits, lost: bool = False
+    ) -> None:
+        """`lost`: `position` is not known to be the start of a frame."""
+        self.cursor = FrameCursor(stream, position)
+        self.problems: list[Problem] = []
+        self.frame_bytes = 0
+        """Bytes of all frames that became messages."""
+        self._shapes = shapes
+        self._limits = limits
+        self._lost_from = position if lost else None
+        self._searched = position
+        self._after_loss = lost
+        self.silent_start = lost
+        """Nothing is said of bytes before the first message: the capture started late."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the reader looks for the next descriptor."""
+        return self._lost_from is not None
+
+    def advance(self) -> Iterator[RawMessage]:
+        """Every message that has become complete."""
+        cursor = self.cursor
+        stream = cursor.stream
+        shapes = self._shapes
+        limit = self._limits.control_frame_bytes
+        while True:
+            if self._lost_from is not None and not self._find():
+                break
+            position = cursor.position
+            end = stream.end
+            if end is None or end - position < HEADER_BYTES:
+                break
+            buffer, at = cursor.buffer(position, HEADER_BYTES)
+            length = HEADER.unpack_from(buffer, at)[0]
+            if stream.holes and cursor.damaged(
+                HEADER_BYTES + min(length, limit, end - position - HEADER_BYTES)
+            ):
+                self._lose(position, "a descriptor was not captured whole")
+                continue
+            if length > limit:
+                self._lose(position, f"a descriptor of {length:,} bytes was announced")
+                continue
+            if end - position < HEADER_BYTES + length:
+                break
+            buffer, at = cursor.buffer(position, HEADER_BYTES + length)
+            try:
+                shape = shapes.get(buffer[at + HEADER_BYTES : at + HEADER_BYTES + length])
+            except DecodeError as error:
+                self._lose(position, f"no descriptor where one must be: {error}")
+                continue
+            total = HEADER_BYTES + length + shape.payload_bytes
+            if end - position < total:
+                break
+            message = self._message(shape, position, HEADER_BYTES + length, total)
+            if message is not None:
+                yield message
+        cursor.release()
+
+    def finish(self) -> Iterator[RawMessage]:
+        """What the end of the capture cut off: a message whose type and id are there comes out, with the rest
+        missing.
+        """
+        cursor = self.cursor
+        stream = cursor.stream
+        yield from self.advance()
+        if self._lost_from is not None:
+            if not self.silent_start and stream.end is not None and stream.end > self._lost_from:
+                self._problem(
+                    self._lost_from,
+                    f"{stream.end - self._lost_from:,} bytes hold no message that can be found",
+                )
+            return
+        left = cursor.available()
+        if left <= 0:
+            return
+        position = cursor.position
+        length = cursor.length(position)
+        connection = stream.connection
+        closed = stream.fin is not None or connection.reset_ns is not None
+        reason = f"{'the connection was closed' if closed else 'the capture ends'} inside a message"
+        if length is not None and left >= HEADER_BYTES + length and not cursor.damaged(HEADER_BYTES + length):
+            buffer, at = cursor.buffer(position, HEADER_BYTES + length)
+            shape = self._shapes.get(buffer[at + HEADER_BYTES : at + HEADER_BYTES + length])
+            message = self._message(shape, position, HEADER_BYTES + length, left, reason)
+            if message is not None:
+                yield message
+            if message is not None or cursor.position > position:
+                return  # the message, or the problem that it made, says what is missing
+        self._problem(position, reason)
+
+    def _message(
+        self,
+        shape: Shape,
+        position: int,
+        head: int,
+        total: int,
+        reason: str = "a message was not captured whole",
+    ) -> RawMessage | None:
+        """Cuts the payloads out of the stream; `total` bytes of the frames are settled."""
+        cursor = self.cursor
+        stream = cursor.stream
+        whole = head + shape.payload_bytes
+        if total < whole or (stream.holes and cursor.damaged(total)):
+            return self._damaged_message(shape, position, head, total, reason)
+        buffer, at = cursor.buffer(position, whole)
+        base = at + head
+        payloads = tuple([buffer[base + offset : base + offset + n] for offset, n in shape.frames])
+        first, last, capture, packet = stream.stamp(position, position + whole)
+        message = RawMessage(
+            shape, payloads, None, position, whole, first, last, capture, packet, self._after_loss
+        )
+        self._after_loss = False
+        self.frame_bytes += whole
+        cursor.position = position + whole
+        return message
+
+    def _damaged_message(
+        self, shape: Shape, position: int, head: int, total: int, reason: str
+    ) -> RawMessage | None:
+        """A message some of whose payload bytes are missing; None unless its type and id are there."""
+        stream = self.cursor.stream
+        end = position + total
+        payloads: list[bytes] = []
+        missing: list[int] = []
+        for offset, n in shape.frames:
+            start = position + head + offset
+            stop = min(max(end, start), start + n)
+            hole = stream.next_hole(start) if stream.holes else None
+            present = stop if hole is None else max(start, min(stop, hole[0]))
+            payloads.append(stream.read(start, present) if present > start else b"")
+            missing.append(n - (stop - start) + (stream.missing(start, stop) if stop > start else 0))
+        self.cursor.position = end
+        self.frame_bytes += total - sum(missing)
+        if sum(missing[:2]) or len(missing) < 2:
+            lost = sum(missing)
+            self._problem(position, f"{reason}: {lost:,} bytes of it are missing, its type or id among them")
+            self._after_loss = True
+            return None
+        first, last, capture, packet = stream.stamp(position, end)
+        message = RawMessage(
+            shape,
+            tuple(payloads),
+            tuple(missing),
+            position,
+            total,
+            first,
+            last,
+            capture,
+            packet,
+            self._after_loss,
+        )
+        self._after_loss = False
+        return message
+
+    def _lose(self, position: int, reason: str) -> None:
+        self._problem(position, reason)
+        self._lost_from = self._searched = position
+        self._after_loss = True
+
+    def _problem(self, position: int, reason: str) -> None:
+        self.problems.append(Problem(LAYER, reason, self.cursor.stream.location(position)))
+
+    def _find(self) -> bool:
+        """Looks for the next descriptor from `_searched` on; moves the cursor there."""
+        stream, cursor = self.cursor.stream, self.cursor
+        end = stream.end
+        assert self._lost_from is not None
+        while end is not None and end - self._searched >= SIGNATURE_REACH:
+            stop = min(end, self._searched + SEARCH_BYTES)
+            data = stream.read(self._searched, stop)
+            at = data.find(DESCRIPTOR_SIGNATURE)
+            while at >= 0:
+                verdict = self._candidate(self._searched + at)
+                if verdict is None:  # the rest of this descriptor has not come yet
+                    self._searched = max(
+                        self._lost_from, self._searched + at - max(SIGNATURE_OFFSET.values())
+                    )
+                    return False
+                if verdict >= 0:
+                    cursor.position = verdict
+                    self._lost_from = None
+                    self.silent_start = False
+                    return True
+                at = data.find(DESCRIPTOR_SIGNATURE, at + 1)
+            self._searched = stop - SIGNATURE_REACH + 1
+            cursor.position = max(cursor.position, self._searched - SEARCH_BYTES)
+        return False
+
+    def _candidate(self, signature: int) -> int | None:
+        """Start of the descriptor frame around a signature; -1: there is none; None: not yet."""
+        stream, cursor = self.cursor.stream, self.cursor
+        assert self._lost_from is not None
+        assert stream.end is not None
+        undecided = False
+        for layout, distance in SIGNATURE_OFFSET.items():
+            start = signature - distance
+            if start < self._lost_from:
+                continue
+            length = cursor.length(start)
+            if length is None or length > self._limits.control_frame_bytes:
+                continue
+            if start + HEADER_BYTES + length > stream.end:
+                undecided = undecided or length < SEARCH_BYTES
+                continue
+            if stream.holes and stream.missing(start, start + HEADER_BYTES + length):
+                continue
+            try:
+                shape = self._shapes.get(stream.read(start + HEADER_BYTES, start + HEADER_BYTES + length))
+            except DecodeError:
+                continue
+            if shape.layout is layout:
+                return start
+        return None if undecided and not stream.finished else -1

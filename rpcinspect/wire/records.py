@@ -1,0 +1,109 @@
+"""What the wire stage hands on: pipes, TensorPipe messages and where their tensors' bytes lie.
+
+Plain records; the machinery that makes them is in `pipe.py` and `channel.py`. Records that exist once per
+message are slotted but not frozen: freezing triples the cost of making one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from rpcinspect.wire.segment import Endpoint, Flow
+from rpcinspect.wire.stream import Extent
+from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpDevice, TpTensorDescriptor
+
+
+class Placement(Enum):
+    """How sure it is which captured bytes are a tensor's."""
+
+    CERTAIN = "certain"
+    UNCERTAIN = "uncertain"
+    """Bytes were captured, but which of them are this tensor's can't be told."""
+    MISSING = "missing"
+    """The bytes were not captured, or never were on the network."""
+
+
+class Visibility(Enum):
+    """How much of a pipe a capture of the network can show."""
+
+    FULL = "full"
+    NO_TENSORS = "no-tensors"
+    HANDSHAKE_ONLY = "handshake-only"
+    NO_HANDSHAKE = "no-handshake"
+
+
+@dataclass(eq=False, slots=True)
+class Pipe:
+    """One worker's way of sending requests to another: several TCP connections; one is named here."""
+
+    number: int
+    flow: Flow
+    """Of the descriptor connection, from the client (who sends the requests) to the server."""
+    layout: Layout = Layout.V1_9
+    client_name: str | None = None
+    """The context name in the handshake."""
+    listener: Endpoint | None = None
+    """Where the server accepts connections; None while that is not known."""
+    transport: str = "uv"
+    channels: tuple[tuple[tuple[TpDevice, TpDevice], str], ...] = ()
+    """(server's device, client's device) → channel."""
+    visible: Visibility = Visibility.FULL
+    reason: str | None = None
+    first_ns: int = 0
+    invisible_channels: set[str] = field(default_factory=set)
+
+    @property
+    def client(self) -> Endpoint:
+        """The client's end of the descriptor connection."""
+        return self.flow.source
+
+    @property
+    def server(self) -> Endpoint:
+        """The server's end of the descriptor connection."""
+        return self.flow.destination
+
+
+@dataclass(eq=False, slots=True)
+class TpTensor:
+    """One tensor of a TensorPipe message: in torch a *storage*, which several torch tensors may share."""
+
+    descriptor: TpTensorDescriptor
+    placement: Placement
+    extent: Extent | None
+    """Where its bytes lie; None unless `placement` is certain."""
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of the tensor that were not captured."""
+        if self.extent is not None:
+            return self.extent.missing_bytes
+        return self.descriptor.length if self.placement is Placement.MISSING else 0
+
+
+@dataclass(eq=False, slots=True)
+class TpMessage:
+    """A message with its payloads in memory and its tensors as places in the capture."""
+
+    pipe: Pipe
+    from_client: bool
+    descriptor: TpDescriptor
+    layout: Layout
+    descriptor_body: bytes
+    """The descriptor as captured; one object for all equal ones."""
+    payloads: tuple[bytes, ...]
+    """As captured; a payload with missing bytes holds what came before the first of them."""
+    payload_missing: tuple[int, ...] | None
+    """Bytes of each payload that were not captured; None where all were."""
+    tensors: tuple[TpTensor, ...]
+    first_ns: int
+    """Of the first captured byte of descriptor, payloads and tensors together."""
+    last_ns: int
+    capture: int
+    packet: int
+    """Of the descriptor's first byte."""
+    flow: Flow
+    offset: int
+    """Of the descriptor's frame in its stream."""
+    length: int
+    """Bytes of the descriptor's and the payloads' frames, which follow each other."""

@@ -1,0 +1,523 @@
+"""One direction of one TCP connection, as ranges of the capture file rather than copies of its bytes.
+
+In: *runs* of segments (numpy columns) in the order of capture. Out: a contiguous stream that grows at `end`;
+readers take bytes, file ranges, times and packet numbers by position. Where two copies of a byte were
+captured the first wins, and a copy that differs is noted. What can't come any more becomes a hole with an
+exact range.
+
+Positions are TCP sequence numbers unwrapped to 64 bits; `position - origin` is the offset that people see.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sortedcontainers import SortedDict
+
+from rpcinspect.capture.block import Int64s
+from rpcinspect.errors import Location
+from rpcinspect.wire.segment import Flow, SegmentBlock
+
+if TYPE_CHECKING:
+    from rpcinspect.wire.tcp import Connection
+
+HISTORY_RUNS = 16
+HISTORY_SEGMENTS = 512
+"""How much of what readers are done with stays known, so that late copies can still be compared with it."""
+
+MAX_CONFLICTS = 1000
+
+
+class CaptureBytes:
+    """Bytes by their place in a capture: from the window in hand, else through `pread`."""
+
+    __slots__ = ("_capture", "_end", "_pread", "_start", "_window")
+
+    def __init__(self, pread: Callable[[int, int, int], bytes]) -> None:
+        """`pread(capture, offset, length)` gives bytes of that capture file."""
+        self._pread = pread
+        self._capture = -1
+        self._window = b""
+        self._start = self._end = 0
+
+    def show(self, block: SegmentBlock) -> None:
+        """Makes the window of this block the one in hand."""
+        self._capture = block.capture
+        self._window = block.window
+        self._start = block.window_offset
+        self._end = block.window_offset + len(block.window)
+
+    def read(self, capture: int, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes, all of which the capture stage has reported to be there."""
+        if capture == self._capture and self._start <= offset and offset + length <= self._end:
+            at = offset - self._start
+            return self._window[at : at + length]
+        return self._pread(capture, offset, length)
+
+    def gather(self, capture: int, offsets: list[int], lengths: list[int]) -> bytes:
+        """The bytes of several ranges of one capture, joined; offsets ascend."""
+        base = self._start
+        if capture == self._capture and base <= offsets[0] and offsets[-1] + lengths[-1] <= self._end:
+            window = self._window
+            return b"".join([window[o - base : o - base + n] for o, n in zip(offsets, lengths, strict=True)])
+        first, last = offsets[0], offsets[-1] + lengths[-1]
+        if last - first <= 2 * sum(lengths) + 4096:  # close together: one read
+            data = self._pread(capture, first, last - first)
+            return b"".join([data[o - first : o - first + n] for o, n in zip(offsets, lengths, strict=True)])
+        return b"".join([self.read(capture, o, n) for o, n in zip(offsets, lengths, strict=True)])
+
+
+class Run:
+    """Segments that follow each other without a gap in the stream, all from one block; or a missing range.
+
+    `starts` (positions), `offsets` (in the file), `packets` and `times` are parallel columns; a segment ends
+    where the next begins. A missing range has no columns.
+    """
+
+    __slots__ = ("_lists", "capture", "end", "offsets", "packets", "start", "starts", "times")
+
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        capture: int = -1,
+        starts: Int64s | None = None,
+        offsets: Int64s | None = None,
+        packets: Int64s | None = None,
+        times: Int64s | None = None,
+    ) -> None:
+        self.start = start
+        self.end = end
+        self.capture = capture
+        self.starts = starts
+        self.offsets = offsets
+        self.packets = packets
+        self.times = times
+        self._lists: tuple[list[int], list[int], list[int], list[int], bool] | None = None
+
+    @property
+    def missing(self) -> bool:
+        """Whether this range was not captured."""
+        return self.starts is None
+
+    def slice(self, start: int, end: int) -> Run:
+        """The part of this run that lies in [start, end), which must be inside it and not empty."""
+        if start == self.start and end == self.end:
+            return self
+        if self.starts is None:
+            return Run(start, end)
+        assert self.offsets is not None
+        assert self.packets is not None
+        assert self.times is not None
+        low = int(np.searchsorted(self.starts, start, "right")) - 1
+        high = int(np.searchsorted(self.starts, end, "left"))
+        starts = self.starts[low:high].copy()
+        offsets = self.offsets[low:high].copy()
+        offsets[0] += start - int(starts[0])
+        starts[0] = start
+        packets, times = self.packets[low:high].copy(), self.times[low:high].copy()
+        return Run(start, end, self.capture, starts, offsets, packets, times)
+
+    def lists(self) -> tuple[list[int], list[int], list[int], list[int], bool]:
+        """The columns as Python lists (numpy scalars cost more to look up), and whether times ascend."""
+        if self._lists is None:
+            assert self.starts is not None
+            assert self.offsets is not None
+            assert self.packets is not None
+            assert self.times is not None
+            ascending = bool(np.all(self.times[1:] >= self.times[:-1]))
+            self._lists = (
+                self.starts.tolist(),
+                self.offsets.tolist(),
+                self.packets.tolist(),
+                self.times.tolist(),
+                ascending,
+            )
+        return self._lists
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a range of a stream lies in the capture files, and which of its bytes were not captured."""
+
+    length: int
+    pieces: tuple[tuple[int, int, int], ...]
+    """(capture, file offset, length) in stream order; missing bytes have no piece."""
+    missing: tuple[tuple[int, int], ...] = ()
+    """Ranges [from, to) that were not captured, counted from the start of this extent."""
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes were not captured."""
+        return sum(b - a for a, b in self.missing) if self.missing else 0
+
+    def read(self, source: CaptureBytes) -> bytes:
+        """The bytes, zeros where they were not captured."""
+        if not self.missing:
+            if len(self.pieces) == 1:
+                return source.read(*self.pieces[0])
+            return b"".join([source.read(*piece) for piece in self.pieces])
+        out = bytearray(self.length)
+        at, holes = 0, iter(self.missing)
+        hole = next(holes, None)
+        for piece in self.pieces:
+            while hole is not None and hole[0] == at:
+                at = hole[1]
+                hole = next(holes, None)
+            out[at : at + piece[2]] = source.read(*piece)
+            at += piece[2]
+        return bytes(out)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two copies of the same stream bytes that differ; the first was kept."""
+
+    position: int
+    length: int
+    packet: int
+    """Of the copy that was dropped."""
+    capture: int
+
+
+class Stream:
+    """One direction of a connection; see the module's text. `end` is None until its start is settled."""
+
+    __slots__ = (
+        "_head",
+        "_history",
+        "_pending",
+        "_source",
+        "acked",
+        "conflicts",
+        "connection",
+        "cut_bytes",
+        "end",
+        "fin",
+        "finished",
+        "first_ns",
+        "flow",
+        "hole_since_ns",
+        "holes",
+        "last_ns",
+        "origin",
+        "runs",
+    )
+
+    def __init__(self, flow: Flow, connection: Connection, source: CaptureBytes, origin: int | None) -> None:
+        self.flow = flow
+        self.connection = connection
+        self.origin = origin
+        """Position of the stream's first byte: known from the SYN, else the lowest that was captured."""
+        self.end: int | None = origin
+        """All before this position is settled: captured, or a hole."""
+        self.runs: list[Run] = []
+        """Settled runs that readers have not released, from index `_head` on."""
+        self.holes: list[tuple[int, int]] = []
+        self.conflicts: list[Conflict] = []
+        self.cut_bytes = 0
+        """Bytes of this direction that a snap length cut off."""
+        self.fin: int | None = None
+        """Position after the last byte, once a FIN told it."""
+        self.acked: int | None = None
+        """Highest position that the other side acknowledged."""
+        self.finished = False
+        self.first_ns: int | None = None
+        self.last_ns = 0
+        self.hole_since_ns: int | None = None
+        self._head = 0
+        self._pending: SortedDict = SortedDict()
+        self._history: deque[Run] = deque(maxlen=HISTORY_RUNS)
+        self._source = source
+
+    # -- writing: what the TCP stage does ----------------------------------------------------------------
+
+    def offer(self, run: Run) -> None:
+        """Takes a run of segments in the order of capture."""
+        if self.end is None:
+            self._insert(run)
+        elif run.start == self.end and not self._pending:
+            self._append(run)
+        else:
+            if run.start < self.end:
+                stop = min(run.end, self.end)
+                self._compare(run, run.start, stop)
+                if run.end <= self.end:
+                    return
+                run = run.slice(self.end, run.end)
+            self._insert(run)
+            self._drain()
+
+    def settle_start(self) -> None:
+        """Gives up waiting for earlier bytes of a stream whose SYN was not captured."""
+        if self.end is None and self._pending:
+            self.origin = self.end = int(self._pending.peekitem(0)[0])
+            self._drain()
+
+    def settle_hole(self) -> None:
+        """Turns the missing bytes before the next pending run into a hole."""
+        if self.end is not None and self._pending:
+            self._hole(int(self._pending.peekitem(0)[0]))
+            self._drain()
+
+    def finish(self) -> None:
+        """Nothing more will be captured of this stream: settles all that is pending, and the tail."""
+        if self.finished:
+            return
+        self.settle_start()
+        while self._pending:
+            self.settle_hole()
+        if self.end is not None:
+            tail = self.end
+            if self.fin is not None:
+                tail = max(tail, self.fin)
+            elif (
+                self.acked is not None and self.acked > self.end + 1
+            ):  # a FIN that was not captured counts one
+                tail = self.acked
+            if tail > self.end:
+                self._hole(tail)
+        self.finished = True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether captured bytes wait behind missing ones."""
+        return bool(self._pending)
+
+    @property
+    def pending_start(self) -> int | None:
+        """Position of the first captured byte behind the missing ones."""
+        return int(self._pending.peekitem(0)[0]) if self._pending else None
+
+    def _hole(self, to: int) -> None:
+        assert self.end is not None
+        self._append(Run(self.end, to))
+
+    def _append(self, run: Run) -> None:
+        self.runs.append(run)
+        self.end = run.end
+        if run.starts is None:
+            if self.holes and self.holes[-1][1] == run.start:
+                self.holes[-1] = (self.holes[-1][0], run.end)
+            else:
+                self.holes.append((run.start, run.end))
+
+    def _drain(self) -> None:
+        pending = self._pending
+        while pending:
+            start, run = pending.peekitem(0)
+            if start != self.end:
+                return
+            pending.popitem(0)
+            self._append(run)
+
+    def _insert(self, run: Run) -> None:
+        """Adds the parts of a run that no pending run covers yet; pending runs never overlap."""
+        pending = self._pending
+        start, end = run.start, run.end
+        at = pending.bisect_right(start) - 1
+        if at >= 0:
+            before = pending.peekitem(at)[1]
+            if before.end > start:
+                self._compare(run, start, min(before.end, end))
+                start = before.end
+        at += 1
+        while start < end:
+            after = pending.peekitem(at)[1] if at < len(pending) else None
+            if after is None or after.start >= end:
+                pending[start] = run.slice(start, end)
+                return
+            if after.start > start:
+                pending[start] = run.slice(start, after.start)
+                at += 1
+            self._compare(run, after.start, min(after.end, end))
+            start = after.end
+            at += 1
+
+    def _compare(self, run: Run, start: int, end: int) -> None:
+        """Notes where a second copy of [start, end) differs from the first."""
+        if run.missing or start >= end or len(self.conflicts) >= MAX_CONFLICTS:
+            return
+        again = run.slice(start, end)
+        for kept in self._kept(start, end):
+            low, high = max(kept.start, start), min(kept.end, end)
+            if kept.missing or low >= high:
+                continue
+            first, second = self._bytes(kept.slice(low, high)), self._bytes(again.slice(low, high))
+            if first != second:
+                at = next(i for i, (x, y) in enumerate(zip(first, second, strict=True)) if x != y)
+                starts, _, packets, _, _ = again.lists()
+                packet = packets[bisect_right(starts, low + at) - 1]
+                self.conflicts.append(Conflict(low + at, high - low - at, packet, run.capture))
+
+    def _kept(self, start: int, end: int) -> list[Run]:
+        found = [r for r in self._history if r.start < end and start < r.end]
+        found += [r for r in self.runs[self._head :] if r.start < end and start < r.end]
+        at = max(0, self._pending.bisect_right(start) - 1)
+        while at < len(self._pending):
+            run = self._pending.peekitem(at)[1]
+            if run.start >= end:
+                break
+            found.append(run)
+            at += 1
+        return found
+
+    def _bytes(self, run: Run) -> bytes:
+        starts, offsets, _, _, _ = run.lists()
+        lengths = [b - a for a, b in zip(starts, [*starts[1:], run.end], strict=True)]
+        return self._source.gather(run.capture, offsets, lengths)
+
+    # -- reading: what frames are made from --------------------------------------------------------------
+
+    def _locate(self, position: int) -> int:
+        """Index of the run that holds a position at or after the released part."""
+        runs = self.runs
+        index = self._head
+        last = len(runs) - 1
+        while index < last and runs[index].end <= position:
+            index += 1
+        return index
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes [start, end), all settled; zeros where they were not captured."""
+        index = self._locate(start)
+        run = self.runs[index]
+        if end <= run.end and not run.missing:
+            return self._read_run(run, start, end)
+        parts = []
+        while start < end:
+            run = self.runs[index]
+            stop = min(end, run.end)
+            parts.append(bytes(stop - start) if run.missing else self._read_run(run, start, stop))
+            start = stop
+            index += 1
+        return b"".join(parts)
+
+    def _read_run(self, run: Run, start: int, end: int) -> bytes:
+        starts, offsets, _, _, _ = run.lists()
+        low = bisect_right(starts, start) - 1
+        high = bisect_left(starts, end, low)
+        skip = start - starts[low]
+        if high - low == 1:
+            return self._source.read(run.capture, offsets[low] + skip, end - start)
+        edges = starts[low:high]
+        lengths = [b - a for a, b in zip(edges, [*edges[1:], end], strict=True)]
+        lengths[0] -= skip
+        places = offsets[low:high]
+        places[0] += skip
+        return self._source.gather(run.capture, places, lengths)
+
+    def extent(self, start: int, end: int) -> Extent:
+        """Where the settled bytes [start, end) lie in the capture files."""
+        pieces: list[tuple[int, int, int]] = []
+        missing: list[tuple[int, int]] = []
+        at = start
+        index = self._locate(start) if start < end else 0
+        while at < end:
+            run = self.runs[index]
+            stop = min(end, run.end)
+            if run.missing:
+                missing.append((at - start, stop - start))
+            else:
+                starts, offsets, _, _, _ = run.lists()
+                i = bisect_right(starts, at) - 1
+                while at < stop:
+                    edge = starts[i + 1] if i + 1 < len(starts) else run.end
+                    take = min(edge, stop) - at
+                    pieces.append((run.capture, offsets[i] + at - starts[i], take))
+                    at += take
+                    i += 1
+            at = stop
+            index += 1
+        return Extent(end - start, tuple(pieces), tuple(missing))
+
+    def missing(self, start: int, end: int) -> int:
+        """How many of the settled bytes [start, end) were not captured."""
+        if not self.holes:
+            return 0
+        total = 0
+        for a, b in self.holes[max(0, bisect_right(self.holes, (start, start)) - 1) :]:
+            if a >= end:
+                break
+            total += max(0, min(b, end) - max(a, start))
+        return total
+
+    def next_hole(self, position: int) -> tuple[int, int] | None:
+        """The hole that holds a position or is the first after it."""
+        at = max(0, bisect_right(self.holes, (position, position)) - 1)
+        for hole in self.holes[at : at + 2]:
+            if hole[1] > position:
+                return hole
+        return None
+
+    def stamp(self, start: int, end: int) -> tuple[int, int, int, int]:
+        """(first ns, last ns, capture, packet) of the captured bytes in [start, end); the packet is the first
+        one's.
+
+        Zeros where none of them was captured (capture and packet -1).
+        """
+        index = self._locate(start)
+        runs = self.runs
+        run = runs[index]
+        if end <= run.end and not run.missing:
+            return _stamp_run(run, start, end)
+        first, last, capture, packet = 0, 0, -1, -1
+        while start < end and index < len(runs):
+            run = runs[index]
+            stop = min(end, run.end)
+            if not run.missing and start < stop:
+                low, high, its_capture, its_packet = _stamp_run(run, start, stop)
+                if capture < 0:
+                    first, last, capture, packet = low, high, its_capture, its_packet
+                else:
+                    first, last = min(first, low), max(last, high)
+            start = stop
+            index += 1
+        return first, last, capture, packet
+
+    def location(self, position: int) -> Location:
+        """The place of a settled position, for people."""
+        capture: int | None = None
+        packet: int | None = None
+        if self.runs and self.end is not None and position < self.end:
+            run = self.runs[self._locate(position)]
+            if not run.missing and run.start <= position < run.end:
+                _, _, capture, packet = _stamp_run(run, position, position + 1)
+        return Location(capture=capture, packet=packet, flow=str(self.flow), offset=self.offset(position))
+
+    def offset(self, position: int) -> int:
+        """Bytes from the start of the stream."""
+        return position - (self.origin if self.origin is not None else position)
+
+    def release(self, position: int) -> None:
+        """Readers are done with all before this position."""
+        runs = self.runs
+        head = self._head
+        while head < len(runs) and runs[head].end <= position:
+            run = runs[head]
+            if not run.missing:
+                assert run.starts is not None
+                if len(run.starts) > HISTORY_SEGMENTS:
+                    run = run.slice(int(run.starts[-HISTORY_SEGMENTS]), run.end)
+                run._lists = None
+                self._history.append(run)
+            head += 1
+        if head > 64 or head == len(runs):
+            del runs[:head]
+            head = 0
+        self._head = head
+
+
+def _stamp_run(run: Run, start: int, end: int) -> tuple[int, int, int, int]:
+    starts, _, packets, times, ascending = run.lists()
+    low = bisect_right(starts, start) - 1
+    if ascending:
+        high = low if end <= start + 1 else bisect_left(starts, end, low) - 1
+        return times[low], times[high], run.capture, packets[low]
+    span = times[low : max(low + 1, bisect_left(starts, end, low))]
+    return min(span), max(span), run.capture, packets[low]

@@ -1,0 +1,339 @@
+"""TCP segments → ordered streams: reordering, copies, sequence wrap, port reuse, holes, several files.
+
+In: `SegmentBlock`s, one file after the other. Out: for each block the streams that grew. A connection is
+known by its two endpoints and its initial sequence numbers; seen in two files it is still one, and a hole in
+the first file is filled from the second. Checksums are never looked at: offload makes most of them wrong.
+
+A hole is settled when nothing can fill it any more: at the end, or, with `patience_ns`, when the other
+side has acknowledged the missing bytes and that much capture time has gone by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpcinspect.capture.block import Int64s
+from rpcinspect.wire.segment import ACK, FIN, RST, SYN, Flow, SegmentBlock
+from rpcinspect.wire.stream import CaptureBytes, Run, Stream
+
+EPOCH = 1 << 34
+"""First unwrapped position: far enough from 0 that bytes before the first captured one stay positive."""
+WRAP = 1 << 32
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """One TCP connection between two endpoints; ports that are used again make another one."""
+
+    number: int
+    flow: Flow
+    """The direction that was seen first."""
+    forward: Stream = field(init=False)
+    """The stream of `flow`."""
+    backward: Stream = field(init=False)
+    client: Stream | None = None
+    """The stream of the side that opened the connection; None while that is not known."""
+    client_isn: int | None = None
+    server_isn: int | None = None
+    reset_ns: int | None = None
+    """When the first RST was captured."""
+
+    @property
+    def streams(self) -> tuple[Stream, Stream]:
+        """Both directions."""
+        return self.forward, self.backward
+
+    def other(self, stream: Stream) -> Stream:
+        """The opposite direction."""
+        return self.backward if stream is self.forward else self.forward
+
+    @property
+    def server(self) -> Stream | None:
+        """The stream of the side that listened."""
+        return None if self.client is None else self.other(self.client)
+
+
+@dataclass(eq=False, slots=True)
+class _Pair:
+    """Two endpoints: their connections, and from which packet of which file on each is the current one."""
+
+    connections: list[Connection] = field(default_factory=list)
+    switches: list[tuple[int, int, Connection]] = field(default_factory=list)
+    """(capture, packet, connection) in the order of capture."""
+
+
+class Tcp:
+    """The stage: `feed` blocks, then `finish`."""
+
+    def __init__(self, source: CaptureBytes, flows: list[Flow], patience_ns: int | None = None) -> None:
+        """`flows` is the segmenter's growing table; without patience, missing bytes are awaited to the end."""
+        self.connections: list[Connection] = []
+        self._source = source
+        self._flows = flows
+        self._patience_ns = patience_ns
+        self._pair_of: list[_Pair] = []
+        self._pairs: dict[tuple[str, int, str, int], _Pair] = {}
+        self._waiting: dict[int, Stream] = {}
+        """Streams with an unsettled start or a gap, by id()."""
+
+    def feed(self, block: SegmentBlock) -> list[Stream]:
+        """The streams that grew by this block, in order of their first segment in it."""
+        if not len(block):
+            return []
+        self._source.show(block)
+        self._enrol()
+        self._open_connections(block)
+        grown: dict[int, Stream] = {}
+        order = np.argsort(block.flow, kind="stable")
+        flows = block.flow[order]
+        edges = np.flatnonzero(np.diff(flows)) + 1
+        for rows in np.split(order, edges):
+            for stream, part in self._split(block, rows):
+                if self._take(block, stream, part):
+                    grown[id(stream)] = stream
+        if self._patience_ns is not None and self._waiting:
+            for stream in self._settle(int(block.time_ns[-1])):
+                grown[id(stream)] = stream
+        return list(grown.values())
+
+    def finish(self) -> Iterator[Stream]:
+        """Settles every stream: each one that was not finished before, when it is."""
+        for connection in self.connections:
+            for stream in connection.streams:
+                if not stream.finished:
+                    stream.finish()
+                    yield stream
+
+    # -- which connection a segment belongs to -----------------------------------------------------------
+
+    def _enrol(self) -> None:
+        for flow in self._flows[len(self._pair_of) :]:
+            ends = sorted(
+                ((flow.source.host, flow.source.port), (flow.destination.host, flow.destination.port))
+            )
+            key = (*ends[0], *ends[1])
+            pair = self._pairs.get(key)
+            if pair is None:
+                pair = self._pairs[key] = _Pair()
+            self._pair_of.append(pair)
+
+    def _connect(self, flow: Flow, client: bool | None, isn: int | None, other_isn: int | None) -> Connection:
+        """A new connection, seen first in `flow`, whose sender is the client, or not, or unknown."""
+        connection = Connection(len(self.connections), flow)
+        start = None if isn is None else EPOCH + ((isn + 1) % WRAP)
+        other_start = None if other_isn is None else EPOCH + ((other_isn + 1) % WRAP)
+        connection.forward = Stream(flow, connection, self._source, start)
+        connection.backward = Stream(flow.reversed, connection, self._source, other_start)
+        if client is not None:
+            connection.client = connection.forward if client else connection.backward
+            connection.client_isn, connection.server_isn = (isn, other_isn) if client else (other_isn, isn)
+        self.connections.append(connection)
+        return connection
+
+    def _open_connections(self, block: SegmentBlock) -> None:
+        """Walks the SYNs of a block: they start connections and tell initial sequence numbers."""
+        for row in np.flatnonzero(block.flags & SYN).tolist():
+            index = int(block.flow[row])
+            pair, flow = self._pair_of[index], self._flows[index]
+            isn, packet = int(block.sequence[row]), int(block.packet[row])
+            reply = bool(block.flags[row] & ACK)
+            asked = (int(block.acknowledgment[row]) - 1) % WRAP if reply else None
+            client_isn = asked if reply else isn
+            connection = next((c for c in reversed(pair.connections) if c.client_isn == client_isn), None)
+            if connection is None or (
+                connection.client is not None and not self._fits(connection, flow, reply)
+            ):
+                connection = self._connect(flow, not reply, isn, asked)
+                pair.connections.append(connection)
+            elif reply and connection.server_isn is None:
+                connection.server_isn = isn
+                server = connection.server
+                if server is not None and server.end is None:
+                    server.origin = server.end = EPOCH + ((isn + 1) % WRAP)
+                    server._drain()
+            now = pair.switches[-1] if pair.switches else None
+            if now is None or now[2] is not connection or now[0] != block.capture:
+                pair.switches.append((block.capture, packet, connection))
+
+    @staticmethod
+    def _fits(connection: Connection, flow: Flow, reply: bool) -> bool:
+        speaker = connection.server if reply else connection.client
+        return speaker is not None and speaker.flow == flow
+
+    def _split(self, block: SegmentBlock, rows: Int64s) -> Iterator[tuple[Stream, Int64s]]:
+        """Cuts the rows of one flow where the port was used again."""
+        index = int(block.flow[rows[0]])
+        pair, flow = self._pair_of[index], self._flows[index]
+        switches = [s for s in pair.switches if s[0] == block.capture]
+        packets = block.packet[rows]
+        begin = 0
+        current: Connection | None = None
+        for _, packet, connection in switches:
+            cut = int(np.searchsorted(packets, packet))
+            if cut > begin:
+                current = current or self._nearest(block, pair, flow, int(rows[begin]))
+                yield self._stream(current, flow), rows[begin:cut]
+                begin = cut
+            current = connection
+        if begin < len(rows):
+            if current is None:
+                current = self._nearest(block, pair, flow, int(rows[begin]))
+                pair.switches.append((block.capture, int(packets[begin]), current))
+            yield self._stream(current, flow), rows[begin:]
+        if len(switches) > 1:  # only the last can matter for the blocks to come
+            pair.switches = [s for s in pair.switches if s[0] != block.capture]
+            pair.switches.append((block.capture, 0, switches[-1][2]))
+
+    def _nearest(self, block: SegmentBlock, pair: _Pair, flow: Flow, row: int) -> Connection:
+        """The known connection whose sequence numbers are near, else a new one that starts mid-stream."""
+        sequence = int(block.sequence[row])
+        best: tuple[int, Connection] | None = None
+        for connection in reversed(pair.connections):
+            stream = self._stream(connection, flow)
+            at = stream.end if stream.end is not None else stream.pending_start
+            if at is None:
+                return connection
+            distance = abs(_unwrap(at, sequence) - at)
+            if best is None or distance < best[0]:
+                best = (distance, connection)
+        if best is not None and best[0] < 1 << 30:
+            return best[1]
+        connection = self._connect(flow, None, None, None)
+        pair.connections.append(connection)
+        return connection
+
+    @staticmethod
+    def _stream(connection: Connection, flow: Flow) -> Stream:
+        return connection.forward if connection.forward.flow == flow else connection.backward
+
+    # -- one stream's segments of one block --------------------------------------------------------------
+
+    def _take(self, block: SegmentBlock, stream: Stream, rows: Int64s) -> bool:
+        """Hands the rows to their stream as runs; True if its settled end moved."""
+        before = stream.end
+        flags = block.flags[rows]
+        times = block.time_ns[rows]
+        if stream.first_ns is None:
+            stream.first_ns = int(times[0])
+        stream.last_ns = max(stream.last_ns, int(times[-1]))
+        starts = self._positions(stream, block.sequence[rows] + ((flags & SYN) != 0))
+        captured, length = block.captured[rows], block.length[rows]
+        self._note_control(block, stream, rows, flags, starts + length)
+        data = np.flatnonzero(length > 0)
+        if len(data):
+            self._offer(block, stream, rows[data], starts[data], captured[data], length[data])
+        if stream.waiting:
+            self._waiting.setdefault(id(stream), stream)
+            if stream.hole_since_ns is None:
+                stream.hole_since_ns = int(times[-1])
+        elif stream.hole_since_ns is not None:
+            stream.hole_since_ns = None
+            self._waiting.pop(id(stream), None)
+        return stream.end != before and stream.end is not None
+
+    def _positions(self, stream: Stream, sequences: Int64s) -> Int64s:
+        """Unwraps sequence numbers next to the stream's end."""
+        near = stream.end if stream.end is not None else stream.pending_start
+        if near is None:
+            near = EPOCH + int(sequences[0])
+        return near + ((sequences - near + WRAP // 2) % WRAP) - WRAP // 2
+
+    def _note_control(
+        self, block: SegmentBlock, stream: Stream, rows: Int64s, flags: NDArray[np.uint8], ends: Int64s
+    ) -> None:
+        """FIN, RST and how far the other direction has been acknowledged."""
+        fins = np.flatnonzero(flags & FIN)
+        if len(fins) and stream.fin is None:
+            stream.fin = int(ends[fins[0]])
+        connection = stream.connection
+        if connection.reset_ns is None:
+            resets = np.flatnonzero(flags & RST)
+            if len(resets):
+                connection.reset_ns = int(block.time_ns[rows[resets[0]]])
+        acks = rows[(flags & (ACK | RST)) == ACK]
+        if len(acks):
+            other = connection.other(stream)
+            at = other.acked if other.acked is not None else other.end
+            number = int(block.acknowledgment[acks[-1]])
+            acked = EPOCH + number if at is None else _unwrap(at, number)
+            if other.acked is None or acked > other.acked:
+                other.acked = acked
+
+    def _offer(
+        self,
+        block: SegmentBlock,
+        stream: Stream,
+        rows: Int64s,
+        starts: Int64s,
+        captured: Int64s,
+        length: Int64s,
+    ) -> None:
+        """Cuts the data segments into runs without a gap and offers each one."""
+        ends = starts + captured
+        if np.any(length == 1):
+            keep = ~_keep_alive_probes(stream.end, starts, starts + length)
+            rows, starts, captured, length, ends = (a[keep] for a in (rows, starts, captured, length, ends))
+            if not len(rows):
+                return
+        breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
+        cut = bool(np.any(captured != length))
+        offsets, packets, times = block.offset[rows], block.packet[rows], block.time_ns[rows]
+        edges = [0, *breaks.tolist(), len(rows)]
+        for low, high in pairwise(edges):
+            start, end = int(starts[low]), int(ends[high - 1])
+            if end > start:
+                part = slice(low, high)
+                stream.offer(
+                    Run(
+                        start,
+                        end,
+                        block.capture,
+                        starts[part],
+                        offsets[part],
+                        packets[part],
+                        times[part],
+                    )
+                )
+            if cut and length[high - 1] > captured[high - 1]:
+                lost = int(length[high - 1] - captured[high - 1])
+                stream.cut_bytes += lost
+                if self._patience_ns is not None:  # no other file can fill it
+                    stream.offer(Run(end, end + lost))
+
+    def _settle(self, now_ns: int) -> Iterator[Stream]:
+        """Gives up on what has been missing for longer than the patience."""
+        assert self._patience_ns is not None
+        for key, stream in list(self._waiting.items()):
+            since = stream.hole_since_ns
+            if since is None or now_ns - since < self._patience_ns:
+                continue
+            before = stream.end
+            if stream.end is None:
+                stream.settle_start()
+            else:
+                behind = stream.pending_start
+                if behind is None or stream.acked is None or stream.acked < behind:
+                    continue
+                stream.settle_hole()
+            if not stream.waiting:
+                stream.hole_since_ns = None
+                del self._waiting[key]
+            if stream.end != before:
+                yield stream
+
+
+def _keep_alive_probes(end: int | None, starts: Int64s, ends: Int64s) -> NDArray[np.bool_]:
+    """Which segments are the one byte before all that was seen so far: such a byte is no data."""
+    before = np.concatenate(([starts[0] if end is None else end], ends[:-1]))
+    probes: NDArray[np.bool_] = (ends - starts == 1) & (ends == np.maximum.accumulate(before))
+    return probes
+
+
+def _unwrap(near: int, sequence: int) -> int:
+    """The position nearest to `near` that has this 32-bit sequence number."""
+    return near + ((sequence - near + WRAP // 2) % WRAP) - WRAP // 2
