@@ -147,6 +147,9 @@ def test_a_tensor_that_comes_twice() -> None:
     assert metas[1] == metas[3]
     assert to_tensor_table(metas, forms) == table
     assert read_tensor_table(to_tensor_table(metas)) == metas
+    # two tensors that look alike are two
+    table, _ = torch_table([x, x.detach()])
+    assert to_tensor_table(read_tensor_table(table)) == table
 
 
 @pytest.mark.filterwarnings("ignore")
