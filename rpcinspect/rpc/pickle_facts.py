@@ -22,6 +22,7 @@ from rpcinspect.rpc.command import (
     ScriptResp,
     ScriptRRefFetchRet,
 )
+from rpcinspect.rpc.command_codec import parameter_indexes
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle_partial
 from rpcinspect.rpc.pickles.safety import Suspicion, audit
 from rpcinspect.rpc.pickles.semantic import (
@@ -29,9 +30,8 @@ from rpcinspect.rpc.pickles.semantic import (
     python_udf,
     remote_exception,
     rref_fork,
-    tensor_index,
 )
-from rpcinspect.rpc.pickles.tree import Global, Value, children
+from rpcinspect.rpc.pickles.tree import Dict, Global, Set, Value, children
 
 CACHE_BYTES = 1 << 22
 MAX_NODES = 1_000_000
@@ -54,6 +54,9 @@ class PickleFacts:
     """(id, name) of the worker on which it was raised."""
     control: bool = False
     """The function is the agent's own."""
+    sender: str | None = None
+    receiver: str | None = None
+    """Names that the agent's own call tells of who sends and who receives it."""
     parameters: frozenset[int] = frozenset()
     """Indexes of the tensors that are the data of an nn.Parameter."""
     pickle: PythonPickle | None = None
@@ -118,6 +121,7 @@ def _facts(pickle: PythonPickle) -> PickleFacts:
         match = WORKER_INFO.match(failure.message)
         if match is not None:
             responder = (int(match[1]), match[2])
+    sender, receiver = _ends(function, udf.args) if udf is not None else (None, None)
     names = {(g.module, g.name) for g in pickle.globals}
     return PickleFacts(
         function=function,
@@ -126,30 +130,41 @@ def _facts(pickle: PythonPickle) -> PickleFacts:
         failed=failure is not None,
         responder=responder,
         control=function in CONTROL_FUNCTIONS,
-        parameters=_parameters(pickle) if REBUILD_PARAMETER in pickle.globals else frozenset(),
+        sender=sender,
+        receiver=receiver,
+        parameters=parameter_indexes(pickle),
         pickle=pickle,
     )
 
 
-def _parameters(pickle: PythonPickle) -> frozenset[int]:
-    found = set()
-    for call in pickle.calls:
-        if call.function == REBUILD_PARAMETER and isinstance(call.args, tuple) and call.args:
-            index = tensor_index(call.args[0])
-            if index is not None:
-                found.add(index)
-    return frozenset(found)
+def _ends(function: str | None, args: Value) -> tuple[str | None, str | None]:
+    """(sender, receiver) of the calls that gather at the leader, which is the smallest name, and spread from it."""
+    if not isinstance(args, tuple):
+        return None, None
+    if function == GATHER and len(args) >= 4 and isinstance(args[1], str):
+        return args[1], _smallest(args[3])
+    if function == BROADCAST and len(args) >= 2 and isinstance(args[1], Dict):
+        return _smallest([key for key, _ in args[1].pairs]), None
+    return None, None
 
 
-REBUILD_PARAMETER = Global("torch._utils", "_rebuild_parameter")
+def _smallest(names: Value) -> str | None:
+    plain = names.items if isinstance(names, Set) else names
+    if not isinstance(plain, (list, tuple)) or not plain or not all(isinstance(n, str) for n in plain):
+        return None
+    return min(plain)
+
 
 RREF_NAMES = frozenset({"_InternalRPCPickler", "rref"})
 """Without one of these globals a pickle can hold no RRef."""
 
+GATHER = "torch.distributed.rpc.api._gather_to_leader"
+BROADCAST = "torch.distributed.rpc.api._broadcast_to_followers"
+
 CONTROL_FUNCTIONS = frozenset(
     {
-        "torch.distributed.rpc.api._gather_to_leader",
-        "torch.distributed.rpc.api._broadcast_to_followers",
+        GATHER,
+        BROADCAST,
         "torch.distributed.rpc._utils._update_group_membership",
         "torch.distributed.rpc.backend_registry._get_device_infos",
     }

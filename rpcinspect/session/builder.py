@@ -121,6 +121,10 @@ class SessionBuilder:
         if facts.responder is not None and not from_client:
             self.witness.id(pipe, False, facts.responder[0])
             self.witness.name(pipe, False, facts.responder[1])
+        if facts.sender is not None and from_client:
+            self.witness.name(pipe, True, facts.sender)
+        if facts.receiver is not None and from_client:
+            self.witness.name(pipe, False, facts.receiver)
         for fork in facts.forks:
             carried = (pipe, not from_client)
             self._rrefs.fork(

@@ -4,7 +4,7 @@ In: the store's directory, context names, and every message that tells its sende
 label for each end of each pipe: the worker's name, else `worker:ID`, else `ip:port`.
 
 Facts that tie a name to an id or an address: the store's `names/<id>` and `addrs/<name>`, a pipe's context
-name (of its client), `from_worker_id` in an autograd envelope (of the sender), the owner's id in an RRef
+name (of its client), the ends of the agents' own calls, `from_worker_id` in an autograd envelope (of the sender), the owner's id in an RRef
 fetch (of the receiver), and `On WorkerInfo(id=…, name=…)` in a remote error (of the responder).
 """
 
