@@ -90,7 +90,7 @@ class WorkerDirectory:
     """Who is called what, by group: N of `/rpc_prefix_N/` (the N-th init_rpc of a process), 0 without it."""
 
     names: Mapping[tuple[int, int], str]
-    """(group, worker id) -> name."""
+    """(group, worker id) -> name: from `names/<id>`, without it from the list of members."""
     addresses: Mapping[tuple[int, str], str]
     """(group, name) -> address as published, e.g. `uv://127.0.0.1:33589`, `uv://[::1]:4`, `shm://...`."""
     members: Mapping[int, tuple[tuple[str, int], ...]]
@@ -276,6 +276,10 @@ def worker_directory(entries: Iterable[StoreEntry]) -> WorkerDirectory:
             listed = members.setdefault(group, {})
             for member in _MEMBER.finditer(text):
                 listed[member[1], int(member[2])] = None
+    # Who joins a dynamic group asks for this list but not for the names of those who came before.
+    for group, listed in members.items():
+        for name, worker_id in listed:
+            names.setdefault((group, worker_id), name)
     return WorkerDirectory(names, addresses, {group: tuple(listed) for group, listed in members.items()})
 
 
