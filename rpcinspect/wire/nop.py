@@ -132,6 +132,9 @@ class NopReader:
     def size(self) -> int:
         """An int that is not negative: a length, a count, an id."""
         at = self.offset
+        if at < self._end and (number := self._data[at]) < 0x80:  # nearly always
+            self.offset = at + 1
+            return number
         number = self.integer()
         if number < 0:
             raise DecodeError(LAYER, f"{number} where a size or an id must be", at)
@@ -179,6 +182,13 @@ class NopReader:
         """The head of a variant: the index of the alternative that follows."""
         self._expect(_VARIANT, "a variant")
         return self.integer()
+
+    def skip(self, written: bytes) -> bool:
+        """Whether exactly these bytes are next; only then they are read."""
+        if self._data.startswith(written, self.offset):
+            self.offset += len(written)
+            return True
+        return False
 
     def at_variant(self) -> bool:
         """Whether a variant is next; nothing is read."""
@@ -235,9 +245,11 @@ class NopReader:
 
     def _expect(self, prefix: int, wanted: str) -> None:
         at = self.offset
-        found = self._byte(wanted)
-        if found != prefix:
-            self._unexpected(wanted, found, at)
+        if at >= self._end:
+            self._ended(wanted)
+        if self._data[at] != prefix:
+            self._unexpected(wanted, self._data[at], at)
+        self.offset = at + 1
 
     def _unexpected(self, wanted: str, prefix: int, at: int) -> NoReturn:
         raise DecodeError(LAYER, f"expected {wanted}, found prefix 0x{prefix:02x}", at)

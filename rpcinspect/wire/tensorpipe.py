@@ -311,6 +311,8 @@ def _enter(reader: NopReader, wanted: int) -> Layout:
 
 
 def _read_device(reader: NopReader) -> TpDevice:
+    if reader.skip(_WRITTEN_CPU):  # nearly always; most of a descriptor is devices
+        return _CPU
     reader.structure(2)
     return TpDevice(reader.text(), reader.integer())
 
@@ -403,5 +405,8 @@ def _write_tensor(tensor: TpTensorDescriptor) -> bytes:
 
 _MPT_SERVER_HELLO, _MPT_CLIENT_HELLO = 0, 1
 """Alternatives of mpt's own `Packet`."""
+
+_CPU = TpDevice("cpu", 0)
+_WRITTEN_CPU = _write_device(_CPU)
 
 _DESCRIPTOR_HEAD_1_8 = bytes((0xB8, MESSAGE_DESCRIPTOR)) + DESCRIPTOR_SIGNATURE
