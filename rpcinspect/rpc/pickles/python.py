@@ -15,7 +15,7 @@ from struct import Struct, error
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.rpc.pickles.python_ops import OPCODES, State, build, extend, set_items, stack_global
+from rpcinspect.rpc.pickles.python_ops import NO_FRAME, OPCODES, State, build, extend, set_items, stack_global
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
 
 
@@ -80,8 +80,14 @@ def _run(state: State) -> Value:
     push, pop, called, names = stack.append, stack.pop, state.calls.append, state.globals
     max_stack, max_string, max_memo = limits.pickle_stack, limits.pickle_string_bytes, limits.pickle_memo
     pos = 0
+    frame_end = NO_FRAME
     try:
         for _ in repeat(None, limits.pickle_opcodes):
+            if pos >= frame_end:
+                # CPython drops what is left of a frame when an opcode crosses its end, and reads on elsewhere
+                if pos > frame_end:
+                    raise DecodeError("pickle", CROSSED_FRAME, frame_end)
+                frame_end = state.frame_end = NO_FRAME
             op = data[pos]
             if op == 0x94:  # MEMOIZE
                 index = len(memo)
@@ -195,6 +201,7 @@ def _run(state: State) -> Value:
                 state.pos = pos + 1
                 OPCODES[op](state)
                 pos = state.pos
+                frame_end = state.frame_end
         raise LimitExceeded("pickle", "pickle_opcodes", limits.pickle_opcodes, limits.pickle_opcodes + 1, pos)
     finally:
         state.pos = pos
@@ -213,5 +220,6 @@ def _explain(fault: Exception, data: bytes, pos: int) -> str:
     return f"opcode 0x{data[pos]:02x}: {fault}"
 
 
+CROSSED_FRAME = "an opcode crosses the end of its frame"
 _U32 = Struct("<I").unpack_from
 _F64 = Struct(">d").unpack_from  # the one big-endian number in a pickle

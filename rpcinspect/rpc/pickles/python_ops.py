@@ -7,6 +7,7 @@ end, stack underflow and the like surface as Python's own exceptions, which `pyt
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from struct import Struct
 
@@ -23,6 +24,8 @@ from rpcinspect.rpc.pickles.tree import (
     Value,
 )
 
+NO_FRAME = sys.maxsize
+
 
 class State:
     """What the machine that a pickle programs would hold, and what it would have imported and called."""
@@ -32,6 +35,7 @@ class State:
         "calls",
         "data",
         "extensions",
+        "frame_end",
         "globals",
         "limits",
         "marks",
@@ -45,6 +49,7 @@ class State:
         self.data = data
         self.limits = limits
         self.pos = 0
+        self.frame_end = NO_FRAME
         self.stack: list[Value] = []
         self.marks: list[int] = []
         self.memo: dict[int, Value] = {}
@@ -62,6 +67,10 @@ class State:
         text = self.data[self.pos : end]
         self.pos = end + 1
         return text
+
+    def digits(self) -> bytes:
+        """A number's text: CPython reads it with C's functions, which stop at a zero byte."""
+        return self.line().partition(b"\0")[0]
 
     def take(self, size: int) -> bytes:
         if size > self.limits.pickle_string_bytes:
@@ -171,8 +180,11 @@ def _proto(state: State) -> None:
 
 def _frame(state: State) -> None:
     size = state.number(_U64)
-    if size > len(state.data) - state.pos:
+    end = state.pos + size
+    if end > min(len(state.data), state.frame_end):
         raise ValueError(f"a frame of {size} bytes, {len(state.data) - state.pos} are left")
+    if state.frame_end == NO_FRAME and size:
+        state.frame_end = end
 
 
 def _pop(state: State) -> None:
@@ -225,14 +237,12 @@ def _persid(state: State) -> None:
 
 
 def _int(state: State) -> None:
-    text = state.line().partition(b"\0")[
-        0
-    ]  # CPython reads this one number with strtol, which stops at a zero
-    state.stack.append(text == b"01" if text in (b"00", b"01") else _digits(text))
+    text = state.digits()
+    state.stack.append(text == b"01" if text in (b"00", b"01") else _digits(text or b"0"))
 
 
 def _long(state: State) -> None:
-    text = state.line()
+    text = state.digits()
     state.stack.append(_digits(text.removesuffix(b"L")) if text else 0)
 
 
@@ -253,7 +263,7 @@ def _index(text: bytes) -> int:
 
 
 def _float(state: State) -> None:
-    state.stack.append(float(state.line()))
+    state.stack.append(float(state.digits()))
 
 
 def _string(state: State) -> None:
@@ -376,8 +386,8 @@ OPCODES: dict[int, Callable[[State], None]] = {
     ord("c"): _global,
     ord("d"): _dict,
     ord("l"): lambda state: state.stack.append(state.above_mark()),
-    ord("g"): lambda state: state.stack.append(state.memo[_index(state.line())]),
-    ord("p"): lambda state: state.put(_index(state.line())),
+    ord("g"): lambda state: state.stack.append(state.memo[_index(state.digits())]),
+    ord("p"): lambda state: state.put(_index(state.digits())),
     ord("i"): _inst,
     # protocol 1: binary
     ord("J"): lambda state: state.stack.append(state.number(_I32)),

@@ -6,7 +6,8 @@ warning where it is only named. The one list of bad names, `DANGEROUS`, only tur
 
 * error: a call (REDUCE, INST, OBJ) of anything not listed, so of a user's Enum or exception class too; a name
   from `DANGEROUS`; `getattr` other than for rpc's receivers of tensors and RRefs; a name through a dunder; a
-  change to an imported object; a name to import that is only made up at run time; a copyreg extension.
+  change to an imported object; a name to import that is only made up at run time; a copyreg extension; a
+  frame that ends inside an opcode.
 * warning: any other name. An object of a class that is not listed is in here (NEWOBJ runs its `__new__` and
   perhaps its `__setstate__`, as with every object of user code), and so are a function that is passed as an
   argument and a bound method of an object in the pickle. Calling such a method while loading is an error.
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.python import PythonPickle
+from rpcinspect.rpc.pickles.python import CROSSED_FRAME, PythonPickle
 from rpcinspect.rpc.pickles.safety_names import COLLECTORS, DANGEROUS, PLAIN
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
 
@@ -44,6 +45,8 @@ def audit(pickle: PythonPickle) -> list[Suspicion]:
     own = udf.func if udf is not None else None
     named = _own_name(own)
     found: dict[tuple[str, str], Suspicion] = {}
+    if pickle.error is not None and pickle.error.reason == CROSSED_FRAME:
+        _add(found, "error", "FRAME", "ends inside an opcode, after which loaders differ in what they run")
     for code in pickle.extensions:
         _add(found, "error", f"copyreg extension {code}", "imports what a table of the receiver says")
     for name in pickle.globals:

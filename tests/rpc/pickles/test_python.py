@@ -247,6 +247,7 @@ def test_bytes_after_stop_are_left_alone() -> None:
         (b"\x80\x04}(N\x75.", "a key without a value", 5),
         (b"\x80\x04\x8c\x01\xff.", "0x8c: 'utf-8' codec", 2),
         (b"\x80\x04\x95\xff\x00\x00\x00\x00\x00\x00\x00N.", "a frame of 255 bytes, 2 are left", 2),
+        (b"\x80\x04\x95\x02\x00\x00\x00\x00\x00\x00\x00NM\x01\x01.", "crosses the end of its frame", 13),
         (b"\x80\x02\x82\x00.", "extension code 0", 2),
         (b"cos\nsystem", "a line of text has no end", 0),
         (b"\x8b\xff\xff\xff\xff.", "-1 bytes are announced", 5),

@@ -84,9 +84,11 @@ def test_same_as_python(data: bytes) -> None:
     assert repr(found) == repr(expected)
 
 
-@pytest.mark.parametrize("data", [b"I1\x00zz\n.", b"I010\n."])
+@pytest.mark.parametrize(
+    "data", [b"I1\x00zz\n.", b"I010\n.", b"L5\x00zL\n.", b"F1.5\x00z\n.", b"Np1\x00z\ng1\x00\n."]
+)
 def test_c_numbers(data: bytes) -> None:
-    """CPython's INT is C's strtol: it stops at a zero byte and knows octal."""
+    """CPython's C functions stop at a zero byte, and INT knows octal."""
     assert read_python_pickle(data).root == pickle.loads(data)
 
 

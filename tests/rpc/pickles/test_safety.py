@@ -42,7 +42,7 @@ def told(data: bytes) -> list[tuple[str, str]]:
 def udf(func: Any, *args: Any) -> bytes:
     """A PythonUDF without torch."""
     head = b"\x80\x04\x8c\x1etorch.distributed.rpc.internal\x8c\tPythonUDF\x93"
-    parts = b"".join(pickle.dumps(part, 4)[2:-1] for part in (func, args, {}))
+    parts = b"".join(pickle.dumps(part, 3)[2:-1] for part in (func, args, {}))
     return head + parts + b"\x87\x81."
 
 
@@ -106,6 +106,7 @@ def test_numpy() -> None:
         (b"Vos\ncmine\nf\n)R\x93.", "STACK_GLOBAL"),
         (b"\x80\x02\x82\x05.", "copyreg extension 5"),
         (b"\x82\x05)R.", "a Extension"),
+        (b"\x80\x04\x95\x02\x00\x00\x00\x00\x00\x00\x00NM\x01\x01.", "FRAME"),
         (b"cfunctools\npartial\ncmine\nf\n\x85R)R.", "functools.partial(…)"),
         (b"ctorch._tensor\n_rebuild_from_type_v2\n(cmine\nf\nNNNtR.", "torch._tensor._rebuild_from_type_v2"),
         (b"ccopyreg\n_reconstructor\n(cmine\nC\ncmine\nB\nNtR.", "copyreg._reconstructor"),
