@@ -14,19 +14,14 @@ from typing import Annotated
 
 import typer
 
-from rpcinspect import __version__
+from rpcinspect import __version__, exit_codes
 from rpcinspect.errors import CaptureError, RpcInspectError
-
-EXIT_OK = 0
-EXIT_DIFFERENT = 1
-EXIT_USAGE = 2
-EXIT_UNREADABLE = 3
-EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     name="rpcinspect",
     help="Decode, replay and diff captured torch.distributed.rpc traffic.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -59,7 +54,7 @@ def decode(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE…",
+            metavar="FILE",
             help="Captures (pcap, pcapng, also .gz and .zst; - is standard input). "
             "Several are read as one session.",
         ),
@@ -123,9 +118,9 @@ def main() -> None:
         app()
     except CaptureError as error:
         print(f"rpcinspect: {error}", file=sys.stderr)
-        sys.exit(EXIT_UNREADABLE)
+        sys.exit(exit_codes.UNREADABLE)
     except RpcInspectError as error:
         print(f"rpcinspect: {error}", file=sys.stderr)
-        sys.exit(EXIT_USAGE)
+        sys.exit(exit_codes.USAGE)
     except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
+        sys.exit(exit_codes.INTERRUPTED)

@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 from rich.console import Console
 
-from rpcinspect.cli import EXIT_DIFFERENT, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE
+from rpcinspect import exit_codes
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import round_trips
@@ -47,7 +47,7 @@ def run(request: Request) -> int:
     """Decodes and writes; returns the exit code."""
     if request.files.count("-") > 1:
         print("rpcinspect: standard input can be read only once", file=sys.stderr)
-        return EXIT_USAGE
+        return exit_codes.USAGE
     with ExitStack() as stack:
         twice = request.message is not None or request.tensors is not None
         if twice and "-" in request.files:
@@ -80,7 +80,7 @@ def _output(path: Path | None) -> Iterator[BinaryIO]:
 
 def _spool_stdin(files: tuple[str, ...], stack: ExitStack) -> tuple[str, ...]:
     """Standard input as a deleted temporary file that can be opened again."""
-    spool = stack.enter_context(tempfile.TemporaryFile())
+    spool = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
     shutil.copyfileobj(sys.stdin.buffer, spool)
     spool.flush()
     return tuple(f"/dev/fd/{spool.fileno()}" if name == "-" else name for name in files)
@@ -88,7 +88,7 @@ def _spool_stdin(files: tuple[str, ...], stack: ExitStack) -> tuple[str, ...]:
 
 def _spool() -> BinaryIO:
     """A temporary file without a name: nothing is left of it, however we end."""
-    return tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - the caller closes it
+    return tempfile.TemporaryFile(buffering=0)
 
 
 def _console(request: Request, output: BinaryIO) -> Console:
@@ -100,10 +100,10 @@ def _console(request: Request, output: BinaryIO) -> Console:
 
 def _verdict(request: Request, session: Session) -> int:
     if request.strict and session.totals.problems:
-        return EXIT_UNREADABLE
+        return exit_codes.UNREADABLE
     if request.check and any(finding.severity == "error" for finding in session.findings):
-        return EXIT_DIFFERENT
-    return EXIT_OK
+        return exit_codes.DIFFERENT
+    return exit_codes.OK
 
 
 def _jsonl(request: Request, output: BinaryIO, stack: ExitStack) -> int:
@@ -115,7 +115,7 @@ def _jsonl(request: Request, output: BinaryIO, stack: ExitStack) -> int:
             stream = JsonStream(decoding, hashes=request.hashes)
             interrupted = _live(decoding, lambda record: output.write(stream.line(record)), output)
             output.write(stream.rest(decoding.session))
-            return EXIT_INTERRUPTED if interrupted else _verdict(request, decoding.session)
+            return exit_codes.INTERRUPTED if interrupted else _verdict(request, decoding.session)
         spool = stack.enter_context(_spool())
         view = JsonLines(spool, decoding.bytes, hashes=request.hashes)
         for record in decoding.records():
@@ -147,7 +147,7 @@ def _table(request: Request, output: BinaryIO, stack: ExitStack) -> int:
         session = decoding.session
         control = int(np.count_nonzero(np.frombuffer(session.messages.control, dtype=np.int8)))
         console.print(summary(session, 0 if request.show_all else control))
-        return EXIT_INTERRUPTED if interrupted else _verdict(request, session)
+        return exit_codes.INTERRUPTED if interrupted else _verdict(request, session)
 
 
 def _live(decoding: Decoding, show: object, output: BinaryIO | None) -> bool:
@@ -201,7 +201,7 @@ def _roundtrip(request: Request, output: BinaryIO) -> int:
         if cut:
             console.print(f"{cut:,} messages were not captured whole and were left out")
         verdict = _verdict(request, decoding.session)
-    return verdict if same == total else EXIT_DIFFERENT
+    return verdict if same == total else exit_codes.DIFFERENT
 
 
 def _find(request: Request, index: int) -> tuple[Session, int] | None:
@@ -223,7 +223,7 @@ def _message(request: Request, output: BinaryIO) -> int:
     found = _find(request, request.message)
     if found is None:
         print(f"rpcinspect: there is no message {request.message}", file=sys.stderr)
-        return EXIT_USAGE
+        return exit_codes.USAGE
     session, row = found
     with Decoding(request.files) as decoding:
         record = next(r for r in decoding.records() if r.row == row)

@@ -1,0 +1,13 @@
+"""What the exit codes mean, the same for every command; scripts rely on them.
+
+A module of its own, since both `cli` and the commands below it need the numbers.
+"""
+
+OK = 0
+DIFFERENT = 1
+"""What was asked for was looked at and did not hold: a finding of severity error with --check, a message that
+does not come out byte for byte with --roundtrip."""
+USAGE = 2
+UNREADABLE = 3
+"""No capture, or --strict and any problem."""
+INTERRUPTED = 130
