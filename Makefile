@@ -1,0 +1,56 @@
+# demo and test need nothing but Python 3.10 or later and a package registry; both keep to one .venv.
+#
+#   make demo       decode a bundled capture: as a table, then one message in full
+#   make test       run all tests (PYTEST_ARGS='tests/wire -x' runs some of them)
+#   make check      what CI checks beside the tests: ruff and mypy
+#   make fix        format, and repair what ruff can repair
+#   make bench      time of start-up and of 30,000 messages, beside tshark's
+#   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
+
+CAPTURE ?= captures/basic_chain.pcap
+MESSAGE ?= 6
+PYTEST_ARGS ?=
+CAPTURES ?=
+
+.PHONY: demo test check fix bench captures
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/base.stamp
+	$(BIN)/rpcinspect decode $(CAPTURE)
+	$(BIN)/rpcinspect decode $(CAPTURE) --message $(MESSAGE)
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fix: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python bench/run.py
+
+captures: $(VENV)/dev.stamp
+	$(BIN)/python captures/record.py $(CAPTURES)
+
+# A stamp says for which dependencies the environment was last brought up to date. The base is a part of dev.
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/base.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[dev]'
+	touch $(VENV)/base.stamp $@
