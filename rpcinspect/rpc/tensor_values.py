@@ -98,6 +98,18 @@ def first_values(meta: TensorMeta, storage: Storage, n: int) -> list[object]:
     return values
 
 
+def plain_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int] | None:
+    """Where in its storage the logical bytes lie, [start, end), if they are a range of it as they are."""
+    if meta.layout != "strided" or meta.conj or meta.neg or not is_contiguous(meta):
+        return None
+    dtype = DTYPES[meta.dtype]
+    if dtype.values_per_byte != 1:
+        return None
+    start = meta.storage_offset * dtype.item_bytes
+    end = start + logical_nbytes(meta)
+    return (start, end) if end <= storage_nbytes else None
+
+
 def _chunks(meta: TensorMeta, storage: Storage, max_bytes: int) -> Iterator[Storage]:
     """The logical bytes in order, in blocks: one, if nothing has to be gathered."""
     dtype = DTYPES[meta.dtype]

@@ -12,8 +12,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import orjson
 
-from rpcinspect.errors import Location, Problem
-from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.errors import Problem
 from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
@@ -26,69 +25,14 @@ from rpcinspect.session.model import (
     Totals,
     Worker,
 )
-from rpcinspect.views.message_json import body_json, envelope_json, tensor_json, tensor_text, text
+from rpcinspect.views.message_json import text
+from rpcinspect.views.message_line import MessageRenderer, location_json, problem_json
 from rpcinspect.views.spool import Spool
-from rpcinspect.views.tensors import hash_of, place_of
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.stream import CaptureBytes
 from rpcinspect.wire.tensorpipe import TpDevice
 
 Json: TypeAlias = dict[str, Any]
-
-CACHE_BYTES = 1 << 22
-
-
-class MessageRenderer:
-    """Renders the part of a message line that the message alone decides."""
-
-    def __init__(self, source: CaptureBytes, *, hashes: bool = True) -> None:
-        self._source = source
-        self._hashes = hashes
-        self._bodies: BoundedCache[tuple[int, int], tuple[object, object, bytes]] = BoundedCache(CACHE_BYTES)
-
-    def tail(self, record: RpcRecord) -> bytes:
-        """`"type":…` to the closing brace of the object."""
-        out: Json = {
-            "envelopes": [envelope_json(envelope) for envelope in record.rpc.envelopes],
-            "body": orjson.Fragment(self._body(record)),
-            "tensors": self._tensors(record),
-            "problems": [problem_json(problem) for problem in record.problems],
-            "location": location_json(record.location),
-        }
-        return orjson.dumps(out)[1:]
-
-    def _body(self, record: RpcRecord) -> bytes:
-        """Commands and tensor tables that repeat are the same objects, so their text is made once."""
-        command, tensors = record.rpc.command, record.rpc.tensors
-        key = (id(command), id(tensors))
-        known = self._bodies.get(key)
-        if known is not None:  # the entry holds both objects, so that their ids stay theirs
-            return known[2]
-        parameters = record.facts.parameters
-        texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(tensors)]
-        pickle = record.facts.pickle
-        told = pickle.error if pickle is not None and pickle.error is not None else pickle
-        body = orjson.dumps(body_json(command, texts, told))
-        self._bodies.put(key, (command, tensors, body), len(body))
-        return body
-
-    def _tensors(self, record: RpcRecord) -> list[Json]:
-        out = []
-        parameters = record.facts.parameters
-        for index, meta in enumerate(record.rpc.tensors):
-            place = place_of(record, meta)
-            out.append(
-                tensor_json(
-                    meta,
-                    storage_nbytes=place.storage_nbytes,
-                    missing_bytes=place.missing_bytes,
-                    placement=place.placement.value,
-                    sha256=hash_of(record, meta, self._source) if self._hashes else None,
-                    target_device=place.target_device,
-                    parameter=index in parameters,
-                )
-            )
-        return out
 
 
 class JsonLines:
@@ -290,25 +234,4 @@ def summary_json(totals: Totals, problems: tuple[Problem, ...]) -> Json:
             "store": totals.store_bytes,
         },
         "problem_list": [{**problem_json(p), "location": location_json(p.location)} for p in problems],
-    }
-
-
-def problem_json(problem: Problem) -> Json:
-    """One of a message's `problems`."""
-    where = problem.location
-    return {
-        "layer": problem.layer,
-        "reason": text(problem.reason),
-        "packet": where.packet,
-        "offset": where.offset,
-    }
-
-
-def location_json(location: Location) -> Json:
-    """`location`."""
-    return {
-        "capture": location.capture,
-        "packet": location.packet,
-        "flow": location.flow,
-        "offset": location.offset,
     }

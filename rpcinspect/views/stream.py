@@ -15,8 +15,9 @@ from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.names import Roster
-from rpcinspect.views.jsonl import MessageRenderer, head_lines, lines, tail_lines
+from rpcinspect.views.jsonl import head_lines, lines, tail_lines
 from rpcinspect.views.message_json import text
+from rpcinspect.views.message_line import MessageRenderer
 from rpcinspect.views.phrases import phrase, printable
 from rpcinspect.views.table import Layout, Row, failed, line_width, style_of
 

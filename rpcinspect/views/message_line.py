@@ -1,0 +1,227 @@
+"""One message as a line of the output contract, made fast: most of the text of most messages was made before.
+
+In: records and the captures' bytes. Out: bytes of JSON. A training loop repeats its commands, tensor tables
+and descriptors, and the decoders give the same object for equal bytes; so the text that follows from each is
+kept, and a message costs its ids, its hashes and its place. `message_json` has the plain form of everything
+here; a test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+import orjson
+
+from rpcinspect.errors import Location, Problem
+from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.decode import REPEATING
+from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.rpc.tensor_values import plain_range
+from rpcinspect.views.message_json import body_json, envelope_json, tensor_json, tensor_text, text
+from rpcinspect.views.tensors import TensorPlace, hash_of, place_of, storage_of
+from rpcinspect.wire.records import Placement
+from rpcinspect.wire.segment import Flow
+from rpcinspect.wire.stream import CaptureBytes, Extent
+
+Json: TypeAlias = dict[str, Any]
+
+CACHE_BYTES = 1 << 22
+NULL = b"null"
+
+
+@dataclass(frozen=True, slots=True)
+class TableText:
+    """What follows from a tensor table and a descriptor when every tensor's bytes are there."""
+
+    owners: tuple[object, ...]
+    """The objects that the key names by id(): as long as the entry lives, no other object has their ids."""
+    texts: tuple[str, ...]
+    """How tensors are named in rendered values."""
+    heads: tuple[bytes, ...]
+    """Each tensor's JSON up to the value of `sha256`."""
+    ranges: tuple[tuple[int, int, int] | None, ...]
+    """(storage, start, end) of tensors whose logical bytes are a range of their storage."""
+
+
+class MessageRenderer:
+    """Renders the part of a message line that the message alone decides."""
+
+    def __init__(self, source: CaptureBytes, *, hashes: bool = True) -> None:
+        self._source = source
+        self._hashes = hashes
+        self._bodies: BoundedCache[tuple[int, int], tuple[object, object, bytes]] = BoundedCache(CACHE_BYTES)
+        self._tables: BoundedCache[tuple[int, int, frozenset[int]], TableText] = BoundedCache(CACHE_BYTES)
+        self._flows: dict[int, tuple[Flow, bytes]] = {}
+        self._maps: BoundedCache[int, tuple[object, str]] = BoundedCache(CACHE_BYTES)
+
+    def tail(self, record: RpcRecord) -> bytes:
+        """`"envelopes":…` to the closing brace of the object."""
+        rpc, tp = record.rpc, record.tp
+        if rpc.tensors or tp.tensors:
+            table = self._table(record)
+            tensors = self._tensors(record, table)
+            body = self._body(record, table)
+        else:
+            tensors, body = b"", self._body(record, NO_TENSORS)
+        envelopes = b",".join([self._envelope(e) for e in rpc.envelopes]) if rpc.envelopes else b""
+        problems = NO_PROBLEMS
+        if record.problems:
+            problems = orjson.dumps([problem_json(problem) for problem in record.problems])
+        return (
+            b'"envelopes":[%b],"body":%b,"tensors":[%b],"problems":%b,'
+            b'"location":{"capture":%d,"packet":%d,"flow":"%b","offset":%d}}'
+            % (envelopes, body, tensors, problems, tp.capture, tp.packet, self._flow(tp.flow), tp.offset)
+        )
+
+    def _flow(self, flow: Flow) -> bytes:
+        known = self._flows.get(id(flow))
+        if known is None:
+            known = self._flows[id(flow)] = (flow, str(flow).encode())
+        return known[1]
+
+    def _envelope(self, envelope: Envelope) -> bytes:
+        if type(envelope) is not RpcWithAutograd:
+            return orjson.dumps(envelope_json(envelope))
+        devices = envelope.device_map
+        known = self._maps.get(id(devices))
+        if known is None:
+            known = (devices, orjson.dumps({text(a): text(b) for a, b in devices.items()}).decode())
+            self._maps.put(id(devices), known, len(known[1]))
+        metadata = envelope.autograd_metadata
+        return (
+            f'{{"type":"{type_name(envelope.message_type)}","context_id":{metadata.autograd_context_id},'
+            f'"autograd_message_id":{metadata.autograd_message_id},"from_worker_id":{envelope.from_worker_id},'
+            f'"device_map":{known[1]},"wrapped_type":"{type_name(envelope.wrapped_message_type)}"}}'
+        ).encode()
+
+    def _body(self, record: RpcRecord, table: TableText) -> bytes:
+        command, tensors = record.rpc.command, record.rpc.tensors
+        key = (id(command), id(tensors))
+        known = self._bodies.get(key)
+        if known is not None:
+            return known[2]
+        pickle = record.facts.pickle
+        told = pickle.error if pickle is not None and pickle.error is not None else pickle
+        body = orjson.dumps(body_json(command, table.texts, told))
+        envelopes = record.rpc.envelopes
+        kind = envelopes[-1].wrapped_message_type if envelopes else record.rpc.message.type
+        if kind in REPEATING:
+            self._bodies.put(key, (command, tensors, body), len(body))
+        return body
+
+    def _table(self, record: RpcRecord) -> TableText:
+        metas, descriptor, parameters = record.rpc.tensors, record.tp.descriptor, record.facts.parameters
+        key = (id(metas), id(descriptor), parameters)
+        table = self._tables.get(key)
+        if table is None:
+            table = _table_text(record)
+            self._tables.put(key, table, sum(map(len, table.heads)))
+        return table
+
+    def _tensors(self, record: RpcRecord, table: TableText) -> bytes:
+        storages = record.tp.tensors
+        for storage in storages:
+            extent = storage.extent
+            if extent is None or extent.missing:
+                return self._incomplete_tensors(record)
+        if len(table.heads) == 1:
+            return table.heads[0] + self._digest(record, table, 0) + b"}"
+        return b",".join([head + self._digest(record, table, i) + b"}" for i, head in enumerate(table.heads)])
+
+    def _digest(self, record: RpcRecord, table: TableText, index: int) -> bytes:
+        if not self._hashes:
+            return NULL
+        place = table.ranges[index]
+        if place is None:
+            digest = hash_of(record, record.rpc.tensors[index], self._source)
+            return NULL if digest is None else b'"%b"' % digest.encode()
+        extent = record.tp.tensors[place[0]].extent
+        assert extent is not None
+        return b'"%b"' % hash_range(extent, place[1], place[2], self._source).encode()
+
+    def _incomplete_tensors(self, record: RpcRecord) -> bytes:
+        out = []
+        for index, meta in enumerate(record.rpc.tensors):
+            digest = hash_of(record, meta, self._source) if self._hashes else None
+            out.append(orjson.dumps(_tensor_json(record, index, place_of(record, meta), digest)))
+        return b",".join(out)
+
+
+def hash_range(extent: Extent, start: int, end: int, source: CaptureBytes) -> str:
+    """sha256 of the bytes [start, end) of an extent without missing bytes, piece by piece."""
+    pieces = extent.pieces
+    if len(pieces) == 1:
+        capture, offset, _ = pieces[0]
+        return sha256(source.read(capture, offset + start, end - start)).hexdigest()
+    digest = sha256()
+    at = 0
+    for capture, offset, length in pieces:
+        low, high = max(start - at, 0), min(end - at, length)
+        if low < high:
+            digest.update(source.read(capture, offset + low, high - low))
+        at += length
+    return digest.hexdigest()
+
+
+def _table_text(record: RpcRecord) -> TableText:
+    metas = record.rpc.tensors
+    parameters = record.facts.parameters
+    texts = tuple(tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(metas))
+    heads = []
+    for index, meta in enumerate(metas):
+        place = place_of(record, meta)
+        whole = TensorPlace(place.storage_nbytes, 0, Placement.CERTAIN, place.target_device)
+        told = orjson.dumps(_tensor_json(record, index, whole, None))
+        heads.append(told[: -len(b"null}")])
+    ranges = tuple(_range(record, meta) for meta in metas)
+    return TableText((metas, record.tp.descriptor), texts, tuple(heads), ranges)
+
+
+def _range(record: RpcRecord, meta: TensorMeta) -> tuple[int, int, int] | None:
+    storage = storage_of(record, meta)
+    if storage is None or meta.storage is None:
+        return None
+    found = plain_range(meta, storage.descriptor.length)
+    return None if found is None else (meta.storage, *found)
+
+
+def _tensor_json(record: RpcRecord, index: int, place: TensorPlace, digest: str | None) -> Json:
+    return tensor_json(
+        record.rpc.tensors[index],
+        storage_nbytes=place.storage_nbytes,
+        missing_bytes=place.missing_bytes,
+        placement=place.placement.value,
+        sha256=digest,
+        target_device=place.target_device,
+        parameter=index in record.facts.parameters,
+    )
+
+
+def problem_json(problem: Problem) -> Json:
+    """One of a message's `problems`."""
+    where = problem.location
+    return {
+        "layer": problem.layer,
+        "reason": text(problem.reason),
+        "packet": where.packet,
+        "offset": where.offset,
+    }
+
+
+def location_json(location: Location) -> Json:
+    """`location`."""
+    return {
+        "capture": location.capture,
+        "packet": location.packet,
+        "flow": location.flow,
+        "offset": location.offset,
+    }
+
+
+NO_PROBLEMS = b"[]"
+NO_TENSORS = TableText((), (), (), ())
