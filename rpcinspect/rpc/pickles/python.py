@@ -15,7 +15,8 @@ from struct import Struct, error
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.rpc.pickles.python_ops import NO_FRAME, OPCODES, State, build, extend, set_items, stack_global
+from rpcinspect.rpc.pickles.python_ops import OPCODES
+from rpcinspect.rpc.pickles.python_state import NO_FRAME, State, build, extend, set_items, stack_global
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
 
 

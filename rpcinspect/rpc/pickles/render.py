@@ -8,11 +8,10 @@ length of the text.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.rpc.pickles import semantic
+from rpcinspect.rpc.pickles import numpy_nodes, semantic
 from rpcinspect.rpc.pickles.tree import (
     Buffer,
     Call,
@@ -169,9 +168,9 @@ class _Renderer:
         self.emit(")")
 
     def call(self, value: Call) -> None:
-        for special in _SPECIAL:
-            if special(self, value):
-                return
+        special = _SPECIAL.get(value.function) if type(value.function) is Global else _Renderer.received
+        if special is not None and special(self, value):
+            return
         self.function(value)
         args = value.args if type(value.args) is tuple else (value.args,)
         extra = ([value.items] if value.items else []) + ([Dict(value.pairs)] if value.pairs else [])
@@ -208,7 +207,7 @@ class _Renderer:
             self.value(state)
             self.emit("}")
 
-    # What a node means; each answers whether it has written the node.
+    # What a node means, see _SPECIAL.
 
     def tensor(self, node: Call) -> bool:
         index = semantic.tensor_index(node)
@@ -225,6 +224,9 @@ class _Renderer:
         self.emit(f"RRef(rref={rref_id} fork={fork_id} owner={fork.owner_id})")
         return True
 
+    def received(self, node: Call) -> bool:
+        return self.tensor(node) or self.rref(node) or self.script(node)
+
     def tagged(self, node: Call) -> bool:
         plain = semantic.untag(node)
         if plain is node:
@@ -233,7 +235,7 @@ class _Renderer:
         return True
 
     def parameter(self, node: Call) -> bool:
-        if node.function not in _PARAMETERS or type(node.args) is not tuple or not node.args:
+        if type(node.args) is not tuple or not node.args:
             return False
         self.sequence("Parameter(", node.args[:1], ")")
         return True
@@ -252,7 +254,7 @@ class _Renderer:
 
     def latin1(self, node: Call) -> bool:
         """Bytes, as protocols 0 to 2 write them."""
-        raw = _raw(node)
+        raw = numpy_nodes.raw_bytes(node)
         if type(raw) is bytes:
             self.emit(_bytes(raw))
         return type(raw) is bytes
@@ -266,7 +268,7 @@ class _Renderer:
     def attribute(self, node: Call) -> bool:
         """getattr(x, 'name') as x.name."""
         args = node.args
-        if node.function not in _GETATTR or type(args) is not tuple or len(args) != 2:
+        if type(args) is not tuple or len(args) != 2:
             return False
         if type(args[1]) is not str or not args[1].isidentifier() or not args[1].isprintable():
             return False
@@ -275,7 +277,7 @@ class _Renderer:
         return True
 
     def array(self, node: Call) -> bool:
-        parts = _array(node)
+        parts = numpy_nodes.array(node)
         if parts is None:
             return False
         shape, dtype, data = parts
@@ -284,58 +286,24 @@ class _Renderer:
         self.emit(", dtype=")
         self.value(dtype)
         self.emit(", ")
-        self.value(_raw(data))
+        self.value(numpy_nodes.raw_bytes(data))
         self.emit(")")
         return True
 
     def scalar(self, node: Call) -> bool:
-        args = node.args
-        if node.function not in _NUMPY_SCALAR or type(args) is not tuple or len(args) != 2:
+        parts = numpy_nodes.scalar(node)
+        if parts is None:
             return False
-        code, raw = _dtype(args[0]), _raw(args[1])
-        self.emit(f"numpy.{_DTYPE_NAMES.get(code[1:], 'scalar')}(" if code else "numpy.scalar(")
-        layout = _STRUCT.get(code[1:]) if code else None
-        if code and layout and type(raw) is bytes and struct.calcsize("<" + layout) == len(raw):
-            self.value(struct.unpack((">" if code[0] == ">" else "<") + layout, raw)[0])
-        else:
-            self.value(raw)
+        self.emit(f"numpy.{parts[0]}(")
+        self.value(parts[1])
         self.emit(")")
         return True
 
     def dtype(self, node: Call) -> bool:
-        code = _dtype(node)
+        code = numpy_nodes.dtype(node)
         if code is not None:
             self.emit(f"dtype({_text(code)})")
         return code is not None
-
-
-def _array(node: Call) -> tuple[Value, Value, Value] | None:
-    """(shape, dtype, bytes) of a pickled numpy array, of either of numpy's ways to write one."""
-    args, state = node.args, node.state
-    if node.function in _NUMPY_RECONSTRUCT and type(state) is tuple and len(state) == 5:
-        return state[1], state[2], state[4]
-    if node.function in _NUMPY_FROMBUFFER and type(args) is tuple and len(args) == 4:
-        return args[2], args[1], args[0]
-    return None
-
-
-def _raw(node: Value) -> Value:
-    """The bytes in `_codecs.encode(text, 'latin1')`; any other value as it is."""
-    if type(node) is not Call or node.function != _ENCODE or type(node.args) is not tuple:
-        return node
-    if len(node.args) != 2 or type(node.args[0]) is not str or node.args[1] != "latin1":
-        return node
-    return node.args[0].encode("latin-1", "backslashreplace")
-
-
-def _dtype(node: Value) -> str | None:
-    """`<f4` and the like of a pickled numpy dtype: the kind is an argument, the byte order comes by BUILD."""
-    if type(node) is not Call or node.function != _NUMPY_DTYPE or type(node.args) is not tuple:
-        return None
-    if not node.args or type(node.args[0]) is not str:
-        return None
-    order = node.state[1] if type(node.state) is tuple and len(node.state) > 1 else "|"
-    return (order if order in ("<", ">", "=", "|") else "|") + node.args[0]
 
 
 def _printable(text: str) -> str:
@@ -348,8 +316,9 @@ def _text(text: str) -> str:
     return f"{text[:_MAX_STRING]!r}… ({len(text)} characters)"
 
 
-def _bytes(raw: bytes) -> str:
-    return repr(raw) if len(raw) <= _MAX_BYTES else f"{raw[:_MAX_BYTES]!r}… ({len(raw)} bytes)"
+def _bytes(raw: bytes | bytearray) -> str:
+    head = repr(bytes(raw[:_MAX_BYTES]))
+    return head if len(raw) <= _MAX_BYTES else f"{head}… ({len(raw)} bytes)"
 
 
 def _int(n: int) -> str:
@@ -361,7 +330,6 @@ def _name(value: Global) -> str:
 
 
 _BUILTINS = ("builtins", "__builtin__", "exceptions")  # the latter two are Python 2's, in protocols 0 to 2
-_ENCODE = Global("_codecs", "encode")
 _MAX_ITEMS = 100
 _MAX_STRING = 1000
 _MAX_BYTES = 32
@@ -376,11 +344,7 @@ _ATOMS: dict[type, Callable[[Value], str]] = {
     float: repr,
     str: _text,
     bytes: _bytes,
-    bytearray: lambda raw: (
-        f"bytearray({_bytes(bytes(raw[: _MAX_BYTES + 1]))})"
-        if len(raw) <= _MAX_BYTES
-        else f"bytearray({bytes(raw[:_MAX_BYTES])!r}… ({len(raw)} bytes))"
-    ),
+    bytearray: lambda raw: f"bytearray({_bytes(raw)})",
     Global: _name,
     Extension: lambda node: f"extension#{node.code}",
     Buffer: lambda node: f"buffer#{node.index}",
@@ -395,58 +359,18 @@ _NODES: dict[type, Callable[[_Renderer, Value], None]] = {
     PersistentRef: _Renderer.persistent,
 }
 
-_SPECIAL = (
-    _Renderer.tensor,
-    _Renderer.rref,
-    _Renderer.tagged,
-    _Renderer.parameter,
-    _Renderer.device,
-    _Renderer.worker,
-    _Renderer.latin1,
-    _Renderer.script,
-    _Renderer.attribute,
-    _Renderer.array,
-    _Renderer.scalar,
-    _Renderer.dtype,
-)
-
-
-def _globals(name: str, modules: Iterable[str]) -> tuple[Global, ...]:
-    return tuple(Global(module, name) for module in modules)
-
-
-_GETATTR = _globals("getattr", ("builtins", "__builtin__"))
-_PARAMETERS = (Global("torch._utils", "_rebuild_parameter"),)
-_NUMPY_DTYPE = Global("numpy", "dtype")
-_NUMPY_RECONSTRUCT = _globals("_reconstruct", ("numpy.core.multiarray", "numpy._core.multiarray"))
-_NUMPY_FROMBUFFER = _globals("_frombuffer", ("numpy.core.numeric", "numpy._core.numeric"))
-_NUMPY_SCALAR = _globals("scalar", ("numpy.core.multiarray", "numpy._core.multiarray"))
-
-_STRUCT = {
-    "f2": "e",
-    "f4": "f",
-    "f8": "d",
-    "i1": "b",
-    "i2": "h",
-    "i4": "i",
-    "i8": "q",
-    "u1": "B",
-    "u2": "H",
-    "u4": "I",
-    "u8": "Q",
-    "b1": "?",
+_SPECIAL: dict[Global, Callable[[_Renderer, Call], bool]] = {
+    Global("torch.jit._pickle", "build_tensor_from_id"): _Renderer.tensor,
+    Global("torch.distributed.rpc", "rref"): _Renderer.rref,
+    **dict.fromkeys(semantic.TAGS, _Renderer.tagged),
+    Global("torch._utils", "_rebuild_parameter"): _Renderer.parameter,
+    Global("torch", "device"): _Renderer.device,
+    Global("torch._C._distributed_rpc", "WorkerInfo"): _Renderer.worker,
+    Global("_codecs", "encode"): _Renderer.latin1,
+    Global("builtins", "getattr"): _Renderer.attribute,
+    Global("__builtin__", "getattr"): _Renderer.attribute,
+    **dict.fromkeys((*numpy_nodes.RECONSTRUCT, *numpy_nodes.FROMBUFFER), _Renderer.array),
+    **dict.fromkeys(numpy_nodes.SCALAR, _Renderer.scalar),
+    numpy_nodes.DTYPE: _Renderer.dtype,
 }
-_DTYPE_NAMES = {
-    "f2": "float16",
-    "f4": "float32",
-    "f8": "float64",
-    "i1": "int8",
-    "i2": "int16",
-    "i4": "int32",
-    "i8": "int64",
-    "u1": "uint8",
-    "u2": "uint16",
-    "u4": "uint32",
-    "u8": "uint64",
-    "b1": "bool_",
-}
+"""Functions whose calls mean something; each answers whether it has written the node."""

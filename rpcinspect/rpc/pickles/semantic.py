@@ -89,7 +89,7 @@ def receiver(node: Value) -> str | None:
 
 def untag(node: Value) -> Value:
     """JIT: the plain list or Dict inside restore_type_tag or build_*list; any other value as it is."""
-    if type(node) is Call and node.function in _TAGS and type(node.args) is tuple and node.args:
+    if type(node) is Call and node.function in TAGS and type(node.args) is tuple and node.args:
         return node.args[0]
     return node
 
@@ -159,7 +159,7 @@ _WORKER_INFO = Global("torch._C._distributed_rpc", "WorkerInfo")
 _DEVICE = Global("torch", "device")
 _JIT_RREF = Global("torch.distributed.rpc", "rref")
 _BUILD_TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
-_TAGS = tuple(
+TAGS = tuple(
     Global("torch.jit._pickle", name)
     for name in (
         "restore_type_tag",

@@ -1,0 +1,158 @@
+"""The machine that a Python pickle programs, as far as reading needs it: stack, memo, names and calls so far.
+
+`State` is filled by `python` and `python_ops`. Values that opcodes change in place are changed here, because
+every such change is also a place where loading would call a method of some object.
+"""
+
+from __future__ import annotations
+
+import sys
+from struct import Struct
+
+from rpcinspect.errors import DecodeError, LimitExceeded
+from rpcinspect.limits import Limits
+from rpcinspect.rpc.pickles.tree import Call, Dict, Extension, Global, PersistentRef, Value
+
+NO_FRAME = sys.maxsize
+
+
+class State:
+    """What the machine that a pickle programs would hold, and what it would have imported and called."""
+
+    __slots__ = (
+        "buffers",
+        "calls",
+        "data",
+        "extensions",
+        "frame_end",
+        "globals",
+        "limits",
+        "marks",
+        "memo",
+        "pos",
+        "protocol",
+        "stack",
+    )
+
+    def __init__(self, data: bytes, limits: Limits) -> None:
+        self.data = data
+        self.limits = limits
+        self.pos = 0
+        self.frame_end = NO_FRAME
+        self.stack: list[Value] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Value] = {}
+        self.globals: dict[tuple[str, str], Global] = {}
+        self.calls: list[Call] = []
+        self.extensions: list[int] = []
+        self.buffers = 0
+        self.protocol = 0
+
+    def line(self) -> bytes:
+        """The text up to the next newline, without it."""
+        end = self.data.find(b"\n", self.pos)
+        if end < 0:
+            raise ValueError("a line of text has no end")
+        text = self.data[self.pos : end]
+        self.pos = end + 1
+        return text
+
+    def digits(self) -> bytes:
+        """A number's text: CPython reads it with C's functions, which stop at a zero byte."""
+        return self.line().partition(b"\0")[0]
+
+    def take(self, size: int) -> bytes:
+        if size > self.limits.pickle_string_bytes:
+            bound = self.limits.pickle_string_bytes
+            raise LimitExceeded("pickle", "pickle_string_bytes", bound, size, self.pos)
+        end = self.pos + size
+        if size < 0 or end > len(self.data):
+            raise DecodeError(
+                "pickle", f"{size} bytes are announced, {len(self.data) - self.pos} left", self.pos
+            )
+        raw = self.data[self.pos : end]
+        self.pos = end
+        return raw
+
+    def number(self, unpack: Struct) -> int:
+        (value,) = unpack.unpack_from(self.data, self.pos)
+        self.pos += unpack.size
+        return int(value)
+
+    def above_mark(self) -> list[Value]:
+        start = self.marks.pop()
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
+
+    def put(self, index: int) -> None:
+        if index < 0:
+            raise ValueError("a negative memo index")
+        if len(self.memo) >= self.limits.pickle_memo:
+            raise LimitExceeded(
+                "pickle", "pickle_memo", self.limits.pickle_memo, len(self.memo) + 1, self.pos
+            )
+        self.memo[index] = self.stack[-1]
+
+    def call(self, function: Value, args: Value, how: str, kwargs: Value = None) -> Call:
+        call = Call(function, args, kwargs, how)
+        self.calls.append(call)
+        return call
+
+    def name(self, module: str, name: str) -> Global:
+        key = (module, name)
+        found = self.globals.get(key)
+        if found is None:
+            found = self.globals[key] = Global(module, name)
+        return found
+
+
+# What opcodes do to a value below their operands. The result takes that value's place: itself, or a `change`
+# around something that the pickle got by import: loading would change an object of the running program.
+
+
+def extend(state: State, target: Value, items: list[Value]) -> Value:
+    """APPEND, APPENDS, ADDITEMS."""
+    if type(target) is list:
+        target.extend(items)
+        return target
+    target = changeable(state, target)
+    if target.has_state:  # could bring a method of its own
+        target = state.call(target, (), "change")
+    target.items.extend(items)
+    return target
+
+
+def set_items(state: State, target: Value, items: list[Value]) -> Value:
+    """SETITEM, SETITEMS: keys and values in turn."""
+    if len(items) % 2:
+        raise ValueError("a key without a value")
+    if type(target) is not Dict:
+        target = changeable(state, target)
+    target.pairs.extend(zip(items[::2], items[1::2], strict=True))
+    return target
+
+
+def build(state: State, target: Value, value: Value) -> Value:
+    """BUILD."""
+    target = changeable(state, target)
+    if target.has_state:
+        target = state.call(target, (), "change")
+    target.has_state = True
+    target.state = value
+    return target
+
+
+def changeable(state: State, target: Value) -> Call:
+    """The target if a call of this pickle made it, else a `change` around it."""
+    return target if type(target) is Call else state.call(target, (), "change")
+
+
+def stack_global(state: State, module: Value, name: Value) -> Value:
+    """STACK_GLOBAL; names may also be results of calls, which nobody knows before loading."""
+    if type(module) is str and type(name) is str:
+        return state.name(module, name)
+    for part in (module, name):
+        if type(part) not in (str, Call, PersistentRef, Extension):
+            raise ValueError(f"a name to import is a {type(part).__name__}")
+    return state.call(None, (module, name), "stack_global")
