@@ -17,6 +17,7 @@ from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.command_codec import from_message, from_message_forms, message_type_of, to_payload
 from rpcinspect.rpc.envelope import ENVELOPES, Envelope, EnvelopeForms, peel_partial, wrap
+from rpcinspect.rpc.gradients import GradientRequests
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.pickles.jit import Forms
 from rpcinspect.rpc.tensor import (
@@ -44,9 +45,9 @@ class RpcForms:
     """None also where the table could not be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DecodedRpc:
-    """A message, its envelopes off and its parts read."""
+    """A message, its envelopes off and its parts read. Not frozen: that triples the cost of making one."""
 
     message: Message
     envelopes: tuple[Envelope, ...]
@@ -69,6 +70,7 @@ class RpcDecoder:
         self._with_forms = forms
         self._tables: BoundedCache[bytes, tuple[TensorMeta, ...]] = BoundedCache(CACHE_BYTES)
         self._commands: BoundedCache[tuple[int, bytes], Command] = BoundedCache(CACHE_BYTES)
+        self._gradients = GradientRequests()
         self._tails: BoundedCache[bytes, DeviceMap] = BoundedCache(CACHE_BYTES)
 
     def decode(self, message: Message) -> DecodedRpc:
@@ -88,9 +90,12 @@ class RpcDecoder:
         command = None if damaged else self._commands.get((kind, payload))
         if command is None:
             try:
-                command = (
-                    UnknownCommand(kind, payload) if damaged else from_message(kind, payload, self._limits)
-                )
+                if damaged:
+                    command = UnknownCommand(kind, payload)
+                elif kind == MessageType.BACKWARD_AUTOGRAD_REQ:
+                    command = self._gradients.read(payload, self._limits)
+                else:
+                    command = from_message(kind, payload, self._limits)
                 if kind in REPEATING:
                     self._commands.put((kind, payload), command, len(payload))
             except DecodeError as error:

@@ -18,7 +18,7 @@ from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.pickles.jit import Forms, read_jit, read_jit_forms
+from rpcinspect.rpc.pickles.jit import Forms, read_ints, read_jit, read_jit_forms
 from rpcinspect.rpc.pickles.jit_write import write_jit
 from rpcinspect.rpc.pickles.semantic import device_map
 from rpcinspect.rpc.pickles.tree import Call, Dict, Value
@@ -207,25 +207,8 @@ def _autograd_from_suffix(
     at = suffix.find(_TAIL_START)
     if at < 0 or suffix[:3] != _HEAD_START:
         return None
-    numbers = []
-    pos = 3
-    while pos < at:
-        op = suffix[pos]
-        if op == 0x4B:  # BININT1
-            numbers.append(suffix[pos + 1])
-            pos += 2
-        elif op == 0x4D:  # BININT2
-            numbers.append(suffix[pos + 1] | suffix[pos + 2] << 8)
-            pos += 3
-        elif op == 0x8A and suffix[pos + 1] == 8:  # LONG1 of 8 bytes
-            numbers.append(int.from_bytes(suffix[pos + 2 : pos + 10], "little", signed=True))
-            pos += 10
-        elif op == 0x4A:  # BININT
-            numbers.append(int.from_bytes(suffix[pos + 1 : pos + 5], "little", signed=True))
-            pos += 5
-        else:
-            return None
-    if pos != at or len(numbers) != 4:
+    numbers = read_ints(suffix, 3, at)
+    if numbers is None or len(numbers) != 4:
         return None
     tail = suffix[at:]
     devices = tails.get(tail)

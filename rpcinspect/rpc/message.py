@@ -65,9 +65,9 @@ def type_name(message_type: int) -> str:
     return name if name is not None else f"0x{message_type & 0xFFFFFFFF:03x}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Message:
-    """One RPC message, its parts still encoded."""
+    """One RPC message, its parts still encoded. Not frozen: that triples the cost of making one."""
 
     type: int
     """A `MessageType`, or any other i32 from a release that we do not know."""
@@ -101,8 +101,8 @@ def from_payloads(payloads: Sequence[bytes]) -> Message:
     return Message(
         int.from_bytes(kind, "little", signed=True),
         int.from_bytes(message_id, "little", signed=True),
-        bytes(payload),
-        bytes(tensor_table),
+        payload,
+        tensor_table,
     )
 
 

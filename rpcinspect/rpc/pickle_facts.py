@@ -7,7 +7,9 @@ pickles are where user code is named, so this is also where the audit of `pickle
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.cache import BoundedCache
@@ -75,21 +77,17 @@ class FactsReader:
 
     def read(self, command: Command) -> PickleFacts:
         """The facts; never raises: what can't be read says nothing, and `pickle.error` says why."""
-        if isinstance(command, (PythonCall, PythonResp, PythonRemoteCall, PythonRRefFetchRet)):
-            data = command.serialized_py_obj
+        kind = type(command)
+        if kind in PYTHON:
+            data: bytes = command.serialized_py_obj  # type: ignore[union-attr]
             facts = self._known.get(data)
             if facts is None:
                 facts = _facts(read_python_pickle_partial(data, self._limits))
                 self._known.put(data, facts, len(data))
             return facts
-        if isinstance(command, (ScriptCall, ScriptRemoteCall)):
-            forks = rref_forks(command.args)
-            return PickleFacts(forks=forks) if forks else NO_FACTS
-        if isinstance(command, ScriptResp):
-            forks = rref_forks((command.value,))
-            return PickleFacts(forks=forks) if forks else NO_FACTS
-        if isinstance(command, ScriptRRefFetchRet):
-            forks = rref_forks(command.values)
+        values = SCRIPT.get(kind)
+        if values is not None:
+            forks = rref_forks(values(command))
             return PickleFacts(forks=forks) if forks else NO_FACTS
         return NO_FACTS
 
@@ -138,7 +136,10 @@ def _facts(pickle: PythonPickle) -> PickleFacts:
 
 
 def _ends(function: str | None, args: Value) -> tuple[str | None, str | None]:
-    """(sender, receiver) of the calls that gather at the leader, which is the smallest name, and spread from it."""
+    """(sender, receiver) of the agents' calls that gather at the leader or spread from it.
+
+    The leader has the smallest name.
+    """
     if not isinstance(args, tuple):
         return None, None
     if function == GATHER and len(args) >= 4 and isinstance(args[1], str):
@@ -152,8 +153,20 @@ def _smallest(names: Value) -> str | None:
     plain = names.items if isinstance(names, Set) else names
     if not isinstance(plain, (list, tuple)) or not plain or not all(isinstance(n, str) for n in plain):
         return None
-    return min(plain)
+    smallest: str = min(plain)
+    return smallest
 
+
+PYTHON: frozenset[type] = frozenset({PythonCall, PythonResp, PythonRemoteCall, PythonRRefFetchRet})
+"""Commands that carry a Python pickle."""
+
+SCRIPT: dict[type, Callable[[Any], Value]] = {
+    ScriptCall: lambda command: command.args,
+    ScriptRemoteCall: lambda command: command.args,
+    ScriptResp: lambda command: command.value,
+    ScriptRRefFetchRet: lambda command: command.values,
+}
+"""Commands that carry JIT values, and those values."""
 
 RREF_NAMES = frozenset({"_InternalRPCPickler", "rref"})
 """Without one of these globals a pickle can hold no RRef."""

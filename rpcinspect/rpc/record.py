@@ -7,6 +7,7 @@ missing byte is kept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rpcinspect.errors import DecodeError, Location, Problem
@@ -62,14 +63,15 @@ class RecordDecoder:
             return self._with_problems(row, tp, rpc, NO_FACTS, [(error.layer, str(error))])
         rpc = self._decoder.decode(message)
         facts = self._facts.read(rpc.command)
-        problems = list(rpc.problems)
-        if facts.pickle is not None and facts.pickle.error is not None:
-            problems.append((facts.pickle.error.layer, str(facts.pickle.error)))
+        problems = rpc.problems
+        pickle = facts.pickle
+        if pickle is not None and pickle.error is not None:
+            problems = (*problems, (pickle.error.layer, str(pickle.error)))
         storages = len(tp.tensors)
         for index, meta in enumerate(rpc.tensors):
             if meta.storage is not None and meta.storage >= storages:
                 reason = f"tensor {index} uses storage {meta.storage}, the message has {storages}"
-                problems.append(("tensor", reason))
+                problems = (*problems, ("tensor", reason))
         if not problems:
             return RpcRecord(row, tp, rpc, facts, ())
         return self._with_problems(row, tp, rpc, facts, problems)
@@ -95,7 +97,7 @@ class RecordDecoder:
 
     @staticmethod
     def _with_problems(
-        row: int, tp: TpMessage, rpc: DecodedRpc, facts: PickleFacts, problems: list[tuple[str, str]]
+        row: int, tp: TpMessage, rpc: DecodedRpc, facts: PickleFacts, problems: Sequence[tuple[str, str]]
     ) -> RpcRecord:
         record = RpcRecord(row, tp, rpc, facts, ())
         record.problems = tuple(Problem(layer, reason, record.location) for layer, reason in problems)

@@ -36,6 +36,32 @@ class Forms:
     has one, state; of a PersistentRef: its id. None or absent: the writer's default."""
 
 
+def read_ints(data: bytes, pos: int, end: int) -> list[int] | None:
+    """The ints that the opcodes in [pos, end) push; None if they do anything else.
+
+    For the ids in pickles that are otherwise known: a fifth of the cost of reading those whole. Two bytes
+    must follow `end`.
+    """
+    numbers = []
+    while pos < end:
+        op = data[pos]
+        if op == 0x4B:  # BININT1
+            numbers.append(data[pos + 1])
+            pos += 2
+        elif op == 0x4D:  # BININT2
+            numbers.append(data[pos + 1] | data[pos + 2] << 8)
+            pos += 3
+        elif op == 0x8A and data[pos + 1] == 8:  # LONG1 of 8 bytes
+            numbers.append(int.from_bytes(data[pos + 2 : pos + 10], "little", signed=True))
+            pos += 10
+        elif op == 0x4A:  # BININT
+            numbers.append(int.from_bytes(data[pos + 1 : pos + 5], "little", signed=True))
+            pos += 5
+        else:
+            return None
+    return numbers if pos == end else None
+
+
 def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     """The value of a JIT pickle, which must fill `data`. Raises DecodeError.
 
