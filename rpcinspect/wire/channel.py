@@ -1,7 +1,7 @@
 """Which connection carries which tensor bytes: one entry per channel of TensorPipe.
 
 In: the tensors of each direction's messages in order (`expect`), and the streams of the channel's connections
-as they turn up (`attach`). Out: each tensor's place in the capture, through its `TensorSlot`. Strict order is
+as they turn up (`attach`). Out: each tensor's place in the capture, in its `TpTensor`. Strict order is
 the only rule: a channel uses each of its lanes in the order of messages, then of tensors; time tells nothing
 under load.
 
@@ -14,65 +14,46 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from rpcinspect.wire.frame import HEADER_BYTES, FrameCursor
-from rpcinspect.wire.records import Placement, TpTensor
+from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
+from rpcinspect.wire.records import Placement, TpMessage, TpTensor
 from rpcinspect.wire.stream import Extent, Stream
 
 MPT_LANES = 16
 CUDA_CHUNK_BYTES = 1 << 20
 
 
-class PendingMessage:
-    """Counts the tensors that a message still waits for, and widens its span of time by theirs."""
+class TensorParts:
+    """Collects the parts of a tensor that travels on several lanes, or in several frames of one."""
 
-    __slots__ = ("first_ns", "last_ns", "left", "payload", "tensors")
+    __slots__ = ("left", "lost", "parts")
 
-    def __init__(self, payload: object, first_ns: int, last_ns: int) -> None:
-        self.payload = payload
-        self.first_ns = first_ns
-        self.last_ns = last_ns
-        self.left = 0
-        self.tensors: list[TpTensor] = []
-
-
-class TensorSlot:
-    """One tensor on its way: collects its parts, lane by lane."""
-
-    __slots__ = ("index", "left", "lost", "message", "parts")
-
-    def __init__(self, message: PendingMessage, index: int, parts: int) -> None:
-        self.message = message
-        self.index = index
+    def __init__(self, parts: int) -> None:
         self.parts: list[Extent | None] = [None] * parts
         self.left = parts
         self.lost: Placement | None = None
 
-    def place(self, part: int, extent: Extent | None, placement: Placement) -> bool:
-        """Takes one part; True if this was the last thing that the message waited for."""
+    def place(self, tensor: TpTensor, part: int, extent: Extent | None, placement: Placement) -> bool:
+        """Takes one part; True if the tensor's place is settled now."""
         self.parts[part] = extent
         if placement is not Placement.CERTAIN and self.lost is not Placement.UNCERTAIN:
             self.lost = placement
         self.left -= 1
         if self.left:
             return False
-        tensor = self.message.tensors[self.index]
         if self.lost is None:
             tensor.extent = _joined(self.parts)
             tensor.placement = Placement.CERTAIN
         else:
             tensor.placement = self.lost
-        self.message.left -= 1
-        return self.message.left == 0
+        return True
 
 
-@dataclass(eq=False, slots=True)
-class Part:
-    """What one lane carries of one tensor: one frame."""
-
-    slot: TensorSlot
-    index: int
-    length: int
+Frame: TypeAlias = tuple[TpMessage, TpTensor, int, TensorParts | None, int]
+"""What one frame on a lane will be: (message, tensor, bytes, its parts or None if it is the only one, which
+part).
+"""
 
 
 class Lane:
@@ -82,7 +63,7 @@ class Lane:
 
     def __init__(self) -> None:
         self.cursor: FrameCursor | None = None
-        self.queue: deque[Part] = deque()
+        self.queue: deque[Frame] = deque()
         self.broken: str | None = None
         """Why the place of everything from here on is not certain."""
         self.frame_bytes = 0
@@ -97,85 +78,86 @@ class Lane:
         if self.broken is None:
             self.broken = reason
 
-    def advance(self) -> list[PendingMessage]:
+    def advance(self) -> list[TpMessage]:
         """Gives frames to the tensors that wait for them; returns the messages that are complete now."""
-        done: list[PendingMessage] = []
+        done: list[TpMessage] = []
         cursor, queue = self.cursor, self.queue
-        if cursor is None:
+        if cursor is None or not queue:
             return done
         stream = cursor.stream
         while queue:
-            part = queue[0]
+            frame = queue[0]
             if self.broken is not None:
                 queue.popleft()
-                self._settle(part, None, Placement.UNCERTAIN, done)
+                _settle(frame, None, Placement.UNCERTAIN, done)
                 continue
             position, end = cursor.position, stream.end
-            length = part.length
+            length = frame[2]
             if end is None or end - position < HEADER_BYTES:
                 break
-            if not stream.holes or not stream.missing(position, position + HEADER_BYTES):
+            start = position + HEADER_BYTES
+            if not stream.holes or not stream.missing(position, start):
                 # A length that was not captured is the one that the descriptor gives.
-                announced = cursor.length(position)
+                buffer, at = cursor.buffer(position, HEADER_BYTES)
+                announced = HEADER.unpack_from(buffer, at)[0]
                 if announced != length:
                     self.doubt(
                         f"a tensor of {length:,} bytes was due, a frame of {announced:,} bytes is there"
                     )
                     continue
-            start, stop = position + HEADER_BYTES, position + HEADER_BYTES + length
+            stop = start + length
             if end < stop:
                 break
             queue.popleft()
             cursor.position = stop
+            extent, first, last = stream.place(start, stop)
             self.frame_bytes += HEADER_BYTES
-            self._take(part, stream, start, stop, done)
+            self.tensor_bytes += length - extent.missing_bytes if extent.missing else length
+            message = frame[0]
+            if extent.pieces:
+                if first < message.first_ns:
+                    message.first_ns = first
+                if last > message.last_ns:
+                    message.last_ns = last
+            _settle(frame, extent, Placement.CERTAIN, done)
         cursor.release()
         return done
 
-    def finish(self) -> list[PendingMessage]:
+    def finish(self) -> list[TpMessage]:
         """Settles what still waits: a tensor that the end of the capture cut keeps what is there of it."""
         done = self.advance()
         cursor = self.cursor
         if self.queue and cursor is not None and self.broken is None:
-            part, stream = self.queue[0], cursor.stream
-            start = cursor.position + HEADER_BYTES
-            if (
-                stream.end is not None
-                and start < stream.end
-                and cursor.length(cursor.position) == part.length
-            ):
+            frame, stream = self.queue[0], cursor.stream
+            length, start = frame[2], cursor.position + HEADER_BYTES
+            if stream.end is not None and start < stream.end and cursor.length(cursor.position) == length:
                 self.queue.popleft()
-                seen = stream.extent(start, stream.end)
-                tail = (stream.end - start, part.length)
-                cut = Extent(part.length, seen.pieces, (*seen.missing, tail))
-                self._stamp(part, stream, start, stream.end)
-                self.tensor_bytes += part.length - cut.missing_bytes
-                self._settle(part, cut, Placement.CERTAIN, done)
+                seen, first, last = stream.place(start, stream.end)
+                tail = (stream.end - start, length)
+                cut = Extent(length, seen.pieces, (*seen.missing, tail))
+                message = frame[0]
+                if seen.pieces:
+                    message.first_ns = min(message.first_ns, first)
+                    message.last_ns = max(message.last_ns, last)
+                self.tensor_bytes += length - cut.missing_bytes
+                _settle(frame, cut, Placement.CERTAIN, done)
         placement = Placement.MISSING if self.broken is None else Placement.UNCERTAIN
         while self.queue:
-            self._settle(self.queue.popleft(), None, placement, done)
+            _settle(self.queue.popleft(), None, placement, done)
         return done
 
-    def _take(self, part: Part, stream: Stream, start: int, stop: int, done: list[PendingMessage]) -> None:
-        extent = stream.extent(start, stop)
-        self._stamp(part, stream, start - HEADER_BYTES, stop)
-        self.tensor_bytes += part.length - extent.missing_bytes
-        self._settle(part, extent, Placement.CERTAIN, done)
 
-    @staticmethod
-    def _stamp(part: Part, stream: Stream, start: int, stop: int) -> None:
-        first, last, capture, _ = stream.stamp(start, stop)
-        if capture >= 0:
-            message = part.slot.message
-            if first < message.first_ns:
-                message.first_ns = first
-            if last > message.last_ns:
-                message.last_ns = last
-
-    @staticmethod
-    def _settle(part: Part, extent: Extent | None, placement: Placement, done: list[PendingMessage]) -> None:
-        if part.slot.place(part.index, extent, placement):
-            done.append(part.slot.message)
+def _settle(frame: Frame, extent: Extent | None, placement: Placement, done: list[TpMessage]) -> None:
+    """Gives a tensor its place, or what is known of it; a message that waits for no more is done."""
+    message, tensor, _, parts, number = frame
+    if parts is None:
+        tensor.extent = extent
+        tensor.placement = placement
+    elif not parts.place(tensor, number, extent, placement):
+        return
+    message.waiting -= 1
+    if not message.waiting:
+        done.append(message)
 
 
 class Channel:
@@ -192,13 +174,18 @@ class Channel:
             [Lane() for _ in range(kind.lanes)],
         )
 
-    def expect(self, direction: int, message: PendingMessage, index: int, length: int) -> None:
-        """The next tensor of a direction: the `index`-th of its message."""
+    def expect(self, direction: int, message: TpMessage, tensor: TpTensor) -> None:
+        """The next tensor of a direction; it belongs to that message, which waits for it."""
         lanes = self.lanes[direction]
-        parts = self.split(length)
-        slot = TensorSlot(message, index, len(parts))
-        for number, (lane, part) in enumerate(parts):
-            lanes[lane].queue.append(Part(slot, number, part))
+        length = tensor.descriptor.length
+        frames = self.split(length)
+        message.waiting += 1
+        if len(frames) == 1:
+            lanes[frames[0][0]].queue.append((message, tensor, length, None, 0))
+            return
+        parts = TensorParts(len(frames))
+        for number, (lane, size) in enumerate(frames):
+            lanes[lane].queue.append((message, tensor, size, parts, number))
 
     def all_lanes(self) -> list[Lane]:
         """Lanes of both directions."""

@@ -1,6 +1,6 @@
 """One direction of a descriptor connection → messages without their tensors.
 
-In: a stream from behind the handshake, or from anywhere. Out: `RawMessage`s, in order, each as soon as its
+In: a stream from behind the handshake, or from anywhere. Out: `TpMessage`s, in order, each as soon as its
 descriptor and payloads are there. Behind lost bytes the next descriptor is found again by the bytes that
 every descriptor of torch's agent begins with.
 
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from struct import Struct
 
-from rpcinspect.errors import DecodeError, Problem
+from rpcinspect.errors import DecodeError, LimitExceeded, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
+from rpcinspect.wire.records import Pipe, TpMessage
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tensorpipe import (
     DESCRIPTOR_SIGNATURE,
@@ -38,27 +39,10 @@ class Shape:
     body: bytes
     descriptor: TpDescriptor
     layout: Layout
-    frames: tuple[tuple[int, int], ...]
-    """(offset of the body from the end of the descriptor's frame, length) of each payload."""
-    payload_bytes: int
-    """Of all payload frames, lengths included."""
-
-
-@dataclass(eq=False, slots=True)
-class RawMessage:
-    """A descriptor with its payloads; see `TpMessage` for the fields of the same name."""
-
-    shape: Shape
-    payloads: tuple[bytes, ...]
-    payload_missing: tuple[int, ...] | None
-    position: int
-    length: int
-    first_ns: int
-    last_ns: int
-    capture: int
-    packet: int
-    after_loss: bool
-    """An unknown number of messages of this direction before this one was lost."""
+    lengths: tuple[int, ...]
+    """Of the payloads."""
+    frames: Struct
+    """Cuts the payload frames: length, payload, length, payload, …"""
 
 
 class ShapeTable:
@@ -73,10 +57,12 @@ class ShapeTable:
         shape = self._shapes.get(body)
         if shape is None:
             descriptor, layout = read_descriptor(body, self._limits)
-            lengths = [payload.length for payload in descriptor.payloads]
-            ends = [*accumulate(n + HEADER_BYTES for n in lengths)]
-            frames = tuple((end - n, n) for end, n in zip(ends, lengths, strict=True))
-            shape = Shape(body, descriptor, layout, frames, ends[-1] if ends else 0)
+            lengths = tuple(payload.length for payload in descriptor.payloads)
+            total = sum(lengths)
+            if total > self._limits.payload_bytes:
+                raise LimitExceeded(LAYER, "payload_bytes", self._limits.payload_bytes, total)
+            frames = Struct("<" + "".join(f"Q{n}s" for n in lengths))
+            shape = Shape(body, descriptor, layout, lengths, frames)
             if len(self._shapes) >= CACHED_DESCRIPTORS:
                 self._shapes.clear()
             self._shapes[body] = shape
@@ -87,9 +73,18 @@ class DescriptorReader:
     """The stage for one direction: `advance` after the stream grew, `finish` at its end."""
 
     def __init__(
-        self, stream: Stream, position: int, shapes: ShapeTable, limits: Limits, lost: bool = False
+        self,
+        pipe: Pipe,
+        from_client: bool,
+        stream: Stream,
+        position: int,
+        shapes: ShapeTable,
+        limits: Limits,
+        lost: bool = False,
     ) -> None:
         """`lost`: `position` is not known to be the start of a frame."""
+        self._pipe = pipe
+        self._from_client = from_client
         self.cursor = FrameCursor(stream, position)
         self.problems: list[Problem] = []
         self.frame_bytes = 0
@@ -107,8 +102,11 @@ class DescriptorReader:
         """Whether the reader looks for the next descriptor."""
         return self._lost_from is not None
 
-    def advance(self) -> Iterator[RawMessage]:
-        """Every message that has become complete."""
+    def advance(self) -> Iterator[TpMessage]:
+        """Every message that has become complete; where it has tensors, their places are not settled yet.
+
+        One loop on purpose: it runs once for each message, and calls would double its cost.
+        """
         cursor = self.cursor
         stream = cursor.stream
         shapes = self._shapes
@@ -130,23 +128,36 @@ class DescriptorReader:
             if length > limit:
                 self._lose(position, f"a descriptor of {length:,} bytes was announced")
                 continue
-            if end - position < HEADER_BYTES + length:
+            head = HEADER_BYTES + length
+            if end - position < head:
                 break
-            buffer, at = cursor.buffer(position, HEADER_BYTES + length)
+            if len(buffer) - at < head:
+                buffer, at = cursor.buffer(position, head)
             try:
-                shape = shapes.get(buffer[at + HEADER_BYTES : at + HEADER_BYTES + length])
+                shape = shapes.get(buffer[at + HEADER_BYTES : at + head])
             except DecodeError as error:
                 self._lose(position, f"no descriptor where one must be: {error}")
                 continue
-            total = HEADER_BYTES + length + shape.payload_bytes
-            if end - position < total:
+            whole = head + shape.frames.size
+            if end - position < whole:
                 break
-            message = self._message(shape, position, HEADER_BYTES + length, total)
-            if message is not None:
-                yield message
+            if stream.holes and cursor.damaged(whole):
+                message = self._damaged_message(shape, position, head, whole)
+                if message is not None:
+                    yield message
+                continue
+            if len(buffer) - at < whole:
+                buffer, at = cursor.buffer(position, whole)
+            fields = shape.frames.unpack_from(buffer, at + head)
+            if fields[::2] != shape.lengths:
+                self._lose(position, "the lengths of payload frames are not those in the descriptor")
+                continue
+            cursor.position = position + whole
+            self.frame_bytes += whole
+            yield self._message(shape, fields[1::2], None, position, whole)
         cursor.release()
 
-    def finish(self) -> Iterator[RawMessage]:
+    def finish(self) -> Iterator[TpMessage]:
         """What the end of the capture cut off: a message whose type and id are there comes out, with the rest
         missing.
         """
@@ -171,7 +182,7 @@ class DescriptorReader:
         if length is not None and left >= HEADER_BYTES + length and not cursor.damaged(HEADER_BYTES + length):
             buffer, at = cursor.buffer(position, HEADER_BYTES + length)
             shape = self._shapes.get(buffer[at + HEADER_BYTES : at + HEADER_BYTES + length])
-            message = self._message(shape, position, HEADER_BYTES + length, left, reason)
+            message = self._damaged_message(shape, position, HEADER_BYTES + length, left, reason)
             if message is not None:
                 yield message
             if message is not None or cursor.position > position:
@@ -181,66 +192,67 @@ class DescriptorReader:
     def _message(
         self,
         shape: Shape,
+        payloads: tuple[bytes, ...],
+        missing: tuple[int, ...] | None,
+        position: int,
+        length: int,
+    ) -> TpMessage:
+        stream = self.cursor.stream
+        first, last, capture, packet = stream.stamp(position, position + length)
+        after_loss, self._after_loss = self._after_loss, False
+        return TpMessage(
+            self._pipe,
+            self._from_client,
+            shape.descriptor,
+            shape.layout,
+            shape.body,
+            payloads,
+            missing,
+            [],
+            0,
+            first,
+            last,
+            capture,
+            packet,
+            stream.flow,
+            stream.offset(position),
+            length,
+            after_loss,
+        )
+
+    def _damaged_message(
+        self,
+        shape: Shape,
         position: int,
         head: int,
         total: int,
         reason: str = "a message was not captured whole",
-    ) -> RawMessage | None:
-        """Cuts the payloads out of the stream; `total` bytes of the frames are settled."""
-        cursor = self.cursor
-        stream = cursor.stream
-        whole = head + shape.payload_bytes
-        if total < whole or (stream.holes and cursor.damaged(total)):
-            return self._damaged_message(shape, position, head, total, reason)
-        buffer, at = cursor.buffer(position, whole)
-        base = at + head
-        payloads = tuple([buffer[base + offset : base + offset + n] for offset, n in shape.frames])
-        first, last, capture, packet = stream.stamp(position, position + whole)
-        message = RawMessage(
-            shape, payloads, None, position, whole, first, last, capture, packet, self._after_loss
-        )
-        self._after_loss = False
-        self.frame_bytes += whole
-        cursor.position = position + whole
-        return message
+    ) -> TpMessage | None:
+        """A message some of whose payload bytes are missing; None unless its type and id are there.
 
-    def _damaged_message(
-        self, shape: Shape, position: int, head: int, total: int, reason: str
-    ) -> RawMessage | None:
-        """A message some of whose payload bytes are missing; None unless its type and id are there."""
+        `total` bytes of the frames are settled, `head` of them are the descriptor's.
+        """
         stream = self.cursor.stream
         end = position + total
         payloads: list[bytes] = []
         missing: list[int] = []
-        for offset, n in shape.frames:
-            start = position + head + offset
+        start = position + head
+        for n in shape.lengths:
+            start += HEADER_BYTES
             stop = min(max(end, start), start + n)
             hole = stream.next_hole(start) if stream.holes else None
             present = stop if hole is None else max(start, min(stop, hole[0]))
             payloads.append(stream.read(start, present) if present > start else b"")
             missing.append(n - (stop - start) + (stream.missing(start, stop) if stop > start else 0))
+            start += n
         self.cursor.position = end
-        self.frame_bytes += total - sum(missing)
+        self.frame_bytes += total - stream.missing(position, end)
         if sum(missing[:2]) or len(missing) < 2:
             lost = sum(missing)
             self._problem(position, f"{reason}: {lost:,} bytes of it are missing, its type or id among them")
             self._after_loss = True
             return None
-        first, last, capture, packet = stream.stamp(position, end)
-        message = RawMessage(
-            shape,
-            tuple(payloads),
-            tuple(missing),
-            position,
-            total,
-            first,
-            last,
-            capture,
-            packet,
-            self._after_loss,
-        )
-        self._after_loss = False
-        return message
+        return self._message(shape, tuple(payloads), tuple(missing), position, total)
 
     def _lose(self, position: int, reason: str) -> None:
         self._problem(position, reason)

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
-from rpcinspect.wire.channel import CHANNELS, INVISIBLE, MPT, Channel, PendingMessage
-from rpcinspect.wire.descriptor import DescriptorReader, RawMessage, ShapeTable
+from rpcinspect.wire.channel import CHANNELS, INVISIBLE, MPT, Channel
+from rpcinspect.wire.descriptor import DescriptorReader, ShapeTable
 from rpcinspect.wire.records import Pipe, Placement, TpMessage, TpTensor, Visibility
 from rpcinspect.wire.stream import Extent, Stream
 from rpcinspect.wire.tensorpipe import (
@@ -29,6 +29,7 @@ from rpcinspect.wire.tensorpipe import (
 FROM_CLIENT, FROM_SERVER = 0, 1
 
 EMPTY = Extent(0, ())
+MAX_MEMO = 4096
 
 
 class PipeState:
@@ -45,9 +46,12 @@ class PipeState:
         self._channel_for_pair: dict[tuple[TpDevice, TpDevice], str] = {}
         self._implied: str | None = None
         """The channel of a pipe whose handshake was not captured, once its connection has shown it."""
-        self._held: list[tuple[int, RawMessage]] = []
+        self._channel_memo: dict[tuple[int, int], tuple[TpTensorDescriptor, Channel]] = {}
+        """(direction, id of a descriptor) → that descriptor and its channel: equal descriptors are one
+        object.
+        """
+        self._held: list[TpMessage] = []
         """Messages with tensors that came before the channel was known."""
-        self._open: dict[int, PendingMessage] = {}
 
     # -- what the handshake tells ------------------------------------------------------------------------
 
@@ -114,7 +118,9 @@ class PipeState:
 
     def read_messages(self, direction: int, stream: Stream, position: int, lost: bool = False) -> None:
         """Descriptors of this direction are on that stream from that position on."""
-        self._readers[direction] = DescriptorReader(stream, position, self._shapes, self._limits, lost)
+        self._readers[direction] = DescriptorReader(
+            self.pipe, direction == FROM_CLIENT, stream, position, self._shapes, self._limits, lost
+        )
 
     # -- what the streams bring --------------------------------------------------------------------------
 
@@ -129,7 +135,7 @@ class PipeState:
         for channel in self._channels.values():
             for lane in channel.all_lanes():
                 if lane.queue:
-                    done += [self._complete(message) for message in lane.advance()]
+                    done += lane.advance()
         return done
 
     def finish(self) -> list[TpMessage]:
@@ -141,7 +147,7 @@ class PipeState:
         self._release_held(done)
         for channel in self._channels.values():
             for lane in channel.all_lanes():
-                done += [self._complete(message) for message in lane.finish()]
+                done += lane.finish()
                 if lane.broken is not None and lane.cursor is not None:
                     where = lane.cursor.stream.location(lane.cursor.position)
                     self.problems.append(Problem(LAYER, f"tensors can't be placed: {lane.broken}", where))
@@ -162,52 +168,50 @@ class PipeState:
         """Tensor bytes that were captured and placed."""
         return sum(lane.tensor_bytes for channel in self._channels.values() for lane in channel.all_lanes())
 
-    def _take(self, direction: int, messages: Iterable[RawMessage], done: list[TpMessage]) -> None:
-        for raw in messages:
-            if raw.after_loss and self._channels:
+    def _take(self, direction: int, messages: Iterable[TpMessage], done: list[TpMessage]) -> None:
+        for message in messages:
+            if message.after_loss and self._channels:
                 reason = "messages before this point were lost, so the order of tensors is not known"
                 for channel in self._channels.values():
                     for lane in channel.lanes[direction]:
                         lane.doubt(reason)
-            if raw.shape.descriptor.tensors and self._unknown_channel():
-                self._held.append((direction, raw))
+            if not message.descriptor.tensors:
+                done.append(message)
+            elif self._implied is None and self.pipe.visible is Visibility.NO_HANDSHAKE:
+                self._held.append(message)
             else:
-                self._begin(direction, raw, done)
-
-    def _unknown_channel(self) -> bool:
-        return self._implied is None and self.pipe.visible is Visibility.NO_HANDSHAKE
+                self._send_tensors(direction, message)
+                if not message.waiting:
+                    done.append(message)
 
     def _release_held(self, done: list[TpMessage]) -> None:
         held, self._held = self._held, []
-        for direction, raw in held:
-            self._begin(direction, raw, done)
+        for message in held:
+            self._send_tensors(FROM_CLIENT if message.from_client else FROM_SERVER, message)
+            if not message.waiting:
+                done.append(message)
 
-    def _begin(self, direction: int, raw: RawMessage, done: list[TpMessage]) -> None:
-        """Makes the message and sends its tensors to their channels."""
-        tensors = raw.shape.descriptor.tensors
-        if not tensors:
-            done.append(self._message(direction, raw, (), raw.first_ns, raw.last_ns))
-            return
-        pending = PendingMessage((direction, raw), raw.first_ns, raw.last_ns)
-        pending.left = 1  # held until every tensor is on its way
-        for index, tensor in enumerate(tensors):
-            if tensor.length == 0 and raw.shape.layout is not Layout.V1_8:
-                pending.tensors.append(TpTensor(tensor, Placement.CERTAIN, EMPTY))
+    def _send_tensors(self, direction: int, message: TpMessage) -> None:
+        """Puts each tensor of a message into the queue of its channel."""
+        tensors = message.tensors
+        empty_frames = message.layout is Layout.V1_8
+        for descriptor in message.descriptor.tensors:
+            channel = self._channel_of(direction, descriptor)
+            if descriptor.length == 0 and (channel is None or not empty_frames):
+                tensors.append(TpTensor(descriptor, Placement.CERTAIN, EMPTY))
                 continue
-            pending.tensors.append(TpTensor(tensor, Placement.MISSING, None))
-            channel = self._channel_of(direction, tensor)
+            tensor = TpTensor(descriptor, Placement.MISSING, None)
+            tensors.append(tensor)
             if channel is not None:
-                pending.left += 1
-                channel.expect(direction, pending, index, tensor.length)
-            elif tensor.length == 0:
-                pending.tensors[-1] = TpTensor(tensor, Placement.CERTAIN, EMPTY)
-        pending.left -= 1
-        if pending.left == 0:
-            done.append(self._complete(pending))
+                channel.expect(direction, message, tensor)
 
     def _channel_of(self, direction: int, tensor: TpTensorDescriptor) -> Channel | None:
+        known = self._channel_memo.get((direction, id(tensor)))
+        if known is not None and known[0] is tensor:
+            return known[1]
+        name: str | None
         if self._implied is not None:
-            name: str | None = self._implied
+            name = self._implied
         elif tensor.channel is not None:
             name = tensor.channel
         else:
@@ -219,34 +223,8 @@ class PipeState:
         channel = self._channels.get(name)
         if channel is None:
             self.pipe.invisible_channels.add(name)
+            return None
+        if len(self._channel_memo) >= MAX_MEMO:
+            self._channel_memo.clear()
+        self._channel_memo[direction, id(tensor)] = (tensor, channel)
         return channel
-
-    def _complete(self, pending: PendingMessage) -> TpMessage:
-        payload = pending.payload
-        assert isinstance(payload, tuple)
-        direction, raw = payload
-        return self._message(direction, raw, tuple(pending.tensors), pending.first_ns, pending.last_ns)
-
-    def _message(
-        self, direction: int, raw: RawMessage, tensors: tuple[TpTensor, ...], first_ns: int, last_ns: int
-    ) -> TpMessage:
-        reader = self._readers[direction]
-        assert reader is not None
-        stream = reader.cursor.stream
-        return TpMessage(
-            self.pipe,
-            direction == FROM_CLIENT,
-            raw.shape.descriptor,
-            raw.shape.layout,
-            raw.shape.body,
-            raw.payloads,
-            raw.payload_missing,
-            tensors,
-            first_ns,
-            last_ns,
-            raw.capture,
-            raw.packet,
-            stream.flow,
-            stream.offset(raw.position),
-            raw.length,
-        )

@@ -95,7 +95,9 @@ class TpMessage:
     """As captured; a payload with missing bytes holds what came before the first of them."""
     payload_missing: tuple[int, ...] | None
     """Bytes of each payload that were not captured; None where all were."""
-    tensors: tuple[TpTensor, ...]
+    tensors: list[TpTensor]
+    waiting: int
+    """Tensors whose place is not settled yet; 0 in every message that the stage has handed on."""
     first_ns: int
     """Of the first captured byte of descriptor, payloads and tensors together."""
     last_ns: int
@@ -107,3 +109,5 @@ class TpMessage:
     """Of the descriptor's frame in its stream."""
     length: int
     """Bytes of the descriptor's and the payloads' frames, which follow each other."""
+    after_loss: bool
+    """An unknown number of messages of this direction before this one was lost."""

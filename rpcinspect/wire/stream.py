@@ -141,9 +141,12 @@ class Run:
         return self._lists
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Extent:
-    """Where a range of a stream lies in the capture files, and which of its bytes were not captured."""
+    """Where a range of a stream lies in the capture files, and which of its bytes were not captured.
+
+    Not frozen: that triples the cost of making one.
+    """
 
     length: int
     pieces: tuple[tuple[int, int, int], ...]
@@ -435,6 +438,20 @@ class Stream:
             at = stop
             index += 1
         return Extent(end - start, tuple(pieces), tuple(missing))
+
+    def place(self, start: int, end: int) -> tuple[Extent, int, int]:
+        """(extent, first ns, last ns) of the settled bytes [start, end): `extent` and `stamp` in one."""
+        index = self._locate(start)
+        run = self.runs[index] if index < len(self.runs) else None
+        if run is not None and run.starts is not None and start < end <= run.end:
+            starts, offsets, _, times, _ = run.lists()
+            low = bisect_right(starts, start) - 1
+            if low + 1 == len(starts) or end <= starts[low + 1]:  # inside one segment, as small tensors are
+                piece = (run.capture, offsets[low] + start - starts[low], end - start)
+                return Extent(end - start, (piece,)), times[low], times[low]
+        extent = self.extent(start, end)
+        first, last, _, _ = self.stamp(start, end) if extent.pieces else (0, 0, -1, -1)
+        return extent, first, last
 
     def missing(self, start: int, end: int) -> int:
         """How many of the settled bytes [start, end) were not captured."""
