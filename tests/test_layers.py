@@ -1,0 +1,166 @@
+"""The shape of the package, read from its source: imports point down, and nothing captured is ever run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "rpcinspect"
+
+LAYERS = (
+    {"errors", "limits", "exit_codes"},
+    {"capture"},
+    {"wire"},
+    {"rpc"},
+    {"session"},
+    {"pipeline"},
+    {"views"},
+    {"commands"},
+    {"cli"},
+    {"__main__"},
+)
+"""From the bottom up; a module may import from its own layer and from those below it."""
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+HOMES = {
+    "numpy": {"capture", "wire", "rpc", "session", "commands"},
+    "orjson": {"views"},
+    "rich": {"views", "commands"},
+    "sortedcontainers": {"wire"},
+    "typer": {"cli"},
+    "zstandard": {"capture"},
+}
+"""Every package that is not ours or Python's → the layers that may import it."""
+
+NEVER_IMPORTED = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle"}
+NEVER_IMPORTED |= {"importlib", "runpy", "code", "codeop", "imp", "pkgutil", "torch", "pyshark"}
+"""What could run or import something that a capture names, or takes seconds to import."""
+NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
+
+PURE = {"wire", "rpc", "session"}
+NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}
+NOT_PURE |= {"subprocess", "tempfile", "pathlib", "shutil", "select", "threading", "asyncio", "glob"}
+NOT_PURE_CALLS = {"open", "print", "input"}
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file of the package, parsed."""
+
+    path: Path
+    name: str
+    tree: ast.Module
+
+    @property
+    def layer(self) -> str:
+        """The first part of the name below the package; empty for the package itself."""
+        return self.name.partition(".")[2].partition(".")[0]
+
+    def imports(self) -> list[tuple[str, int]]:
+        """(absolute name, line) of every import, also inside functions; `from x import y` gives `x.y`."""
+        found: list[tuple[str, int]] = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found += [(alias.name, node.lineno) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{self.path}:{node.lineno}: a relative import"
+                found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+        return found
+
+    def called_names(self) -> list[tuple[str, int]]:
+        """(name, line) of every call of a plain name."""
+        return [
+            (node.func.id, node.lineno)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        ]
+
+
+@cache
+def modules() -> tuple[Module, ...]:
+    """Every module of the package."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found.append(Module(path, name, ast.parse(path.read_text(encoding="utf-8"), str(path))))
+    return tuple(found)
+
+
+def each_module() -> pytest.MarkDecorator:
+    """One test per module."""
+    return pytest.mark.parametrize("module", modules(), ids=lambda module: module.name)
+
+
+@each_module()
+def test_imports_point_down(module: Module) -> None:
+    own = RANK[module.layer] if module.layer else -1
+    for name, line in module.imports():
+        if name.partition(".")[0] != "rpcinspect":
+            continue
+        target = name.partition(".")[2].partition(".")[0]
+        if target in RANK:  # otherwise a name of the package itself, such as __version__
+            assert RANK[target] <= own, f"{module.path}:{line} imports {name}, which lies above it"
+
+
+@each_module()
+def test_other_packages_are_imported_at_home_only(module: Module) -> None:
+    for name, line in module.imports():
+        package = name.partition(".")[0]
+        if package in sys.stdlib_module_names or package == "rpcinspect":
+            continue
+        assert module.layer in HOMES.get(package, ()), f"{module.path}:{line} imports {name}"
+
+
+def test_other_packages_are_dependencies() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    block = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    dependencies = {name.lower() for name in re.findall(r'"([A-Za-z0-9_-]+)', block[1])}
+    assert set(HOMES) <= dependencies
+
+
+@each_module()
+def test_nothing_captured_can_be_run(module: Module) -> None:
+    for name, line in module.imports():
+        assert name.partition(".")[0] not in NEVER_IMPORTED, f"{module.path}:{line} imports {name}"
+    for name, line in module.called_names():
+        assert name not in NEVER_CALLED, f"{module.path}:{line} calls {name}"
+
+
+@each_module()
+def test_decoders_do_no_input_and_output(module: Module) -> None:
+    if module.layer not in PURE:
+        return
+    for name, line in module.imports():
+        assert name.partition(".")[0] not in NOT_PURE, f"{module.path}:{line} imports {name}"
+    for name, line in module.called_names():
+        assert name not in NOT_PURE_CALLS, f"{module.path}:{line} calls {name}"
+
+
+@each_module()
+def test_a_module_says_what_it_is_for(module: Module) -> None:
+    docstring = ast.get_docstring(module.tree)
+    assert docstring is not None, f"{module.path} has no docstring"
+    assert len(docstring) > len("One line."), docstring
+
+
+def test_every_module_has_its_tests() -> None:
+    there = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    missing = [
+        f"{module.name}: test_{module.path.name}"
+        for module in modules()
+        if not module.path.name.startswith("__") and f"test_{module.path.name}" not in there
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_every_layer_is_known() -> None:
+    assert {module.layer for module in modules() if module.layer} == set(RANK)
