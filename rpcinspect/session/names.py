@@ -129,7 +129,9 @@ def _workers(
     """One record per worker and group, those that the store names first, by id."""
     addresses: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
     for address, (group, name) in name_at.items():
-        addresses[group, name][address] = None
+        its = addresses[group, name]
+        if _is_address(address):  # the shm transport listens at a name, which no network knows
+            its[address] = None
     known = {name for _, name in addresses}
     for pipe, server in zip(pipes, servers, strict=True):
         address = str(pipe.listener)
