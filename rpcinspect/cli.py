@@ -6,8 +6,11 @@ once.
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import sys
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +18,7 @@ from typing import Annotated
 import typer
 
 from rpcinspect import __version__, exit_codes
-from rpcinspect.errors import CaptureError, RpcInspectError
+from rpcinspect.errors import CaptureError, OutputError, RpcInspectError
 
 app = typer.Typer(
     name="rpcinspect",
@@ -55,7 +58,7 @@ def decode(
         list[str],
         typer.Argument(
             metavar="FILE",
-            help="Captures (pcap, pcapng, also .gz and .zst; - is standard input). "
+            help="Captures: pcap or pcapng, also as .gz or .zst; - is standard input. "
             "Several are read as one session.",
         ),
     ],
@@ -65,13 +68,18 @@ def decode(
     ] = None,
     message: Annotated[
         int | None,
-        typer.Option("--message", min=0, metavar="N", help="Show message N in full and nothing else."),
+        typer.Option(
+            "--message", min=0, metavar="N", help="Show message N (as the table numbers them) in full."
+        ),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="Table: show the agents' own calls too.")
+        bool, typer.Option("--all", "-a", help="Show the agents' own calls too; with --message, every byte.")
     ] = False,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Write each message as soon as it is complete.")
+        bool,
+        typer.Option(
+            "--stream", help="Write each message as soon as it is complete, as standard input's are."
+        ),
     ] = False,
     no_hash: Annotated[bool, typer.Option("--no-hash", help="jsonl: do not hash tensors.")] = False,
     tensors: Annotated[
@@ -92,35 +100,65 @@ def decode(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if there is any problem.")] = False,
 ) -> None:
     """Show every RPC message of captured traffic, its envelopes unwrapped."""
-    from rpcinspect.commands.decode import Request, run
 
-    request = Request(
-        files=tuple(files),
-        jsonl=output_format is Format.jsonl,
-        output=output,
-        message=message,
-        show_all=show_all,
-        stream=stream,
-        hashes=not no_hash,
-        tensors=tensors,
-        roundtrip=roundtrip,
-        check=check,
-        strict=strict,
-    )
-    raise typer.Exit(run(request))
+    def command() -> int:
+        from rpcinspect.commands.decode import Request, run
+
+        return run(
+            Request(
+                files=tuple(files),
+                jsonl=output_format is Format.jsonl,
+                output=output,
+                message=message,
+                show_all=show_all,
+                stream=stream,
+                hashes=not no_hash,
+                tensors=tensors,
+                roundtrip=roundtrip,
+                check=check,
+                strict=strict,
+            )
+        )
+
+    raise typer.Exit(_guarded(command))
 
 
 def main() -> None:
-    """Runs the command line; never lets a traceback of an expected error out."""
+    """Runs the command line; what it writes suits any terminal, file or pipe."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us quietly, as it ends any other filter
+    _prepare_streams()
+    app()
+
+
+def _prepare_streams() -> None:
+    """Standard streams that were closed become empty ones; characters that an encoding lacks are escaped."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115 - as long as the process
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _guarded(command: Callable[[], int]) -> int:
+    """The command's exit code; expected errors become one line on stderr and a code."""
+    from rpcinspect.commands.output import give_up_stdout, say
+
     try:
-        app()
+        return command()
+    except OutputError as error:
+        give_up_stdout()
+        say(str(error))
+        return exit_codes.USAGE
     except CaptureError as error:
-        print(f"rpcinspect: {error}", file=sys.stderr)
-        sys.exit(exit_codes.UNREADABLE)
+        say(str(error))
+        return exit_codes.UNREADABLE
     except RpcInspectError as error:
-        print(f"rpcinspect: {error}", file=sys.stderr)
-        sys.exit(exit_codes.USAGE)
+        say(str(error))
+        return exit_codes.USAGE
     except KeyboardInterrupt:
-        sys.exit(exit_codes.INTERRUPTED)
+        return exit_codes.INTERRUPTED

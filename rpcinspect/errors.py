@@ -50,6 +50,10 @@ class UnknownFormatError(CaptureError):
     """The input is readable but is in no capture format that we know."""
 
 
+class OutputError(RpcInspectError):
+    """What was asked for can't be written."""
+
+
 class DecodeError(RpcInspectError):
     """The bytes contradict the format.
 

@@ -72,12 +72,16 @@ class Decoding:
         self._decoder = RecordDecoder(options.limits, forms=options.forms)
         self._session: Session | None = None
         self._stopped = False
+        self._ending: list[bool] = []
         self._roster_state = (-1, -1, -1)
         self._roster = call_roll((), (), self.builder.witness)
 
     def stop(self) -> None:
-        """Ends the reading before the next block; what was read is still decoded to its end."""
+        """Ends the reading: of a file before its next block, of an input that is still being written once its
+        writer falls silent. What was read is still decoded to its end. May be called by a signal handler.
+        """
         self._stopped = True
+        self._ending = [reader.end() for reader in self.readers]
 
     def roster(self) -> Roster:
         """Who is who, as far as it is known by now."""
@@ -92,7 +96,7 @@ class Decoding:
         """Records in the order in which their messages become complete."""
         for reader in self.readers:
             for block in reader.blocks():
-                if self._stopped:
+                if self._stopped and not self._ending[reader.index]:
                     break
                 yield from self._records(self._demux.feed(self._tcp.feed(self._segmenter.feed(block))))
         yield from self._records(self._demux.feed(list(self._tcp.finish())))
@@ -108,6 +112,8 @@ class Decoding:
 
     def _records(self, messages: list[TpMessage]) -> Iterator[RpcRecord]:
         decode, feed = self._decoder.decode, self.builder.feed
+        if self._options.by_completion:  # a block gives them stream by stream
+            messages = sorted(messages, key=lambda message: message.last_ns)
         for message in messages:
             record = decode(message)
             feed(record)
@@ -155,6 +161,7 @@ def _info(reader: CaptureReader) -> CaptureInfo:
         capture=reader.index,
         path=reader.path,
         format=reader.format,
+        compression=reader.compression,
         packets=reader.packets,
         bytes=reader.bytes,
         first_time_ns=reader.first_time_ns,

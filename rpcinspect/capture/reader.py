@@ -61,6 +61,10 @@ class CaptureReader:
         """Bytes at any (uncompressed) file offset that was already read; fewer where the input ends."""
         return self._source.pread(offset, length)
 
+    def end(self) -> bool:
+        """Ends an input that is still being written; see `Source.end`."""
+        return self._source.end()
+
     def close(self) -> None:
         """Close the file and the temporary one; closing twice is fine."""
         self._source.close()

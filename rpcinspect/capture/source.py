@@ -13,6 +13,7 @@ import select
 import stat
 import sys
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -30,6 +31,8 @@ _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 16
 _OUTPUT = 1 << 20
 _ZSTD_INPUT = 1 << 11
+_LOOK_MS = 200
+_GRACE_S = 1.0
 
 
 class Source:
@@ -65,6 +68,12 @@ class Source:
             offset += len(part)
             length -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def end(self) -> bool:
+        """Ends an input that is still being written, soon: what its writer has sent, and what it sends within
+        a second, is still read. False for inputs that end by themselves. May be called by a signal handler.
+        """
+        return False
 
     def close(self) -> None:
         """Close the descriptors; closing twice is fine."""
@@ -119,6 +128,9 @@ class _SpooledSource(Source):
             ) from error
         self._size += len(piece)
 
+    def end(self) -> bool:
+        return self._stream.end()
+
     def close(self) -> None:
         super().close()
         self._spool.close()
@@ -133,12 +145,19 @@ class _Stream:
         self._descriptor = descriptor
         self._file = file
         self._live = live
+        self._deadline: float | None = None
+
+    def end(self) -> bool:
+        """See `Source.end`."""
+        if self._live and self._deadline is None:
+            self._deadline = time.monotonic() + _GRACE_S
+        return self._live
 
     def read(self, size: int) -> bytes:
         """What is there, at most `size` bytes, waiting only where there is nothing; empty at the end."""
         try:
             if self._descriptor is not None:
-                return os.read(self._descriptor, size)
+                return os.read(self._descriptor, size) if self._wait() else b""
             assert self._file is not None
             return self._file.read(size)
         except OSError as error:
@@ -148,11 +167,22 @@ class _Stream:
         """Whether a read returns at once."""
         if not self._live:
             return True
-        if self._descriptor is None:
-            return False
+        return self._descriptor is not None and self._poll(0)
+
+    def _wait(self) -> bool:
+        """Waits for bytes or for the end of the input; False where `end` has ended it."""
+        if not self._live:
+            return True
+        while self._deadline is None or time.monotonic() < self._deadline:
+            if self._poll(_LOOK_MS):  # a signal does not wake a read for good, so waiting is done in steps
+                return True
+        return False
+
+    def _poll(self, milliseconds: int) -> bool:
+        assert self._descriptor is not None
         waiting = select.poll()
         waiting.register(self._descriptor, select.POLLIN)
-        return bool(waiting.poll(0))
+        return bool(waiting.poll(milliseconds))
 
     def close(self) -> None:
         if self._descriptor is not None:

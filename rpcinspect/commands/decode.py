@@ -1,29 +1,28 @@
-"""`rpcinspect decode`: one pass over the captures into the view that was asked for; two where order matters
-to a file.
+"""`rpcinspect decode`: one pass over the captures into the view that was asked for; two where a message's
+index must be known before the message is shown.
 """
 
 from __future__ import annotations
 
-import io
 import shutil
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import numpy as np
-from rich.console import Console
 
 from rpcinspect import exit_codes
+from rpcinspect.commands.interrupt import Interrupt, ends_reading
+from rpcinspect.commands.output import console_for, open_output, overwritten_input, say, writing
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.rpc.record import round_trips
+from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.session.model import Session
+
+STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,74 +30,126 @@ class Request:
     """What the command line asked for; see `cli.decode` for the meaning of each."""
 
     files: tuple[str, ...]
-    jsonl: bool
-    output: Path | None
-    message: int | None
-    show_all: bool
-    stream: bool
-    hashes: bool
-    tensors: Path | None
-    roundtrip: bool
-    check: bool
-    strict: bool
+    jsonl: bool = False
+    output: Path | None = None
+    message: int | None = None
+    show_all: bool = False
+    stream: bool = False
+    hashes: bool = True
+    tensors: Path | None = None
+    roundtrip: bool = False
+    check: bool = False
+    strict: bool = False
+    stdin: str = STDIN
+    """Where standard input can be read, more than once if it was copied to a file."""
+
+    @property
+    def live(self) -> bool:
+        """Whether Ctrl-C ends the input, not the program."""
+        return self.stream or STDIN in self.files
+
+
+class View(Protocol):
+    """What takes records as they become complete."""
+
+    def feed(self, record: RpcRecord) -> None:
+        """Takes the next one."""
 
 
 def run(request: Request) -> int:
     """Decodes and writes; returns the exit code."""
-    if request.files.count("-") > 1:
-        print("rpcinspect: standard input can be read only once", file=sys.stderr)
+    mistake = _mistake(request)
+    if mistake is not None:
+        say(mistake)
         return exit_codes.USAGE
     with ExitStack() as stack:
-        twice = request.message is not None or request.tensors is not None
-        if twice and "-" in request.files:
-            request = replace(request, files=_spool_stdin(request.files, stack))
-        output = stack.enter_context(_output(request.output))
+        if request.message is not None or request.tensors is not None:
+            request = _readable_twice(request, stack)
         if request.roundtrip:
-            return _roundtrip(request, output)
+            return _roundtrip(request, stack)
         if request.message is not None:
-            return _message(request, output)
+            return _message(request, stack)
         if request.tensors is not None:
-            return _tensors(request, output)
+            return _tensors(request, stack)
         if request.jsonl:
-            return _jsonl(request, output, stack)
-        return _table(request, output, stack)
+            return _jsonl(request, stack)
+        return _table(request, stack)
 
 
-@contextmanager
-def _output(path: Path | None) -> Iterator[BinaryIO]:
-    if path is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    try:
-        file = path.open("wb")
-    except OSError as error:
-        raise CaptureError(f"{path}: can't be written: {error.strerror}") from error
-    with file:
-        yield file
+def _mistake(request: Request) -> str | None:
+    """What is wrong with the combination of options, in one line."""
+    if request.files.count(STDIN) > 1:
+        return "standard input can be read only once"
+    message, tensors = request.message is not None, request.tensors is not None
+    named = {
+        "--stream": request.stream,
+        "--message": message,
+        "--tensors": tensors,
+        "--roundtrip": request.roundtrip,
+    }
+    wanted = [name for name, given in named.items() if given]
+    if len(wanted) > 1:
+        return f"{' and '.join(wanted)} can't be used together"
+    if request.roundtrip and request.jsonl:
+        return "--roundtrip has no jsonl form"
+    if request.show_all and (request.jsonl or tensors or request.roundtrip):
+        return "--all is for the table and for --message: everything else is complete anyway"
+    if not request.hashes and not request.jsonl:
+        return "--no-hash is for --format jsonl"
+    overwritten = overwritten_input(request.output, request.files)
+    return None if overwritten is None else f"{overwritten}: is an input, --output would overwrite it"
 
 
-def _spool_stdin(files: tuple[str, ...], stack: ExitStack) -> tuple[str, ...]:
-    """Standard input as a deleted temporary file that can be opened again."""
+def _readable_twice(request: Request, stack: ExitStack) -> Request:
+    """The request with standard input copied to a deleted temporary file that can be opened again."""
+    if STDIN not in request.files:
+        return request
     spool = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-    shutil.copyfileobj(sys.stdin.buffer, spool)
-    spool.flush()
-    return tuple(f"/dev/fd/{spool.fileno()}" if name == "-" else name for name in files)
+    with writing(Path(tempfile.gettempdir())):
+        shutil.copyfileobj(sys.stdin.buffer, spool)
+        spool.seek(0)
+    path = f"/dev/fd/{spool.fileno()}"
+    files = tuple(path if name == STDIN else name for name in request.files)
+    return replace(request, files=files, stdin=path)
 
 
-def _spool() -> BinaryIO:
+def _spool(stack: ExitStack) -> BinaryIO:
     """A temporary file without a name: nothing is left of it, however we end."""
-    return tempfile.TemporaryFile(buffering=0)
+    with writing(Path(tempfile.gettempdir())):
+        return stack.enter_context(tempfile.TemporaryFile(buffering=0))
 
 
-def _console(request: Request, output: BinaryIO) -> Console:
-    if request.output is None:
-        return Console(highlight=False, markup=False, soft_wrap=True)
-    text = io.TextIOWrapper(output, encoding="utf-8", write_through=True)
-    return Console(file=text, highlight=False, markup=False, soft_wrap=True)
+def _take(decoding: Decoding, views: list[View]) -> None:
+    """Feeds every record to views that keep what they make in temporary files."""
+    with writing(Path(tempfile.gettempdir())):
+        for record in decoding.records():
+            for view in views:
+                view.feed(record)
 
 
-def _verdict(request: Request, session: Session) -> int:
+def _read(request: Request) -> Session:
+    """A first pass, for the session alone."""
+    with Decoding(request.files) as decoding:
+        _take(decoding, [])
+        return _named(decoding.session, request)
+
+
+def _named(session: Session, request: Request) -> Session:
+    """The session with standard input called so again."""
+    session.captures = tuple(
+        replace(capture, path=STDIN) if capture.path == request.stdin else capture
+        for capture in session.captures
+    )
+    return session
+
+
+def _interrupt(request: Request, decoding: Decoding) -> AbstractContextManager[Interrupt]:
+    return ends_reading(decoding) if request.live else nullcontext(Interrupt())
+
+
+def _verdict(request: Request, session: Session, interrupt: Interrupt | None = None) -> int:
+    if interrupt is not None and interrupt.pressed:
+        return exit_codes.INTERRUPTED
     if request.strict and session.totals.problems:
         return exit_codes.UNREADABLE
     if request.check and any(finding.severity == "error" for finding in session.findings):
@@ -106,84 +157,65 @@ def _verdict(request: Request, session: Session) -> int:
     return exit_codes.OK
 
 
-def _jsonl(request: Request, output: BinaryIO, stack: ExitStack) -> int:
+def _jsonl(request: Request, stack: ExitStack) -> int:
     from rpcinspect.views.jsonl import JsonLines
     from rpcinspect.views.stream import JsonStream
 
     with Decoding(request.files, Options(by_completion=request.stream)) as decoding:
-        if request.stream:
-            stream = JsonStream(decoding, hashes=request.hashes)
-            interrupted = _live(decoding, lambda record: output.write(stream.line(record)), output)
-            output.write(stream.rest(decoding.session))
-            return exit_codes.INTERRUPTED if interrupted else _verdict(request, decoding.session)
-        spool = stack.enter_context(_spool())
-        view = JsonLines(spool, decoding.bytes, hashes=request.hashes)
-        for record in decoding.records():
-            view.feed(record)
-        for piece in view.finish(decoding.session):
-            output.write(piece)
-        _say_nothing_found(decoding.session)
-        return _verdict(request, decoding.session)
-
-
-def _table(request: Request, output: BinaryIO, stack: ExitStack) -> int:
-    from rpcinspect.views.stream import TableStream
-    from rpcinspect.views.table import MessageTable, summary
-
-    console = _console(request, output)
-    live = request.stream or "-" in request.files
-    with Decoding(request.files, Options(by_completion=live)) as decoding:
-        interrupted = False
-        if live:
-            stream = TableStream(decoding, console, control=request.show_all)
-            interrupted = _live(decoding, stream.show, None)
-        else:
-            spool = stack.enter_context(_spool())
-            view = MessageTable(spool, control=request.show_all)
-            for record in decoding.records():
-                view.feed(record)
-            for line in view.finish(decoding.session, console):
-                console.print(line)
+        output = stack.enter_context(open_output(request.output))
+        with _interrupt(request, decoding) as interrupt:
+            if request.stream:
+                stream = JsonStream(decoding, hashes=request.hashes)
+                for record in decoding.records():
+                    output.write(stream.line(record))
+                    output.flush()
+            else:
+                view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes)
+                _take(decoding, [view])
         session = decoding.session
+        for piece in (stream.rest(session),) if request.stream else view.finish(session):
+            output.write(piece)
+        _say_if_empty(session)
+        return _verdict(request, session, interrupt)
+
+
+def _say_if_empty(session: Session) -> None:
+    from rpcinspect.views.empty import empty_line
+
+    reason = empty_line(session)
+    if reason is not None:
+        say(reason)
+
+
+def _table(request: Request, stack: ExitStack) -> int:
+    from rpcinspect.views.stream import TableStream
+    from rpcinspect.views.summary import show_summary
+    from rpcinspect.views.table import MessageTable
+
+    live = request.live
+    with Decoding(request.files, Options(by_completion=live)) as decoding:
+        console = console_for(stack.enter_context(open_output(request.output)))
+        with _interrupt(request, decoding) as interrupt:
+            if live:
+                stream = TableStream(decoding, console, control=request.show_all)
+                for record in decoding.records():
+                    stream.show(record)
+            else:
+                view = MessageTable(_spool(stack), control=request.show_all)
+                _take(decoding, [view])
+        session = decoding.session
+        if not live:
+            view.show(session, console)
         control = int(np.count_nonzero(np.frombuffer(session.messages.control, dtype=np.int8)))
-        console.print(summary(session, 0 if request.show_all else control))
-        return exit_codes.INTERRUPTED if interrupted else _verdict(request, session)
+        show_summary(session, console, hidden_control=0 if request.show_all else control)
+        return _verdict(request, session, interrupt)
 
 
-def _live(decoding: Decoding, show: object, output: BinaryIO | None) -> bool:
-    """Shows records as they come; Ctrl-C ends the reading, not the showing. True if it was pressed."""
-    assert callable(show)
-    pressed = False
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        if pressed:
-            raise KeyboardInterrupt
-        pressed = True
-        decoding.stop()
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        for record in decoding.records():
-            show(record)
-            if output is not None:
-                output.flush()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    return pressed
-
-
-def _say_nothing_found(session: Session) -> None:
-    if session.totals.messages == 0:
-        reasons = [finding.text for finding in session.findings if finding.code == "invisible-transport"]
-        print(f"rpcinspect: no RPC messages. {' '.join(reasons)}".rstrip(), file=sys.stderr)
-
-
-def _roundtrip(request: Request, output: BinaryIO) -> int:
+def _roundtrip(request: Request, stack: ExitStack) -> int:
     """Encodes everything again and compares bytes."""
-    console = _console(request, output)
     total = same = cut = 0
     with Decoding(request.files, Options(forms=True)) as decoding:
+        console = console_for(stack.enter_context(open_output(request.output)))
         for record in decoding.records():
             if record.tp.payload_missing is not None:
                 cut += 1
@@ -192,10 +224,8 @@ def _roundtrip(request: Request, output: BinaryIO) -> int:
             if round_trips(record):
                 same += 1
             else:
-                location = record.location
-                console.print(
-                    f"differs: message at packet {location.packet}, {location.flow} +{location.offset}"
-                )
+                where = record.location
+                console.print(f"differs: message at packet {where.packet}, {where.flow} +{where.offset}")
         share = 100 * same / total if total else 100.0
         console.print(f"{same:,} of {total:,} messages came out byte for byte ({share:.4g} %)")
         if cut:
@@ -204,48 +234,55 @@ def _roundtrip(request: Request, output: BinaryIO) -> int:
     return verdict if same == total else exit_codes.DIFFERENT
 
 
-def _find(request: Request, index: int) -> tuple[Session, int] | None:
-    """First pass: the session, and the row of a message in the order of completion."""
-    with Decoding(request.files) as decoding:
-        for _ in decoding.records():
-            pass
-        session = decoding.session
-    if index >= session.totals.messages:
-        return None
-    return session, int(session.order[index])
-
-
-def _message(request: Request, output: BinaryIO) -> int:
+def _message(request: Request, stack: ExitStack) -> int:
+    """Shows one message: a first pass finds out which it is, a second decodes it again."""
     from rpcinspect.views.detail import detail
     from rpcinspect.views.jsonl import message_line
 
     assert request.message is not None
-    found = _find(request, request.message)
-    if found is None:
-        print(f"rpcinspect: there is no message {request.message}", file=sys.stderr)
+    session = _read(request)
+    if request.message >= session.totals.messages:
+        last = session.totals.messages - 1
+        others = f"the last is {last}" if last >= 0 else "nor any other"
+        say(f"there is no message {request.message}, {others}")
         return exit_codes.USAGE
-    session, row = found
+    row = int(session.order[request.message])
     with Decoding(request.files) as decoding:
-        record = next(r for r in decoding.records() if r.row == row)
+        record = next((r for r in decoding.records() if r.row == row), None)
+        if record is None:
+            raise CaptureError(f"{request.files[0]}: it has become shorter while it was read")
+        output = stack.enter_context(open_output(request.output))
         if request.jsonl:
             output.write(message_line(record, session, decoding.bytes, hashes=request.hashes))
         else:
-            _console(request, output).print(detail(record, session, decoding.bytes))
+            console = console_for(output)
+            for part in detail(record, session, decoding.bytes, every_byte=request.show_all):
+                console.print(part)
     return _verdict(request, session)
 
 
-def _tensors(request: Request, output: BinaryIO) -> int:
+def _tensors(request: Request, stack: ExitStack) -> int:
+    """Writes tensors, named by the index of their message; in the same second pass JSON, where asked for."""
+    from rpcinspect.views.jsonl import JsonLines
     from rpcinspect.views.safetensors import TensorWriter
 
     assert request.tensors is not None
+    session = _read(request)
     with Decoding(request.files) as decoding:
-        for _ in decoding.records():
-            pass
-        session = decoding.session
-    writer = TensorWriter(request.tensors, session)
-    with Decoding(request.files) as decoding:
-        for record in decoding.records():
-            writer.feed(record, decoding.bytes)
+        output = stack.enter_context(open_output(request.output))
+        writer = TensorWriter(request.tensors, session, decoding.bytes)
+        views: list[View] = [writer]
+        if request.jsonl:
+            view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes)
+            views.append(view)
+        _take(decoding, views)
+        if request.jsonl:
+            for piece in view.finish(_named(decoding.session, request)):
+                output.write(piece)
     count, size = writer.finish()
-    _console(request, output).print(f"{count:,} tensors, {size:,} bytes, in {request.tensors}")
+    told = f"{count:,} tensors, {size:,} bytes, in {request.tensors}"
+    if request.jsonl:
+        say(told)
+    else:
+        console_for(output).print(told)
     return _verdict(request, session)

@@ -27,6 +27,8 @@ class CaptureInfo:
     capture: int
     path: str
     format: str
+    compression: str | None = None
+    """`gzip` or `zstd`; places in the file are places in what it unpacks to."""
     packets: int
     bytes: int
     first_time_ns: int | None

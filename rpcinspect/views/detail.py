@@ -1,6 +1,8 @@
 """One message in full: how it travelled, its envelopes, its fields, its tensors; each part with its bytes.
 
-In: a record, the session and the captures' bytes. Out: rich text.
+In: a record, the session and the captures' bytes. Out: rich texts, a line or a block of lines each. Ranges
+of bytes are half open: `371..444` is 73 bytes long. Those of a stream count from its first byte, as
+Wireshark's "follow TCP stream" shows it; those of tensors are places in the (uncompressed) capture file.
 """
 
 from __future__ import annotations
@@ -8,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rpcinspect.errors import DecodeError
@@ -19,27 +20,28 @@ from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import first_values
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.views.message_json import body_json, envelope_json, tensor_text
-from rpcinspect.views.phrases import packed, printable
-from rpcinspect.views.table import amount, duration
+from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
+from rpcinspect.views.summary import moment
 from rpcinspect.views.tensors import bytes_of, hash_of, place_of, storage_of
 from rpcinspect.wire.stream import CaptureBytes
 
 HEX_ROWS = 16
 VALUES = 8
+MAX_FIELD = 20_000
+PIECES = 4
 PART_NAMES = ("message type", "message id", "payload", "tensor table")
 
 
-def detail(record: RpcRecord, session: Session, source: CaptureBytes) -> RenderableType:
-    """Everything about one message."""
-    return Group(*_parts(record, session, source))
-
-
-def _parts(record: RpcRecord, session: Session, source: CaptureBytes) -> Iterator[RenderableType]:
+def detail(
+    record: RpcRecord, session: Session, source: CaptureBytes, *, every_byte: bool = False
+) -> Iterator[Text]:
+    """Everything about one message; of long byte ranges the beginning, unless `every_byte`."""
+    rows = None if every_byte else HEX_ROWS
     yield from _head(record, session)
     yield from _envelopes(record)
     yield from _body(record)
-    yield from _tensors(record, source)
-    yield from _bytes(record)
+    yield from _tensors(record, session, source, rows)
+    yield from _bytes(record, rows)
 
 
 def _title(text: str) -> Text:
@@ -47,10 +49,11 @@ def _title(text: str) -> Text:
 
 
 def _field(name: str, value: object, indent: int = 2) -> Text:
-    return Text(f"{' ' * indent}{name}: {printable(str(value))}")
+    told = shorten(printable(str(value)), MAX_FIELD)
+    return Text(f"{' ' * indent}{name}: {told}".rstrip())
 
 
-def _head(record: RpcRecord, session: Session) -> Iterator[RenderableType]:
+def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
     row, tp = record.row, record.tp
     messages = session.messages
     source, destination = session.source(row), session.destination(row)
@@ -62,29 +65,55 @@ def _head(record: RpcRecord, session: Session) -> Iterator[RenderableType]:
     if partner != NONE:
         other = int(session.index[partner])
         if tp.from_client:
-            yield _field("answered by", f"message {other}")
+            latency = messages.time_ns[partner] - tp.last_ns
+            yield _field("answered by", f"message {other}, after {duration(latency)}")
         else:
             latency = tp.first_ns - messages.end_time_ns[partner]
             yield _field("answers", f"message {other}, after {duration(latency)}")
-    start = min(messages.time_ns) if len(messages) else 0
-    yield _field("time", f"{(tp.first_ns - start) / 1e9:.9f} s, takes {duration(tp.last_ns - tp.first_ns)}")
+    start = min(messages.time_ns)
+    took = duration(tp.last_ns - tp.first_ns)
+    yield _field(
+        "time", f"{(tp.first_ns - start) / 1e9:.9f} s after the first, {moment(tp.first_ns, 9)}, takes {took}"
+    )
     yield _field("pipe", f"{tp.pipe.number}, {tp.pipe.transport}, {tp.pipe.visible.value}")
     where = record.location
-    yield _field(
-        "place", f"capture {where.capture}, packet {where.packet}, {where.flow}, offset {where.offset}"
-    )
+    file = path_label(session.captures[tp.capture].path)
+    yield _field("place", f"{file}, packet {where.packet}, {where.flow}, offset {where.offset}")
     for problem in record.problems:
         yield Text(f"  problem: {problem.layer}: {printable(problem.reason)}", style="red")
 
 
-def _envelopes(record: RpcRecord) -> Iterator[RenderableType]:
+def _envelopes(record: RpcRecord) -> Iterator[Text]:
     for envelope in record.rpc.envelopes:
         told = envelope_json(envelope)
+        events = told.pop("events", None)
         yield _title(f"envelope {told.pop('type')}")
         yield from _fields(told)
+        if events is not None:
+            yield from _events(events)
 
 
-def _body(record: RpcRecord) -> Iterator[RenderableType]:
+def _events(events: list[dict[str, Any]]) -> Iterator[Text]:
+    """One line per profiler event; times count from the first."""
+    yield _field("events", counted(len(events), "event"))
+    start = min((event["cpu_ns"] for event in events), default=0)
+    for number, event in enumerate(events):
+        words = [f"{event['kind']:<5} +{(event['cpu_ns'] - start) / 1e6:.3f} ms"]
+        if event["name"]:
+            words.append(event["name"])
+        if event["shapes"]:
+            words.append(f"shapes {event['shapes']}")
+        if event["cpu_memory"]:
+            words.append(f"{event['cpu_memory']:+,} bytes")
+        if event["cuda_recorded"]:
+            words.append(f"cuda:{event['cuda_device']} {event['cuda_us']} µs")
+        if event["cuda_memory"]:
+            words.append(f"{event['cuda_memory']:+,} bytes on cuda:{event['cuda_device']}")
+        words.append(f"(thread {event['thread_id']}, handle {event['handle']}, node {event['node_id']})")
+        yield _field(str(number), "  ".join(words), 4)
+
+
+def _body(record: RpcRecord) -> Iterator[Text]:
     rpc = record.rpc
     texts = [
         tensor_text(i, meta, parameter=i in record.facts.parameters) for i, meta in enumerate(rpc.tensors)
@@ -92,12 +121,20 @@ def _body(record: RpcRecord) -> Iterator[RenderableType]:
     pickle = record.facts.pickle
     told = body_json(rpc.command, texts, pickle.error if pickle is not None and pickle.error else pickle)
     yield _title(f"body {told.pop('type')}")
+    unknown = told.pop("payload_hex", None)
+    if unknown is not None:
+        yield _field("not understood", f"{len(unknown) // 2:,} bytes, see below")
+    if told.get("error", told) is None:
+        del told["error"]
     yield from _fields(told)
     for suspicion in record.facts.suspicions:
-        yield Text(f"  unsafe ({suspicion.severity}): {printable(f'{suspicion.name}: {suspicion.reason}')}")
+        yield Text(
+            f"  unsafe ({suspicion.severity}): {printable(f'{suspicion.name}: {suspicion.reason}')}",
+            style="red" if suspicion.severity == "error" else "yellow",
+        )
 
 
-def _fields(told: dict[str, Any]) -> Iterator[RenderableType]:
+def _fields(told: dict[str, Any]) -> Iterator[Text]:
     for name, value in told.items():
         if name in ("context_id", "autograd_message_id"):
             yield _field(name, f"{value} ({packed(value)})")
@@ -113,24 +150,28 @@ def _fields(told: dict[str, Any]) -> Iterator[RenderableType]:
             yield from _value(name, value, 2)
 
 
-def _value(name: str, value: object, indent: int) -> Iterator[RenderableType]:
+def _value(name: str, value: object, indent: int) -> Iterator[Text]:
     """Captured text with line breaks, as tracebacks have, stays readable: a line each."""
     if isinstance(value, str) and "\n" in value:
         yield _field(name, "", indent)
-        for line in value.splitlines():
-            yield Text(f"{' ' * (indent + 2)}{printable(line)}")
+        for line in value[:MAX_FIELD].split("\n"):
+            yield Text(f"{' ' * (indent + 2)}{printable(line)}".rstrip())
+        if len(value) > MAX_FIELD:
+            yield Text(f"{' ' * (indent + 2)}… {len(value) - MAX_FIELD:,} more characters")
     else:
         yield _field(name, value, indent)
 
 
-def _tensors(record: RpcRecord, source: CaptureBytes) -> Iterator[RenderableType]:
+def _tensors(record: RpcRecord, session: Session, source: CaptureBytes, rows: int | None) -> Iterator[Text]:
     for index, meta in enumerate(record.rpc.tensors):
         parameter = index in record.facts.parameters
         yield _title(printable(tensor_text(index, meta, parameter=parameter)))
         yield from _tensor(record, meta, source)
+        yield from _storage(record, meta, session, source, rows)
 
 
-def _tensor(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> Iterator[RenderableType]:
+def _tensor(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> Iterator[Text]:
+    """What is known of a tensor, and its first elements."""
     place = place_of(record, meta)
     if meta.layout == "strided":
         yield _field("layout", f"stride {list(meta.strides)}, offset {meta.storage_offset}")
@@ -163,58 +204,74 @@ def _tensor(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> Iterat
         yield _field("values", f"can't be told: {error}")
     else:
         yield _field("values", ", ".join(map(str, values)) or "none")
+
+
+def _storage(
+    record: RpcRecord, meta: TensorMeta, session: Session, source: CaptureBytes, rows: int | None
+) -> Iterator[Text]:
+    """The bytes of a tensor's storage and where they lie; shared ones are shown at the first tensor only."""
     storage = storage_of(record, meta)
-    if storage is not None and storage.extent is not None and data:
-        pieces = storage.extent.pieces
-        for capture, offset, length in pieces[:4]:
-            yield _field("bytes", f"{offset}..{offset + length} of capture {capture}")
-        if len(pieces) > 4:
-            yield _field("bytes", f"and {len(pieces) - 4} more pieces")
-        yield Text(hexdump(data, 0))
+    if storage is None or storage.extent is None:
+        return
+    first = next(i for i, other in enumerate(record.rpc.tensors) if other.storage == meta.storage)
+    if record.rpc.tensors[first] is not meta:
+        yield _field("bytes", f"those of tensor#{first}")
+        return
+    pieces = storage.extent.pieces
+    for capture, offset, length in pieces[:PIECES]:
+        info = session.captures[capture]
+        unpacked = f" ({info.compression}, unpacked)" if info.compression else ""
+        yield Text(f"  bytes: {offset}..{offset + length} of {path_label(info.path)}{unpacked}")
+    if len(pieces) > PIECES:
+        yield _field("bytes", f"and {counted(len(pieces) - PIECES, 'more piece')}")
+    data = bytes_of(record, meta, source)
+    if data:
+        yield Text(hexdump(data, 0, rows))
 
 
-def _bytes(record: RpcRecord) -> Iterator[RenderableType]:
+def _bytes(record: RpcRecord, rows: int | None) -> Iterator[Text]:
     """The frames of the descriptor connection, cut into the parts that were told above."""
     at = record.tp.offset
-    yield from _chunk("descriptor", record.tp.descriptor_body, at + 8)
+    yield from _chunk("descriptor", record.tp.descriptor_body, at + 8, rows)
     at += 8 + len(record.tp.descriptor_body)
     for number, payload in enumerate(record.tp.payloads):
         at += 8
         name = PART_NAMES[number] if number < len(PART_NAMES) else f"payload {number}"
         if number == 2 and record.tp.payload_missing is None:
-            yield from _payload(record, payload, at)
+            yield from _payload(record, payload, at, rows)
         else:
-            yield from _chunk(name, payload, at)
+            yield from _chunk(name, payload, at, rows)
         at += record.tp.descriptor.payloads[number].length
 
 
-def _payload(record: RpcRecord, payload: bytes, at: int) -> Iterator[RenderableType]:
+def _payload(record: RpcRecord, payload: bytes, at: int, rows: int | None) -> Iterator[Text]:
     """The command, then each envelope's suffix from the innermost out, as they lie in the stream."""
     suffixes: list[tuple[str, bytes]] = []
     for envelope in record.rpc.envelopes:
         payload, suffix = split_wrapped(payload)
         footer = len(suffix).to_bytes(FOOTER_BYTES, "big")
         suffixes.append((f"envelope {type_name(envelope.message_type)}", suffix + footer))
-    yield from _chunk("command", payload, at)
+    yield from _chunk("command", payload, at, rows)
     at += len(payload)
     for name, suffix in reversed(suffixes):
-        yield from _chunk(name, suffix, at)
+        yield from _chunk(name, suffix, at, rows)
         at += len(suffix)
 
 
-def _chunk(name: str, data: bytes, at: int) -> Iterator[RenderableType]:
+def _chunk(name: str, data: bytes, at: int, rows: int | None) -> Iterator[Text]:
     yield _title(f"bytes of {name}: {at}..{at + len(data)} of the stream")
     if data:
-        yield Text(hexdump(data, at))
+        yield Text(hexdump(data, at, rows))
 
 
-def hexdump(data: bytes, start: int, rows: int = HEX_ROWS) -> str:
-    """Hex and ASCII, 16 bytes a row; says how much is left out."""
+def hexdump(data: bytes, start: int, rows: int | None = HEX_ROWS) -> str:
+    """Hex and ASCII, 16 bytes a row, offsets from `start`; says how much is left out after `rows`."""
     out = []
-    for at in range(0, min(len(data), rows * 16), 16):
+    shown_bytes = len(data) if rows is None else min(len(data), rows * 16)
+    for at in range(0, shown_bytes, 16):
         row = data[at : at + 16]
         shown = "".join(chr(b) if 32 <= b < 127 else "." for b in row)
         out.append(f"  {start + at:08x}  {row.hex(' ').ljust(47)}  {shown}")
-    if len(data) > rows * 16:
-        out.append(f"  … {len(data) - rows * 16:,} more bytes")
+    if len(data) > shown_bytes:
+        out.append(f"  … {len(data) - shown_bytes:,} more bytes (--all shows them)")
     return "\n".join(out)

@@ -17,6 +17,8 @@ from rpcinspect.views.message_json import body_json, tensor_text
 
 MAX_PHRASE = 2000
 
+DURATIONS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+
 
 def printable(value: str) -> str:
     """The text with everything escaped that is not plainly visible: control characters, bidi marks, line
@@ -25,6 +27,43 @@ def printable(value: str) -> str:
     if value.isprintable():
         return value
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+
+
+def shorten(value: str, limit: int) -> str:
+    """The text, cut with a sign of it to at most `limit` characters."""
+    return value if len(value) <= limit else value[: limit - 1] + "…"
+
+
+def path_label(path: str) -> str:
+    """How people call a capture."""
+    return "standard input" if path == "-" else printable(path)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 message`, `2 messages`, `no messages`."""
+    return f"{f'{count:,}' if count else 'no'} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(nanoseconds: int) -> str:
+    """A time span in the unit that suits it."""
+    size = abs(nanoseconds)
+    for unit, name in DURATIONS:
+        if size >= 0.9995 * unit:  # what would be rounded up to 1000 of the next smaller unit
+            value = nanoseconds / unit
+            return f"{value:.3g} {name}" if size < 999.5 * unit else f"{value:,.0f} {name}"
+    return f"{nanoseconds} ns"
+
+
+def amount(count: int) -> str:
+    """Bytes in the unit that suits them."""
+    if count < 1000:
+        return f"{count} byte{'' if count == 1 else 's'}"
+    size = float(count)
+    for name in ("KB", "MB", "GB"):
+        size /= 1000
+        if size < 999.5:
+            return f"{size:.3g} {name}"
+    return f"{size:,.0f} GB"
 
 
 def packed(identifier: int) -> str:
@@ -47,7 +86,7 @@ def phrase(record: RpcRecord) -> str:
         words += [envelope_phrase(envelope) for envelope in rpc.envelopes]
     if record.problems:
         words.append(f"! {record.problems[0].reason}")
-    return printable("  ".join(word for word in words if word))[:MAX_PHRASE]
+    return shorten(printable("  ".join(word for word in words if word)), MAX_PHRASE)
 
 
 def envelope_phrase(envelope: Envelope) -> str:

@@ -11,14 +11,16 @@ is written here, since the library takes only arrays of types that numpy has, an
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from rpcinspect.errors import CaptureError, DecodeError
+from rpcinspect.errors import DecodeError, OutputError
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
@@ -26,10 +28,11 @@ from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes
 from rpcinspect.session.model import Session
 from rpcinspect.views.message_json import tensor_json, text
-from rpcinspect.views.tensors import bytes_of, hash_of, place_of
+from rpcinspect.views.tensors import bytes_of, place_of
 from rpcinspect.wire.records import Placement
 from rpcinspect.wire.stream import CaptureBytes
 
+INDEX = "index.jsonl"
 SHARD_BYTES = 1 << 27
 SHARD_TENSORS = 10_000
 
@@ -40,44 +43,68 @@ class Entry:
 
     name: str
     dtype: str
+    item_bytes: int
     shape: tuple[int, ...]
     data: bytes
 
 
 class TensorWriter:
-    """The view: `feed` every record, then `finish`."""
+    """The view: `feed` every record, then `finish`. Raises `OutputError` where files can't be written."""
 
-    def __init__(self, folder: Path, session: Session) -> None:
-        """Makes the folder; raises `CaptureError` if it can't be written."""
+    def __init__(self, folder: Path, session: Session, source: CaptureBytes) -> None:
+        """Makes the folder; what an earlier run has written there is replaced."""
         self._folder = folder
         self._session = session
+        self._source = source
         self._shard: list[Entry] = []
         self._shard_bytes = 0
         self._shards = 0
         self._count = 0
         self._bytes = 0
-        try:
+        with self._writing():
             folder.mkdir(parents=True, exist_ok=True)
-            self._index = (folder / "index.jsonl").open("wb")
-        except OSError as error:
-            raise CaptureError(f"{folder}: can't be written: {error.strerror}") from error
+            if (folder / INDEX).is_file():
+                for old in folder.glob("tensors-[0-9][0-9][0-9][0-9][0-9].safetensors"):
+                    old.unlink()
+            self._index = (folder / INDEX).open("wb")
 
-    def feed(self, record: RpcRecord, source: CaptureBytes) -> None:
+    def feed(self, record: RpcRecord) -> None:
         """Takes the tensors of one message."""
         for number, meta in enumerate(record.rpc.tensors):
-            self._take(record, number, meta, source)
+            self._take(record, number, meta)
 
     def finish(self) -> tuple[int, int]:
         """Writes what is left; returns how many tensors, and bytes of them, were written."""
         self._write_shard()
-        self._index.close()
+        with self._writing():
+            self._index.close()
         return self._count, self._bytes
 
-    def _take(self, record: RpcRecord, number: int, meta: TensorMeta, source: CaptureBytes) -> None:
+    def _take(self, record: RpcRecord, number: int, meta: TensorMeta) -> None:
+        data, reason = self._data(record, meta)
+        line = self._line(record, number, meta, None if data is None else sha256(data).hexdigest())
+        if data is None:
+            line["file"], line["left_out"] = None, reason
+        else:
+            stored = DTYPES[meta.dtype].safetensors
+            shape = meta.sizes if stored is not None else (len(data),)
+            line["file"] = self._shard_name(self._shards + 1)
+            line["stored_as"], line["stored_shape"] = stored or "U8", list(shape)
+            item = DTYPES[meta.dtype].item_bytes if stored is not None else 1
+            self._shard.append(Entry(line["name"], stored or "U8", item, shape, data))
+            self._shard_bytes += len(data)
+            self._count += 1
+            self._bytes += len(data)
+        with self._writing():
+            self._index.write(orjson.dumps(line) + b"\n")
+        if self._shard_bytes >= SHARD_BYTES or len(self._shard) >= SHARD_TENSORS:
+            self._write_shard()
+
+    def _line(self, record: RpcRecord, number: int, meta: TensorMeta, digest: str | None) -> dict[str, Any]:
         row = record.row
         index = int(self._session.index[row])
         place = place_of(record, meta)
-        line: dict[str, Any] = {
+        return {
             "name": f"{index}.{number}",
             "message": index,
             "tensor": number,
@@ -89,32 +116,16 @@ class TensorWriter:
                 storage_nbytes=place.storage_nbytes,
                 missing_bytes=place.missing_bytes,
                 placement=place.placement.value,
-                sha256=hash_of(record, meta, source),
+                sha256=digest,
                 target_device=place.target_device,
                 parameter=number in record.facts.parameters,
             ),
         }
-        data, reason = self._data(record, meta, source)
-        if data is None:
-            line["file"], line["left_out"] = None, reason
-        else:
-            stored = DTYPES[meta.dtype].safetensors
-            shape = meta.sizes if stored is not None else (len(data),)
-            line["file"] = self._shard_name(self._shards + 1)
-            line["stored_as"], line["stored_shape"] = stored or "U8", list(shape)
-            self._shard.append(Entry(line["name"], stored or "U8", shape, data))
-            self._shard_bytes += len(data)
-            self._count += 1
-            self._bytes += len(data)
-        self._index.write(orjson.dumps(line) + b"\n")
-        if self._shard_bytes >= SHARD_BYTES or len(self._shard) >= SHARD_TENSORS:
-            self._write_shard()
 
-    @staticmethod
-    def _data(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> tuple[bytes | None, str]:
+    def _data(self, record: RpcRecord, meta: TensorMeta) -> tuple[bytes | None, str]:
         if meta.layout != "strided":
             return None, "its parts are stored"
-        storage = bytes_of(record, meta, source)
+        storage = bytes_of(record, meta, self._source)
         if storage is None:
             place = place_of(record, meta)
             if place.placement is Placement.UNCERTAIN:
@@ -133,21 +144,27 @@ class TensorWriter:
         if not self._shard:
             return
         self._shards += 1
+        # Readers map the file and want every tensor at a multiple of its element's size.
+        entries = sorted(self._shard, key=lambda entry: -entry.item_bytes)
         header: dict[str, Any] = {"__metadata__": {"format": "rpcinspect", "schema": "1"}}
         at = 0
-        for entry in self._shard:
+        for entry in entries:
             end = at + len(entry.data)
             header[entry.name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [at, end]}
             at = end
-        packed = json.dumps(header, separators=(",", ":")).encode()
+        packed = orjson.dumps(header)
         packed += b" " * (-len(packed) % 8)
-        path = self._folder / self._shard_name(self._shards)
-        try:
-            with path.open("wb") as file:
-                file.write(len(packed).to_bytes(8, "little") + packed)
-                for entry in self._shard:
-                    file.write(entry.data)
-        except OSError as error:
-            raise CaptureError(f"{path}: can't be written: {error.strerror}") from error
+        with self._writing(), (self._folder / self._shard_name(self._shards)).open("wb") as file:
+            file.write(len(packed).to_bytes(8, "little") + packed)
+            for entry in entries:
+                file.write(entry.data)
         self._shard.clear()
         self._shard_bytes = 0
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise OutputError(f"{self._folder}: can't be written: {reason}") from error

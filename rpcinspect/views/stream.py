@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import orjson
 from rich.console import Console
-from rich.text import Text
 
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.message import is_request, type_name
@@ -18,8 +17,8 @@ from rpcinspect.session.names import Roster
 from rpcinspect.views.jsonl import head_lines, lines, tail_lines
 from rpcinspect.views.message_json import text
 from rpcinspect.views.message_line import MessageRenderer
-from rpcinspect.views.phrases import phrase, printable
-from rpcinspect.views.table import Layout, Row, failed, line_width, style_of
+from rpcinspect.views.phrases import phrase
+from rpcinspect.views.table import Layout, Row, end_label, failed, line_width, write_line
 
 ENDS_WIDTH = 25
 """Of two names of usual length; longer ones push the columns to the right."""
@@ -68,7 +67,7 @@ class TableStream:
         self._decoding = decoding
         self._console = console
         self._control = control
-        self._layout = Layout(ENDS_WIDTH, line_width(console))
+        self._layout = Layout(width=line_width(console), ends_width=ENDS_WIDTH)
         self._start_ns: int | None = None
 
     def show(self, record: RpcRecord) -> None:
@@ -77,7 +76,7 @@ class TableStream:
         columns = decoding.builder.columns
         if self._start_ns is None:
             self._start_ns = tp.first_ns
-            self._console.print(Text(self._layout.header(), style="bold", end=""))
+            write_line(self._console, self._layout.header(), "bold")
         control = bool(columns.control[record.row]) or _answers_control(decoding, record)
         if control and not self._control:
             return
@@ -87,8 +86,8 @@ class TableStream:
         row = Row(
             record.row,
             (tp.first_ns - self._start_ns) / 1e9,
-            printable(source),
-            printable(destination),
+            end_label(source),
+            end_label(destination),
             type_name(record.rpc.message.type),
             answers,
             None if answers is None else tp.first_ns - columns.end_time_ns[partner],
@@ -96,7 +95,7 @@ class TableStream:
             control,
             failed(record),
         )
-        self._console.print(Text(self._layout.line(row), style=style_of(row), end=""))
+        write_line(self._console, self._layout.line(row), row.style)
         self._console.file.flush()
 
 

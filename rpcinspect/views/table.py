@@ -1,7 +1,7 @@
-"""A table that a person can read: one line per message, then a summary.
+"""A table that a person can read: one line per message.
 
-In: records as they become complete, then the session. Out: lines of text. Lines are laid out by hand, since
-they must be able to appear one by one; the summary's tables are rich's.
+In: records as they become complete, then the session. Out: lines of printable text. Lines are laid out by
+hand, since they must be able to appear one by one, and tens of thousands of them at once.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import NONE, Finding, Session
-from rpcinspect.views.phrases import phrase, printable
+from rpcinspect.session.model import NONE, Session
+from rpcinspect.views.phrases import duration, phrase, printable, shorten
 from rpcinspect.views.spool import Spool
 
 TYPE_WIDTH = 29
 """Of CLEANUP_AUTOGRAD_CONTEXT_RESP, the longest name."""
-
-SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+PADDED_FROM = 120
+"""Terminals at least as wide get a column for the type, as files do."""
+ONE_LINE_FROM = 100
+"""Narrower ones get two lines per message."""
+MAX_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,35 +44,53 @@ class Row:
     control: bool = False
     failed: bool = False
 
+    @property
+    def style(self) -> str:
+        """Errors in red, the agents' own calls in the background."""
+        return "red" if self.failed else "dim" if self.control else ""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """Widths of the columns, and how rows become lines; `width` None does not cut lines."""
 
-    def __init__(self, ends_width: int, width: int | None) -> None:
-        self._ends_width = ends_width
-        self._width = width
+    width: int | None
+    ends_width: int
+    index_width: int = 6
+    time_width: int = 11
 
     def header(self) -> str:
-        """The line above the rows."""
-        ends = "from → to".ljust(self._ends_width)
-        return self._cut(f"{'#':>6}  {'seconds':>11}  {ends}  {'message'.ljust(TYPE_WIDTH)}  what")
+        """The line or lines above the rows."""
+        return self._lay_out("#", "seconds", "from → to", "message", "", "what happened")
 
     def line(self, row: Row) -> str:
-        """One row."""
-        ends = f"{row.source} → {row.destination}".ljust(self._ends_width)
+        """One row; two lines on a terminal that is too narrow for one."""
         answers = ""
         if row.answers is not None:
             latency = "" if row.latency_ns is None else f" {duration(row.latency_ns)}"
-            answers = f"#{row.answers}{latency}  "
-        text = (
-            f"{row.index:>6}  {row.time_s:>11.6f}  {ends}  {row.type.ljust(TYPE_WIDTH)}  {answers}{row.text}"
-        )
-        return self._cut(text.rstrip())
+            answers = f"#{row.answers}{latency}"
+        ends = join_ends(row.source, row.destination)
+        return self._lay_out(str(row.index), f"{row.time_s:.6f}", ends, row.type, answers, row.text)
+
+    def _lay_out(self, index: str, time: str, ends: str, kind: str, answers: str, text: str) -> str:
+        head = f"{index:>{self.index_width}}  {time:>{self.time_width}}  {pad(ends, self.ends_width)}"
+        what = f"{answers}  {text}" if answers else text
+        if self.width is None or self.width >= PADDED_FROM:
+            return self._cut(f"{head}  {kind.ljust(TYPE_WIDTH)}  {what}")
+        if self.width >= ONE_LINE_FROM:
+            return self._cut(f"{head}  {kind}  {what}")
+        if self.width >= cell_len(head) + TYPE_WIDTH:
+            first, second = f"{head}  {kind}  {answers}", text
+        else:
+            first, second = f"{index} {time} {ends}", f"{kind} {what}"
+        indent = " " * min(self.index_width + 2, 4)
+        return self._cut(first) + (f"\n{self._cut(indent + second)}" if second else "")
 
     def _cut(self, line: str) -> str:
-        if self._width is None or len(line) <= self._width:
+        line = line.rstrip()
+        if self.width is None or cell_len(line) <= self.width:
             return line
-        return line[: max(1, self._width - 1)] + "…"
+        return set_cell_size(line, max(0, self.width - 1)).rstrip() + "…"
 
 
 class MessageTable:
@@ -85,16 +106,34 @@ class MessageTable:
         mark = "!" if failed(record) else " "
         self._spool.append((mark + phrase(record)).encode("utf-8", "backslashreplace"))
 
-    def finish(self, session: Session, console: Console) -> Iterator[Text]:
-        """Every line of the table."""
+    def show(self, session: Session, console: Console) -> None:
+        """Prints every line."""
+        rows = self._rows(session)
+        first = next(rows, None)
+        if first is None:
+            return
+        clients, servers = map(end_label, session.clients), map(end_label, session.servers)
+        ends = max(
+            cell_len(join_ends(client, server)) for client, server in zip(clients, servers, strict=True)
+        )
+        last = max(session.messages.time_ns) - session.messages.time_ns[int(session.order[0])]
+        layout = Layout(
+            width=line_width(console),
+            ends_width=ends,
+            index_width=max(4, len(str(len(session.order)))),
+            time_width=len(f"{last / 1e9:.6f}"),
+        )
+        write_line(console, layout.header(), "bold")
+        write_line(console, layout.line(first), first.style)
+        for row in rows:
+            write_line(console, layout.line(row), row.style)
+
+    def _rows(self, session: Session) -> Iterator[Row]:
         order = session.order.tolist()
         messages = session.messages
         start = messages.time_ns[order[0]] if order else 0
-        labels = {printable(label) for label in (*session.clients, *session.servers)}
-        longest = max((len(label) for label in labels), default=6)
-        layout = Layout(min(2 * longest + 3, 60), line_width(console))
-        if order:
-            yield Text(layout.header(), style="bold", end="")
+        clients = [end_label(label) for label in session.clients]
+        servers = [end_label(label) for label in session.servers]
         for index, (row, text) in enumerate(zip(order, self._spool.read(order), strict=True)):
             if messages.control[row] and not self._control:
                 continue
@@ -103,11 +142,14 @@ class MessageTable:
             latency = None
             if answers is not None and partner != NONE:
                 latency = messages.time_ns[row] - messages.end_time_ns[partner]
-            shown = Row(
+            pipe = messages.pipe[row]
+            client, server = clients[pipe], servers[pipe]
+            source, destination = (client, server) if messages.from_client[row] else (server, client)
+            yield Row(
                 index,
                 (messages.time_ns[row] - start) / 1e9,
-                printable(session.source(row)),
-                printable(session.destination(row)),
+                source,
+                destination,
                 type_name(messages.type[row]),
                 answers,
                 latency,
@@ -115,7 +157,6 @@ class MessageTable:
                 bool(messages.control[row]),
                 text[:1] == b"!",
             )
-            yield Text(layout.line(shown), style=style_of(shown), end="")
 
 
 def failed(record: RpcRecord) -> bool:
@@ -123,9 +164,19 @@ def failed(record: RpcRecord) -> bool:
     return record.facts.failed or type_name(record.rpc.message.type) == "EXCEPTION" or bool(record.problems)
 
 
-def style_of(row: Row) -> str:
-    """The style of a line."""
-    return "red" if row.failed else "dim" if row.control else ""
+def end_label(label: str) -> str:
+    """A worker's name as the table shows it."""
+    return shorten(printable(label), MAX_NAME)
+
+
+def join_ends(source: str, destination: str) -> str:
+    """Who sends to whom."""
+    return f"{source} → {destination}"
+
+
+def pad(text: str, width: int) -> str:
+    """Padded on the right to a width in cells of the terminal: some characters take two, some none."""
+    return text + " " * (width - cell_len(text))
 
 
 def line_width(console: Console) -> int | None:
@@ -133,86 +184,9 @@ def line_width(console: Console) -> int | None:
     return console.width if console.is_terminal else None
 
 
-def duration(nanoseconds: int) -> str:
-    """A time span in the unit that suits it."""
-    size = abs(nanoseconds)
-    for unit, name in ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")):
-        if size >= unit:
-            return f"{nanoseconds / unit:.3g} {name}"
-    return f"{nanoseconds} ns"
-
-
-def amount(count: int) -> str:
-    """Bytes in the unit that suits them."""
-    size = float(count)
-    for name in ("bytes", "KB", "MB", "GB"):
-        if size < 1000 or name == "GB":
-            return f"{count:,} {name}" if name == "bytes" else f"{size:.3g} {name}"
-        size /= 1000
-    return f"{count:,} bytes"
-
-
-def summary(session: Session, hidden_control: int) -> RenderableType:
-    """What stands below the table."""
-    totals = session.totals
-    parts: list[RenderableType] = [""]
-    captured = ", ".join(f"{printable(c.path)} ({c.format}, {c.packets:,} packets)" for c in session.captures)
-    parts.append(Text(f"{totals.messages:,} messages in {captured}", style="bold"))
-    if hidden_control:
-        parts.append(
-            Text(f"{hidden_control:,} calls of the agents themselves are not shown (--all shows them)")
-        )
-    parts.append(
-        Text(
-            f"{amount(totals.rpc_bytes)} of RPC, {amount(totals.tensor_bytes)} of tensors, "
-            f"{amount(totals.missing_bytes)} missing, {amount(totals.skipped_bytes)} of other traffic; "
-            f"{len(session.contexts):,} autograd contexts, {len(session.rrefs):,} RRefs, "
-            f"{totals.problems:,} problems"
-        )
-    )
-    if session.workers:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("worker", "id", "listens at"):
-            table.add_column(column, overflow="fold")
-        for worker in session.workers:
-            table.add_row(
-                printable(worker.name or "?"),
-                "?" if worker.id is None else str(worker.id),
-                printable(", ".join(worker.addresses)) or "?",
-            )
-        parts += ["", table]
-    if totals.by_type:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("message")
-        table.add_column("count", justify="right")
-        for name, count in totals.by_type.items():
-            table.add_row(name, f"{count:,}")
-        parts += ["", table]
-    for finding in session.findings:
-        parts += ["", finding_text(finding)]
-    parts += problem_lines(session)
-    return Group(*parts)
-
-
-def finding_text(finding: Finding) -> Text:
-    """A finding: severity and code, what it is, what helps."""
-    text = Text()
-    text.append(f"{finding.severity}: {finding.code}", style=SEVERITY_STYLES[finding.severity])
-    text.append(f"  {printable(finding.text)}")
-    if finding.remedy:
-        text.append(f"\n  {printable(finding.remedy)}")
-    return text
-
-
-def problem_lines(session: Session) -> list[RenderableType]:
-    """Problems that belong to no message; those of messages are at their lines."""
-    shown: list[RenderableType] = []
-    for problem in session.problems[:20]:
-        where = problem.location
-        place = [f"packet {where.packet}" if where.packet is not None else "", where.flow or ""]
-        place.append(f"offset {where.offset}" if where.offset is not None else "")
-        at = ", ".join(part for part in place if part)
-        shown.append(Text(f"problem: {problem.layer}: {printable(problem.reason)} ({at})", style="yellow"))
-    if len(session.problems) > len(shown):
-        shown.append(Text(f"… and {len(session.problems) - len(shown):,} more problems", style="yellow"))
-    return shown
+def write_line(console: Console, line: str, style: str = "") -> None:
+    """Prints one laid out line. rich takes a tenth of a millisecond for it, so plain lines go past it."""
+    if style and console.is_terminal:
+        console.print(Text(line, style=style))
+    else:
+        console.file.write(f"{line}\n")

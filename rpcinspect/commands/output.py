@@ -1,0 +1,84 @@
+"""Where a command writes: standard output or a file, bytes or styled text; and lines for people on stderr.
+
+In: what the command line named. Out: files and consoles; `OutputError` where the operating system refuses.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from rich.console import Console
+
+from rpcinspect.errors import OutputError
+from rpcinspect.views.phrases import printable
+
+
+@contextmanager
+def open_output(path: Path | None) -> Iterator[BinaryIO]:
+    """The file that output goes to, emptied; standard output if there is no path.
+
+    To be opened once the input is known to be readable: a mistyped input must not cost an earlier output.
+    """
+    if path is None:
+        with writing(None):
+            yield sys.stdout.buffer
+            sys.stdout.flush()
+        return
+    try:
+        file = path.open("wb")
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path}: can't be written: {getattr(error, 'strerror', None) or error}") from error
+    with writing(path), file:
+        yield file
+
+
+@contextmanager
+def writing(path: Path | None) -> Iterator[None]:
+    """Makes a failed write, such as that of a full disk, an `OutputError`."""
+    try:
+        yield
+    except OSError as error:
+        where = "standard output" if path is None else str(path)
+        raise OutputError(f"{where}: can't be written: {error.strerror or error}") from error
+
+
+def overwritten_input(output: Path | None, inputs: Sequence[str]) -> str | None:
+    """The input that writing to `output` would destroy."""
+    if output is None:
+        return None
+    for name in inputs:
+        try:
+            if name != "-" and output.exists() and os.path.samefile(output, name):
+                return name
+        except (OSError, ValueError):
+            continue  # who opens it reports it better
+    return None
+
+
+def console_for(output: BinaryIO) -> Console:
+    """Styled text for an output of `open_output`; styles reach terminals only."""
+    if output is sys.stdout.buffer:
+        return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    text = io.TextIOWrapper(output, encoding="utf-8", errors="backslashreplace", write_through=True)
+    return Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def give_up_stdout() -> None:
+    """What is still buffered goes nowhere, so that the interpreter does not try to write it at its end."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        pass  # a stand-in without a descriptor has nothing to lose
+
+
+def say(line: str) -> None:
+    """One line for people, whatever it quotes made harmless."""
+    print(f"rpcinspect: {printable(line)}", file=sys.stderr)
