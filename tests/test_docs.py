@@ -1,0 +1,159 @@
+"""The documentation against the program: options, commands, links; and no file tells where it was made."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.cli import app
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.wire.channel import CHANNELS, INVISIBLE
+from rpcinspect.wire.link import LINKS
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+DOCS = ("data-path.md", "wire-format.md", "supported.md", "decisions.md")
+
+FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"(?:^ {4}[^\n]*\n)+", re.MULTILINE)
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+
+PRIVATE_PATHS = re.compile(
+    rb"/(?:home|Users)/[A-Za-z0-9_]"
+    rb"|(?<![A-Za-z0-9_./-])/(?:root|work)/[A-Za-z0-9_.]"
+    rb"|/tmp/(?!pytest)[A-Za-z0-9_]{3}"
+)
+"""Absolute paths of somebody's machine, in text or in a capture."""
+MAY_HAVE_PATHS = {"tests/test_docs.py"}
+
+
+def text(path: Path) -> str:
+    """A file of the documentation."""
+    return path.read_text(encoding="utf-8")
+
+
+def code(markdown: str) -> str:
+    """What stands in its code blocks."""
+    return "\n".join(FENCE.findall(markdown) + INDENTED.findall(FENCE.sub("", markdown)))
+
+
+@cache
+def help_of_decode() -> str:
+    """The real help, wide enough that nothing is cut."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rpcinspect", "decode", "--help"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={
+            "COLUMNS": "200",
+            "PATH": "",
+            "PYTHONIOENCODING": "utf-8",
+            "NO_COLOR": "1",
+            "PYTHONPATH": str(ROOT),
+        },
+    )
+    return done.stdout
+
+
+@cache
+def tracked() -> tuple[Path, ...]:
+    """Every committed file; empty outside a checkout."""
+    done = subprocess.run(["git", "ls-files", "-z"], check=False, capture_output=True, cwd=ROOT)
+    names = done.stdout.decode().split("\0") if done.returncode == 0 else []
+    return tuple(ROOT / name for name in names if name and (ROOT / name).is_file())
+
+
+def markdown_files() -> list[Path]:
+    """All pages of ours."""
+    return [
+        README,
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "docs" / name for name in DOCS),
+        ROOT / "captures/README.md",
+    ]
+
+
+def test_every_option_of_decode_is_documented() -> None:
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", help_of_decode())) - {"--help"}
+    assert len(options) >= 10
+    pages = text(README) + "".join(text(ROOT / "docs" / name) for name in DOCS)
+    assert {option for option in options if option not in pages} == set()
+
+
+def test_options_in_the_readme_exist() -> None:
+    known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", help_of_decode())) | {"--version"}
+    known |= {"--install-completion", "--show-completion"}
+    lines = [line for line in code(text(README)).splitlines() if "rpcinspect" in line]
+    used = {option for line in lines for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", line)}
+    assert used - known == set()
+
+
+def test_commands_in_the_readme_exist() -> None:
+    blocks = code(text(README))
+    targets = set(re.findall(r"^([a-z]+):", text(ROOT / "Makefile"), re.MULTILINE))
+    makes = set(re.findall(r"^ *make ([a-z]+)", blocks, re.MULTILINE))
+    assert {"demo", "test"} <= makes
+    assert makes <= targets
+    commands = {c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands}
+    used = set(re.findall(r"^ *(?:[^|\n]*\| *)?\$? ?rpcinspect ([a-z]+)", blocks, re.MULTILINE))
+    assert used
+    assert used <= commands
+
+
+def test_the_readme_starts_with_the_two_set_up_commands() -> None:
+    blocks = FENCE.findall(text(README))
+    assert blocks[0].split()[:2] == ["make", "demo"]
+    assert "make test" in blocks[0]
+    assert "make test" in text(ROOT / ".ci" / "run")
+
+
+@pytest.mark.parametrize("page", markdown_files(), ids=lambda page: page.name)
+def test_relative_links_resolve(page: Path) -> None:
+    for target in LINK.findall(FENCE.sub("", text(page))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), f"{page.name} links to {target}"
+        if anchor and file.suffix == ".md":
+            titles = re.findall(r"^#+ +(.+?) *$", FENCE.sub("", text(file)), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert anchor in anchors, f"{page.name} links to {target}"
+
+
+def test_supported_names_every_message_type_channel_and_link_type() -> None:
+    page = text(ROOT / "docs" / "supported.md")
+    names = [member.name for member in MessageType] + [*CHANNELS, *INVISIBLE]
+    names += [f"| {number} " for number in LINKS]
+    assert [name for name in names if name not in page] == []
+
+
+def test_what_the_docs_name_exists() -> None:
+    for name in DOCS:
+        page = text(ROOT / "docs" / name)
+        for mentioned in re.findall(r"`((?:tests|captures|docs|bench|rpcinspect)/[\w./:-]*)`", page):
+            path, _, function = mentioned.partition("::")
+            assert (ROOT / path).exists(), f"docs/{name} names {mentioned}"
+            assert f"def {function}(" in text(ROOT / path) if function else True, f"docs/{name}: {mentioned}"
+
+
+def test_no_file_names_the_machine_that_made_it() -> None:
+    if not tracked():
+        pytest.skip("not a git checkout")
+    found = []
+    for path in tracked():
+        if path.relative_to(ROOT).as_posix() in MAY_HAVE_PATHS:
+            continue
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        found += [f"{path.relative_to(ROOT)}: {match[0]!r}" for match in PRIVATE_PATHS.finditer(data)]
+    assert found == []
