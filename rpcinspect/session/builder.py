@@ -316,7 +316,9 @@ class _RRefLog:
             owner = _label(self._owner_end[rref], roster)
         elif rref in self._owner_id:
             owner = roster.by_id(self._owner_id[rref])
-        forks, deleted = self._forks[rref], self._deleted.get(rref, {})
+        # by id, not by the order in which streams were read
+        forks = sorted(self._forks[rref], key=GloballyUniqueId.to_value)
+        deleted = sorted(self._deleted.get(rref, ()), key=GloballyUniqueId.to_value)
 
         def came_home(fork: GloballyUniqueId) -> bool:
             """A fork that was sent back to the owner ends there: the owner holds the value itself."""

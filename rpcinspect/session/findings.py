@@ -127,8 +127,8 @@ def _truncated_packets(session: Session, builder: SessionBuilder, wire: WireFact
     yield Finding(
         code="truncated-packets",
         severity="warning",
-        text=f"The snap length of the capture cut off {wire.cut_bytes:,} bytes; "
-        f"{len(builder.truncated)} messages and the tensors of {len(builder.tensors_missing)} are incomplete.",
+        text=f"The snap length of the capture cut off {wire.cut_bytes:,} bytes; {len(builder.truncated)} "
+        f"messages and the tensors of {len(builder.tensors_missing)} are incomplete.",
         remedy="Capture whole packets (tcpdump -s 0).",
         messages=session.indexes(rows[:MAX_INDEXES]),
     )
@@ -150,7 +150,7 @@ def _unsafe_pickle(session: Session, builder: SessionBuilder, wire: WireFacts) -
     """Pickles that would do more than make data when loaded."""
     control = np.frombuffer(builder.columns.control, dtype=np.int8)
     for (severity, name, reason), rows in sorted(builder.suspicions.items()):
-        user_rows = [row for row in rows if not control[row]]
+        user_rows = sorted((row for row in rows if not control[row]), key=lambda row: int(session.index[row]))
         if not user_rows:
             continue
         workers = dict.fromkeys(session.destination(row) for row in user_rows)

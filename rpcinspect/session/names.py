@@ -4,8 +4,9 @@ In: the store's directory, context names, and every message that tells its sende
 label for each end of each pipe: the worker's name, else `worker:ID`, else `ip:port`.
 
 Facts that tie a name to an id or an address: the store's `names/<id>` and `addrs/<name>`, a pipe's context
-name (of its client), the ends of the agents' own calls, `from_worker_id` in an autograd envelope (of the sender), the owner's id in an RRef
-fetch (of the receiver), and `On WorkerInfo(id=…, name=…)` in a remote error (of the responder).
+name (of its client), the ends of the agents' own calls, `from_worker_id` in an autograd envelope (of the
+sender), the owner's id in an RRef fetch (of the receiver), and `On WorkerInfo(id=…, name=…)` in a remote
+error (of the responder).
 """
 
 from __future__ import annotations
@@ -149,6 +150,8 @@ def _workers(
             shown, worker_id = None, int(label[7:])
         elif label in its or _is_address(label):
             shown = None
+        if shown is None and worker_id is None and not its:
+            continue  # a client of which nothing is known: its pipe has a label for it
         workers.append(Worker(name=shown, id=worker_id, group=group, addresses=tuple(its)))
     far = 1 << 32
     return tuple(sorted(workers, key=lambda w: (w.group, w.id if w.id is not None else far, w.name or "")))
