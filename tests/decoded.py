@@ -56,7 +56,7 @@ def _refuse(literal: str) -> NoReturn:
     raise AssertionError(f"{literal} is no JSON")
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def decode(*paths: Path, hashes: bool = True) -> Decoded:
     """Captures read as one session. Kept for the next test; don't change it."""
     return Decoded(parse(b"".join(pieces(*paths, hashes=hashes))))
