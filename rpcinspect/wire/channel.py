@@ -22,6 +22,8 @@ from rpcinspect.wire.stream import Extent, Stream
 
 MPT_LANES = 16
 CUDA_CHUNK_BYTES = 1 << 20
+MAX_QUEUED_FRAMES = 1 << 20
+"""How many frames one lane waits for before a tensor that needs several is not taken apart any more."""
 
 
 class TensorParts:
@@ -178,7 +180,10 @@ class Channel:
         """The next tensor of a direction; it belongs to that message, which waits for it."""
         lanes = self.lanes[direction]
         length = tensor.descriptor.length
-        frames = self.split(length)
+        if length // CUDA_CHUNK_BYTES + len(lanes[0].queue) > MAX_QUEUED_FRAMES and len(lanes) == 1:
+            frames = [(0, length)]  # absurd: no such frame will come, and that is what will be said
+        else:
+            frames = self.split(length)
         message.waiting += 1
         if len(frames) == 1:
             lanes[frames[0][0]].queue.append((message, tensor, length, None, 0))

@@ -18,6 +18,7 @@ from rpcinspect.wire.descriptor import ShapeTable
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
 from rpcinspect.wire.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.wire.records import Pipe, TpMessage, Visibility
+from rpcinspect.wire.search import DescriptorSearch
 from rpcinspect.wire.segment import Endpoint
 from rpcinspect.wire.store import (
     StoreConversation,
@@ -50,7 +51,8 @@ from rpcinspect.wire.tensorpipe import (
 
 FIRST_FRAME_BYTES = 4096
 """A worker's name is at most 128 characters; a longer first frame is not TensorPipe's."""
-SEARCH_BYTES = 1 << 20
+STORE_BYTES = 1 << 20
+"""How much of the store's conversation is read at once."""
 SIGNATURE_REACH = len(DESCRIPTOR_SIGNATURE) + max(SIGNATURE_OFFSET.values())
 TYPE_REQUEST, TYPE_RESPONSE = 0x100, 0x200
 
@@ -155,6 +157,13 @@ class Handler:
     def finish(self) -> None:
         """Nothing more will come."""
 
+    def _skip(self) -> None:
+        """Counts all bytes of the connection as another protocol's."""
+        for stream in self.connection.streams:
+            if stream.end is not None and stream.origin is not None:
+                present = stream.end - stream.origin - stream.missing(stream.origin, stream.end)
+                self.demux.skipped_bytes += present
+
 
 class NewHandler(Handler):
     """A connection of which too little was seen to tell what it is."""
@@ -213,9 +222,15 @@ class NewHandler(Handler):
         except DecodeError:
             return ForeignHandler(demux, connection)
         position = origin + HEADER_BYTES + length
+        if client.missing(origin, position):  # what reads as zeros may be a part of the name or of the id
+            return MidstreamHandler(demux, connection)
         if isinstance(first, SpontaneousConnection):
             return PipeHandler(demux, connection, first, position)
         return RequestedHandler(demux, connection, first, position)
+
+    def finish(self) -> None:
+        """A connection whose client said nothing."""
+        self._skip()
 
 
 class ForeignHandler(Handler):
@@ -265,7 +280,7 @@ class StoreHandler(Handler):
                     gap(hole[1] - position)
                     position = hole[1]
                     continue
-                stop = min(end, position + SEARCH_BYTES, end if hole is None else hole[0])
+                stop = min(end, position + STORE_BYTES, end if hole is None else hole[0])
                 time_ns = stream.stamp(position, stop)[1]
                 for entry in feed(stream.read(position, stop), time_ns):
                     if is_directory_key(entry.key):
@@ -300,11 +315,15 @@ class PipeHandler(Handler):
         self._server: FrameCursor | None = None
         self._brochure_seen = False
         self._settled = False
+        self._given_up = False
+        """Messages of the server are still to be searched for: nothing of it has been captured yet."""
         self.state.handshake_bytes += position - (client.origin or position)
 
     def advance(self, done: list[TpMessage]) -> None:
         """Reads the handshake, then leaves the streams to the pipe."""
         if self._settled or self._handshake(done):
+            if self._given_up:
+                self._search_server()
             done += self.state.advance()
 
     def _handshake(self, done: list[TpMessage]) -> bool:
@@ -356,9 +375,13 @@ class PipeHandler(Handler):
         state.pipe.visible = Visibility.NO_HANDSHAKE
         state.pipe.reason = "the handshake was not captured whole"
         state.read_messages(FROM_CLIENT, client.stream, client.position, lost=True)
+        self._given_up = True
+
+    def _search_server(self) -> None:
         server = self.connection.server
         if server is not None and server.origin is not None:
-            state.read_messages(FROM_SERVER, server, server.origin, lost=True)
+            self._given_up = False
+            self.state.read_messages(FROM_SERVER, server, server.origin, lost=True)
 
     def _agree(self, answer: BrochureAnswer, layout: Layout, done: list[TpMessage]) -> None:
         state, demux = self.state, self.demux
@@ -397,8 +420,9 @@ class RequestedHandler(Handler):
         self.position = position
         self._role: Role | None = None
         self._claimed = False
+        self._unattached = False
+        """The role is known, but not yet where the server's stream begins."""
         self._unread_hello = False
-        self._states: list[PipeState] = []
 
     def is_descriptor(self) -> bool:
         """Whether messages flow on this connection: the next frame of either side is a descriptor."""
@@ -420,82 +444,102 @@ class RequestedHandler(Handler):
             self.demux.claim(self, done)
         if self._role is None and self.is_descriptor():
             self._stand_alone(done)
-        if self._unread_hello and self._role is not None:
-            self._read_channel_hello(self._role, done)
-        for state in self._states:
-            done += state.advance()
+        role = self._role
+        if role is not None:
+            if self._unattached:
+                self._attach(role)
+            if self._unread_hello:
+                self._read_channel_hello(role, done)
+            done += role.owner.advance()
 
     def finish(self) -> None:
         """A connection that nothing explained is not ours to count as decoded."""
-        if self._role is None and not self._states:
-            for stream in self.connection.streams:
-                if stream.end is not None and stream.origin is not None:
-                    present = stream.end - stream.origin - stream.missing(stream.origin, stream.end)
-                    self.demux.skipped_bytes += present
+        if self._role is None:
+            self._skip()
 
     def assign(self, role: Role, done: list[TpMessage]) -> None:
         """The pipe's answer (or the order of ids) says what this connection is for."""
         self._role = role
-        state = role.owner
-        self._states = [state]
-        server = self.connection.other(self.client)
-        state.handshake_bytes += self.position - (self.client.origin or self.position)
-        start = server.origin if server.origin is not None else self.position
+        role.owner.handshake_bytes += self.position - (self.client.origin or self.position)
+        self._unattached = True
+        self.advance(done)
+
+    def _attach(self, role: Role) -> None:
+        """Gives both streams to the pipe, once it is known where the server's begins."""
+        state, server = role.owner, self.connection.other(self.client)
+        if server.origin is None and not server.finished:
+            return
+        self._unattached = False
+        start = server.origin if server.origin is not None else 0
+        streams, starts = (self.client, server), (self.position, start)
         if role.kind == "descriptor":
             state.pipe.flow = self.client.flow
             state.read_messages(FROM_CLIENT, self.client, self.position)
             state.read_messages(FROM_SERVER, server, start)
         elif role.kind == "lane":
-            state.attach_lane(role.channel, role.index, (self.client, server), (self.position, start))
-        elif role.kind == "channel" and role.channel == MPT:
+            state.attach_lane(role.channel, role.index, streams, starts)
+        elif role.kind == "channel" and (role.implied or role.channel == MPT):
             self._unread_hello = role.index == 0
-        elif role.kind == "channel" and role.implied:
-            self._unread_hello = True
         elif role.kind == "channel":
-            streams, starts = (self.client, server), (self.position, start)
             state.attach_connection(role.channel, role.index, streams, starts)
-        if self._unread_hello:
-            self._read_channel_hello(role, done)
-        done += state.advance()
 
     def _read_channel_hello(self, role: Role, done: list[TpMessage]) -> None:
         """mpt's addresses of lanes; for an implied channel, finds out first which one it is."""
         server = self.connection.other(self.client)
-        start = server.origin
-        body = None
-        if start is not None and server.end is not None and server.end > start:
-            body = FrameCursor(server, start).body(self.demux.limits.control_frame_bytes)
-        hello: MptServerHello | None = None
-        if body is not None:
-            hello = _mpt_server_hello(body)
+        sample = self._first_frame(server, server.origin)
+        if sample is None:
+            return
+        hello = _mpt_server_hello(sample)
         if hello is not None:
             self._unread_hello = False
             if role.implied:
                 role.owner.imply_channel(MPT)
-            role.owner.handshake_bytes += HEADER_BYTES + len(body or b"")
-            for index, lane in enumerate(hello.lane_advertisements):
-                for address in _addresses(lane.address, None):
-                    lane_role = Role(role.owner, "lane", MPT, index)
-                    self.demux.register(address, lane.registration_id, lane_role, done)
+            role.owner.handshake_bytes += HEADER_BYTES + len(sample)
+            self._register_lanes(role.owner, hello, done)
             return
-        if role.implied:
-            client_body = FrameCursor(self.client, self.position).body(FIRST_FRAME_BYTES)
-            sample = body if body is not None else client_body
-            if sample is None and self._tensor_bytes() == 0:
+        if not role.implied:
+            if sample:
+                self._unread_hello = False
+                where = server.location(server.origin if server.origin is not None else 0)
+                reason = "the addresses of mpt's lanes were not captured, so tensors can't be placed"
+                self.demux.problems.append(Problem(LAYER, reason, where))
+            return
+        if not sample:
+            client_sample = self._first_frame(self.client, self.position)
+            if not client_sample:
                 return
-            self._unread_hello = False
-            if sample is not None and _is_cma(sample):
-                role.owner.imply_channel("cma")
-            else:
-                role.owner.imply_channel("basic")
-                origin = start if start is not None else self.position
-                streams, starts = (self.client, server), (self.position, origin)
-                role.owner.attach_connection("basic", 0, streams, starts)
+            sample = client_sample
+        self._unread_hello = False
+        if _is_cma(sample):
+            role.owner.imply_channel("cma")
+        else:
+            role.owner.imply_channel("basic")
+            starts = (self.position, server.origin if server.origin is not None else 0)
+            role.owner.attach_connection("basic", 0, (self.client, server), starts)
 
-    def _tensor_bytes(self) -> int:
-        server = self.connection.other(self.client)
-        sent = (self.client.end or self.position) - self.position
-        return sent + ((server.end or 0) - (server.origin or server.end or 0))
+    def _register_lanes(self, state: PipeState, hello: MptServerHello, done: list[TpMessage]) -> None:
+        """Behind address translation lanes are where the pipe's server is seen, at the ports they tell."""
+        host = self.client.flow.destination.host
+        for index, lane in enumerate(hello.lane_advertisements):
+            port = lane.address.rpartition(":")[2]
+            seen = Endpoint(host, int(port)) if len(port) < 6 and port.isdecimal() else None
+            role = Role(state, "lane", MPT, index)
+            for address in _addresses(lane.address, seen):
+                self.demux.register(address, lane.registration_id, role, done)
+
+    @staticmethod
+    def _first_frame(stream: Stream, position: int | None) -> bytes | None:
+        """The body of the first frame if it is small; what is there of another one; empty: there is nothing;
+        None: not yet.
+        """
+        if position is None or stream.end is None or stream.end <= position:
+            return b""
+        cursor = FrameCursor(stream, position)
+        length = cursor.length(position)
+        if length is None or length > FIRST_FRAME_BYTES or cursor.available() < HEADER_BYTES + length:
+            known = length is not None and length > FIRST_FRAME_BYTES
+            return stream.read(position, position + 1) if known or stream.finished else None
+        return cursor.body(FIRST_FRAME_BYTES) or stream.read(position, position + 1)
 
     def _stand_alone(self, done: list[TpMessage]) -> None:
         """Messages on a connection whose pipe was opened out of sight, e.g. over shared memory.
@@ -518,79 +562,66 @@ class MidstreamHandler(Handler):
 
     def __init__(self, demux: Demux, connection: Connection) -> None:
         super().__init__(demux, connection)
-        self._searched: dict[int, int | None] = {id(s): None for s in connection.streams}
+        self._searches: dict[int, DescriptorSearch] = {}
+        """By id() of the stream."""
         self._state: PipeState | None = None
+        self._unread: list[tuple[int, Stream]] = []
+        """Directions of the pipe of which nothing has been captured yet."""
 
     def advance(self, done: list[TpMessage]) -> None:
         """Searches until descriptors are found in one direction, then reads both."""
         if self._state is None:
-            self._state = self._search()
+            self._search()
         if self._state is not None:
+            if self._unread:
+                self._read(self._state)
             done += self._state.advance()
 
     def finish(self) -> None:
         """Nothing of ours was found: the bytes are another protocol's, or a channel's without its pipe."""
         if self._state is None:
-            for stream in self.connection.streams:
-                if stream.end is not None and stream.origin is not None:
-                    present = stream.end - stream.origin - stream.missing(stream.origin, stream.end)
-                    self.demux.skipped_bytes += present
+            self._skip()
 
-    def _search(self) -> PipeState | None:
-        for stream in self.connection.streams:
-            client = self._find(stream)
-            if client is not None:
-                self.connection.client = client
-                server = self.connection.other(client)
-                state = self.demux.open_pipe(self.connection, None)
-                state.pipe.visible = Visibility.NO_HANDSHAKE
-                state.pipe.reason = "the capture starts after the handshake"
-                for direction, side in ((FROM_CLIENT, client), (FROM_SERVER, server)):
-                    state.read_messages(direction, side, side.origin or 0, lost=True)
-                return state
-        return None
+    def _search(self) -> None:
+        connection, demux = self.connection, self.demux
+        for stream in connection.streams:
+            kind = self._first_type(stream)
+            if kind is not None:
+                client = stream if kind & TYPE_REQUEST else connection.other(stream)
+                connection.client = client
+                self._state = demux.open_pipe(connection, None)
+                self._state.pipe.visible = Visibility.NO_HANDSHAKE
+                self._state.pipe.reason = "the capture starts after the handshake"
+                self._unread = [(FROM_CLIENT, client), (FROM_SERVER, connection.other(client))]
+                return
 
-    def _find(self, stream: Stream) -> Stream | None:
-        """The client's stream, told by the type of a message in `stream`; None: nothing found (yet)."""
-        position = self._searched[id(stream)]
-        if position is None:
-            position = stream.origin
-        end = stream.end
-        if position is None or end is None:
-            return None
-        while end - position >= SIGNATURE_REACH:
-            stop = min(end, position + SEARCH_BYTES)
-            data = stream.read(position, stop)
-            at = data.find(DESCRIPTOR_SIGNATURE)
-            while at >= 0:
-                kind = self._message_type(stream, position + at)
-                if kind is not None:
-                    return stream if kind & TYPE_REQUEST else self.connection.other(stream)
-                at = data.find(DESCRIPTOR_SIGNATURE, at + 1)
-            position = stop - SIGNATURE_REACH + 1
-        self._searched[id(stream)] = position
-        return None
+    def _read(self, state: PipeState) -> None:
+        """Reads messages from where the search has come to."""
+        for direction, stream in [*self._unread]:
+            search = self._searches.get(id(stream))
+            if search is not None or stream.origin is not None:
+                position = search.needed if search is not None else (stream.origin or 0)
+                state.read_messages(direction, stream, position, lost=True)
+                self._unread.remove((direction, stream))
 
-    def _message_type(self, stream: Stream, signature: int) -> int | None:
-        end = stream.end
-        assert end is not None
-        for layout, distance in SIGNATURE_OFFSET.items():
-            start = signature - distance
-            if start < (stream.origin or 0) or end - start < HEADER_BYTES:
-                continue
+    def _first_type(self, stream: Stream) -> int | None:
+        """The type of the first message in `stream`; None: nothing found (yet)."""
+        search = self._searches.get(id(stream))
+        if search is None:
+            if stream.origin is None:
+                return None
+            demux = self.demux
+            search = DescriptorSearch(stream, stream.origin, demux.shapes.lengths, demux.limits)
+            self._searches[id(stream)] = search
+        while (start := search.find()) is not None:
             length = HEADER.unpack(stream.read(start, start + HEADER_BYTES))[0]
             behind = start + HEADER_BYTES + length + HEADER_BYTES
-            if length > SEARCH_BYTES or end < behind + 4:
-                continue
-            try:
-                shape = self.demux.shapes.get(
-                    stream.read(start + HEADER_BYTES, start + HEADER_BYTES + length)
-                )
-            except DecodeError:
-                continue
-            kind = int.from_bytes(stream.read(behind, behind + 4), "little")
-            if shape.layout is layout and kind & (TYPE_REQUEST | TYPE_RESPONSE):
-                return kind
+            if stream.end is not None and behind + 4 <= stream.end and not stream.missing(behind, behind + 4):
+                kind = int.from_bytes(stream.read(behind, behind + 4), "little")
+                if kind & (TYPE_REQUEST | TYPE_RESPONSE):
+                    search.go_on(start)
+                    return kind
+        stream.release(search.needed)
         return None
 
 

@@ -17,19 +17,16 @@ from rpcinspect.errors import DecodeError, LimitExceeded, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
 from rpcinspect.wire.records import Pipe, TpMessage
+from rpcinspect.wire.search import DescriptorSearch
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tensorpipe import (
-    DESCRIPTOR_SIGNATURE,
     LAYER,
-    SIGNATURE_OFFSET,
     Layout,
     TpDescriptor,
     read_descriptor,
 )
 
 CACHED_DESCRIPTORS = 4096
-SEARCH_BYTES = 1 << 20
-SIGNATURE_REACH = len(DESCRIPTOR_SIGNATURE) + max(SIGNATURE_OFFSET.values())
 
 
 @dataclass(eq=False, slots=True)
@@ -68,6 +65,11 @@ class ShapeTable:
             self._shapes[body] = shape
         return shape
 
+    def lengths(self, body: bytes) -> tuple[Layout, tuple[int, ...]]:
+        """The layout and the lengths of the payloads; raises `DecodeError`."""
+        shape = self.get(body)
+        return shape.layout, shape.lengths
+
 
 class DescriptorReader:
     """The stage for one direction: `advance` after the stream grew, `finish` at its end."""
@@ -91,8 +93,8 @@ class DescriptorReader:
         """Bytes of all frames that became messages."""
         self._shapes = shapes
         self._limits = limits
+        self._search = DescriptorSearch(stream, position, shapes.lengths, limits)
         self._lost_from = position if lost else None
-        self._searched = position
         self._after_loss = lost
         self.silent_start = lost
         """Nothing is said of bytes before the first message: the capture started late."""
@@ -252,64 +254,27 @@ class DescriptorReader:
             self._problem(position, f"{reason}: {lost:,} bytes of it are missing, its type or id among them")
             self._after_loss = True
             return None
-        return self._message(shape, tuple(payloads), tuple(missing), position, total)
+        # Where only lengths of frames are missing, nothing of the message is.
+        lost_bytes = tuple(missing) if any(missing) else None
+        return self._message(shape, tuple(payloads), lost_bytes, position, total)
 
     def _lose(self, position: int, reason: str) -> None:
+        """The next message is searched for behind the first byte of what could not be read as one."""
         self._problem(position, reason)
-        self._lost_from = self._searched = position
+        self._lost_from = position
+        self._search.go_on(position + 1)
         self._after_loss = True
 
     def _problem(self, position: int, reason: str) -> None:
         self.problems.append(Problem(LAYER, reason, self.cursor.stream.location(position)))
 
     def _find(self) -> bool:
-        """Looks for the next descriptor from `_searched` on; moves the cursor there."""
-        stream, cursor = self.cursor.stream, self.cursor
-        end = stream.end
-        assert self._lost_from is not None
-        while end is not None and end - self._searched >= SIGNATURE_REACH:
-            stop = min(end, self._searched + SEARCH_BYTES)
-            data = stream.read(self._searched, stop)
-            at = data.find(DESCRIPTOR_SIGNATURE)
-            while at >= 0:
-                verdict = self._candidate(self._searched + at)
-                if verdict is None:  # the rest of this descriptor has not come yet
-                    self._searched = max(
-                        self._lost_from, self._searched + at - max(SIGNATURE_OFFSET.values())
-                    )
-                    return False
-                if verdict >= 0:
-                    cursor.position = verdict
-                    self._lost_from = None
-                    self.silent_start = False
-                    return True
-                at = data.find(DESCRIPTOR_SIGNATURE, at + 1)
-            self._searched = stop - SIGNATURE_REACH + 1
-            cursor.position = max(cursor.position, self._searched - SEARCH_BYTES)
-        return False
-
-    def _candidate(self, signature: int) -> int | None:
-        """Start of the descriptor frame around a signature; -1: there is none; None: not yet."""
-        stream, cursor = self.cursor.stream, self.cursor
-        assert self._lost_from is not None
-        assert stream.end is not None
-        undecided = False
-        for layout, distance in SIGNATURE_OFFSET.items():
-            start = signature - distance
-            if start < self._lost_from:
-                continue
-            length = cursor.length(start)
-            if length is None or length > self._limits.control_frame_bytes:
-                continue
-            if start + HEADER_BYTES + length > stream.end:
-                undecided = undecided or length < SEARCH_BYTES
-                continue
-            if stream.holes and stream.missing(start, start + HEADER_BYTES + length):
-                continue
-            try:
-                shape = self._shapes.get(stream.read(start + HEADER_BYTES, start + HEADER_BYTES + length))
-            except DecodeError:
-                continue
-            if shape.layout is layout:
-                return start
-        return None if undecided and not stream.finished else -1
+        """Looks for the next descriptor; moves the cursor there."""
+        start = self._search.find()
+        if start is None:
+            self.cursor.position = self._search.needed
+            return False
+        self.cursor.position = start
+        self._lost_from = None
+        self.silent_start = False
+        return True

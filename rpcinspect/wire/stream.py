@@ -379,15 +379,15 @@ class Stream:
 
     def _locate(self, position: int) -> int:
         """Index of the run that holds a position at or after the released part."""
-        runs = self.runs
-        index = self._head
-        last = len(runs) - 1
-        while index < last and runs[index].end <= position:
-            index += 1
-        return index
+        runs, index = self.runs, self._head
+        if index >= len(runs) or position < runs[index].end:
+            return index
+        return min(bisect_right(runs, position, index, key=_end_of), len(runs) - 1)
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes [start, end), all settled; zeros where they were not captured."""
+        if start >= end:
+            return b""
         index = self._locate(start)
         run = self.runs[index]
         if end <= run.end and not run.missing:
@@ -458,7 +458,9 @@ class Stream:
         if not self.holes:
             return 0
         total = 0
-        for a, b in self.holes[max(0, bisect_right(self.holes, (start, start)) - 1) :]:
+        holes = self.holes
+        for at in range(max(0, bisect_right(holes, (start, start)) - 1), len(holes)):
+            a, b = holes[at]
             if a >= end:
                 break
             total += max(0, min(b, end) - max(a, start))
@@ -528,6 +530,10 @@ class Stream:
             del runs[:head]
             head = 0
         self._head = head
+
+
+def _end_of(run: Run) -> int:
+    return run.end
 
 
 def _stamp_run(run: Run, start: int, end: int) -> tuple[int, int, int, int]:

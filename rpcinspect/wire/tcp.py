@@ -63,6 +63,8 @@ class _Pair:
     """Two endpoints: their connections, and from which packet of which file on each is the current one."""
 
     connections: list[Connection] = field(default_factory=list)
+    by_isn: dict[int, Connection] = field(default_factory=dict)
+    """The latest connection of each initial sequence number of a client."""
     switches: list[tuple[int, int, Connection]] = field(default_factory=list)
     """(capture, packet, connection) in the order of capture."""
 
@@ -71,7 +73,9 @@ class Tcp:
     """The stage: `feed` blocks, then `finish`."""
 
     def __init__(self, source: CaptureBytes, flows: list[Flow], patience_ns: int | None = None) -> None:
-        """`flows` is the segmenter's growing table; without patience, missing bytes are awaited to the end."""
+        """`flows` is the segmenter's growing table; without patience, missing bytes are awaited until the
+        end.
+        """
         self.connections: list[Connection] = []
         self._source = source
         self._flows = flows
@@ -87,7 +91,7 @@ class Tcp:
             return []
         self._source.show(block)
         self._enrol()
-        self._open_connections(block)
+        reused = self._open_connections(block)
         grown: dict[int, Stream] = {}
         order = np.argsort(block.flow, kind="stable")
         flows = block.flow[order]
@@ -96,6 +100,10 @@ class Tcp:
             for stream, part in self._split(block, rows):
                 if self._take(block, stream, part):
                     grown[id(stream)] = stream
+        for pair in reused:  # of this file, only the last can matter for the blocks to come
+            last = pair.switches[-1]
+            pair.switches = [s for s in pair.switches if s[0] != block.capture]
+            pair.switches.append((block.capture, 0, last[2]))
         if self._patience_ns is not None and self._waiting:
             for stream in self._settle(int(block.time_ns[-1])):
                 grown[id(stream)] = stream
@@ -135,8 +143,12 @@ class Tcp:
         self.connections.append(connection)
         return connection
 
-    def _open_connections(self, block: SegmentBlock) -> None:
-        """Walks the SYNs of a block: they start connections and tell initial sequence numbers."""
+    def _open_connections(self, block: SegmentBlock) -> list[_Pair]:
+        """Walks the SYNs of a block: they start connections and tell initial sequence numbers.
+
+        Returns the pairs whose current connection changes.
+        """
+        changed: dict[int, _Pair] = {}
         for row in np.flatnonzero(block.flags & SYN).tolist():
             index = int(block.flow[row])
             pair, flow = self._pair_of[index], self._flows[index]
@@ -144,12 +156,14 @@ class Tcp:
             reply = bool(block.flags[row] & ACK)
             asked = (int(block.acknowledgment[row]) - 1) % WRAP if reply else None
             client_isn = asked if reply else isn
-            connection = next((c for c in reversed(pair.connections) if c.client_isn == client_isn), None)
+            connection = None if client_isn is None else pair.by_isn.get(client_isn)
             if connection is None or (
                 connection.client is not None and not self._fits(connection, flow, reply)
             ):
                 connection = self._connect(flow, not reply, isn, asked)
                 pair.connections.append(connection)
+                if client_isn is not None:
+                    pair.by_isn[client_isn] = connection
             elif reply and connection.server_isn is None:
                 connection.server_isn = isn
                 server = connection.server
@@ -159,6 +173,8 @@ class Tcp:
             now = pair.switches[-1] if pair.switches else None
             if now is None or now[2] is not connection or now[0] != block.capture:
                 pair.switches.append((block.capture, packet, connection))
+                changed[id(pair)] = pair
+        return list(changed.values())
 
     @staticmethod
     def _fits(connection: Connection, flow: Flow, reply: bool) -> bool:
@@ -185,9 +201,6 @@ class Tcp:
                 current = self._nearest(block, pair, flow, int(rows[begin]))
                 pair.switches.append((block.capture, int(packets[begin]), current))
             yield self._stream(current, flow), rows[begin:]
-        if len(switches) > 1:  # only the last can matter for the blocks to come
-            pair.switches = [s for s in pair.switches if s[0] != block.capture]
-            pair.switches.append((block.capture, 0, switches[-1][2]))
 
     def _nearest(self, block: SegmentBlock, pair: _Pair, flow: Flow, row: int) -> Connection:
         """The known connection whose sequence numbers are near, else a new one that starts mid-stream."""
