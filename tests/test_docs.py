@@ -44,23 +44,23 @@ def code(markdown: str) -> str:
 
 
 @cache
-def help_of_decode() -> str:
-    """The real help, wide enough that nothing is cut."""
+def run(*arguments: str) -> str:
+    """Output of one run at the root of the checkout."""
     done = subprocess.run(
-        [sys.executable, "-m", "rpcinspect", "decode", "--help"],
+        [sys.executable, "-m", "rpcinspect", *arguments],
         check=True,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=60,
-        env={
-            "COLUMNS": "200",
-            "PATH": "",
-            "PYTHONIOENCODING": "utf-8",
-            "NO_COLOR": "1",
-            "PYTHONPATH": str(ROOT),
-        },
+        cwd=ROOT,
+        env={"COLUMNS": "200", "NO_COLOR": "1", "PYTHONUTF8": "1"},
     )
     return done.stdout
+
+
+def help_of_decode() -> str:
+    """The real help, wide enough that nothing is cut."""
+    return run("decode", "--help")
 
 
 @cache
@@ -113,6 +113,19 @@ def test_the_readme_starts_with_the_two_set_up_commands() -> None:
     assert blocks[0].split()[:2] == ["make", "demo"]
     assert "make test" in blocks[0]
     assert "make test" in text(ROOT / ".ci" / "run")
+
+
+def test_the_output_in_the_readme_is_real() -> None:
+    """Every line, in order; `…` alone stands for lines left out, at the end of a line for its rest."""
+    shown = [block.splitlines() for block in FENCE.findall(text(README)) if block.startswith("$ rpcinspect")]
+    assert shown
+    for command, *lines in shown:
+        real = iter(line.rstrip() for line in run(*command.split()[2:]).splitlines())
+        for line in lines:
+            if line.strip() == "…":
+                continue
+            cut = line.endswith("…")
+            assert any(got.startswith(line[:-1]) if cut else got == line for got in real), line
 
 
 @pytest.mark.parametrize("page", markdown_files(), ids=lambda page: page.name)
