@@ -21,6 +21,7 @@ from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.session.model import Session
+from rpcinspect.views.phrases import printable_json
 
 STDIN = "-"
 
@@ -167,14 +168,14 @@ def _jsonl(request: Request, stack: ExitStack) -> int:
             if request.stream:
                 stream = JsonStream(decoding, hashes=request.hashes)
                 for record in decoding.records():
-                    output.write(stream.line(record))
+                    output.write(printable_json(stream.line(record)))
                     output.flush()
             else:
                 view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes)
                 _take(decoding, [view])
         session = decoding.session
         for piece in (stream.rest(session),) if request.stream else view.finish(session):
-            output.write(piece)
+            output.write(printable_json(piece))
         _say_if_empty(session)
         return _verdict(request, session, interrupt)
 
@@ -253,7 +254,8 @@ def _message(request: Request, stack: ExitStack) -> int:
             raise CaptureError(f"{request.files[0]}: it has become shorter while it was read")
         output = stack.enter_context(open_output(request.output))
         if request.jsonl:
-            output.write(message_line(record, session, decoding.bytes, hashes=request.hashes))
+            line = message_line(record, session, decoding.bytes, hashes=request.hashes)
+            output.write(printable_json(line))
         else:
             console = console_for(output)
             for part in detail(record, session, decoding.bytes, every_byte=request.show_all):
@@ -278,7 +280,7 @@ def _tensors(request: Request, stack: ExitStack) -> int:
         _take(decoding, views)
         if request.jsonl:
             for piece in view.finish(_named(decoding.session, request)):
-                output.write(piece)
+                output.write(printable_json(piece))
     count, size = writer.finish()
     told = f"{count:,} tensors, {size:,} bytes, in {request.tensors}"
     if request.jsonl:

@@ -196,7 +196,12 @@ def text(value: str | bytes) -> str:
     """Text that UTF-8 can hold; what can't be is escaped with backslashes."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
-    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if value.isascii():
+        return value
+    try:
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # surrogates that stand for no byte
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def number(value: int | float) -> int | float | str:

@@ -6,16 +6,19 @@ In: a record. Out: one line of printable text without line breaks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from json.encoder import py_encode_basestring_ascii as ascii_json
 from typing import Any
 
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
-from rpcinspect.views.message_json import body_json, tensor_text
+from rpcinspect.views.message_json import body_json, tensor_text, text
 
 MAX_PHRASE = 2000
+_BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
 DURATIONS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 
@@ -26,7 +29,21 @@ def printable(value: str) -> str:
     """
     if value.isprintable():
         return value
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text(value))
+
+
+def printable_json(lines: bytes) -> bytes:
+    """The same JSON lines with everything escaped that JSON itself leaves as it is and that is not plainly
+    visible: a terminal may be what shows them.
+    """
+    if lines.isascii() and b"\x7f" not in lines:
+        return lines
+    return _BEYOND_ASCII.sub(_escaped, lines.decode("utf-8")).encode("utf-8")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    return character if character.isprintable() else ascii_json(character)[1:-1]
 
 
 def shorten(value: str, limit: int) -> str:
