@@ -38,7 +38,7 @@ from rpcinspect.rpc.pickles.tree import Dict, Global, Set, Value, children
 CACHE_BYTES = 1 << 22
 MAX_NODES = 1_000_000
 
-WORKER_INFO = re.compile(r"On WorkerInfo\(id=(\d+), name=([^)]*)\):")
+WORKER_INFO = re.compile(r"On WorkerInfo\(id=(\d{1,9}), name=([^)]*)\):", re.ASCII)
 """How `_run_function` in torch/distributed/rpc/internal.py begins the text of a remote error."""
 
 

@@ -58,9 +58,7 @@ class RecordDecoder:
         try:
             message = from_payloads(tp.payloads)
         except DecodeError as error:
-            message = Message(0, 0, b"".join(tp.payloads), b"")
-            rpc = DecodedRpc(message, (), UnknownCommand(0, message.payload), (), ())
-            return self._with_problems(row, tp, rpc, NO_FACTS, [(error.layer, str(error))])
+            return self._decode_foreign(row, tp, error.layer, str(error))
         rpc = self._decoder.decode(message)
         facts = self._facts.read(rpc.command)
         problems = rpc.problems
@@ -79,6 +77,8 @@ class RecordDecoder:
     def _decode_cut(self, row: int, tp: TpMessage) -> RpcRecord:
         missing = tp.payload_missing
         assert missing is not None
+        if [len(p) for p in tp.payloads[:2]] != [4, 8]:
+            return self._decode_foreign(row, tp, "tensorpipe", f"{sum(missing):,} bytes were not captured")
         kind, identifier = (int.from_bytes(p, "little", signed=True) for p in tp.payloads[:2])
         payload = tp.payloads[2] if len(tp.payloads) > 2 else b""
         table = tp.payloads[TABLE_PAYLOAD] if len(tp.payloads) > TABLE_PAYLOAD else b""
@@ -94,6 +94,12 @@ class RecordDecoder:
             rpc = DecodedRpc(message, (), UnknownCommand(kind, payload), (), ())
         facts = self._facts.read(rpc.command)
         return self._with_problems(row, tp, rpc, facts, [*problems, *rpc.problems])
+
+    def _decode_foreign(self, row: int, tp: TpMessage, layer: str, reason: str) -> RpcRecord:
+        """The record of what no agent of torch has sent: payloads of other sizes."""
+        message = Message(0, 0, b"".join(tp.payloads), b"")
+        rpc = DecodedRpc(message, (), UnknownCommand(0, message.payload), (), ())
+        return self._with_problems(row, tp, rpc, NO_FACTS, [(layer, reason)])
 
     @staticmethod
     def _with_problems(

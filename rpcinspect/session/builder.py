@@ -46,6 +46,9 @@ from rpcinspect.session.names import Roster, Witness, call_roll
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.store import StoreEntry
 
+MAX_SUM = (1 << 63) - 1
+"""Lengths that were announced may be absurd; sums stay numbers that JSON readers can hold."""
+
 
 class SessionBuilder:
     """The stage: `feed` every record, then `finish`."""
@@ -200,7 +203,7 @@ class SessionBuilder:
                 problems=self._problems + len(problems),
                 rpc_bytes=rpc_bytes,
                 tensor_bytes=tensor_bytes,
-                missing_bytes=self._missing_bytes,
+                missing_bytes=min(self._missing_bytes, MAX_SUM),
                 skipped_bytes=skipped_bytes,
                 store_bytes=store_bytes,
             ),

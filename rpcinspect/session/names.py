@@ -11,6 +11,7 @@ error (of the responder).
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -146,8 +147,9 @@ def _workers(
         its_ids = ids.get(label, set())
         shown: str | None = label
         worker_id = next(iter(its_ids)) if len(its_ids) == 1 else None
-        if label.startswith("worker:") and label[7:].isdigit() and label not in known:
-            shown, worker_id = None, int(label[7:])
+        unnamed = _ID_LABEL.fullmatch(label) if label not in known else None
+        if unnamed is not None:
+            shown, worker_id = None, int(unnamed[1])
         elif label in its or _is_address(label):
             shown = None
         if shown is None and worker_id is None and not its:
@@ -155,6 +157,9 @@ def _workers(
         workers.append(Worker(name=shown, id=worker_id, group=group, addresses=tuple(its)))
     far = 1 << 32
     return tuple(sorted(workers, key=lambda w: (w.group, w.id if w.id is not None else far, w.name or "")))
+
+
+_ID_LABEL = re.compile(r"worker:(-?\d{1,18})", re.ASCII)
 
 
 def _is_address(label: str) -> bool:

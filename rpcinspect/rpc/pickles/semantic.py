@@ -2,7 +2,8 @@
 
 Mirrors torch/distributed/rpc/internal.py (the reducers of _InternalRPCPickler), RRefForkData in
 torch/csrc/distributed/rpc/types.h and the names that the C++ Pickler calls. Every function takes any value of
-either dialect and answers None for what is something else, or only looks alike: an id that is no integer.
+either dialect and answers None for what is something else, or only looks alike: an id that is no integer of
+64 bits.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def rref_fork(node: Value) -> RRefForkData | None:
     elif node.function != _JIT_RREF:
         return None
     if type(args) is not tuple or [type(part) for part in args] != [int] * 6 + [str]:
+        return None
+    if not all(-1 << 63 <= part < 1 << 63 for part in args[:6]):
         return None
     owner, rref_on, rref_local, fork_on, fork_local, parent, type_str = args
     return RRefForkData(owner, (rref_on, rref_local), (fork_on, fork_local), parent, type_str)
