@@ -360,7 +360,11 @@ class Stream:
 
     def _kept(self, start: int, end: int) -> list[Run]:
         found = [r for r in self._history if r.start < end and start < r.end]
-        found += [r for r in self.runs[self._head :] if r.start < end and start < r.end]
+        runs = self.runs
+        index = bisect_right(runs, start, self._head, key=_end_of)
+        while index < len(runs) and runs[index].start < end:
+            found.append(runs[index])
+            index += 1
         at = max(0, self._pending.bisect_right(start) - 1)
         while at < len(self._pending):
             run = self._pending.peekitem(at)[1]
