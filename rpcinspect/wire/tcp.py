@@ -160,21 +160,50 @@ class Tcp:
             if connection is None or (
                 connection.client is not None and not self._fits(connection, flow, reply)
             ):
-                connection = self._connect(flow, not reply, isn, asked)
-                pair.connections.append(connection)
+                connection = self._orphan(pair, block.capture, flow, isn)
+                if connection is None:
+                    connection = self._connect(flow, not reply, isn, asked)
+                    pair.connections.append(connection)
+                else:
+                    self._adopt(connection, flow, not reply, isn, asked)
                 if client_isn is not None:
                     pair.by_isn[client_isn] = connection
             elif reply and connection.server_isn is None:
                 connection.server_isn = isn
-                server = connection.server
-                if server is not None and server.end is None:
-                    server.origin = server.end = EPOCH + ((isn + 1) % WRAP)
-                    server._drain()
+                if connection.server is not None:
+                    _begin(connection.server, isn)
             now = pair.switches[-1] if pair.switches else None
             if now is None or now[2] is not connection or now[0] != block.capture:
                 pair.switches.append((block.capture, packet, connection))
                 changed[id(pair)] = pair
         return list(changed.values())
+
+    def _orphan(self, pair: _Pair, capture: int, flow: Flow, isn: int) -> Connection | None:
+        """The connection that an earlier file shows from its middle on, if this initial sequence number lies
+        not far before. In one and the same file, a SYN after data means that a port was used again.
+        """
+        for connection in reversed(pair.connections):
+            if connection.client is not None:
+                continue
+            if any(seen == capture and which is connection for seen, _, which in pair.switches):
+                continue
+            stream = self._stream(connection, flow)
+            at = stream.pending_start if stream.pending_start is not None else stream.acked
+            if stream.end is None and at is not None and 0 <= at - _unwrap(at, isn + 1) < 1 << 30:
+                return connection
+        return None
+
+    def _adopt(
+        self, connection: Connection, flow: Flow, client: bool, isn: int, other_isn: int | None
+    ) -> None:
+        """Gives a connection without a beginning its beginning."""
+        speaker = self._stream(connection, flow)
+        other = connection.other(speaker)
+        connection.client = speaker if client else other
+        connection.client_isn, connection.server_isn = (isn, other_isn) if client else (other_isn, isn)
+        _begin(speaker, isn)
+        if other_isn is not None:
+            _begin(other, other_isn)
 
     @staticmethod
     def _fits(connection: Connection, flow: Flow, reply: bool) -> bool:
@@ -345,6 +374,17 @@ def _keep_alive_probes(end: int | None, starts: Int64s, ends: Int64s) -> NDArray
     before = np.concatenate(([starts[0] if end is None else end], ends[:-1]))
     probes: NDArray[np.bool_] = (ends - starts == 1) & (ends == np.maximum.accumulate(before))
     return probes
+
+
+def _begin(stream: Stream, isn: int) -> None:
+    """Settles a stream's start by its initial sequence number, unless captured bytes lie before it."""
+    if stream.end is not None:
+        return
+    first, number = stream.pending_start, (isn + 1) % WRAP
+    start = EPOCH + number if first is None else _unwrap(first, number)
+    if first is None or start <= first:
+        stream.origin = stream.end = start
+        stream._drain()
 
 
 def _unwrap(near: int, sequence: int) -> int:
