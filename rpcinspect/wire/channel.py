@@ -61,13 +61,14 @@ part).
 class Lane:
     """One direction of one connection of a channel."""
 
-    __slots__ = ("broken", "cursor", "frame_bytes", "queue", "tensor_bytes")
+    __slots__ = ("broken", "cursor", "frame_bytes", "queue", "sure", "tensor_bytes")
 
     def __init__(self) -> None:
         self.cursor: FrameCursor | None = None
         self.queue: deque[Frame] = deque()
         self.broken: str | None = None
-        """Why the place of everything from here on is not certain."""
+        """Why the place of everything is not certain, but for the next `sure` frames."""
+        self.sure = 0
         self.frame_bytes = 0
         self.tensor_bytes = 0
 
@@ -75,10 +76,10 @@ class Lane:
         """The stream that carries this lane, from behind its hello."""
         self.cursor = FrameCursor(stream, position)
 
-    def doubt(self, reason: str) -> None:
-        """From here on the order of tensors is not known."""
-        if self.broken is None:
-            self.broken = reason
+    def doubt(self, reason: str, sure: int = 0) -> None:
+        """The order of tensors is known of so many frames of the queue, and not of those behind them."""
+        if self.broken is None or sure < self.sure:
+            self.broken, self.sure = reason, sure
 
     def advance(self) -> list[TpMessage]:
         """Gives frames to the tensors that wait for them; returns the messages that are complete now."""
@@ -89,7 +90,7 @@ class Lane:
         stream = cursor.stream
         while queue:
             frame = queue[0]
-            if self.broken is not None:
+            if self.broken is not None and not self.sure:
                 queue.popleft()
                 _settle(frame, None, Placement.UNCERTAIN, done)
                 continue
@@ -111,6 +112,8 @@ class Lane:
             if end < stop:
                 break
             queue.popleft()
+            if self.sure:
+                self.sure -= 1
             cursor.position = stop
             extent, first, last = stream.place(start, stop)
             self.frame_bytes += HEADER_BYTES
@@ -129,11 +132,12 @@ class Lane:
         """Settles what still waits: a tensor that the end of the capture cut keeps what is there of it."""
         done = self.advance()
         cursor = self.cursor
-        if self.queue and cursor is not None and self.broken is None:
+        if self.queue and cursor is not None and (self.broken is None or self.sure):
             frame, stream = self.queue[0], cursor.stream
             length, start = frame[2], cursor.position + HEADER_BYTES
             if stream.end is not None and start < stream.end and cursor.length(cursor.position) == length:
                 self.queue.popleft()
+                self.sure = max(0, self.sure - 1)
                 seen, first, last = stream.place(start, stream.end)
                 tail = (stream.end - start, length)
                 cut = Extent(length, seen.pieces, (*seen.missing, tail))
@@ -143,8 +147,9 @@ class Lane:
                     message.last_ns = max(message.last_ns, last)
                 self.tensor_bytes += length - cut.missing_bytes
                 _settle(frame, cut, Placement.CERTAIN, done)
-        placement = Placement.MISSING if self.broken is None else Placement.UNCERTAIN
         while self.queue:
+            placement = Placement.MISSING if self.broken is None or self.sure else Placement.UNCERTAIN
+            self.sure = max(0, self.sure - 1)
             _settle(self.queue.popleft(), None, placement, done)
         return done
 

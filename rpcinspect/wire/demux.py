@@ -549,6 +549,7 @@ class RequestedHandler(Handler):
         state = self.demux.open_pipe(self.connection, None)
         state.pipe.visible = Visibility.NO_HANDSHAKE
         state.pipe.reason = "the pipe was opened over a transport that a capture of TCP can't hold"
+        state.awaits_channel = True
         self.demux._requested.pop(self.key, None)
         self.assign(Role(state, "descriptor"), done)
         address = self.key[0]

@@ -45,7 +45,9 @@ class PipeState:
         self._channels: dict[str, Channel] = {}
         self._channel_for_pair: dict[tuple[TpDevice, TpDevice], str] = {}
         self._implied: str | None = None
-        """The channel of a pipe whose handshake was not captured, once its connection has shown it."""
+        """The channel of a pipe that was opened out of sight, once its connection has shown it."""
+        self.awaits_channel = False
+        """Messages with tensors are held until the channel has shown itself."""
         self._channel_memo: dict[tuple[int, int], tuple[TpTensorDescriptor, Channel]] = {}
         """(direction, id of a descriptor) → that descriptor and its channel: equal descriptors are one
         object.
@@ -87,6 +89,7 @@ class PipeState:
     def imply_channel(self, name: str) -> Channel | None:
         """The only channel of a pipe without a handshake."""
         self._implied = name
+        self.awaits_channel = False
         channel = self.open_channel(name)
         cpu = TpDevice("cpu", 0)
         self.pipe.channels = (((cpu, cpu), name),)
@@ -127,11 +130,11 @@ class PipeState:
     def advance(self) -> list[TpMessage]:
         """Every message that has become complete."""
         done: list[TpMessage] = []
+        if self._held and not self.awaits_channel:
+            self._release_held(done)
         for direction, reader in enumerate(self._readers):
             if reader is not None:
                 self._take(direction, reader.advance(), done)
-        if self._held and self._implied is not None:
-            self._release_held(done)
         for channel in self._channels.values():
             for lane in channel.all_lanes():
                 if lane.queue:
@@ -140,7 +143,7 @@ class PipeState:
 
     def finish(self) -> list[TpMessage]:
         """The rest: what was cut comes out with what is there of it."""
-        done: list[TpMessage] = []
+        done = self.advance()
         for direction, reader in enumerate(self._readers):
             if reader is not None:
                 self._take(direction, reader.finish(), done)
@@ -174,10 +177,10 @@ class PipeState:
                 reason = "messages before this point were lost, so the order of tensors is not known"
                 for channel in self._channels.values():
                     for lane in channel.lanes[direction]:
-                        lane.doubt(reason)
+                        lane.doubt(reason, len(lane.queue))
             if not message.descriptor.tensors:
                 done.append(message)
-            elif self._implied is None and self.pipe.visible is Visibility.NO_HANDSHAKE:
+            elif self.awaits_channel:
                 self._held.append(message)
             else:
                 self._send_tensors(direction, message)
