@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import numpy as np
+from rich.text import Text
 
 from rpcinspect import exit_codes
 from rpcinspect.commands.interrupt import Interrupt, ends_reading
-from rpcinspect.commands.output import console_for, open_output, overwritten_input, say, writing
+from rpcinspect.commands.output import open_console, open_output, overwritten_input, say, writing
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.session.model import Session
-from rpcinspect.views.phrases import printable_json
+from rpcinspect.views.phrases import printable, printable_json
 
 STDIN = "-"
 
@@ -195,7 +196,7 @@ def _table(request: Request, stack: ExitStack) -> int:
 
     live = request.live
     with Decoding(request.files, Options(by_completion=live)) as decoding:
-        console = console_for(stack.enter_context(open_output(request.output)))
+        console = stack.enter_context(open_console(request.output))
         with _interrupt(request, decoding) as interrupt:
             if live:
                 stream = TableStream(decoding, console, control=request.show_all)
@@ -216,7 +217,7 @@ def _roundtrip(request: Request, stack: ExitStack) -> int:
     """Encodes everything again and compares bytes."""
     total = same = cut = 0
     with Decoding(request.files, Options(forms=True)) as decoding:
-        console = console_for(stack.enter_context(open_output(request.output)))
+        console = stack.enter_context(open_console(request.output))
         for record in decoding.records():
             if record.tp.payload_missing is not None:
                 cut += 1
@@ -252,12 +253,11 @@ def _message(request: Request, stack: ExitStack) -> int:
         record = next((r for r in decoding.records() if r.row == row), None)
         if record is None:
             raise CaptureError(f"{request.files[0]}: it has become shorter while it was read")
-        output = stack.enter_context(open_output(request.output))
         if request.jsonl:
             line = message_line(record, session, decoding.bytes, hashes=request.hashes)
-            output.write(printable_json(line))
+            stack.enter_context(open_output(request.output)).write(printable_json(line))
         else:
-            console = console_for(output)
+            console = stack.enter_context(open_console(request.output))
             for part in detail(record, session, decoding.bytes, every_byte=request.show_all):
                 console.print(part)
     return _verdict(request, session)
@@ -271,20 +271,19 @@ def _tensors(request: Request, stack: ExitStack) -> int:
     assert request.tensors is not None
     session = _read(request)
     with Decoding(request.files) as decoding:
-        output = stack.enter_context(open_output(request.output))
         writer = TensorWriter(request.tensors, session, decoding.bytes)
-        views: list[View] = [writer]
         if request.jsonl:
+            output = stack.enter_context(open_output(request.output))
             view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes)
-            views.append(view)
-        _take(decoding, views)
-        if request.jsonl:
+            _take(decoding, [writer, view])
             for piece in view.finish(_named(decoding.session, request)):
                 output.write(printable_json(piece))
+        else:
+            _take(decoding, [writer])
     count, size = writer.finish()
     told = f"{count:,} tensors, {size:,} bytes, in {request.tensors}"
     if request.jsonl:
         say(told)
     else:
-        console_for(output).print(told)
+        stack.enter_context(open_console(request.output)).print(Text(printable(told)))
     return _verdict(request, session)

@@ -61,12 +61,18 @@ def overwritten_input(output: Path | None, inputs: Sequence[str]) -> str | None:
     return None
 
 
-def console_for(output: BinaryIO) -> Console:
-    """Styled text for an output of `open_output`; styles reach terminals only."""
-    if output is sys.stdout.buffer:
-        return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-    text = io.TextIOWrapper(output, encoding="utf-8", errors="backslashreplace", write_through=True)
-    return Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
+@contextmanager
+def open_console(path: Path | None) -> Iterator[Console]:
+    """Styled text for what `open_output` opens; styles reach terminals only."""
+    with open_output(path) as output:
+        if path is None:
+            yield Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+            return
+        text = io.TextIOWrapper(output, encoding="utf-8", errors="backslashreplace", write_through=True)
+        try:
+            yield Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        finally:
+            text.detach()  # who opened the file closes it
 
 
 def give_up_stdout() -> None:
