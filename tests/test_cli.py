@@ -1,0 +1,227 @@
+"""The program as a process: terminals, pipes, signals, closed streams, completion. What it says is tested in
+tests/commands, in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from rpcinspect import __version__
+from tests.commands.runner import CAPTURES, CHAIN, decode, rpcinspect
+
+PROGRAM = (sys.executable, "-m", "rpcinspect")
+STYLE = re.compile(r"\x1b\[[\d;]*m")
+
+
+def start(*arguments: object, **how: object) -> subprocess.Popen[bytes]:
+    """A process with pipes to all three of its streams."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+    return subprocess.Popen([*PROGRAM, *map(str, arguments)], **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+def on_terminal(columns: int, *arguments: object, **environment: str) -> tuple[int, str]:
+    """Exit code and output of a process on a terminal of its own."""
+    settings = {"TERM": "xterm-256color", "PATH": os.environ["PATH"], **environment}
+    child, terminal = pty.fork()
+    if child == 0:  # pragma: no cover - becomes the program
+        os.execve(sys.executable, [*PROGRAM, *map(str, arguments)], settings)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    out = bytearray()
+    with contextlib.suppress(OSError):  # Linux's way to say that the other side has closed
+        while piece := os.read(terminal, 1 << 16):
+            out += piece
+    os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), out.decode().replace("\r\n", "\n")
+
+
+def test_version() -> None:
+    assert rpcinspect("--version").out == f"rpcinspect {__version__}\n"
+    done = subprocess.run([*PROGRAM, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"rpcinspect {__version__}\n"
+
+
+def test_help_names_every_option() -> None:
+    out = rpcinspect("decode", "--help").out
+    for option in ("--format", "--output", "--message", "--all", "--stream", "--no-hash", "--tensors"):
+        assert option in out
+    for option in ("--roundtrip", "--check", "--strict", "-h"):
+        assert option in out
+    assert rpcinspect("decode", "-h").out == out
+    bare = rpcinspect()
+    assert (bare.code, bare.out + bare.err) == (2, rpcinspect("--help").out)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    environment = {**os.environ, "_RPCINSPECT_COMPLETE": f"source_{shell}"}
+    program = Path(sys.executable).with_name("rpcinspect")
+    if not program.exists():
+        pytest.skip("the package is not installed beside this interpreter")
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
+    assert "_RPCINSPECT_COMPLETE" in done.stdout
+
+
+def test_completion_of_options() -> None:
+    program = Path(sys.executable).with_name("rpcinspect")
+    if not program.exists():
+        pytest.skip("the package is not installed beside this interpreter")
+    words = {
+        "_RPCINSPECT_COMPLETE": "complete_bash",
+        "COMP_WORDS": "rpcinspect decode --ro",
+        "COMP_CWORD": "2",
+    }
+    done = subprocess.run([program], env={**os.environ, **words}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["--roundtrip"]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_terminals_of_every_width(columns: int) -> None:
+    code, out = on_terminal(columns, "decode", CAPTURES / "bwd_boom.pcap.gz")
+    lines = STYLE.sub("", out).splitlines()
+    assert code == 0
+    assert max(map(len, lines)) <= columns
+    assert "\x1b[31m" in out  # the errors
+    assert "bold" not in out
+    if columns == 200:
+        assert lines[:17] == decode(CAPTURES / "bwd_boom.pcap.gz").out.splitlines()[:17]
+
+
+def test_no_color_is_respected() -> None:
+    _, out = on_terminal(80, "decode", CAPTURES / "bwd_boom.pcap.gz", NO_COLOR="1")
+    assert "\x1b[31m" not in out
+    assert "✗ Error on Node 1" in out
+
+
+def test_head_ends_it_quietly() -> None:
+    process = start("decode", CHAIN, "--format", "jsonl")
+    assert process.stdout is not None
+    process.stdout.close()
+    _, err = process.communicate()
+    assert err == b""
+    assert process.returncode in (0, -signal.SIGPIPE)
+
+
+def test_full_disk_on_standard_output_is_one_line() -> None:
+    for options in ((), ("--format", "jsonl"), ("--stream",)):
+        with open("/dev/full", "wb") as full:
+            process = start("decode", CHAIN, *options, stdout=full)
+            _, err = process.communicate()
+        assert process.returncode == 2
+        assert err == b"rpcinspect: standard output: can't be written: No space left on device\n"
+
+
+def test_closed_streams_and_poor_encodings_cause_no_traceback() -> None:
+    script = f'exec "$0" -m rpcinspect decode {CHAIN} >&-'
+    done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    script = 'exec "$0" -m rpcinspect decode - <&-'
+    done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.count(b"\n") == 1
+    process = start("decode", CHAIN, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert b"worker0 \\u2192 worker1" in out
+
+
+# --- input that is still being made -------------------------------------------------------------------------
+
+BEGUN = 45_000
+"""Bytes of the capture up to the first call and the answer to it."""
+
+
+def read_until(process: subprocess.Popen[bytes], wanted: bytes) -> bytes:
+    """Lines up to one that has the text, while the input stays open."""
+    assert process.stdout is not None
+    out = b""
+    for line in process.stdout:
+        out += line
+        if wanted in line:
+            return out
+    raise AssertionError(f"no {wanted!r} in {out!r}")
+
+
+def test_lines_appear_as_messages_complete() -> None:
+    process = start("decode", "-")
+    assert process.stdin is not None
+    data = CHAIN.read_bytes()
+    process.stdin.write(data[:BEGUN])
+    process.stdin.flush()
+    read_until(process, b"FORWARD_AUTOGRAD_RESP")  # the rest of the capture is not written yet
+    out, err = process.communicate(data[BEGUN:])
+    assert (process.returncode, err) == (0, b"")
+    assert b"CLEANUP_AUTOGRAD_CONTEXT_RESP" in out
+    assert b"24 messages in standard input" in out
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "jsonl", "--stream"), ("--format", "jsonl")])
+def test_control_c_shows_what_was_read(options: tuple[str, ...]) -> None:
+    process = start("decode", "-", *options)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(CHAIN.read_bytes()[:BEGUN])
+    process.stdin.flush()
+    seen = b""
+    if options == ("--format", "jsonl"):
+        wait_until_asleep(process)
+    else:
+        seen = read_until(process, b"FORWARD_AUTOGRAD_RESP")
+    process.send_signal(signal.SIGINT)
+    out = seen + process.stdout.read()  # standard input is still open
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert err == b""
+    assert b"basic_chain.scale" in out
+    assert (b'"kind":"summary"' in out) if options else (b"8 messages in standard input" in out)
+
+
+def test_control_c_of_a_whole_pipeline_loses_nothing() -> None:
+    """`tcpdump -w - | rpcinspect decode -`: the key reaches both, and tcpdump writes what it still has."""
+    process = start("decode", "-")
+    assert process.stdin is not None
+    data = CHAIN.read_bytes()
+    process.stdin.write(data[:BEGUN])
+    process.stdin.flush()
+    read_until(process, b"FORWARD_AUTOGRAD_RESP")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(data[BEGUN:])
+    assert (process.returncode, err) == (130, b"")
+    assert b"24 messages in standard input" in out
+
+
+def test_control_c_before_any_byte() -> None:
+    process = start("decode", "-")
+    wait_until_asleep(process)
+    process.send_signal(signal.SIGINT)
+    process.wait()
+    assert process.returncode == 130
+    out, err = process.communicate()
+    assert (out, err) == (b"", b"")
+
+
+def wait_until_asleep(process: subprocess.Popen[bytes]) -> None:
+    """Until the process has read its pipe empty and does nothing for a while; Linux tells in /proc."""
+    state = Path(f"/proc/{process.pid}/stat")
+    if not state.exists():
+        pytest.skip("this system does not tell what a process does")
+    asleep = 0
+    for _ in range(1000):
+        asleep = asleep + 1 if state.read_text().rpartition(")")[2].split()[0] == "S" else 0
+        if asleep == 20:
+            return
+        time.sleep(0.02)
+    raise AssertionError("still busy")
