@@ -100,13 +100,12 @@ class SessionBuilder:
         if tp.payload_missing is not None:
             self._missing_bytes += sum(tp.payload_missing)
             self.truncated.append(row)
-        for tensor in tp.tensors:
-            missing = tensor.missing_bytes
+        if tp.tensors:
+            missing = sum([tensor.missing_bytes for tensor in tp.tensors])
             if missing:
                 self._missing_bytes += missing
                 if not tp.pipe.invisible_channels:
                     self.tensors_missing.append(row)
-                    break
 
     def _pair(self, row: int, pipe: int, message_id: int, from_client: bool) -> None:
         key = (pipe, message_id)
@@ -261,6 +260,8 @@ class _ContextLog:
         for row in sorted((*rows, *cleanup, *self._touched.get(context, ())), key=lambda r: session.index[r]):
             workers.setdefault(session.source(row))
             workers.setdefault(session.destination(row))
+        # Ids are unique; where one is repeated nevertheless, gradients belong to the first of its messages.
+        forward = sorted(self._edges.get(context, ()), key=lambda edge: session.index[edge[1]])
         edges = [
             Edge(
                 autograd_message_id=message,
@@ -268,16 +269,16 @@ class _ContextLog:
                 receiver=session.destination(row),
                 forward=int(session.index[row]),
                 tensors_requiring_grad=tensors,
-                backward=session.indexes(backward.get(message, ())),
+                backward=session.indexes(backward.pop(message, ())),
             )
-            for message, row, tensors in self._edges.get(context, ())
+            for message, row, tensors in forward
             if tensors  # without one, addSendRpcBackward is not called: there is no edge
         ]
         return AutogradContext(
             context_id=context,
             creator=creator,
             workers=tuple(workers),
-            edges=tuple(sorted(edges, key=lambda edge: edge.forward)),
+            edges=tuple(edges),
             cleanup=session.indexes(cleanup),
         )
 

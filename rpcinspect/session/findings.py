@@ -89,14 +89,14 @@ def _invisible_transport(session: Session, builder: SessionBuilder, wire: WireFa
         yield Finding(
             code="invisible-transport",
             severity="error",
-            text=f"Workers listen at {addresses}: their pipes are opened over shared memory, not over TCP.",
+            text=f"Workers listen at {addresses}: their pipes are not opened over TCP.",
             remedy=f"To see everything, {TO_SEE_EVERYTHING}.",
             workers=tuple(w.name for w in session.workers if w.name is not None),
         )
 
 
 def _published_elsewhere(session: Session) -> list[str]:
-    return [a for worker in session.workers for a in worker.addresses if a.startswith("shm")]
+    return [address for worker in session.workers for address in worker.elsewhere]
 
 
 def _capture_gap(session: Session, builder: SessionBuilder, wire: WireFacts) -> Iterable[Finding]:

@@ -45,6 +45,9 @@ class Worker:
     group: int
     """Which init_rpc of its job, from 0: the N of `rpc_prefix_N` in the store."""
     addresses: tuple[str, ...]
+    """Where it listens on the network."""
+    elsewhere: tuple[str, ...] = ()
+    """Where it listens by transports that no network knows, as published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

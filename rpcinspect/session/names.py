@@ -70,15 +70,22 @@ class Roster:
 def call_roll(pipes: Sequence[Pipe], entries: Sequence[StoreEntry], witness: Witness) -> Roster:
     """Puts every fact together. Where two facts contradict each other, the end keeps its weaker label."""
     directory = worker_directory(entries)
-    name_at: dict[str, tuple[int, str]] = {}
+    names_at: dict[str, dict[tuple[int, str], None]] = defaultdict(dict)
+    elsewhere: dict[tuple[int, str], str] = {}
     for (group, name), address in directory.addresses.items():
-        name_at[address.rpartition("://")[2].lower()] = (group, name)
-    ids: dict[str, set[int]] = defaultdict(set)
-    for (_, worker_id), name in directory.names.items():
-        ids[name].add(worker_id)
-    for members in directory.members.values():
+        place = address.rpartition("://")[2].lower()
+        names_at[place][group, name] = None
+        if not _is_address(place):  # the shm transport listens at a name, which no network knows
+            elsewhere[group, name] = address
+    listed: dict[tuple[int, str], set[int]] = defaultdict(set)
+    for (group, worker_id), name in directory.names.items():
+        listed[group, name].add(worker_id)
+    for group, members in directory.members.items():
         for name, worker_id in members:
-            ids[name].add(worker_id)
+            listed[group, name].add(worker_id)
+    ids: dict[str, set[int]] = defaultdict(set)
+    for (_, name), its_ids in listed.items():
+        ids[name] |= its_ids
 
     # An end is the worker that listens at an address, or the one that calls itself by a context name.
     listeners: dict[str, End] = defaultdict(End)
@@ -91,10 +98,9 @@ def call_roll(pipes: Sequence[Pipe], entries: Sequence[StoreEntry], witness: Wit
         clients.append(end)
         address = str(pipe.listener)
         listener = listeners[address]
-        if address in name_at:
-            listener.names.add(name_at[address][1])
         said = witness.ends.get((pipe.number, False), End())
-        listener.names |= said.names if address not in name_at else set()
+        published = names_at.get(address)
+        listener.names |= {name for _, name in published} if published else said.names
         listener.ids |= said.ids
     for end in (*clients, *listeners.values()):
         if len(end.names) == 1 and len(end.ids) == 1:
@@ -116,7 +122,9 @@ def call_roll(pipes: Sequence[Pipe], entries: Sequence[StoreEntry], witness: Wit
 
     client_labels = tuple(label(end, str(pipe.client)) for end, pipe in zip(clients, pipes, strict=True))
     server_labels = tuple(label(listeners[str(pipe.listener)], str(pipe.listener)) for pipe in pipes)
-    workers = _workers(pipes, client_labels, server_labels, name_at, ids, listeners)
+    sure = {next(iter(its)): worker_id for worker_id, its in names.items() if len(its) == 1}
+    only = {name: next(iter(its)) for name, its in ids.items() if len(its) == 1 and name in sure}
+    workers = _workers(pipes, client_labels, server_labels, names_at, elsewhere, listed, only)
     return Roster(client_labels, server_labels, workers, names_of_ids)
 
 
@@ -124,29 +132,31 @@ def _workers(
     pipes: Sequence[Pipe],
     clients: Sequence[str],
     servers: Sequence[str],
-    name_at: dict[str, tuple[int, str]],
-    ids: dict[str, set[int]],
-    listeners: dict[str, End],
+    names_at: dict[str, dict[tuple[int, str], None]],
+    elsewhere: dict[tuple[int, str], str],
+    listed: dict[tuple[int, str], set[int]],
+    only: dict[str, int],
 ) -> tuple[Worker, ...]:
     """One record per worker and group, those that the store names first, by id."""
     addresses: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
-    for address, (group, name) in name_at.items():
-        its = addresses[group, name]
-        if _is_address(address):  # the shm transport listens at a name, which no network knows
-            its[address] = None
+    for address, published in names_at.items():
+        for group, name in published:
+            its = addresses[group, name]
+            if (group, name) not in elsewhere:
+                its[address] = None
     known = {name for _, name in addresses}
     for pipe, server in zip(pipes, servers, strict=True):
         address = str(pipe.listener)
-        group = name_at[address][0] if address in name_at else 0
+        group = next((group for group, name in names_at.get(address, ()) if name == server), 0)
         addresses[group, server][address] = None
     for client in clients:
         if client not in known and (0, client) not in addresses:
             addresses[0, client] = {}
     workers = []
     for (group, label), its in addresses.items():
-        its_ids = ids.get(label, set())
+        its_ids = listed.get((group, label), set())
         shown: str | None = label
-        worker_id = next(iter(its_ids)) if len(its_ids) == 1 else None
+        worker_id = next(iter(its_ids)) if len(its_ids) == 1 else None if its_ids else only.get(label)
         unnamed = _ID_LABEL.fullmatch(label) if label not in known else None
         if unnamed is not None:
             shown, worker_id = None, int(unnamed[1])
@@ -154,7 +164,16 @@ def _workers(
             shown = None
         if shown is None and worker_id is None and not its:
             continue  # a client of which nothing is known: its pipe has a label for it
-        workers.append(Worker(name=shown, id=worker_id, group=group, addresses=tuple(its)))
+        hidden = elsewhere.get((group, label))
+        workers.append(
+            Worker(
+                name=shown,
+                id=worker_id,
+                group=group,
+                addresses=tuple(its),
+                elsewhere=() if hidden is None else (hidden,),
+            )
+        )
     far = 1 << 32
     return tuple(sorted(workers, key=lambda w: (w.group, w.id if w.id is not None else far, w.name or "")))
 

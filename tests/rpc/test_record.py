@@ -1,0 +1,131 @@
+"""Records: whole messages, cut ones, and those that no agent of torch has sent."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rpcinspect.limits import Limits
+from rpcinspect.rpc.command import PythonCall, PythonResp, RRefUserDelete, UnknownCommand
+from rpcinspect.rpc.command_codec import to_payload
+from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.record import NO_TENSORS, RecordDecoder, round_trips
+from rpcinspect.rpc.tensor import read_tensor_table
+from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.wire.tensorpipe import Layout, read_descriptor
+from tests.session.records import gradient, pipe, tp_message, tp_tensor
+from tests.wire.conversations import Network, PipeTalk, Said, play
+
+CALL = PythonCall(pickle.dumps(("f", 1)), False)
+PAYLOADS = Message(0x102, 7, to_payload(CALL), gradient(2)).to_payloads()
+
+
+def test_a_whole_message() -> None:
+    tp = tp_message(pipe(), PAYLOADS, tensors=[tp_tensor(4), tp_tensor(4)], offset=99)
+    record = RecordDecoder().decode(tp)
+    assert (record.row, record.rpc.message.id, record.rpc.command) == (0, 7, CALL)
+    assert len(record.rpc.tensors) == 2
+    assert record.problems == ()
+    assert record.location.offset == 99
+    assert record.location.flow == "10.0.0.1:1000>10.0.0.2:5000"
+
+
+def test_rows_count_messages() -> None:
+    decoder = RecordDecoder()
+    assert [decoder.decode(tp_message(pipe(), PAYLOADS)).row for _ in range(3)] == [0, 1, 2]
+
+
+def test_tensors_without_their_storages() -> None:
+    record = RecordDecoder().decode(tp_message(pipe(), PAYLOADS, tensors=[tp_tensor(4)]))
+    [problem] = record.problems
+    assert (problem.layer, problem.reason) == ("tensor", "tensor 1 uses storage 1, the message has 1")
+
+
+def test_the_table_without_tensors_is_one() -> None:
+    assert read_tensor_table(NO_TENSORS) == ()
+
+
+@pytest.mark.parametrize(
+    "payloads",
+    [
+        (),
+        (b"",),
+        (b"abcd", b"12345678", b""),
+        (b"abc", b"12345678", b"", b""),
+        (b"a" * 99, b"b" * 99, b"", b""),
+    ],
+)
+@pytest.mark.parametrize("cut", [False, True])
+def test_payloads_that_are_no_message(payloads: tuple[bytes, ...], cut: bool) -> None:
+    missing = [0] * len(payloads) if not cut or not payloads else [0] * (len(payloads) - 1) + [9]
+    tp = tp_message(pipe(), payloads, missing=missing if cut else None)
+    record = RecordDecoder().decode(tp)
+    assert isinstance(record.rpc.command, UnknownCommand)
+    assert -(2**31) <= record.rpc.message.type < 2**31
+    assert -(2**63) <= record.rpc.message.id < 2**63
+    assert record.problems
+
+
+def test_a_cut_payload_is_kept_but_not_read() -> None:
+    kind, identifier, payload, table = PAYLOADS
+    tp = tp_message(pipe(), (kind, identifier, payload[:5], table), missing=[0, 0, len(payload) - 5, 0])
+    record = RecordDecoder().decode(tp)
+    assert record.rpc.command == UnknownCommand(0x102, payload[:5])
+    assert (record.rpc.message.type, record.rpc.message.id) == (0x102, 7)
+    assert len(record.rpc.tensors) == 2  # their table is whole
+    assert f"{len(payload) - 5:,} bytes" in record.problems[0].reason
+
+
+def test_a_cut_table_leaves_the_command() -> None:
+    kind, identifier, payload, table = PAYLOADS
+    tp = tp_message(pipe(), (kind, identifier, payload, table[:9]), missing=[0, 0, 0, len(table) - 9])
+    record = RecordDecoder().decode(tp)
+    assert record.rpc.command == CALL
+    assert record.rpc.tensors == ()
+    assert len(record.problems) == 1
+
+
+@given(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=60), st.binary(max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_any_payloads_make_a_record(kind: int, payload: bytes, table: bytes) -> None:
+    payloads = Message(kind, -1, payload, table).to_payloads()
+    record = RecordDecoder().decode(tp_message(pipe(), payloads))
+    assert record.rpc.message.payload == payload
+
+
+@given(st.sampled_from(sorted(MessageType)), st.data())
+@settings(max_examples=100, deadline=None)
+def test_damaged_payloads_make_a_record(kind: int, pick: st.DataObject) -> None:
+    commands = [
+        CALL,
+        PythonResp(pickle.dumps(2)),
+        RRefUserDelete(GloballyUniqueId(0, 1), GloballyUniqueId(0, 2)),
+    ]
+    payload = bytearray(to_payload(pick.draw(st.sampled_from(commands))))
+    table = bytearray(gradient(1))
+    for target in (payload, table):
+        if pick.draw(st.booleans()):
+            target[pick.draw(st.integers(0, len(target) - 1))] = pick.draw(st.integers(0, 255))
+    payloads = Message(int(kind), 1, bytes(payload), bytes(table)).to_payloads()
+    RecordDecoder().decode(tp_message(pipe(), payloads, tensors=[tp_tensor(4)]))
+    RecordDecoder(forms=True).decode(tp_message(pipe(), payloads))
+
+
+def test_limits_are_problems() -> None:
+    record = RecordDecoder(Limits(pickle_opcodes=3)).decode(tp_message(pipe(), PAYLOADS))
+    assert {problem.layer for problem in record.problems} == {"pickle"}
+
+
+@pytest.mark.parametrize("layout", [Layout.V1_8, Layout.V1_9])
+def test_messages_round_trip(layout: Layout) -> None:
+    network = Network()
+    talk = PipeTalk(network, layout=layout)
+    talk.send(Said(id=7, payload=to_payload(CALL), table=gradient(1), tensors=(b"abcd",)))
+    [tp] = play(network).messages
+    assert read_descriptor(tp.descriptor_body)[1] is layout
+    assert round_trips(RecordDecoder(forms=True).decode(tp))
+    tp.descriptor_body += b"\0"
+    assert not round_trips(RecordDecoder(forms=True).decode(tp))
