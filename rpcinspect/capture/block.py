@@ -1,16 +1,20 @@
-"""The unit that the capture stage hands on: many packets as columns.
+"""The units that the capture stage hands on: many packets, or many TCP segments, as columns.
 
 A capture holds hundreds of thousands of packets, and one small Python object per packet costs more than all
 that is done with it. So a reader yields *blocks*: one window of the file (bytes) and numpy columns that say
 where in the file each packet lies. Offsets are absolute file offsets (of the uncompressed file where the
 input was compressed), so that they stay good after the window is gone: `CaptureReader.pread` gives the bytes
 again.
+
+Where another program has read the headers already, a reader yields TCP segments in place of packets; their
+offsets point into a temporary file that holds the payloads, one after the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +50,65 @@ class PacketBlock:
 
     def __len__(self) -> int:
         return len(self.offset)
+
+    @property
+    def packets(self) -> int:
+        """Packets of the file that this block stands for."""
+        return len(self.offset)
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """Earliest and latest time of its packets."""
+        return int(self.time_ns.min()), int(self.time_ns.max())
+
+
+class Direction(NamedTuple):
+    """From where to where a segment went; addresses are 4 or 16 bytes."""
+
+    source: bytes
+    source_port: int
+    destination: bytes
+    destination_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TcpBlock:
+    """TCP segments of a run of packets of one capture file, in file order. All columns have the same length,
+    which may be 0 and is not the number of packets: not every packet is a segment, and a tunnel's holds two.
+    """
+
+    capture: int
+    """Index of the capture file among those that were opened together, from 0."""
+    packets: int
+    """Packets of the file that this block stands for, at least 1."""
+    times: tuple[int, int]
+    """Earliest and latest time of its packets."""
+    other: Mapping[str, int]
+    """Packets that gave no segment, by a short reason."""
+    directions: Sequence[Direction]
+    """Every direction seen so far in this capture; grows from block to block."""
+    window: bytes
+    """The payloads of this block, one after the other."""
+    window_offset: int
+    """Offset of `window[0]` for `CaptureReader.pread`."""
+    packet: Int64s
+    """Packet number in its file, from 1."""
+    time_ns: Int64s
+    direction: Int64s
+    """Index into `directions`."""
+    sequence: Int64s
+    acknowledgment: Int64s
+    flags: NDArray[np.uint8]
+    """FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32."""
+    offset: Int64s
+    """Where `CaptureReader.pread` gives the payload."""
+    captured: Int64s
+    """Payload bytes that were captured."""
+    length: Int64s
+    """Payload bytes on the wire."""
+
+    def __len__(self) -> int:
+        return len(self.packet)
 
 
 def as_int64(values: Any) -> Int64s:

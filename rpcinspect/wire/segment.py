@@ -1,7 +1,8 @@
 """Packets to TCP segments: link layer, IP and TCP headers, over whole blocks of packets.
 
 In: `PacketBlock`s of one capture in file order. Out: one `SegmentBlock` for each, whose rows are its TCP
-packets (pure acknowledgments too), in file order; payloads stay in the file, as offset and length.
+packets (pure acknowledgments too), in file order; payloads stay in the file, as offset and length. Of a
+`TcpBlock`, whose headers were read before, only the directions are entered into the table of flows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpcinspect.capture.block import Int64s, PacketBlock, as_int64
+from rpcinspect.capture.block import Direction, Int64s, PacketBlock, TcpBlock, as_int64
 from rpcinspect.wire.ip import NETWORKS, IpPackets
 from rpcinspect.wire.link import ETHERTYPES, LINKS, Rows, gather, network_headers
 
@@ -105,8 +106,10 @@ class Segmenter:
         """Packets that gave no segment, by a short reason (`udp`, `arp`, `ip fragment`, `link type 105`)."""
         self._indexes: dict[bytes, int] = {}
 
-    def feed(self, block: PacketBlock) -> SegmentBlock:
+    def feed(self, block: PacketBlock | TcpBlock) -> SegmentBlock:
         """Segments of one block of packets."""
+        if isinstance(block, TcpBlock):
+            return self._numbered(block)
         parts: list[_Part] = []
         packets = Rows.of_block(block)
         for link_type in _distinct_numbers(block.link_type):
@@ -172,6 +175,31 @@ class Segmenter:
             indexes.append(self._new_flow(key) if known is None else known)
         return as_int64(indexes)[group]
 
+    def _numbered(self, block: TcpBlock) -> SegmentBlock:
+        """Segments that were read elsewhere, their directions as indexes of `flows`."""
+        for reason, packets in block.other.items():
+            self._count(reason, packets)
+        seen, column = np.unique(block.direction, return_inverse=True)
+        indexes = []
+        for direction in seen.tolist():
+            key = _key(block.directions[direction])
+            known = self._indexes.get(key)
+            indexes.append(self._new_flow(key) if known is None else known)
+        return SegmentBlock(
+            capture=block.capture,
+            window=block.window,
+            window_offset=block.window_offset,
+            packet=block.packet,
+            time_ns=block.time_ns,
+            flow=as_int64(indexes)[column],
+            sequence=block.sequence,
+            acknowledgment=block.acknowledgment,
+            flags=block.flags,
+            offset=block.offset,
+            captured=block.captured,
+            length=block.length,
+        )
+
     def _new_flow(self, key: bytes) -> int:
         addresses, half = key[:-8], len(key) // 2 - 4
         source, destination = addresses[:half], addresses[half:]
@@ -184,6 +212,12 @@ class Segmenter:
         if back >= 0:
             self.reverse[back] = index
         return index
+
+
+def _key(direction: Direction) -> bytes:
+    """As `_flow_indexes` has it: addresses, then the ports in a number of eight bytes."""
+    ports = direction.source_port << 16 | direction.destination_port
+    return direction.source + direction.destination + ports.to_bytes(8, "big")
 
 
 def _endpoint(address: bytes, port: bytes) -> Endpoint:
