@@ -322,9 +322,10 @@ class Tcp:
             rows, starts, captured, length, ends = (a[keep] for a in (rows, starts, captured, length, ends))
             if not len(rows):
                 return
-        breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
         cut = bool(np.any(captured != length))
         offsets, packets, times = block.offset[rows], block.packet[rows], block.time_ns[rows]
+        # IP fragments that came out of order lie in the file in another order than in the stream
+        breaks = np.flatnonzero((starts[1:] != ends[:-1]) | (offsets[1:] < offsets[:-1])) + 1
         edges = [0, *breaks.tolist(), len(rows)]
         for low, high in pairwise(edges):
             start, end = int(starts[low]), int(ends[high - 1])
