@@ -1,0 +1,61 @@
+"""Captures decoded for the tests of views: records, session and bytes at once."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from rpcinspect.pipeline import Decoding, Options
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Session
+from rpcinspect.wire.stream import CaptureBytes
+
+CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A decoded capture whose file is still open."""
+
+    records: list[RpcRecord]
+    """By row."""
+    session: Session
+    bytes: CaptureBytes
+
+    def message(self, index: int) -> RpcRecord:
+        """By index."""
+        return self.records[int(self.session.order[index])]
+
+
+@contextmanager
+def opened(*paths: Path, options: Options | None = None) -> Iterator[Opened]:
+    """Decodes captures, by path or by name in captures/."""
+    with Decoding([str(CAPTURES / path) for path in paths], options) as decoding:
+        records = list(decoding.records())
+        yield Opened(records, decoding.session, decoding.bytes)
+
+
+def file_console() -> tuple[Console, io.StringIO]:
+    """As when output goes to a file."""
+    out = io.StringIO()
+    return Console(file=out, soft_wrap=True, highlight=False, markup=False), out
+
+
+def terminal_console(width: int) -> tuple[Console, io.StringIO]:
+    """As on a terminal of that width."""
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+        force_terminal=True,
+        width=width,
+        color_system="standard",
+    )
+    return console, out
