@@ -68,7 +68,7 @@ class Decoding:
         self._segmenter = Segmenter()
         patience = PATIENCE_NS if len(paths) == 1 else None
         self._tcp = Tcp(self.bytes, self._segmenter.flows, patience)
-        self._demux = Demux(options.limits)
+        self._demux = Demux(options.limits, patient=not options.by_completion)
         self._decoder = RecordDecoder(options.limits, forms=options.forms)
         self._session: Session | None = None
         self._stopped = False

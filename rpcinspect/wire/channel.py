@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
+from rpcinspect.wire.align import Places, align
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
 from rpcinspect.wire.records import Placement, TpMessage, TpTensor
 from rpcinspect.wire.stream import Extent, Stream
@@ -52,50 +52,89 @@ class TensorParts:
         return True
 
 
-Frame: TypeAlias = tuple[TpMessage, TpTensor, int, TensorParts | None, int]
-"""What one frame on a lane will be: (message, tensor, bytes, its parts or None if it is the only one, which
-part).
-"""
+@dataclass(eq=False, slots=True)
+class Frame:
+    """What one frame on a lane will be."""
+
+    message: TpMessage | None
+    """None: of a message that was lost, but whose lengths are known."""
+    tensor: TpTensor | None
+    length: int
+    parts: TensorParts | None = None
+    """None: the frame is the whole tensor."""
+    part: int = 0
 
 
 class Lane:
-    """One direction of one connection of a channel."""
+    """One direction of one connection of a channel.
 
-    __slots__ = ("broken", "cursor", "frame_bytes", "queue", "sure", "tensor_bytes")
+    While nothing was lost, frames are given to tensors as they come. Behind a loss, or if the start of the
+    stream was not captured, everything waits until the end, and then is aligned.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_contradiction",
+        "_groups",
+        "_patient",
+        "_start_known",
+        "cursor",
+        "frame_bytes",
+        "queue",
+        "tensor_bytes",
+    )
+
+    def __init__(self, patient: bool = True) -> None:
+        """`patient`: what can be placed only at the end waits for that, else its place stays uncertain."""
+        self._patient = patient
         self.cursor: FrameCursor | None = None
         self.queue: deque[Frame] = deque()
-        self.broken: str | None = None
-        """Why the place of everything is not certain, but for the next `sure` frames."""
-        self.sure = 0
+        """What is due before the first loss."""
+        self._groups: list[list[Frame]] = []
+        """What is due behind each loss."""
+        self._start_known = True
+        self._contradiction: str | None = None
         self.frame_bytes = 0
         self.tensor_bytes = 0
 
-    def attach(self, stream: Stream, position: int) -> None:
-        """The stream that carries this lane, from behind its hello."""
-        self.cursor = FrameCursor(stream, position)
+    def attach(self, stream: Stream, position: int | None) -> None:
+        """The stream that carries this lane, from behind its hello; None: where frames begin is not known."""
+        self._start_known = position is not None
+        self.cursor = FrameCursor(stream, position if position is not None else stream.origin or 0)
 
-    def doubt(self, reason: str, sure: int = 0) -> None:
-        """The order of tensors is known of so many frames of the queue, and not of those behind them."""
-        if self.broken is None or sure < self.sure:
-            self.broken, self.sure = reason, sure
+    def expect(self, frame: Frame) -> None:
+        """The next frame."""
+        if self._groups:
+            self._groups[-1].append(frame)
+        else:
+            self.queue.append(frame)
+
+    def lose(self) -> None:
+        """Messages were lost here, with an unknown number of frames."""
+        if not self._groups or self._groups[-1] or not self.queue:
+            self._groups.append([])
+
+    def due(self) -> list[int]:
+        """Lengths of what is due since the last loss."""
+        return [frame.length for frame in (self._groups[-1] if self._groups else self.queue)]
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything is due."""
+        return bool(self.queue) or bool(self._groups)
 
     def advance(self) -> list[TpMessage]:
         """Gives frames to the tensors that wait for them; returns the messages that are complete now."""
         done: list[TpMessage] = []
         cursor, queue = self.cursor, self.queue
-        if cursor is None or not queue:
+        if not self._patient:
+            self._give_up(done)
+        if cursor is None or not queue or not self._start_known or self._contradiction is not None:
             return done
         stream = cursor.stream
         while queue:
             frame = queue[0]
-            if self.broken is not None and not self.sure:
-                queue.popleft()
-                _settle(frame, None, Placement.UNCERTAIN, done)
-                continue
             position, end = cursor.position, stream.end
-            length = frame[2]
+            length = frame.length
             if end is None or end - position < HEADER_BYTES:
                 break
             start = position + HEADER_BYTES
@@ -104,63 +143,96 @@ class Lane:
                 buffer, at = cursor.buffer(position, HEADER_BYTES)
                 announced = HEADER.unpack_from(buffer, at)[0]
                 if announced != length:
-                    self.doubt(
+                    self._contradiction = (
                         f"a tensor of {length:,} bytes was due, a frame of {announced:,} bytes is there"
                     )
-                    continue
+                    break
             stop = start + length
             if end < stop:
                 break
             queue.popleft()
-            if self.sure:
-                self.sure -= 1
             cursor.position = stop
-            extent, first, last = stream.place(start, stop)
-            self.frame_bytes += HEADER_BYTES
-            self.tensor_bytes += length - extent.missing_bytes if extent.missing else length
-            message = frame[0]
-            if extent.pieces:
-                if first < message.first_ns:
-                    message.first_ns = first
-                if last > message.last_ns:
-                    message.last_ns = last
-            _settle(frame, extent, Placement.CERTAIN, done)
+            self._place(frame, stream, start, stop, done)
         cursor.release()
         return done
 
-    def finish(self) -> list[TpMessage]:
-        """Settles what still waits: a tensor that the end of the capture cut keeps what is there of it."""
+    def _give_up(self, done: list[TpMessage]) -> None:
+        """Settles what only the end could place."""
+        frames = [frame for group in self._groups for frame in group]
+        for group in self._groups:
+            group.clear()
+        if not self._start_known or self._contradiction is not None:
+            frames = [*self.queue, *frames]
+            self.queue.clear()
+        for frame in frames:
+            _settle(frame, None, Placement.UNCERTAIN, done)
+
+    def finish(self, complete: bool) -> list[TpMessage]:
+        """Settles what still waits; `complete`: no message of this direction was lost at its end."""
         done = self.advance()
+        groups = [[*self.queue], *self._groups]
+        self.queue.clear()
+        self._groups.clear()
         cursor = self.cursor
-        if self.queue and cursor is not None and (self.broken is None or self.sure):
-            frame, stream = self.queue[0], cursor.stream
-            length, start = frame[2], cursor.position + HEADER_BYTES
-            if stream.end is not None and start < stream.end and cursor.length(cursor.position) == length:
-                self.queue.popleft()
-                self.sure = max(0, self.sure - 1)
-                seen, first, last = stream.place(start, stream.end)
-                tail = (stream.end - start, length)
-                cut = Extent(length, seen.pieces, (*seen.missing, tail))
-                message = frame[0]
-                if seen.pieces:
-                    message.first_ns = min(message.first_ns, first)
-                    message.last_ns = max(message.last_ns, last)
-                self.tensor_bytes += length - cut.missing_bytes
-                _settle(frame, cut, Placement.CERTAIN, done)
-        while self.queue:
-            placement = Placement.MISSING if self.broken is None or self.sure else Placement.UNCERTAIN
-            self.sure = max(0, self.sure - 1)
-            _settle(self.queue.popleft(), None, placement, done)
+        places: Places = [[None] * len(group) for group in groups]
+        if cursor is not None and any(groups) and self._contradiction is None:
+            stream = cursor.stream
+            start = cursor.position if self._start_known else None
+            end = stream.fin if complete and stream.fin is not None and ended_well(stream) else None
+            places = align(stream, start, end, [[frame.length for frame in group] for group in groups])
+        for group, positions in zip(groups, places, strict=True):
+            for frame, position in zip(group, positions, strict=True):
+                if cursor is None or position is None:
+                    missing = cursor is None and len(groups) == 1
+                    _settle(frame, None, Placement.MISSING if missing else Placement.UNCERTAIN, done)
+                else:
+                    start = position + HEADER_BYTES
+                    self._place(frame, cursor.stream, start, start + frame.length, done)
         return done
+
+    @property
+    def doubts(self) -> str | None:
+        """Why tensors have no certain place although the lane is there."""
+        return self._contradiction
+
+    def _place(self, frame: Frame, stream: Stream, start: int, stop: int, done: list[TpMessage]) -> None:
+        """Gives a frame its bytes, as far as they were captured."""
+        message = frame.message
+        if message is None:
+            return
+        end, origin = stream.end, stream.origin
+        if end is not None and origin is not None and origin <= start and stop <= end:
+            extent, first, last = stream.place(start, stop)
+        else:
+            extent, first, last = stream.place_cut(start, stop)
+        if end is not None and origin is not None and origin <= start - HEADER_BYTES and start <= end:
+            self.frame_bytes += HEADER_BYTES
+        self.tensor_bytes += frame.length - extent.missing_bytes if extent.missing else frame.length
+        if extent.pieces:
+            if first < message.first_ns:
+                message.first_ns = first
+            if last > message.last_ns:
+                message.last_ns = last
+        if extent.length and not extent.pieces:
+            _settle(frame, None, Placement.MISSING, done)
+        else:
+            _settle(frame, extent, Placement.CERTAIN, done)
+
+
+def ended_well(stream: Stream) -> bool:
+    """Whether the connection was closed in order, so that what was sent last is the end of the stream."""
+    return stream.fin is not None and stream.fin == stream.end and stream.connection.reset_ns is None
 
 
 def _settle(frame: Frame, extent: Extent | None, placement: Placement, done: list[TpMessage]) -> None:
     """Gives a tensor its place, or what is known of it; a message that waits for no more is done."""
-    message, tensor, _, parts, number = frame
+    message, tensor, parts = frame.message, frame.tensor, frame.parts
+    if message is None or tensor is None:
+        return
     if parts is None:
         tensor.extent = extent
         tensor.placement = placement
-    elif not parts.place(tensor, number, extent, placement):
+    elif not parts.place(tensor, frame.part, extent, placement):
         return
     message.waiting -= 1
     if not message.waiting:
@@ -172,13 +244,13 @@ class Channel:
 
     __slots__ = ("lanes", "name", "split")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, patient: bool = True) -> None:
         self.name = name
         kind = CHANNELS[name]
         self.split = kind.split
         self.lanes: tuple[list[Lane], list[Lane]] = (
-            [Lane() for _ in range(kind.lanes)],
-            [Lane() for _ in range(kind.lanes)],
+            [Lane(patient) for _ in range(kind.lanes)],
+            [Lane(patient) for _ in range(kind.lanes)],
         )
 
     def expect(self, direction: int, message: TpMessage, tensor: TpTensor) -> None:
@@ -191,11 +263,16 @@ class Channel:
             frames = self.split(length)
         message.waiting += 1
         if len(frames) == 1:
-            lanes[frames[0][0]].queue.append((message, tensor, length, None, 0))
+            lanes[frames[0][0]].expect(Frame(message, tensor, length))
             return
         parts = TensorParts(len(frames))
         for number, (lane, size) in enumerate(frames):
-            lanes[lane].queue.append((message, tensor, size, parts, number))
+            lanes[lane].expect(Frame(message, tensor, size, parts, number))
+
+    def expect_lost(self, direction: int, length: int) -> None:
+        """A tensor of a message that was lost, of which only the length is known."""
+        for lane, size in self.split(length):
+            self.lanes[direction][lane].expect(Frame(None, None, size))
 
     def all_lanes(self) -> list[Lane]:
         """Lanes of both directions."""

@@ -16,6 +16,7 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.wire.channel import MPT
 from rpcinspect.wire.descriptor import ShapeTable
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
+from rpcinspect.wire.orphans import Orphan, adopt
 from rpcinspect.wire.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.wire.records import Pipe, TpMessage, Visibility
 from rpcinspect.wire.search import DescriptorSearch
@@ -73,8 +74,10 @@ class Role:
 class Demux:
     """The stage: `feed` streams that grew, then `finish`."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, patient: bool = True) -> None:
+        """`patient`: see `PipeState`."""
         self.limits = limits
+        self._patient = patient
         self.shapes = ShapeTable(limits)
         self.pipes: list[PipeState] = []
         self.store_entries: list[StoreEntry] = []
@@ -101,8 +104,13 @@ class Demux:
         done: list[TpMessage] = []
         for handler in list(self._handlers.values()):
             handler.advance(done)
-        for handler in list(self._handlers.values()):
-            handler.finish()
+        for state in self.pipes:
+            done += state.finish_messages()
+        orphans = [handler.orphan() for handler in self._handlers.values()]
+        adopted = adopt(self.pipes, [orphan for orphan in orphans if orphan is not None])
+        for number, handler in self._handlers.items():
+            if number not in adopted:
+                handler.finish()
         for state in self.pipes:
             done += state.finish()
             self.problems += state.problems
@@ -119,7 +127,7 @@ class Demux:
         pipe = Pipe(len(self.pipes), connection.client.flow, client_name=client_name)
         pipe.listener = pipe.server
         pipe.first_ns = min(s.first_ns for s in connection.streams if s.first_ns is not None)
-        state = PipeState(pipe, self.shapes, self.limits)
+        state = PipeState(pipe, self.shapes, self.limits, patient=self._patient)
         self.pipes.append(state)
         return state
 
@@ -153,6 +161,10 @@ class Handler:
 
     def advance(self, done: list[TpMessage]) -> None:
         """One of the connection's streams grew (or may have)."""
+
+    def orphan(self) -> Orphan | None:
+        """This connection, if nothing has explained it and it may be a lane of some pipe."""
+        return None
 
     def finish(self) -> None:
         """Nothing more will come."""
@@ -374,6 +386,7 @@ class PipeHandler(Handler):
         self.demux.problems.append(Problem(LAYER, reason, where))
         state.pipe.visible = Visibility.NO_HANDSHAKE
         state.pipe.reason = "the handshake was not captured whole"
+        state.awaits_channel = True
         state.read_messages(FROM_CLIENT, client.stream, client.position, lost=True)
         self._given_up = True
 
@@ -451,6 +464,10 @@ class RequestedHandler(Handler):
             if self._unread_hello:
                 self._read_channel_hello(role, done)
             done += role.owner.advance()
+
+    def orphan(self) -> Orphan | None:
+        """A lane for sure, but of which pipe?"""
+        return Orphan(self.connection, self.position) if self._role is None else None
 
     def finish(self) -> None:
         """A connection that nothing explained is not ours to count as decoded."""
@@ -578,6 +595,10 @@ class MidstreamHandler(Handler):
                 self._read(self._state)
             done += self._state.advance()
 
+    def orphan(self) -> Orphan | None:
+        """Not a pipe's own connection, so perhaps one of its lanes."""
+        return Orphan(self.connection, None) if self._state is None else None
+
     def finish(self) -> None:
         """Nothing of ours was found: the bytes are another protocol's, or a channel's without its pipe."""
         if self._state is None:
@@ -593,6 +614,7 @@ class MidstreamHandler(Handler):
                 self._state = demux.open_pipe(connection, None)
                 self._state.pipe.visible = Visibility.NO_HANDSHAKE
                 self._state.pipe.reason = "the capture starts after the handshake"
+                self._state.awaits_channel = True
                 self._unread = [(FROM_CLIENT, client), (FROM_SERVER, connection.other(client))]
                 return
 
@@ -622,7 +644,7 @@ class MidstreamHandler(Handler):
                 if kind & (TYPE_REQUEST | TYPE_RESPONSE):
                     search.go_on(start)
                     return kind
-        stream.release(search.needed)
+        stream.rest(search.needed)  # a lane of some pipe, perhaps: its ranges are wanted at the end
         return None
 
 

@@ -100,9 +100,11 @@ class DescriptorReader:
         """Nothing is said of bytes before the first message: the capture started late."""
 
     @property
-    def lost(self) -> bool:
-        """Whether the reader looks for the next descriptor."""
-        return self._lost_from is not None
+    def complete(self) -> bool:
+        """Whether the last message that was read is the last one of an orderly closed stream."""
+        stream = self.cursor.stream
+        closed = stream.fin is not None and stream.connection.reset_ns is None
+        return closed and self._lost_from is None and self.cursor.position == stream.fin
 
     def advance(self) -> Iterator[TpMessage]:
         """Every message that has become complete; where it has tensors, their places are not settled yet.

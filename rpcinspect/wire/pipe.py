@@ -29,16 +29,21 @@ from rpcinspect.wire.tensorpipe import (
 FROM_CLIENT, FROM_SERVER = 0, 1
 
 EMPTY = Extent(0, ())
+
+BASIC = "basic"
+"""The channel that a pipe without a handshake may turn out to have."""
 MAX_MEMO = 4096
 
 
 class PipeState:
     """Joins the connections of one pipe; `advance` after any of its streams grew."""
 
-    def __init__(self, pipe: Pipe, shapes: ShapeTable, limits: Limits) -> None:
+    def __init__(self, pipe: Pipe, shapes: ShapeTable, limits: Limits, *, patient: bool = True) -> None:
+        """`patient`: messages whose tensors can be placed only at the end wait for that."""
         self.pipe = pipe
         self.problems: list[Problem] = []
         self.handshake_bytes = 0
+        self._patient = patient
         self._shapes = shapes
         self._limits = limits
         self._readers: list[DescriptorReader | None] = [None, None]
@@ -52,7 +57,7 @@ class PipeState:
         """(direction, id of a descriptor) → that descriptor and its channel: equal descriptors are one
         object.
         """
-        self._held: list[TpMessage] = []
+        self._held: list[tuple[int, TpMessage]] = []
         """Messages with tensors that came before the channel was known."""
 
     # -- what the handshake tells ------------------------------------------------------------------------
@@ -84,7 +89,7 @@ class PipeState:
         if name not in CHANNELS:
             self.pipe.invisible_channels.add(name)
             return None
-        return self._channels.setdefault(name, Channel(name))
+        return self._channels.setdefault(name, Channel(name, self._patient))
 
     def imply_channel(self, name: str) -> Channel | None:
         """The only channel of a pipe without a handshake."""
@@ -111,7 +116,7 @@ class PipeState:
             self.attach_lane(name, lane, streams, starts)
 
     def attach_lane(
-        self, name: str, lane: int, streams: tuple[Stream, Stream], starts: tuple[int, int]
+        self, name: str, lane: int, streams: tuple[Stream, Stream], starts: tuple[int | None, int | None]
     ) -> None:
         """A connection that carries one lane of a channel in both directions."""
         channel = self.open_channel(name)
@@ -137,23 +142,30 @@ class PipeState:
                 self._take(direction, reader.advance(), done)
         for channel in self._channels.values():
             for lane in channel.all_lanes():
-                if lane.queue:
+                if lane.waiting:
                     done += lane.advance()
         return done
 
-    def finish(self) -> list[TpMessage]:
-        """The rest: what was cut comes out with what is there of it."""
+    def finish_messages(self) -> list[TpMessage]:
+        """The rest of both directions' messages: what was cut comes out with what is there of it."""
         done = self.advance()
         for direction, reader in enumerate(self._readers):
             if reader is not None:
                 self._take(direction, reader.finish(), done)
+        return done
+
+    def finish(self) -> list[TpMessage]:
+        """After `finish_messages`: tensors get the places that only the end could tell."""
+        done: list[TpMessage] = []
         self._release_held(done)
         for channel in self._channels.values():
-            for lane in channel.all_lanes():
-                done += lane.finish()
-                if lane.broken is not None and lane.cursor is not None:
-                    where = lane.cursor.stream.location(lane.cursor.position)
-                    self.problems.append(Problem(LAYER, f"tensors can't be placed: {lane.broken}", where))
+            for direction, reader in enumerate(self._readers):
+                complete = reader is None or reader.complete
+                for lane in channel.lanes[direction]:
+                    done += lane.finish(complete)
+                    if lane.doubts is not None and lane.cursor is not None:
+                        where = lane.cursor.stream.location(lane.cursor.position)
+                        self.problems.append(Problem(LAYER, f"tensors can't be placed: {lane.doubts}", where))
         for reader in self._readers:
             if reader is not None:
                 self.problems += reader.problems
@@ -173,26 +185,67 @@ class PipeState:
 
     def _take(self, direction: int, messages: Iterable[TpMessage], done: list[TpMessage]) -> None:
         for message in messages:
-            if message.after_loss and self._channels:
-                reason = "messages before this point were lost, so the order of tensors is not known"
-                for channel in self._channels.values():
-                    for lane in channel.lanes[direction]:
-                        lane.doubt(reason, len(lane.queue))
+            if self.awaits_channel and self._patient:
+                if message.descriptor.tensors or message.after_loss:
+                    self._held.append((direction, message))
+                    if message.descriptor.tensors:
+                        continue
+                done.append(message)
+                continue
+            if message.after_loss:
+                self._lose(direction)
             if not message.descriptor.tensors:
                 done.append(message)
-            elif self.awaits_channel:
-                self._held.append(message)
-            else:
+                continue
+            self._send_tensors(direction, message)
+            if not message.waiting:
+                done.append(message)
+
+    def _lose(self, direction: int) -> None:
+        """Messages of this direction were lost, and nobody knows which tensors they had."""
+        for channel in self._channels.values():
+            for lane in channel.lanes[direction]:
+                lane.lose()
+
+    def _release_held(self, done: list[TpMessage]) -> None:
+        """Sends on the tensors of messages that were held back; those without any have gone before."""
+        held, self._held = self._held, []
+        for direction, message in held:
+            if message.after_loss:
+                self._lose(direction)
+            if message.descriptor.tensors:
                 self._send_tensors(direction, message)
                 if not message.waiting:
                     done.append(message)
 
-    def _release_held(self, done: list[TpMessage]) -> None:
-        held, self._held = self._held, []
-        for message in held:
-            self._send_tensors(FROM_CLIENT if message.from_client else FROM_SERVER, message)
-            if not message.waiting:
-                done.append(message)
+    @property
+    def orphaned(self) -> bool:
+        """Whether tensors are due on a connection that is not known."""
+        if self.awaits_channel:
+            return any(message.descriptor.tensors for _, message in self._held)
+        channel = self._channels.get(BASIC)
+        return channel is not None and any(
+            lane.cursor is None and lane.waiting for lane in channel.all_lanes()
+        )
+
+    def due(self, direction: int) -> list[int] | None:
+        """Lengths of the tensors that are due since the last loss of messages; None: it is not known where
+        they end.
+        """
+        reader = self._readers[direction]
+        if reader is None:
+            return []
+        if not reader.complete:
+            return None
+        if not self.awaits_channel:
+            return self._channels[BASIC].lanes[direction][0].due()
+        lengths: list[int] = []
+        for its, message in self._held:
+            if its == direction:
+                if message.after_loss:
+                    lengths.clear()
+                lengths += [t.length for t in message.descriptor.tensors if t.length]
+        return lengths
 
     def _send_tensors(self, direction: int, message: TpMessage) -> None:
         """Puts each tensor of a message into the queue of its channel."""

@@ -123,6 +123,10 @@ class Run:
         packets, times = self.packets[low:high].copy(), self.times[low:high].copy()
         return Run(start, end, self.capture, starts, offsets, packets, times)
 
+    def forget_lists(self) -> None:
+        """Frees what `lists` keeps."""
+        self._lists = None
+
     def lists(self) -> tuple[list[int], list[int], list[int], list[int], bool]:
         """The columns as Python lists (numpy scalars cost more to look up), and whether times ascend."""
         if self._lists is None:
@@ -457,6 +461,20 @@ class Stream:
         first, last, _, _ = self.stamp(start, end) if extent.pieces else (0, 0, -1, -1)
         return extent, first, last
 
+    def place_cut(self, start: int, end: int) -> tuple[Extent, int, int]:
+        """As `place` of a range that reaches outside of what was captured: the rest of it is missing."""
+        low = max(start, self.origin if self.origin is not None else end)
+        high = min(end, self.end if self.end is not None else start)
+        if low >= high:
+            return Extent(end - start, (), ((0, end - start),)), 0, 0
+        inner, first, last = self.place(low, high)
+        missing = [(a + low - start, b + low - start) for a, b in inner.missing]
+        if low > start:
+            missing.insert(0, (0, low - start))
+        if high < end:
+            missing.append((high - start, end - start))
+        return Extent(end - start, inner.pieces, tuple(missing)), first, last
+
     def missing(self, start: int, end: int) -> int:
         """How many of the settled bytes [start, end) were not captured."""
         if not self.holes:
@@ -517,6 +535,18 @@ class Stream:
         """Bytes from the start of the stream."""
         return position - (self.origin if self.origin is not None else position)
 
+    @property
+    def kept_from(self) -> int | None:
+        """The first position that can still be read."""
+        return self.runs[self._head].start if self._head < len(self.runs) else self.end
+
+    def rest(self, position: int) -> None:
+        """Readers are done with all before this position for now, and will want it again at the end."""
+        for run in self.runs[self._head :]:
+            if run.end > position:
+                break
+            run.forget_lists()
+
     def release(self, position: int) -> None:
         """Readers are done with all before this position."""
         runs = self.runs
@@ -527,7 +557,7 @@ class Stream:
                 assert run.starts is not None
                 if len(run.starts) > HISTORY_SEGMENTS:
                     run = run.slice(int(run.starts[-HISTORY_SEGMENTS]), run.end)
-                run._lists = None
+                run.forget_lists()
                 self._history.append(run)
             head += 1
         if head > 64 or head == len(runs):
