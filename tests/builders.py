@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -128,6 +129,10 @@ def link_frame(link_type: int, body: bytes, order: str = "<") -> bytes:
     """An IP packet in the frame of a link type; `order` is the capturing machine's, which NULL depends on."""
     if link_type == 1:
         return ethernet(body)
+    if link_type in (9, 50):
+        return ppp(body, framed=True)
+    if link_type in (149, 258):  # Apple's header: its size, 1 for a packet, the link type of what follows
+        return struct.pack("<III96x", 108, 1, 1) + ethernet(body)
     if link_type == 113:  # packet type, ARPHRD, address length, address, protocol
         return struct.pack(">HHH8sH", 0, 1, 6, b"\2\0\0\0\0\1", _kind(body)) + body
     if link_type == 276:  # protocol, 0, interface, ARPHRD, packet type, address length, address
@@ -137,7 +142,144 @@ def link_frame(link_type: int, body: bytes, order: str = "<") -> bytes:
         return struct.pack((order if link_type == 0 else ">") + "I", family) + body
     if link_type in (12, 14, 101, 228, 229):
         return body
+    if link_type in _LINK_HEADERS:
+        return _LINK_HEADERS[link_type](body)
     raise ValueError(f"no builder for link type {link_type}")
+
+
+def ppp(body: bytes, *, framed: bool = False, short: bool = False) -> bytes:
+    """A PPP frame; `framed` with address and control, `short` with one byte of protocol number."""
+    protocol = 0x57 if _kind(body) == 0x86DD else 0x21
+    return (b"\xff\x03" if framed else b"") + protocol.to_bytes(1 if short else 2, "big") + body
+
+
+def pppoe(body: bytes) -> bytes:
+    """A PPPoE session header (version and type, code, session, length) and PPP; EtherType 0x8864."""
+    frame = ppp(body)
+    return struct.pack(">BBHH", 0x11, 0, 7, len(frame)) + frame
+
+
+def mpls(body: bytes, labels: Sequence[int] = (16,)) -> bytes:
+    """A stack of MPLS labels (label, bottom of the stack, time to live); EtherType 0x8847."""
+    last = len(labels) - 1
+    return b"".join(struct.pack(">I", n << 12 | (at == last) << 8 | 64) for at, n in enumerate(labels)) + body
+
+
+def snap(body: bytes, kind: int | None = None) -> bytes:
+    """An 802.2 header with an EtherType in SNAP."""
+    return b"\xaa\xaa\x03\0\0\0" + struct.pack(">H", _kind(body) if kind is None else kind) + body
+
+
+def wlan(
+    body: bytes,
+    *,
+    subtype: int = 8,
+    flags: int = 1,
+    fragment: int = 0,
+    quality: int = 0,
+    padded: bool = False,
+) -> bytes:
+    """An 802.11 data frame (QoS by default). Flags: 1 to, 2 from the distribution system, 4 more fragments,
+    0x40 protected, 0x80 with HT control.
+    """
+    head = struct.pack("<BBH", subtype << 4 | 8, flags, 0) + bytes.fromhex("020000000001" * 3)
+    head += struct.pack("<H", 5 << 4 | fragment)
+    if flags & 3 == 3:
+        head += bytes.fromhex("020000000004")
+    if subtype & 8:
+        head += struct.pack("<H", quality) + (bytes(4) if flags & 0x80 else b"")
+    return head + (bytes(-len(head) % 4) if padded else b"") + body
+
+
+def radiotap(frame: bytes, *, flags: int | None = None, words: int = 1, stamp: bool = False) -> bytes:
+    """A radiotap header: flags (0x20: the 802.11 header is padded), a time stamp, and more presence words."""
+    present = (1 if stamp else 0) | (2 if flags is not None else 0)
+    head = b"".join(
+        struct.pack("<I", (present if at == 0 else 0) | (at + 1 < words) << 31) for at in range(words)
+    )
+    if stamp:
+        head += bytes(-(4 + len(head)) % 8) + bytes(8)
+    if flags is not None:
+        head += bytes([flags])
+    return struct.pack("<BBH", 0, 0, 4 + len(head)) + head + frame
+
+
+_LINK_HEADERS: dict[int, Callable[[bytes], bytes]] = {
+    51: pppoe,
+    104: lambda body: b"\x0f\0" + struct.pack(">H", _kind(body)) + body,
+    105: lambda body: wlan(snap(body)),
+    109: lambda body: struct.pack("<III", 2 if _kind(body) == 0x0800 else 24, 1, 0) + body,
+    119: lambda body: struct.pack("<II16s120x", 0x44, 144, b"wlan0") + wlan(snap(body)),
+    127: lambda body: radiotap(wlan(snap(body)), flags=0),
+    138: lambda body: bytes(16) + struct.pack(">H", _kind(body)) + body,
+    163: lambda body: struct.pack(">II56x", 0x80211001, 64) + wlan(snap(body)),
+    192: lambda body: struct.pack("<BBHI", 0, 0, 8, 105) + wlan(snap(body)),
+    226: lambda body: struct.pack(">BBHIIIII", 1, 2, 4, len(body), 1, 1, 0, 0) + body,
+}
+
+
+def gre(
+    body: bytes,
+    kind: int | None = None,
+    *,
+    checksum: bool = False,
+    key: bool = False,
+    sequence: bool = False,
+    version: int = 0,
+    acknowledgment: bool = False,
+    routing: bool = False,
+) -> bytes:
+    """A GRE header; behind IP it is protocol 47."""
+    flags = checksum << 15 | routing << 14 | key << 13 | sequence << 12 | acknowledgment << 7 | version
+    words = (checksum or routing) + key + sequence + acknowledgment
+    if version == 1:  # the key is the length of the payload and a number of the call
+        more = struct.pack(">HH", len(body), 7) + bytes(4 * (words - 1))
+    else:
+        more = bytes(4 * words)
+    return struct.pack(">HH", flags, _kind(body) if kind is None else kind) + more + body
+
+
+def udp(body: bytes, port: int, source_port: int = 50000) -> bytes:
+    """A UDP header; behind IP it is protocol 17."""
+    return struct.pack(">HHHH", source_port, port, len(body) + 8, 0) + body
+
+
+def vxlan(frame: bytes, *, flags: int = 8) -> bytes:
+    """A VXLAN header for network 5 and an Ethernet frame; UDP port 4789."""
+    return struct.pack(">BxxxI", flags, 5 << 8) + frame
+
+
+def geneve(body: bytes, kind: int = 0x6558, *, options: bytes = b"", version: int = 0) -> bytes:
+    """A Geneve header for network 5 (options padded to four bytes); UDP port 6081."""
+    options += bytes(-len(options) % 4)
+    return struct.pack(">BBHI", version << 6 | len(options) // 4, 0, kind, 5 << 8) + options + body
+
+
+def ipv4_fragments(
+    body: bytes, source: str, destination: str, cuts: Sequence[int], *, number: int = 1, protocol: int = 6
+) -> list[bytes]:
+    """What is behind an IPv4 header, cut at these places (multiples of 8), as packets."""
+    edges = [0, *cuts, len(body)]
+    packets = []
+    for start, end in pairwise(edges):
+        more = 0x2000 if end < len(body) else 0
+        one = ipv4(body[start:end], source, destination, protocol=protocol, fragment=more | start // 8)
+        packets.append(one[:4] + struct.pack(">H", number) + one[6:])
+    return packets
+
+
+def ipv6_fragments(
+    body: bytes, source: str, destination: str, cuts: Sequence[int], *, number: int = 1, protocol: int = 6
+) -> list[bytes]:
+    """The same with IPv6."""
+    edges = [0, *cuts, len(body)]
+    packets = []
+    for start, end in pairwise(edges):
+        header = struct.pack(">xHI", start | (end < len(body)), number)
+        packets.append(
+            ipv6(body[start:end], source, destination, protocol=protocol, extensions=[(44, header)])
+        )
+    return packets
 
 
 def packet(

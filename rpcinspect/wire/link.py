@@ -3,114 +3,59 @@
 In: the window of a packet block and `Rows` at the link-layer header. Out: `Rows` at the network header and
 what that header is, an EtherType; rows whose link header is not all there are left out. A new link type is
 one line in `LINKS`, a new header between link and network one line in `TAGS`. LINKTYPE_ numbers are those of
-tcpdump.org/linktypes.html.
+tcpdump.org/linktypes.html. Mirrors IEEE 802.1Q, 802.2 and 802.3, RFC 1042 (SNAP), 1661 and 1662 (PPP), 2516
+(PPPoE), 3032 (MPLS) and 4448 (Ethernet over MPLS, where it has a control word).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from rpcinspect.capture.block import Int64s, PacketBlock
+from rpcinspect.capture.block import Int64s
+from rpcinspect.wire.rows import (
+    BARE,
+    BRIDGED,
+    IPV4,
+    IPV6,
+    LLC,
+    NOT_IP,
+    PPP,
+    WLAN_CONTROL,
+    WLAN_ENCRYPTED,
+    WLAN_PART,
+    Kinds,
+    Layer,
+    Rows,
+    distinct_numbers,
+    ether_types,
+    gather,
+    joined,
+)
+from rpcinspect.wire.wlan import avs_or_prism, radiotap, wlan
 
-Mask = NDArray[np.bool_]
-Kinds = NDArray[np.uint16]
-"""What comes next, per row: an EtherType, `BARE` or `NOT_IP`."""
-Numbers = NDArray[Any]
-
-IPV4, IPV6 = 0x0800, 0x86DD
-BARE = 0
-"""IPv4 or IPv6, told by the version in its first byte."""
-NOT_IP = 0xFFFF
-
-MAX_TAGS = 8
-"""Tags that are stepped over in one frame; honest ones have three at most."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Some packets of a block and where the next header of each begins; positions count from the window."""
-
-    row: Int64s
-    """Row in the packet block."""
-    at: Int64s
-    """The next header."""
-    end: Int64s
-    """End of the bytes that are there."""
-    wire: Int64s
-    """Where the packet would end had it been captured whole."""
-
-    @classmethod
-    def of_block(cls, block: PacketBlock) -> Rows:
-        """All packets of a block, at their link-layer header."""
-        at = block.offset - block.window_offset
-        return cls(np.arange(len(block), dtype=np.int64), at, at + block.caplen, at + block.length)
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def keep(self, mask: Mask) -> Rows:
-        """The rows where `mask` is set."""
-        if mask.all():
-            return self
-        return Rows(self.row[mask], self.at[mask], self.end[mask], self.wire[mask])
-
-    def having(self, size: int) -> Rows:
-        """The rows with at least `size` bytes there."""
-        return self.keep(self.end - self.at >= size)
-
-    def moved(self, size: int) -> Rows:
-        """The same rows with the next header `size` bytes further."""
-        return Rows(self.row, self.at + size, self.end, self.wire)
-
-    def joined(self, other: Rows) -> Rows:
-        """These rows and then the others."""
-        return Rows(
-            np.concatenate((self.row, other.row)),
-            np.concatenate((self.at, other.at)),
-            np.concatenate((self.end, other.end)),
-            np.concatenate((self.wire, other.wire)),
-        )
+MAX_TAGS = 16
+"""Tags that are stepped over in one frame; honest ones have four at most."""
+MAX_LABELS = 16
 
 
-def gather(window: bytes, at: Int64s, dtype: str, count: int = 1) -> Numbers:
-    """`count` numbers of `dtype` at each position, as an array [rows, count]; all must lie in the window.
-
-    The window is seen as overlapping elements of the whole size, so each row is one memcpy.
-    """
-    size = np.dtype(dtype).itemsize * count
-    if not len(at):
-        return np.empty((0, count), dtype=dtype)
-    view: Numbers = np.ndarray((len(window) - size + 1,), f"V{size}", window, strides=(1,))
-    return view[at].view(dtype).reshape(-1, count)
-
-
-def network_headers(window: bytes, rows: Rows, link: LinkLayer) -> tuple[Rows, Kinds]:
+def network_headers(window: bytes, rows: Rows, link: Layer) -> tuple[Rows, Kinds]:
     """Step over the link-layer header and the tags behind it; kinds are EtherTypes or `NOT_IP`."""
     rows, kind = link(window, rows)
+    return step_over_tags(window, rows, kind)
+
+
+def step_over_tags(window: bytes, rows: Rows, kind: Kinds) -> tuple[Rows, Kinds]:
+    """Step over what lies between a link and a network header."""
     for _ in range(MAX_TAGS):
         tagged = _IS_TAG[kind]
         if not tagged.any():
             break
         parts = [(rows.keep(~tagged), kind[~tagged])]
-        for number, step in TAGS.items():
-            chosen = kind == number
-            if chosen.any():
-                parts.append(step(window, rows.keep(chosen)))
-        rows, kind = _joined(parts)
+        for number in distinct_numbers(kind[tagged]):
+            parts.append(TAGS[number](window, rows.keep(kind == number)))
+        rows, kind = joined(parts)
     if (kind == BARE).any():
         rows, kind = _by_version(window, rows, kind)
-    return rows, kind
-
-
-def _joined(parts: list[tuple[Rows, Kinds]]) -> tuple[Rows, Kinds]:
-    rows, kind = parts[0]
-    for more, more_kind in parts[1:]:
-        rows, kind = rows.joined(more), np.concatenate((kind, more_kind))
     return rows, kind
 
 
@@ -123,68 +68,192 @@ def _by_version(window: bytes, rows: Rows, kind: Kinds) -> tuple[Rows, Kinds]:
     return rows, kind
 
 
-def _header(size: int, kind_at: int) -> LinkLayer:
+def _header(size: int, kind_at: int, below: int = NOT_IP) -> Layer:
     """A link layer (or tag) of fixed size that has the EtherType at a fixed place."""
 
     def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
         rows = rows.having(size)
-        return rows.moved(size), gather(window, rows.at + kind_at, ">u2")[:, 0].astype(np.uint16)
+        return rows.moved(size), ether_types(window, rows.at + kind_at, below)
 
     return read
 
 
-def _no_header(kind: int) -> LinkLayer:
-    """Nothing before the network header."""
+def _no_kind(size: int, kind: int) -> Layer:
+    """A header of fixed size before something that is always the same."""
 
     def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-        return rows, np.full(len(rows), kind, dtype=np.uint16)
+        rows = rows.having(size) if size else rows
+        return rows.moved(size) if size else rows, np.full(len(rows), kind, dtype=np.uint16)
 
     return read
 
 
-def _loopback(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-    """BSD loopback: an address family as u32, in the byte order of the machine that captured (LOOP: big)."""
+def _by_family(size: int) -> Layer:
+    """A header that starts with an address family as u32, in the byte order of the machine that captured
+    (LOOP: big).
+    """
+
+    def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+        rows = rows.having(size)
+        little = gather(window, rows.at, "<u4")[:, 0]
+        family = np.where(little < 0x10000, little, little.byteswap())
+        version_6 = (family == 10) | (family == 23) | (family == 24) | (family == 28) | (family == 30)
+        kind = np.select([family == 2, version_6], [IPV4, IPV6], NOT_IP).astype(np.uint16)
+        return rows.moved(size), kind
+
+    return read
+
+
+def _cooked(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+    """Linux cooked capture: 4 in the place of an EtherType means an 802.2 header."""
+    rows = rows.having(16)
+    kind: Kinds = gather(window, rows.at + 14, ">u2")[:, 0].astype(np.uint16)
+    return rows.moved(16), _without_lengths(kind)
+
+
+def _cooked_2(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+    rows = rows.having(20)
+    kind: Kinds = gather(window, rows.at, ">u2")[:, 0].astype(np.uint16)
+    return rows.moved(20), _without_lengths(kind)
+
+
+def _without_lengths(kind: Kinds) -> Kinds:
+    low = kind < 0x600
+    if low.any():
+        kind[low] = np.where(kind[low] == 4, LLC, NOT_IP)
+    return kind
+
+
+def _llc(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+    """802.2: with SNAP an EtherType follows; the access point 6 is IPv4."""
+    rows = rows.having(8)
+    head = gather(window, rows.at, "u1", 6).astype(np.int64)
+    access = head[:, 0] << 16 | head[:, 1] << 8 | head[:, 2]
+    vendor = head[:, 3] << 16 | head[:, 4] << 8 | head[:, 5]
+    snap = (access == 0xAAAA03) & ((vendor == 0) | (vendor == 0xF8))
+    kind = np.where(access == 0x060603, IPV4, NOT_IP).astype(np.uint16)
+    kind[snap] = ether_types(window, rows.at[snap] + 6)
+    return rows.moved(np.where(snap, 8, 3)), kind
+
+
+def _ppp(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+    """PPP: address and control may be left out, and of a small protocol number the first byte."""
+    rows = rows.having(2)
+    framed = gather(window, rows.at, ">u2")[:, 0] == 0xFF03
+    rows = rows.moved(np.where(framed, 2, 0)).having(2)
+    protocol = gather(window, rows.at, ">u2")[:, 0]
+    short = protocol >> 8 & 1 == 1
+    protocol = np.where(short, protocol >> 8, protocol)
+    known = [protocol == 0x21, protocol == 0x57, protocol == 0x281, protocol == 0x283]
+    kind = np.select(known, [IPV4, IPV6, 0x8847, 0x8848], NOT_IP).astype(np.uint16)
+    return rows.moved(np.where(short, 1, 2)), kind
+
+
+def _serial_ppp(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+    """PPP in HDLC-like frames, or Cisco's HDLC, which has an EtherType; the first byte tells."""
     rows = rows.having(4)
-    little = gather(window, rows.at, "<u4")[:, 0]
-    family = np.where(little < 0x10000, little, little.byteswap())
-    version_6 = (family == 10) | (family == 23) | (family == 24) | (family == 28) | (family == 30)
-    kind = np.select([family == 2, version_6], [IPV4, IPV6], NOT_IP).astype(np.uint16)
-    return rows.moved(4), kind
+    cisco = np.isin(gather(window, rows.at, "u1")[:, 0], (0x0F, 0x8F))
+    return joined([_ppp(window, rows.keep(~cisco)), _header(4, 2)(window, rows.keep(cisco))])
 
 
-LinkLayer = Callable[[bytes, Rows], tuple[Rows, Kinds]]
+def _mpls(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+    """A stack of labels; what it carries is told by the first half byte, 0 for Ethernet's control word."""
+    done: list[tuple[Rows, Kinds]] = []
+    for _ in range(MAX_LABELS):
+        rows = rows.having(4)
+        last = gather(window, rows.at, ">u4")[:, 0] >> 8 & 1 == 1
+        rows = rows.moved(4)
+        ended = rows.keep(last).having(1)
+        half = gather(window, ended.at, "u1")[:, 0] >> 4
+        kind = np.select([half == 0, half == 4, half == 6], [BRIDGED, IPV4, IPV6], NOT_IP).astype(np.uint16)
+        done.append((ended.moved(np.where(half == 0, 4, 0)), kind))
+        rows = rows.keep(~last)
+        if not len(rows):
+            break
+    done.append((rows, np.full(len(rows), NOT_IP, dtype=np.uint16)))
+    return joined(done)
 
-LINKS: dict[int, LinkLayer] = {
-    0: _loopback,  # NULL
-    1: _header(14, 12),  # Ethernet
-    12: _no_header(BARE),  # raw IP, as some BSDs number it in files
-    14: _no_header(BARE),
-    101: _no_header(BARE),  # RAW
-    108: _loopback,  # LOOP
-    113: _header(16, 14),  # Linux cooked capture
-    228: _no_header(IPV4),
-    229: _no_header(IPV6),
-    276: _header(20, 0),  # Linux cooked capture, version 2
+
+def _by_link_type(size_at: int, size_type: str, type_at: int, least: int) -> Layer:
+    """A header that holds its own size and the link type of what follows, both little-endian."""
+
+    def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+        rows = rows.having(least)
+        size: Int64s = gather(window, rows.at + size_at, size_type)[:, 0].astype(np.int64)
+        link_type = gather(window, rows.at + type_at, "<u4")[:, 0]
+        enough = (size >= least) & (size <= rows.end - rows.at)
+        rows, link_type = rows.keep(enough).moved(size[enough]), link_type[enough]
+        parts = [(rows.keep(np.zeros(len(rows), dtype=np.bool_)), np.empty(0, dtype=np.uint16))]
+        for number in distinct_numbers(link_type):
+            link = LINKS.get(number, _no_kind(0, NOT_IP))
+            link = _no_kind(0, NOT_IP) if link in _WRAPPERS else link
+            parts.append(link(window, rows.keep(link_type == number)))
+        return joined(parts)
+
+    return read
+
+
+_ETHERNET = _header(14, 12, LLC)
+_PPI = _by_link_type(2, "<u2", 4, 8)
+_PKTAP = _by_link_type(0, "<u4", 8, 12)
+_WRAPPERS = (_PPI, _PKTAP)
+
+LINKS: dict[int, Layer] = {
+    0: _by_family(4),  # NULL
+    1: _ETHERNET,
+    9: _ppp,
+    12: _no_kind(0, BARE),  # raw IP, as some BSDs number it in files
+    14: _no_kind(0, BARE),
+    50: _serial_ppp,
+    51: _no_kind(6, PPP),  # PPPoE without its Ethernet header
+    101: _no_kind(0, BARE),  # RAW
+    104: _header(4, 2),  # Cisco HDLC
+    105: wlan,
+    108: _by_family(4),  # LOOP
+    109: _by_family(12),  # OpenBSD's IPsec
+    113: _cooked,  # Linux cooked capture
+    119: avs_or_prism,
+    127: radiotap,
+    138: _header(18, 16),  # IP over IEEE 1394, Apple's
+    149: _PKTAP,
+    163: avs_or_prism,
+    192: _PPI,
+    226: _no_kind(24, BARE),  # Solaris' IPNET
+    228: _no_kind(0, IPV4),
+    229: _no_kind(0, IPV6),
+    258: _PKTAP,
+    276: _cooked_2,  # Linux cooked capture, version 2
 }
 """LINKTYPE_ number → how to find the network header."""
 
-TAGS: dict[int, LinkLayer] = {
-    0x8100: _header(4, 2),  # VLAN
-    0x88A8: _header(4, 2),  # VLAN, outer tag
-    0x9100: _header(4, 2),  # VLAN, outer tag before it was standardised
+TAGS: dict[int, Layer] = {
+    LLC: _llc,
+    0x8100: _header(4, 2, LLC),  # VLAN
+    0x88A8: _header(4, 2, LLC),  # VLAN, outer tag
+    0x9100: _header(4, 2, LLC),  # VLAN, outer tag before it was standardised
+    0x9200: _header(4, 2, LLC),
+    0x88E7: _no_kind(4, BRIDGED),  # provider backbone
+    0x8926: _header(6, 4),  # VN-Tag
+    0x8847: _mpls,
+    0x8848: _mpls,
+    0x8864: _no_kind(6, PPP),  # PPPoE session
+    PPP: _ppp,
+    BRIDGED: _ETHERNET,
 }
 """EtherType of what lies between link and network header → how to step over it."""
 
-_IS_TAG: Mask = np.isin(np.arange(1 << 16), list(TAGS))
+_IS_TAG = np.isin(np.arange(1 << 16), list(TAGS))
 
 ETHERTYPES = {
+    WLAN_CONTROL: "wlan without data",
+    WLAN_ENCRYPTED: "encrypted wlan",
+    WLAN_PART: "wlan fragment or a-msdu",
     0x0806: "arp",
     0x8035: "rarp",
-    0x8847: "mpls",
     0x8863: "pppoe discovery",
-    0x8864: "pppoe",
     0x888E: "eapol",
     0x88CC: "lldp",
+    0x88E5: "macsec",
     NOT_IP: "not ip",
 }
 """Names for what is counted and not read."""

@@ -1,13 +1,15 @@
-"""Packets to TCP segments: link layer, IP and TCP headers, over whole blocks of packets.
+"""Packets to TCP segments: link layer, tunnels, IP and TCP headers, over whole blocks of packets.
 
-In: `PacketBlock`s of one capture in file order. Out: one `SegmentBlock` for each, whose rows are its TCP
-packets (pure acknowledgments too), in file order; payloads stay in the file, as offset and length. Of a
-`TcpBlock`, whose headers were read before, only the directions are entered into the table of flows.
+In: `PacketBlock`s, file by file and in file order. Out: one `SegmentBlock` for each, whose rows are its TCP
+packets (pure acknowledgments too), in file order; payloads stay in the file, as offset and length. Of
+packets in packets the innermost counts. A segment that came in IP fragments is one row for each place where a
+part of its payload lies, all with the number and time of the packet that completed it, as Wireshark has it.
+Of a `TcpBlock`, whose headers were read before, only the directions are entered into the table of flows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 from typing import Any
 
@@ -15,8 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Direction, Int64s, PacketBlock, TcpBlock, as_int64
-from rpcinspect.wire.ip import NETWORKS, IpPackets
-from rpcinspect.wire.link import ETHERTYPES, LINKS, Rows, gather, network_headers
+from rpcinspect.wire.fragment import Datagram, Fragment, Piece, Reassembly
+from rpcinspect.wire.ip import NETWORKS, PROTOCOLS, TCP, Count, Fragments, IpPackets, behind_extensions
+from rpcinspect.wire.link import ETHERTYPES, LINKS, network_headers, step_over_tags
+from rpcinspect.wire.pieces import Part, lay_out, list_fragments, row_of
+from rpcinspect.wire.rows import NO_TUNNEL, Kinds, Rows, distinct_numbers, distinct_rows, gather
+from rpcinspect.wire.tunnel import MAX_NESTING, TUNNELS
 
 FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 
@@ -55,7 +61,8 @@ class SegmentBlock:
 
     capture: int
     window: bytes
-    """The bytes of the file that hold every payload of this block; `window[0]` is at `window_offset`."""
+    """The bytes of the file that hold every payload of this block, but for fragments that came before it;
+    `window[0]` is at `window_offset`."""
     window_offset: int
     packet: Int64s
     """Packet number in its file, from 1."""
@@ -81,21 +88,15 @@ class SegmentBlock:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """Segments of one link type and IP version; positions count from the window."""
+class _Found:
+    """What the packets of one window gave so far."""
 
-    row: Int64s
-    flow: Int64s
-    sequence: Int64s
-    acknowledgment: Int64s
-    flags: NDArray[np.uint8]
-    payload: Int64s
-    captured: Int64s
-    length: Int64s
+    parts: list[Part] = field(default_factory=list)
+    fragments: list[Fragments] = field(default_factory=list)
 
 
 class Segmenter:
-    """The stage for one capture file; keeps only the table of flows and counts between blocks."""
+    """The stage; between blocks it keeps the table of flows, counts, and fragments that wait for others."""
 
     def __init__(self) -> None:
         self.flows: list[Flow] = []
@@ -105,14 +106,15 @@ class Segmenter:
         self.other: dict[str, int] = {}
         """Packets that gave no segment, by a short reason (`udp`, `arp`, `ip fragment`, `link type 105`)."""
         self._indexes: dict[bytes, int] = {}
+        self._reassembly = Reassembly(self._count)
 
     def feed(self, block: PacketBlock | TcpBlock) -> SegmentBlock:
         """Segments of one block of packets."""
         if isinstance(block, TcpBlock):
             return self._numbered(block)
-        parts: list[_Part] = []
+        found = _Found()
         packets = Rows.of_block(block)
-        for link_type in _distinct_numbers(block.link_type):
+        for link_type in distinct_numbers(block.link_type):
             rows = packets.keep(block.link_type == link_type)
             link = LINKS.get(link_type)
             if link is None:
@@ -120,26 +122,124 @@ class Segmenter:
                 continue
             network, kind = network_headers(block.window, rows, link)
             self._count("cut header", len(rows) - len(network))
-            for number in _distinct_numbers(kind):
-                chosen = network.keep(kind == number)
-                read = NETWORKS.get(number)
-                if read is None:
-                    self._count(ETHERTYPES.get(number, f"ethertype 0x{number:04x}"), len(chosen))
-                else:
-                    parts.append(self._tcp(block.window, read(block.window, chosen, self._count)))
-        return _joined(block, parts)
+            self._network(block.window, network, kind, found, self._count)
+        if found.fragments:
+            found.parts.extend(self._put_together(block, found.fragments))
+        return _joined(block, found.parts)
 
     def finish(self) -> None:
-        """Nothing is kept back by this stage."""
+        """Nothing that could give a segment is kept back by this stage."""
 
     def _count(self, reason: str, packets: int) -> None:
         if packets:
-            self.other[reason] = self.other.get(reason, 0) + packets
+            total = self.other.pop(reason, 0) + packets
+            if total:
+                self.other[reason] = total
 
-    def _tcp(self, window: bytes, packets: IpPackets) -> _Part:
+    def _network(
+        self, window: bytes, rows: Rows, kind: Kinds, found: _Found, count: Count, depth: int = 0
+    ) -> None:
+        """Read the IP headers of these packets, and all that is behind them."""
+        for number in distinct_numbers(kind):
+            chosen = rows.keep(kind == number)
+            read = NETWORKS.get(number)
+            if read is None:
+                count(ETHERTYPES.get(number, f"ethertype 0x{number:04x}"), len(chosen))
+                continue
+            packets, fragments = read(window, chosen, count)
+            if fragments is not None:
+                found.fragments.append(fragments)
+            self._transport(window, packets, found, count, depth)
+
+    def _transport(
+        self, window: bytes, packets: IpPackets, found: _Found, count: Count, depth: int = 0
+    ) -> None:
+        """Read what is behind IP: TCP headers, or packets in these packets."""
+        tcp = packets.protocol == TCP
+        if not tcp.all():
+            others = packets.keep(~tcp)
+            packets = packets.keep(tcp)
+            for protocol in distinct_numbers(others.protocol):
+                chosen = others.rows.keep(others.protocol == protocol)
+                name = PROTOCOLS.get(protocol, f"ip protocol {protocol}")
+                tunnel = TUNNELS.get(protocol)
+                if tunnel is None or depth >= MAX_NESTING:
+                    count(name, len(chosen))
+                    continue
+                inner, kind = tunnel(window, chosen)
+                no_tunnel = kind == NO_TUNNEL
+                if no_tunnel.any():
+                    inside = ~no_tunnel
+                    count(name, int(no_tunnel.sum()))
+                    inner, kind, outside = inner.keep(inside), kind[inside], len(inner) - int(inside.sum())
+                else:
+                    outside = 0
+                network, kind = step_over_tags(window, inner, kind)
+                count("cut header", len(chosen) - outside - len(network))
+                self._network(window, network, kind, found, count, depth + 1)
+        found.parts.append(self._tcp(window, packets, count))
+
+    # -- fragments: packets in a window of their own -----------------------------------------------------
+
+    def _put_together(self, block: PacketBlock, fragments: list[Fragments]) -> list[Part]:
+        """Segments of the packets that these fragments complete; whole packets may be fragments of others."""
+        window, base = block.window, block.window_offset
+
+        def place(row: int, at: int, end: int, wire: int) -> tuple[int, list[Piece]]:
+            return row, [Piece(0, wire - at, base + at, window[at:end])]
+
+        parts: list[Part] = []
+        listed = list_fragments(block, fragments, place)
+        for _ in range(MAX_NESTING):
+            datagrams = list(self._reassembly.feed(block.capture, listed))
+            listed = []
+            kinds = {(datagram.whole, len(datagram.addresses)) for datagram in datagrams}
+            for whole, columns in sorted(kinds):
+                chosen = [d for d in datagrams if (d.whole, len(d.addresses)) == (whole, columns)]
+                part, inner = self._read_datagrams(block, chosen, whole)
+                parts.append(part)
+                listed += inner
+            if not listed:
+                break
+            listed.sort(key=row_of)
+        return parts
+
+    def _read_datagrams(
+        self, block: PacketBlock, datagrams: list[Datagram], whole: bool
+    ) -> tuple[Part, list[Fragment]]:
+        """Segments of packets of one IP version, and the fragments of other packets among what they hold."""
+        contents = [datagram.content() for datagram in datagrams]
+        window = b"".join(data for data, _ in contents)
+        size = as_int64([len(data) for data, _ in contents])
+        base = np.cumsum(size) - size
+        rows = Rows(
+            np.arange(len(size)), base, base + as_int64([there for _, there in contents]), base + size
+        )
+        columns = np.array([datagram.addresses for datagram in datagrams], dtype=np.uint64)
+        addresses = tuple(np.ascontiguousarray(column) for column in columns.T)
+        packets = IpPackets(rows, addresses, as_int64([datagram.protocol for datagram in datagrams]))
+        found = _Found()
+        count = self._count if whole else _count_nothing
+        self._transport(window, behind_extensions(window, packets), found, count)
+        segments = lay_out(found.parts, datagrams, base.tolist(), block.window_offset)
+        if not whole:
+            for row in {datagram.row for datagram in datagrams} & set(segments.row.tolist()):
+                self._reassembly.gave_segment(next(d for d in datagrams if d.row == row))
+            return segments, []
+
+        def place(row: int, at: int, end: int, wire: int) -> tuple[int, list[Piece]]:
+            datagram, skip = datagrams[row], at - int(base[row])
+            pieces = datagram.between(skip, skip + wire - at)
+            return datagram.row, [Piece(p.start - skip, p.end - skip, p.offset, p.data) for p in pieces]
+
+        return segments, list_fragments(block, found.fragments, place)
+
+    # -- TCP ---------------------------------------------------------------------------------------------
+
+    def _tcp(self, window: bytes, packets: IpPackets, count: Count) -> Part:
         """Read the TCP headers of these packets."""
         whole = packets.rows.end - packets.rows.at >= 20
-        self._count("cut header", int((~whole).sum()))
+        count("cut header", int((~whole).sum()))
         packets = packets.keep(whole)
         rows = packets.rows
         header = gather(window, rows.at, ">u4", 5)
@@ -147,12 +247,12 @@ class Segmenter:
         size = (control >> 28) * 4
         good = (size >= 20) & (rows.at + size <= rows.wire)
         if not good.all():
-            self._count("bad tcp header", int((~good).sum()))
+            count("bad tcp header", int((~good).sum()))
             packets, header, control, size = packets.keep(good), header[good], control[good], size[good]
             rows = packets.rows
         payload = rows.at + size
         length = rows.wire - payload
-        return _Part(
+        return Part(
             row=rows.row,
             flow=self._flow_indexes((*packets.addresses, header[:, 0].astype(np.uint64))),
             sequence=header[:, 1].astype(np.int64),
@@ -228,44 +328,11 @@ def _endpoint(address: bytes, port: bytes) -> Endpoint:
     return Endpoint(host, int.from_bytes(port, "big"))
 
 
-def distinct_rows(columns: tuple[NDArray[np.uint64], ...]) -> tuple[Int64s, Int64s]:
-    """Which rows of a table are different: the first row of each kind, and for every row its kind.
-
-    Linear where few kinds are many rows: a table of 65,536 slots by hash; only kinds that share a slot with
-    another are sorted.
-    """
-    rows = np.arange(len(columns[0]), dtype=np.int64)
-    mixed = np.zeros(len(rows), dtype=np.uint64)
-    for column in columns:
-        mixed = (mixed ^ column) * np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(32)
-    slot = (mixed & np.uint64(0xFFFF)).astype(np.int64)
-    table = np.empty(1 << 16, dtype=np.int64)
-    table[slot[::-1]] = rows[::-1]  # the last assignment stays: the first row of the slot
-    model = table[slot]
-    differs = np.zeros(len(rows), dtype=np.bool_)
-    for column in columns:
-        differs |= column[model] != column
-    if differs.any():
-        rest = np.flatnonzero(differs)
-        keys = np.stack([column[rest] for column in columns], axis=1)
-        whole = keys.view(f"V{8 * len(columns)}")[:, 0]
-        _, first_of, kind = np.unique(whole, return_index=True, return_inverse=True)
-        model[rest] = rest[first_of[kind]]
-    first = np.flatnonzero(model == rows)
-    number = np.empty(len(rows), dtype=np.int64)
-    number[first] = np.arange(len(first))
-    return first, number[model]
+def _count_nothing(reason: str, packets: int) -> None:
+    """For first parts, which are counted with their packets."""
 
 
-def _distinct_numbers(values: NDArray[np.uint16]) -> list[int]:
-    """As np.unique, without sorting where all are the same, as they are in most blocks."""
-    if len(values) and (values == values[0]).all():
-        return [int(values[0])]
-    return [int(value) for value in np.unique(values)]
-
-
-def _joined(block: PacketBlock, parts: list[_Part]) -> SegmentBlock:
+def _joined(block: PacketBlock, parts: list[Part]) -> SegmentBlock:
     """One block in file order from the parts; with one part and no tags it is in order already."""
 
     def column(name: str) -> NDArray[Any]:
@@ -276,7 +343,7 @@ def _joined(block: PacketBlock, parts: list[_Part]) -> SegmentBlock:
     order = None
     if not parts:
         none = np.empty(0, dtype=np.int64)
-        parts = [_Part(none, none, none, none, none.astype(np.uint8), none, none, none)]
+        parts = [Part(none, none, none, none, none.astype(np.uint8), none, none, none)]
     row = column("row")
     if (row[1:] < row[:-1]).any():
         order = np.argsort(row, kind="stable")

@@ -1,0 +1,109 @@
+"""Between packets that were made from fragments and the places in the file where their bytes lie.
+
+In: fragments as columns; the segments that were read from whole packets, in a window of their own. Out:
+fragments one by one; the same segments as ranges of the file, one row for each piece of a payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpcinspect.capture.block import Int64s, PacketBlock
+from rpcinspect.wire.fragment import Datagram, Fragment, Piece
+from rpcinspect.wire.ip import Fragments
+
+FIN, SYN = 1, 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Segments of one link type and IP version; positions count from the window."""
+
+    row: Int64s
+    flow: Int64s
+    sequence: Int64s
+    acknowledgment: Int64s
+    flags: NDArray[np.uint8]
+    payload: Int64s
+    captured: Int64s
+    length: Int64s
+
+
+def row_of(fragment: Fragment) -> int:
+    return fragment.row
+
+
+def list_fragments(
+    block: PacketBlock,
+    fragments: list[Fragments],
+    place: Callable[[int, int, int, int], tuple[int, list[Piece]]],
+) -> list[Fragment]:
+    """Fragments one by one, in file order; `place` says in which row and where in the file one lies."""
+    listed = []
+    for some in fragments:
+        packets = some.packets
+        columns = (
+            *(packets.rows.row, packets.rows.at, packets.rows.end, packets.rows.wire),
+            *(packets.protocol, some.identification, some.start, some.more),
+        )
+        addresses = zip(*(column.tolist() for column in packets.addresses), strict=True)
+        for whose, values in zip(
+            addresses, zip(*(column.tolist() for column in columns), strict=True), strict=True
+        ):
+            row, at, end, wire, protocol, identification, start, more = values
+            row, pieces = place(row, at, max(at, end), wire)
+            for piece in pieces:
+                piece.start, piece.end = piece.start + start, piece.end + start
+            time_ns = int(block.time_ns[row])
+            listed.append(Fragment(row, time_ns, whose, identification, protocol, more, pieces))
+    return sorted(listed, key=row_of)
+
+
+def lay_out(parts: list[Part], datagrams: list[Datagram], base: list[int], window_offset: int) -> Part:
+    """Segments of the window of these packets as ranges of the file: one row for each piece of a payload.
+
+    What belongs to the first byte is said by the first row, what belongs to the last by the last.
+    """
+    rows: list[tuple[int, ...]] = []
+    for part in parts:
+        columns = (
+            *(part.row, part.flow, part.sequence, part.acknowledgment, part.flags),
+            *(part.payload, part.length),
+        )
+        for which, flow, sequence, acknowledgment, flags, at, length in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            datagram, at = datagrams[which], at - base[which]
+            pieces = datagram.between(at, at + length)
+            if not pieces and datagram.whole:
+                pieces = [Piece(at, at, window_offset, b"")]
+            for index, piece in enumerate(pieces):
+                first, last = index == 0, index == len(pieces) - 1 and datagram.whole
+                shift = piece.start - at + (0 if first else flags >> 1 & 1)
+                rows.append(
+                    (
+                        datagram.row,
+                        flow,
+                        (sequence + shift) % (1 << 32),
+                        acknowledgment,
+                        flags & ~((0 if first else SYN) | (0 if last else FIN)),
+                        piece.offset - window_offset,
+                        len(piece.data),
+                        piece.end - piece.start,
+                    )
+                )
+    table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
+    return Part(
+        row=table[0],
+        flow=table[1],
+        sequence=table[2],
+        acknowledgment=table[3],
+        flags=table[4].astype(np.uint8),
+        payload=table[5],
+        captured=table[6],
+        length=table[7],
+    )
