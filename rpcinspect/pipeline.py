@@ -1,7 +1,7 @@
 """The whole data path on one page: capture files → packets → segments → streams → pipes → RPC records.
 
-    capture/   open_capture        bytes of a file      → PacketBlock
-    wire/      Segmenter           PacketBlock          → SegmentBlock
+    capture/   open_capture        bytes of a file      → PacketBlock, or TcpBlock if tshark read the headers
+    wire/      Segmenter           either               → SegmentBlock
     wire/      Tcp                 SegmentBlock         → streams that grew
     wire/      Demux               streams              → TpMessage
     rpc/       RecordDecoder       TpMessage            → RpcRecord
@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 
-from rpcinspect.capture import CaptureReader, open_capture
+from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
 from rpcinspect.errors import CaptureError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
@@ -44,6 +44,7 @@ class Options:
     limits: Limits = DEFAULT_LIMITS
     forms: bool = False
     """Record how everything was written, so that it can be encoded again."""
+    reading: Reading = DEFAULT_READING
     by_completion: bool = False
     """Number messages as they become complete, for output that can't wait for the order of time."""
 
@@ -51,13 +52,14 @@ class Options:
 class Decoding:
     """One pass over capture files that are read as one session; use it in a `with` statement."""
 
-    def __init__(self, paths: Sequence[str], options: Options | None = None) -> None:
+    def __init__(self, paths: Sequence[str | Live], options: Options | None = None) -> None:
         """Opens every file; raises `CaptureError` for the first that is no capture."""
         self._options = options = options or Options()
         self._stack = ExitStack()
         try:
             self.readers: list[CaptureReader] = [
-                self._stack.enter_context(open_capture(path, index)) for index, path in enumerate(paths)
+                self._stack.enter_context(open_capture(path, index, options.reading))
+                for index, path in enumerate(paths)
             ]
         except BaseException:
             self._stack.close()
@@ -102,6 +104,13 @@ class Decoding:
         yield from self._records(self._demux.feed(list(self._tcp.finish())))
         yield from self._records(self._demux.finish())
         self._session = self._finish()
+
+    @property
+    def unread_link_types(self) -> list[str]:
+        """The link types that no packet could be read for, if there are no others."""
+        packets = sum(reader.packets for reader in self.readers)
+        unread = {what: n for what, n in self._segmenter.other.items() if what.startswith("link type ")}
+        return sorted(unread) if packets and sum(unread.values()) == packets else []
 
     @property
     def session(self) -> Session:
@@ -166,5 +175,5 @@ def _info(reader: CaptureReader) -> CaptureInfo:
         bytes=reader.bytes,
         first_time_ns=reader.first_time_ns,
         last_time_ns=reader.last_time_ns,
-        reader="native",
+        reader=reader.reader,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.capture.block import PacketBlock
-from rpcinspect.capture.reader import CaptureReader, open_capture
+from rpcinspect.capture.block import PacketBlock, TcpBlock
+from rpcinspect.capture.reader import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
 
-__all__ = ["CaptureReader", "PacketBlock", "open_capture"]
+__all__ = ["DEFAULT_READING", "CaptureReader", "Live", "PacketBlock", "Reading", "TcpBlock", "open_capture"]

@@ -1,28 +1,68 @@
-"""One capture file of any known format, as blocks of packets.
+"""One capture of any known format, as blocks of packets.
 
-In: a path (`-` is standard input). Out: a `CaptureReader`, which counts what it hands on and keeps the
-problems that reading survived. `CaptureError` only at opening, or where the operating system refuses to read.
+In: a path (`-` is standard input), or an interface to capture on. Out: a `CaptureReader`, which counts what
+it hands on and keeps the problems that reading survived. `CaptureError` only at opening, or where the
+operating system refuses to read.
+
+pcap and pcapng are read here (`native`); tshark reads everything else, and those too where it is asked to.
 """
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
+from typing import Protocol
 
-from rpcinspect.capture.block import PacketBlock
+from rpcinspect.capture.block import PacketBlock, TcpBlock
 from rpcinspect.capture.pcap import MAGICS, Report, read_pcap
 from rpcinspect.capture.pcapng import SECTION_HEADER, read_pcapng
 from rpcinspect.capture.source import Source, open_source
 from rpcinspect.errors import CaptureError, Location, Problem, UnknownFormatError
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Who reads captures, and how."""
+
+    reader: str = "auto"
+    """`native`, `tshark`, or `auto`: native, and tshark for formats that it does not know."""
+    preferences: tuple[str, ...] = ()
+    """Preferences for tshark, `name:value`; with any, `auto` means tshark."""
+    capture_filter: str | None = None
+    """Which packets a live capture takes, in the syntax of pcap-filter."""
+
+
+DEFAULT_READING = Reading()
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Stands for a path: what passes an interface from now on."""
+
+    interface: str
+
+
+class Bytes(Protocol):
+    """What a reader needs of its input once it reads: a `Source`, or tshark in its place."""
+
+    compression: str | None
+    read_to: int
+
+    def pread(self, offset: int, length: int) -> bytes: ...
+    def end(self) -> bool: ...
+    def close(self) -> None: ...
+
+
 class CaptureReader:
     """An open capture. Use it in a `with` statement; `blocks` may be called once."""
 
-    def __init__(self, path: str, index: int = 0) -> None:
-        self.path = path
+    def __init__(self, path: str | Live, index: int = 0, reading: Reading = DEFAULT_READING) -> None:
+        self.path = path.interface if isinstance(path, Live) else path
         self.index = index
+        self.reader = "native"
+        """Who reads: `native` or `tshark`."""
         self.problems: list[Problem] = []
         """Grows while blocks are read."""
         self.packets = 0
@@ -30,13 +70,54 @@ class CaptureReader:
         self.first_time_ns: int | None = None
         """Earliest time so far (of any packet: files need not be in order)."""
         self.last_time_ns: int | None = None
-        self._source = open_source(path, lambda reason: self._report(reason, None))
+        source = self._open(path, reading)
+        self._source: Bytes = source
+        self._blocks: Iterator[PacketBlock] | Iterator[TcpBlock]
         try:
-            self.format, read = _recognise(self._source, self.problems)
-            self._blocks = read(self._source, index, self._report)
+            if reading.reader == "tshark" or (reading.preferences and reading.reader == "auto"):
+                self._read_by_tshark(source, reading)
+                return
+            try:
+                self.format, read = _recognise(source, self.problems)
+                self._blocks = read(source, index, self._report)
+            except UnknownFormatError as error:
+                if reading.reader != "auto" or isinstance(path, Live):
+                    raise
+                self._read_by_tshark(source, reading, error)
         except BaseException:
             self._source.close()
             raise
+
+    def _open(self, path: str | Live, reading: Reading) -> Source:
+        def report(reason: str) -> None:
+            self._report(reason, None)
+
+        if isinstance(path, Live):
+            from rpcinspect.capture.live import open_live
+
+            return open_live(path.interface, reading.capture_filter, report)
+        return open_source(path, report)
+
+    def _read_by_tshark(
+        self, source: Source, reading: Reading, unknown: UnknownFormatError | None = None
+    ) -> None:
+        """Hands the input to tshark; because its format is unknown here, or because of the user."""
+        from rpcinspect.capture.tshark import INSTALL, Tshark, find_program
+
+        if unknown is not None and find_program("tshark") is None:
+            raise UnknownFormatError(f"{unknown}; tshark may know it: {INSTALL}") from unknown
+        try:
+            tshark = Tshark(source, reading.preferences, self.index, self._report)
+        except CaptureError as error:
+            if unknown is None:
+                raise
+            raise UnknownFormatError(f"{unknown}, and tshark can't read it either") from error
+        self._source = tshark
+        # tshark opens nearly anything as a capture of something
+        if unknown is not None and not tshark.has_segments:
+            raise UnknownFormatError(f"{unknown}, and tshark finds no TCP in it") from unknown
+        self.reader, self.format = "tshark", tshark.format
+        self._blocks = tshark.blocks()
 
     @property
     def compression(self) -> str | None:
@@ -48,17 +129,19 @@ class CaptureReader:
         """Bytes of the capture (uncompressed) that were read so far."""
         return self._source.read_to
 
-    def blocks(self) -> Iterator[PacketBlock]:
-        """Blocks in file order, as the input gives them; none is empty."""
+    def blocks(self) -> Iterator[PacketBlock | TcpBlock]:
+        """Blocks in file order, as the input gives them; each is of one packet at least."""
         for block in self._blocks:
-            self.packets += len(block)
-            first, last = int(block.time_ns.min()), int(block.time_ns.max())
+            self.packets += block.packets
+            first, last = block.times
             self.first_time_ns = first if self.first_time_ns is None else min(self.first_time_ns, first)
             self.last_time_ns = last if self.last_time_ns is None else max(self.last_time_ns, last)
             yield block
 
     def pread(self, offset: int, length: int) -> builtins.bytes:
-        """Bytes at any (uncompressed) file offset that was already read; fewer where the input ends."""
+        """Bytes at any offset of a block that was already read, which is that in the (uncompressed) file
+        where it was read here; fewer where the input ends.
+        """
         return self._source.pread(offset, length)
 
     def end(self) -> bool:
@@ -81,15 +164,15 @@ class CaptureReader:
         self.problems.append(Problem("capture", reason, Location(capture=self.index, packet=packet)))
 
 
-def open_capture(path: str, index: int = 0) -> CaptureReader:
+def open_capture(path: str | Live, index: int = 0, reading: Reading = DEFAULT_READING) -> CaptureReader:
     """Open a capture (`-` is standard input); `index` is its place among the files opened together.
 
     Raises `CaptureError` where it can't be read and `UnknownFormatError` where it is no capture.
     """
-    return CaptureReader(path, index)
+    return CaptureReader(path, index, reading)
 
 
-def _recognise(source: Source, problems: list[Problem]) -> tuple[str, Reader]:
+def _recognise(source: Source, problems: list[Problem]) -> tuple[str, Read]:
     head = source.window(0, 4)[:16]
     if not head:
         raise CaptureError(f"{source.name}: {problems[0].reason if problems else 'empty file'}")
@@ -102,20 +185,20 @@ def _recognise(source: Source, problems: list[Problem]) -> tuple[str, Reader]:
     raise UnknownFormatError(f"{source.name}: not a pcap or pcapng file (it starts with {head[:4].hex(' ')})")
 
 
-Reader = Callable[[Source, int, Report], Iterator[PacketBlock]]
+Read = Callable[[Source, int, Report], Iterator[PacketBlock]]
 
-READERS: tuple[tuple[bytes, str, Reader], ...] = (
+READERS: tuple[tuple[bytes, str, Read], ...] = (
     *((magic, "pcap", read_pcap) for magic in MAGICS),
     (SECTION_HEADER, "pcapng", read_pcapng),
 )
 """Magic bytes, name of the format, function that reads it."""
 
 STRANGERS: tuple[tuple[bytes, str], ...] = (
-    (b"snoop\0\0\0", "a snoop file; editcap converts it"),
-    (b"RTSS", "a Network Monitor 1 file; editcap converts it"),
-    (b"GMBU", "a Network Monitor 2 file; editcap converts it"),
-    (b"XCP\0", "a NetXRay file; editcap converts it"),
-    (b"TR\0d", "a nettl file; editcap converts it"),
+    (b"snoop\0\0\0", "a snoop file"),
+    (b"RTSS", "a Network Monitor 1 file"),
+    (b"GMBU", "a Network Monitor 2 file"),
+    (b"XCP\0", "a NetXRay file"),
+    (b"TR\0d", "a nettl file"),
     (b"PK\x03\x04", "a zip archive; unpack it first"),
     (b"BZh", "bzip2 data; unpack it first"),
     (b"\xfd7zXZ\0", "xz data; unpack it first"),

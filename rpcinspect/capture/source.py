@@ -24,6 +24,8 @@ from rpcinspect.errors import CaptureError
 WINDOW = 1 << 22
 """Bytes of a window, unless one record is larger: big enough for numpy, small beside the interpreter."""
 
+STDIN_NAME = "standard input"
+
 Report = Callable[[str], None]
 """Takes the reason of something that reading survived."""
 
@@ -69,6 +71,23 @@ class Source:
             length -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def shared(self) -> tuple[str, tuple[int, ...]]:
+        """A name by which another program can open the whole (uncompressed) input, and the descriptors that
+        it must inherit for that. Reads a stream to its end.
+        """
+        if self.name != STDIN_NAME:
+            # a name is never taken for an option
+            return (f"./{self.name}" if self.name.startswith("-") else self.name), ()
+        return self._inherited()
+
+    def _inherited(self) -> tuple[str, tuple[int, ...]]:
+        os.lseek(self._descriptor, 0, os.SEEK_SET)  # shared with who opens it by this name, on some systems
+        return f"/dev/fd/{self._descriptor}", (self._descriptor,)
+
+    def size(self) -> int:
+        """Bytes of the (uncompressed) input, as far as it has come."""
+        return os.fstat(self._descriptor).st_size
+
     def end(self) -> bool:
         """Ends an input that is still being written, soon: what its writer has sent, and what it sends within
         a second, is still read. False for inputs that end by themselves. May be called by a signal handler.
@@ -90,11 +109,11 @@ class Source:
         self.close()
 
 
-class _SpooledSource(Source):
+class SpooledSource(Source):
     """A stream of pieces that is written to a deleted temporary file as far as windows are asked for."""
 
     def __init__(
-        self, name: str, stream: _Stream, head: bytes, compression: str | None, report: Report
+        self, name: str, stream: Stream, head: bytes, compression: str | None, report: Report
     ) -> None:
         self._stream = stream
         self._spool: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
@@ -118,15 +137,13 @@ class _SpooledSource(Source):
         if piece is None:
             self._ended = True
             return
-        view = memoryview(piece)
-        try:
-            while view:
-                view = view[self._spool.write(view) :]
-        except OSError as error:
-            raise CaptureError(
-                f"{self.name}: no room to spool it in {tempfile.gettempdir()}: {error}"
-            ) from error
+        write_all(self._spool, piece, self.name)
         self._size += len(piece)
+
+    def shared(self) -> tuple[str, tuple[int, ...]]:
+        while not self._ended:
+            self._spool_piece()
+        return self._inherited()
 
     def end(self) -> bool:
         return self._stream.end()
@@ -137,7 +154,7 @@ class _SpooledSource(Source):
         self._stream.close()
 
 
-class _Stream:
+class Stream:
     """Something read front to back: a descriptor, or a file object (standard input set by a test)."""
 
     def __init__(self, name: str, descriptor: int | None, file: IO[bytes] | None, live: bool) -> None:
@@ -192,10 +209,10 @@ class _Stream:
 
 def open_source(path: str, report: Report) -> Source:
     """Open `path` (`-` is standard input); `report` hears of damaged or truncated compressed data."""
-    name = "standard input" if path == "-" else path
+    name = STDIN_NAME if path == "-" else path
     descriptor = _descriptor(path, name)
     if descriptor is None:
-        return _spooled(name, _Stream(name, None, sys.stdin.buffer, live=True), report)
+        return spooled(name, Stream(name, None, sys.stdin.buffer, live=True), report)
     try:
         state = os.fstat(descriptor)
         if stat.S_ISDIR(state.st_mode):
@@ -205,10 +222,20 @@ def open_source(path: str, report: Report) -> Source:
             source = Source(name, descriptor)
             if _compression(source.pread(0, 4)) is None:
                 return source
-        return _spooled(name, _Stream(name, descriptor, None, live=not regular), report)
+        return spooled(name, Stream(name, descriptor, None, live=not regular), report)
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def write_all(spool: IO[bytes], data: bytes, name: str) -> None:
+    """Writes to an unbuffered temporary file; `name` is the input that it is for."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[spool.write(view) :]
+    except OSError as error:
+        raise CaptureError(f"{name}: no room to spool it in {tempfile.gettempdir()}: {error}") from error
 
 
 def _descriptor(path: str, name: str) -> int | None:
@@ -224,14 +251,15 @@ def _descriptor(path: str, name: str) -> int | None:
         raise CaptureError(f"{name}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _spooled(name: str, stream: _Stream, report: Report) -> Source:
+def spooled(name: str, stream: Stream, report: Report) -> SpooledSource:
+    """A stream as a source; waits for its first bytes."""
     head = b""
     while len(head) < 4:
         chunk = stream.read(_CHUNK)
         if not chunk:
             break
         head += chunk
-    return _SpooledSource(name, stream, head, _compression(head), report)
+    return SpooledSource(name, stream, head, _compression(head), report)
 
 
 def _compression(head: bytes) -> str | None:
@@ -243,7 +271,7 @@ def _compression(head: bytes) -> str | None:
     return None
 
 
-def _chunks(head: bytes, stream: _Stream) -> Iterator[bytes]:
+def _chunks(head: bytes, stream: Stream) -> Iterator[bytes]:
     if head:
         yield head
     while chunk := stream.read(_CHUNK):

@@ -1,0 +1,196 @@
+"""Captures that tshark reads for us: all formats and link types that Wireshark opens, tunnels, fragments,
+decrypted traffic.
+
+In: a `Source`, preferences for tshark. Out: the same as of the native readers, but TCP segments in place of
+packets (`TcpBlock`), since tshark has read the headers; their payloads lie in a deleted temporary file.
+
+tshark runs as a program of its own and prints one line per packet (`tshark_fields`). It is started without
+what would change or delay payloads: reassembly of TCP, analysis, names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+from rpcinspect.capture.block import TcpBlock
+from rpcinspect.capture.child import Child
+from rpcinspect.capture.pcap import Report
+from rpcinspect.capture.source import Source, write_all
+from rpcinspect.capture.tshark_fields import FIELDS, FieldLines
+from rpcinspect.errors import CaptureError, RpcInspectError
+
+BATCH = 1 << 22
+"""Bytes of output that make a block."""
+MAX_LINE = 1 << 28
+"""A longer line is no packet."""
+
+PREFERENCES = (
+    "tcp.desegment_tcp_streams:FALSE",
+    "tcp.analyze_sequence_numbers:FALSE",
+    "tcp.calculate_timestamps:FALSE",
+    "tcp.relative_sequence_numbers:FALSE",
+    "tcp.summary_in_tree:FALSE",
+    "ip.summary_in_tree:FALSE",
+    "ip.defragment:TRUE",
+    "ipv6.defragment:TRUE",
+)
+"""Ours come first: those that the user gives count."""
+
+PLACES = ("/Applications/Wireshark.app/Contents/MacOS",)
+"""Where installers put the programs of Wireshark beside PATH."""
+
+INSTALL = "install it (Debian, Ubuntu: apt install tshark; macOS: brew install wireshark)"
+
+
+def find_program(name: str) -> str | None:
+    """Path of one of Wireshark's programs."""
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(PLACES))
+
+
+class Tshark:
+    """One capture that tshark reads; see `CaptureReader` for the meaning of its parts."""
+
+    format = "tshark"
+
+    def __init__(self, source: Source, preferences: Sequence[str], capture: int, report: Report) -> None:
+        """Starts tshark and waits for its first packets; owns `source` from then on.
+
+        Raises `CaptureError` where it is not there or can't read the file, `RpcInspectError` where it does
+        not know a preference.
+        """
+        program = find_program("tshark")
+        if program is None:
+            raise CaptureError(f"{source.name}: --reader tshark needs tshark; {INSTALL}")
+        self.name = source.name
+        self.compression = source.compression
+        self._source = source
+        self._report = report
+        self._parser = FieldLines(capture)
+        self._spool: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+        self._spooled = 0
+        self._rest = b""
+        self._packet = 0
+        try:
+            path, descriptors = source.shared()
+            self.read_to = source.size()
+            self._child = Child(_command(program, path, preferences), descriptors)
+        except BaseException:
+            self._spool.close()
+            raise
+        try:
+            self._first = self._batch()
+            if self._first is None:
+                self._refuse(path)
+        except BaseException:
+            self._end()
+            raise
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether TCP was found, as far as packets were read."""
+        return bool(self._parser.directions)
+
+    def blocks(self) -> Iterator[TcpBlock]:
+        """Blocks in the order of the file."""
+        block = self._first
+        while block is not None:
+            yield block
+            block = self._batch()
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Bytes of the payloads that were read so far."""
+        return os.pread(self._spool.fileno(), length, offset)
+
+    def end(self) -> bool:
+        """False: a file ends by itself."""
+        return False
+
+    def close(self) -> None:
+        """Ends tshark and closes the files."""
+        self._end()
+        self._source.close()
+
+    def _end(self) -> None:
+        self._child.close()
+        self._spool.close()
+
+    def _batch(self) -> TcpBlock | None:
+        """The next packets; None once there are no more and what tshark complained of is reported."""
+        while True:
+            lines = self._lines()
+            if not lines:
+                self._finish()
+                return None
+            block = self._parser.feed(lines, self._spooled)
+            if block is not None:
+                write_all(self._spool, block.window, self.name)
+                self._spooled += len(block.window)
+                self._packet += block.packets
+                return block
+
+    def _lines(self) -> list[bytes]:
+        """Whole lines of output, about `BATCH` bytes; none at its end. A line that was cut is dropped."""
+        pieces, size = [self._rest], len(self._rest)
+        ended = False
+        while size < BATCH or b"\n" not in pieces[-1]:
+            piece = self._child.read(BATCH)
+            if not piece:
+                ended = True
+                break
+            pieces.append(piece)
+            size += len(piece)
+            if size > MAX_LINE + BATCH:
+                break
+        *lines, self._rest = b"".join(pieces).split(b"\n")
+        if len(self._rest) > MAX_LINE:
+            self._report(f"tshark's line for packet {self._packet + 1} has no end", self._packet + 1)
+            self._child.close()
+        if ended:
+            self._rest = b""
+        return lines
+
+    def _finish(self) -> None:
+        """Reports how tshark ended and what it could not read; for an open file only once."""
+        code = self._child.result()
+        if code == 0 and not self._parser.unreadable:
+            return
+        if self._parser.unreadable:
+            self._report(f"{self._parser.unreadable:,} lines of tshark's output are no packets", None)
+        if code and self._packet:
+            told = _told(self._child.complaint())
+            how = f"was ended by signal {-code}" if code < 0 else told or f"ended with code {code}"
+            self._report(f"tshark {how} (after packet {self._packet:,})", self._packet)
+
+    def _refuse(self, path: str) -> None:
+        """Raises if the end without a packet was an error."""
+        code = self._child.result()
+        if code == 0:
+            return
+        lines = self._child.complaint()
+        told = _told(lines).replace(f'"{path}"', "it")
+        if "-o flag" in told:
+            raise RpcInspectError(f"tshark: {told}")
+        raise CaptureError(f"{self.name}: tshark can't read it: {told or f'code {code}'}")
+
+
+def _command(program: str, path: str, preferences: Sequence[str]) -> list[str]:
+    command = [program, "-n", "-r", path, "-T", "fields"]
+    for form in ("separator=/t", "occurrence=a", "aggregator=,", "quote=n", "header=n"):
+        command += ["-E", form]
+    for field in FIELDS:
+        command += ["-e", field]
+    for preference in (*PREFERENCES, *preferences):
+        command += ["-o", preference]
+    return command
+
+
+def _told(lines: list[str]) -> str:
+    """What tshark said was wrong: its last own line and what stands after it."""
+    starts = [at for at, line in enumerate(lines) if line.startswith("tshark: ")]
+    if not starts:
+        return ""
+    return " ".join(lines[starts[-1] :]).removeprefix("tshark: ")
