@@ -55,6 +55,7 @@ def restored(torch: Any, line: Json, stored: Any) -> Any:
 CASES = ["dtype_zoo.pcap.gz", "views_alias.pcap.gz", "shared kitchen", "shared sparse"]
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("case", CASES)
 def test_every_tensor_has_the_bits_that_were_sent(
     case: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -71,13 +72,12 @@ def test_every_tensor_has_the_bits_that_were_sent(
         for message in seen
         for number, tensor in enumerate(message.tensors)
     }
-    assert [
-        line["name"] for line in sorted(lines, key=lambda line: (line["message"], line["tensor"]))
-    ] == list(by_name if len(by_name) else []) or {line["name"] for line in lines} == set(by_name)
+    assert sorted(line["name"] for line in lines) == sorted(by_name)
     assert {line["name"] for line in lines if line["file"] is not None} == set(loaded)
     for line in lines:
         if line["file"] is None:
-            assert (line["layout"], line["left_out"]) == ("sparse_coo", "its parts are stored")
+            assert line["layout"].startswith("sparse_")
+            assert line["left_out"] == "its parts are stored"
             continue
         sent, stored = by_name[line["name"]], loaded[line["name"]]
         assert list(stored.shape) == line["stored_shape"]
@@ -124,8 +124,7 @@ def test_large_sessions_are_cut_into_files(tmp_path: Path, monkeypatch: pytest.M
     assert files == [f"tensors-{n:05}.safetensors" for n in range(1, -(-count // 10) + 1)]
     loaded = load_all(tmp_path)
     assert len(loaded) == count
-    by_file = {line["name"]: line["file"] for line in index_of(tmp_path)}
-    assert set(by_file.values()) == set(files)
+    assert {line["file"] for line in index_of(tmp_path)} - {None} == set(files)
 
 
 def test_a_second_run_replaces_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +143,7 @@ def test_a_second_run_replaces_the_first(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_missing_bytes_are_told_in_the_index(tmp_path: Path) -> None:
     assert write(Path("transport_matrix_uv_only.pcap.gz"), tmp_path) == (0, 0)
-    line = index_of(tmp_path)[0]
+    line = next(line for line in index_of(tmp_path) if line["shape"] == [4000])
     assert (line["file"], line["left_out"]) == (None, "16000 of its bytes were not captured")
     assert line["sha256"] is None
     assert not list(tmp_path.glob("*.safetensors"))
