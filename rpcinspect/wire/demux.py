@@ -286,6 +286,8 @@ class StoreHandler(Handler):
             end = stream.end
             if position is None or end is None:
                 continue
+            if position == stream.origin and not stream.start_known and self._positions[side] is None:
+                gap(0)
             while position < end:
                 hole = stream.next_hole(position) if stream.holes else None
                 if hole is not None and hole[0] <= position:
@@ -488,11 +490,12 @@ class RequestedHandler(Handler):
             return
         self._unattached = False
         start = server.origin if server.origin is not None else 0
-        streams, starts = (self.client, server), (self.position, start)
+        known = start if server.start_known else None
+        streams, starts = (self.client, server), (self.position, known)
         if role.kind == "descriptor":
             state.pipe.flow = self.client.flow
             state.read_messages(FROM_CLIENT, self.client, self.position)
-            state.read_messages(FROM_SERVER, server, start)
+            state.read_messages(FROM_SERVER, server, start, lost=known is None)
         elif role.kind == "lane":
             state.attach_lane(role.channel, role.index, streams, starts)
         elif role.kind == "channel" and (role.implied or role.channel == MPT):
@@ -531,7 +534,7 @@ class RequestedHandler(Handler):
             role.owner.imply_channel("cma")
         else:
             role.owner.imply_channel("basic")
-            starts = (self.position, server.origin if server.origin is not None else 0)
+            starts = (self.position, server.origin if server.start_known else None)
             role.owner.attach_connection("basic", 0, (self.client, server), starts)
 
     def _register_lanes(self, state: PipeState, hello: MptServerHello, done: list[TpMessage]) -> None:

@@ -44,7 +44,7 @@ def adopt(states: Sequence[PipeState], orphans: Sequence[Orphan]) -> set[int]:
         orphan.connection.client = client
         if state.awaits_channel:
             state.imply_channel(BASIC)
-        starts = (orphan.start, server.origin if orphan.start is not None else None)
+        starts = (orphan.start, server.origin if server.start_known else None)
         state.attach_lane(BASIC, 0, (client, server), starts)
         given.add(orphan.connection.number)
     return given

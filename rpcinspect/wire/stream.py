@@ -214,6 +214,7 @@ class Stream:
         "last_ns",
         "origin",
         "runs",
+        "start_known",
     )
 
     def __init__(self, flow: Flow, connection: Connection, source: CaptureBytes, origin: int | None) -> None:
@@ -221,6 +222,8 @@ class Stream:
         self.connection = connection
         self.origin = origin
         """Position of the stream's first byte: known from the SYN, else the lowest that was captured."""
+        self.start_known = origin is not None
+        """Whether `origin` is where the stream began, and not only where its capture did."""
         self.end: int | None = origin
         """All before this position is settled: captured, or a hole."""
         self.runs: list[Run] = []

@@ -65,6 +65,8 @@ class _Pair:
     connections: list[Connection] = field(default_factory=list)
     by_isn: dict[int, Connection] = field(default_factory=dict)
     """The latest connection of each initial sequence number of a client."""
+    headless: list[Connection] = field(default_factory=list)
+    """Those whose beginning has not been seen."""
     switches: list[tuple[int, int, Connection]] = field(default_factory=list)
     """(capture, packet, connection) in the order of capture."""
 
@@ -165,7 +167,7 @@ class Tcp:
                     connection = self._connect(flow, not reply, isn, asked)
                     pair.connections.append(connection)
                 else:
-                    self._adopt(connection, flow, not reply, isn, asked)
+                    self._adopt(pair, connection, flow, not reply, isn, asked)
                 if client_isn is not None:
                     pair.by_isn[client_isn] = connection
             elif reply and connection.server_isn is None:
@@ -182,7 +184,7 @@ class Tcp:
         """The connection that an earlier file shows from its middle on, if this initial sequence number lies
         not far before. In one and the same file, a SYN after data means that a port was used again.
         """
-        for connection in reversed(pair.connections):
+        for connection in reversed(pair.headless):
             if connection.client is not None:
                 continue
             if any(seen == capture and which is connection for seen, _, which in pair.switches):
@@ -194,11 +196,12 @@ class Tcp:
         return None
 
     def _adopt(
-        self, connection: Connection, flow: Flow, client: bool, isn: int, other_isn: int | None
+        self, pair: _Pair, connection: Connection, flow: Flow, client: bool, isn: int, other_isn: int | None
     ) -> None:
         """Gives a connection without a beginning its beginning."""
         speaker = self._stream(connection, flow)
         other = connection.other(speaker)
+        pair.headless.remove(connection)
         connection.client = speaker if client else other
         connection.client_isn, connection.server_isn = (isn, other_isn) if client else (other_isn, isn)
         _begin(speaker, isn)
@@ -247,6 +250,7 @@ class Tcp:
             return best[1]
         connection = self._connect(flow, None, None, None)
         pair.connections.append(connection)
+        pair.headless.append(connection)
         return connection
 
     @staticmethod
@@ -300,6 +304,11 @@ class Tcp:
         acks = rows[(flags & (ACK | RST)) == ACK]
         if len(acks):
             other = connection.other(stream)
+            if other.end is None and stream is connection.client and connection.client_isn is not None:
+                # The acknowledgment that ends the handshake tells the other side's first position.
+                first = acks[block.sequence[acks] == (connection.client_isn + 1) % WRAP]
+                if len(first) and not block.length[first[0]]:
+                    _begin(other, (int(block.acknowledgment[first[0]]) - 1) % WRAP)
             at = other.acked if other.acked is not None else other.end
             number = int(block.acknowledgment[acks[-1]])
             acked = EPOCH + number if at is None else _unwrap(at, number)
@@ -385,6 +394,7 @@ def _begin(stream: Stream, isn: int) -> None:
     start = EPOCH + number if first is None else _unwrap(first, number)
     if first is None or start <= first:
         stream.origin = stream.end = start
+        stream.start_known = True
         stream._drain()
 
 
