@@ -28,8 +28,8 @@ def why_empty(session: Session) -> str | None:
         )
     if totals.store_bytes:
         return (
-            "No RPC messages: the workers met at the TCPStore, but no pipe between them was captured. "
-            f"{CAPTURE_RIGHT}"
+            "No RPC messages: the workers met at the TCPStore, but no pipe between them was captured. Either "
+            f"they never opened one, since init_rpc failed, or it is on another interface. {CAPTURE_RIGHT}"
         )
     if totals.skipped_bytes:
         return (

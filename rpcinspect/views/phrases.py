@@ -20,6 +20,8 @@ from rpcinspect.views.message_json import body_json, tensor_text, text
 MAX_PHRASE = 2000
 _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
+TORCHSCRIPT_FAILED = "The following operation failed in the TorchScript interpreter"
+
 DURATIONS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 
 
@@ -157,6 +159,8 @@ def error_phrase(error: dict[str, Any]) -> str:
     if lines and lines[0].startswith("On WorkerInfo("):
         where = f" on {lines[0][3:].rstrip(':')}"
         lines = lines[1:]
+    if len(lines) > 1 and lines[0].startswith(TORCHSCRIPT_FAILED):
+        lines = lines[-1:]  # the cause is below the traceback
     what = lines[0].strip() if lines else error["type"] or "an error"
     return f"{what}{where}"
 

@@ -174,6 +174,11 @@ def test_errors_name_what_and_where() -> None:
     )
     assert error_phrase({"type": "builtins.KeyError", "text": ""}) == "builtins.KeyError"
     assert error_phrase({"type": None, "text": " \n"}) == "an error"
+    text = (
+        "The following operation failed in the TorchScript interpreter.\n"
+        "Traceback of TorchScript (most recent call last):\n    raise\nRuntimeError: nope\n"
+    )
+    assert error_phrase({"type": None, "text": text}) == "RuntimeError: nope"
 
 
 def test_phrases_of_a_capture_are_single_printable_lines() -> None:
