@@ -65,6 +65,15 @@ class Frame:
     part: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A frame that must be on a lane."""
+
+    length: int
+    time_ns: int | None
+    """When its descriptor was captured."""
+
+
 class Lane:
     """One direction of one connection of a channel.
 
@@ -74,9 +83,11 @@ class Lane:
 
     __slots__ = (
         "_contradiction",
+        "_end",
         "_groups",
         "_patient",
         "_start_known",
+        "_unsent",
         "cursor",
         "frame_bytes",
         "queue",
@@ -92,6 +103,8 @@ class Lane:
         self._groups: list[list[Frame]] = []
         """What is due behind each loss."""
         self._start_known = True
+        self._end: int | None = None
+        self._unsent = 0
         self._contradiction: str | None = None
         self.frame_bytes = 0
         self.tensor_bytes = 0
@@ -113,9 +126,15 @@ class Lane:
         if not self._groups or self._groups[-1] or not self.queue:
             self._groups.append([])
 
-    def due(self) -> list[int]:
-        """Lengths of what is due since the last loss."""
-        return [frame.length for frame in (self._groups[-1] if self._groups else self.queue)]
+    def due(self) -> list[Due]:
+        """What is due since the last loss."""
+        frames = self._groups[-1] if self._groups else self.queue
+        return [Due(f.length, None if f.message is None else f.message.first_ns) for f in frames]
+
+    def end_at(self, position: int, unsent: int) -> None:
+        """The frames that are due end there, but for the last ones, which were never sent."""
+        self._end = position
+        self._unsent = unsent
 
     @property
     def waiting(self) -> bool:
@@ -178,7 +197,14 @@ class Lane:
         if cursor is not None and any(groups) and self._contradiction is None:
             stream = cursor.stream
             start = cursor.position if self._start_known else None
-            end = stream.fin if complete and stream.fin is not None and ended_well(stream) else None
+            end = self._end
+            if end is None and complete and ended_well(stream):
+                end = stream.fin
+            if self._unsent:
+                unsent = groups[-1][-self._unsent :]
+                del groups[-1][-self._unsent :]
+                for frame in unsent:
+                    _settle(frame, None, Placement.MISSING, done)
             places = align(stream, start, end, [[frame.length for frame in group] for group in groups])
         for group, positions in zip(groups, places, strict=True):
             for frame, position in zip(group, positions, strict=True):

@@ -146,9 +146,7 @@ class DescriptorReader:
             if end - position < whole:
                 break
             if stream.holes and cursor.damaged(whole):
-                message = self._damaged_message(shape, position, head, whole)
-                if message is not None:
-                    yield message
+                yield self._damaged_message(shape, position, head, whole)
                 continue
             if len(buffer) - at < whole:
                 buffer, at = cursor.buffer(position, whole)
@@ -186,11 +184,8 @@ class DescriptorReader:
         if length is not None and left >= HEADER_BYTES + length and not cursor.damaged(HEADER_BYTES + length):
             buffer, at = cursor.buffer(position, HEADER_BYTES + length)
             shape = self._shapes.get(buffer[at + HEADER_BYTES : at + HEADER_BYTES + length])
-            message = self._damaged_message(shape, position, HEADER_BYTES + length, left, reason)
-            if message is not None:
-                yield message
-            if message is not None or cursor.position > position:
-                return  # the message, or the problem that it made, says what is missing
+            yield self._damaged_message(shape, position, HEADER_BYTES + length, left, reason)
+            return
         self._problem(position, reason)
 
     def _message(
@@ -231,8 +226,8 @@ class DescriptorReader:
         head: int,
         total: int,
         reason: str = "a message was not captured whole",
-    ) -> TpMessage | None:
-        """A message some of whose payload bytes are missing; None unless its type and id are there.
+    ) -> TpMessage:
+        """A message some of whose payload bytes are missing, its type or id perhaps among them.
 
         `total` bytes of the frames are settled, `head` of them are the descriptor's.
         """
@@ -254,8 +249,9 @@ class DescriptorReader:
         if sum(missing[:2]) or len(missing) < 2:
             lost = sum(missing)
             self._problem(position, f"{reason}: {lost:,} bytes of it are missing, its type or id among them")
-            self._after_loss = True
-            return None
+            message = self._message(shape, tuple(payloads), tuple(missing), position, total)
+            message.identified = False
+            return message
         # Where only lengths of frames are missing, nothing of the message is.
         lost_bytes = tuple(missing) if any(missing) else None
         return self._message(shape, tuple(payloads), lost_bytes, position, total)

@@ -1,23 +1,35 @@
 """Connections whose beginning was not captured → the pipes whose tensors they carry.
 
 In: at the end, pipes with tensors that no connection is known to carry, and connections that nothing has
-explained. Out: who belongs to whom, where only one answer is possible: a connection between the pipe's two
-hosts that ends, in both directions, with frames of just the lengths that the pipe's last descriptors
-announce.
+explained. Out: which belong together, and where the last tensor ends, where the capture leaves one answer.
+
+An answer is possible if a connection between the pipe's two hosts ends, in both directions, with frames of
+just the lengths that the pipe's last descriptors announce. Where several are possible, time decides between
+them if it does so clearly: a descriptor and its tensors are written by one thread one after the other, so
+they are captured close to each other; the right answer must be closer by `MARGIN` than every other.
 
 There is nothing upstream to mirror: with the handshake, TensorPipe knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rpcinspect.wire.align import fits
-from rpcinspect.wire.channel import ended_well
+from rpcinspect.wire.channel import Due, ended_well
+from rpcinspect.wire.frame import HEADER_BYTES
 from rpcinspect.wire.pipe import BASIC, PipeState
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Connection
+
+MARGIN = 4.0
+FLOOR_NS = 20_000
+"""Distances below this one are not told apart."""
+FAR_NS = 1_000_000_000
+"""Distances count up to this one, so that a single late tensor does not decide."""
+MAX_UNSENT = 4
+"""Of a connection that was not closed in order, so many of the last tensors may never have been sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +41,54 @@ class Orphan:
     """Where the client's frames begin, behind its hello; None: the hello was not captured."""
 
 
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A possible answer: this pipe's tensors are on this connection, but for the last `unsent` of each
+    direction.
+    """
+
+    state: PipeState
+    orphan: Orphan
+    unsent: tuple[int, int]
+    distance_ns: float
+    """Mean distance in time between descriptors and tensors."""
+
+
 def adopt(states: Sequence[PipeState], orphans: Sequence[Orphan]) -> set[int]:
     """Gives connections to the pipes that wait for one; returns the numbers of those that were given."""
-    waiting = [state for state in states if state.orphaned]
-    matches: dict[int, list[Orphan]] = {}
-    for index, state in enumerate(waiting):
-        matches[index] = [orphan for orphan in orphans if _belongs(state, orphan)]
+    matches = [
+        match for state in states if state.orphaned for orphan in orphans for match in _matches(state, orphan)
+    ]
     given: set[int] = set()
-    for index, orphan in _only_matches(matches).items():
-        state = waiting[index]
-        client = _client(state, orphan.connection)
-        assert client is not None
-        server = orphan.connection.other(client)
-        orphan.connection.client = client
-        if state.awaits_channel:
-            state.imply_channel(BASIC)
-        starts = (orphan.start, server.origin if server.start_known else None)
-        state.attach_lane(BASIC, 0, (client, server), starts)
-        given.add(orphan.connection.number)
+    while (match := next((m for m in matches if _decided(m, matches)), None)) is not None:
+        _give(match)
+        given.add(match.orphan.connection.number)
+        matches = [m for m in matches if m.state is not match.state and m.orphan is not match.orphan]
     return given
+
+
+def _decided(match: Match, matches: Sequence[Match]) -> bool:
+    """Whether every other answer for this pipe, and for this connection, is clearly worse."""
+    worse = MARGIN * max(match.distance_ns, FLOOR_NS)
+    return all(
+        other.distance_ns >= worse
+        for other in matches
+        if other is not match and (other.state is match.state or other.orphan is match.orphan)
+    )
+
+
+def _give(match: Match) -> None:
+    state, orphan = match.state, match.orphan
+    client = _client(state, orphan.connection)
+    assert client is not None
+    server = orphan.connection.other(client)
+    orphan.connection.client = client
+    if state.awaits_channel:
+        state.imply_channel(BASIC)
+    starts = (orphan.start, server.origin if server.start_known else None)
+    state.attach_lane(BASIC, 0, (client, server), starts)
+    for direction in range(2):
+        state.end_lane(BASIC, direction, match.unsent[direction])
 
 
 def _client(state: PipeState, connection: Connection) -> Stream | None:
@@ -59,39 +100,45 @@ def _client(state: PipeState, connection: Connection) -> Stream | None:
     return None
 
 
-def _belongs(state: PipeState, orphan: Orphan) -> bool:
+def _matches(state: PipeState, orphan: Orphan) -> Iterator[Match]:
+    """Every possible answer for a pipe and a connection."""
     client = _client(state, orphan.connection)
-    if client is None or (orphan.connection.client not in (None, client)):
-        return False
-    confirmed = 0
-    for direction, stream in enumerate((client, orphan.connection.other(client))):
-        due = state.due(direction)
-        if due is None:
-            return False
-        if not due:
-            continue
-        if not ended_well(stream) or stream.fin is None:
-            return False
-        found = fits(stream, stream.fin, due)
-        if found < 0:
-            return False
-        confirmed += found
-    return confirmed > 0
+    if client is None or orphan.connection.client not in (None, client):
+        return
+    streams = (client, orphan.connection.other(client))
+    ends = [list(_ends(state, direction, streams[direction])) for direction in range(2)]
+    for unsent_c, confirmed_c, distances_c in ends[0]:
+        for unsent_s, confirmed_s, distances_s in ends[1]:
+            distances = distances_c + distances_s
+            if confirmed_c + confirmed_s:
+                mean = sum(distances) / len(distances) if distances else 0.0
+                yield Match(state, orphan, (unsent_c, unsent_s), mean)
 
 
-def _only_matches(matches: dict[int, list[Orphan]]) -> dict[int, Orphan]:
-    """Pairs that are the only possible ones; each that is found may decide others."""
-    out: dict[int, Orphan] = {}
-    while True:
-        single = next((i for i, found in matches.items() if len(found) == 1), None)
-        if single is None:
-            return out
-        [orphan] = matches.pop(single)
-        rivals = [i for i, found in matches.items() if found == [orphan]]
-        for rival in rivals:
-            del matches[rival]
-        if not rivals:
-            out[single] = orphan
-        for found in matches.values():
-            if orphan in found:
-                found.remove(orphan)
+def _ends(state: PipeState, direction: int, stream: Stream) -> Iterator[tuple[int, int, list[int]]]:
+    """(tensors not sent, lengths confirmed, distances in time) of each way that a direction may end."""
+    due, complete = state.due(direction)
+    if not due:
+        yield 0, 0, []
+        return
+    if stream.end is None:
+        return
+    certain = complete and ended_well(stream)
+    for unsent in range(1 if certain else min(MAX_UNSENT, len(due) - 1) + 1):
+        sent = due[: len(due) - unsent]
+        confirmed = fits(stream, stream.end, [d.length for d in sent])
+        if confirmed > 0:
+            yield unsent, confirmed, list(_distances(stream, sent))
+
+
+def _distances(stream: Stream, sent: Sequence[Due]) -> Iterator[int]:
+    first, end = stream.kept_from, stream.end
+    assert end is not None
+    position = end - sum(d.length + HEADER_BYTES for d in sent)
+    for d in sent:
+        stop = position + HEADER_BYTES + d.length
+        if d.time_ns is not None and first is not None and position >= first:
+            start_ns, _, capture, _ = stream.stamp(position, stop)
+            if capture >= 0:
+                yield min(abs(start_ns - d.time_ns), FAR_NS)
+        position = stop

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
-from rpcinspect.wire.channel import CHANNELS, INVISIBLE, MPT, Channel
+from rpcinspect.wire.channel import CHANNELS, INVISIBLE, MPT, Channel, Due
 from rpcinspect.wire.descriptor import DescriptorReader, ShapeTable
 from rpcinspect.wire.records import Pipe, Placement, TpMessage, TpTensor, Visibility
 from rpcinspect.wire.stream import Extent, Stream
@@ -103,7 +103,7 @@ class PipeState:
         return channel
 
     def attach_connection(
-        self, name: str, index: int, streams: tuple[Stream, Stream], starts: tuple[int, int]
+        self, name: str, index: int, streams: tuple[Stream, Stream], starts: tuple[int | None, int | None]
     ) -> None:
         """The `index`-th requested connection of a channel; streams and positions from the client, then the
         server.
@@ -188,18 +188,12 @@ class PipeState:
             if self.awaits_channel and self._patient:
                 if message.descriptor.tensors or message.after_loss:
                     self._held.append((direction, message))
-                    if message.descriptor.tensors:
-                        continue
-                done.append(message)
+                if not message.descriptor.tensors and message.identified:
+                    done.append(message)
                 continue
             if message.after_loss:
                 self._lose(direction)
-            if not message.descriptor.tensors:
-                done.append(message)
-                continue
-            self._send_tensors(direction, message)
-            if not message.waiting:
-                done.append(message)
+            self._begin(direction, message, done)
 
     def _lose(self, direction: int) -> None:
         """Messages of this direction were lost, and nobody knows which tensors they had."""
@@ -214,9 +208,19 @@ class PipeState:
             if message.after_loss:
                 self._lose(direction)
             if message.descriptor.tensors:
-                self._send_tensors(direction, message)
-                if not message.waiting:
-                    done.append(message)
+                self._begin(direction, message, done)
+
+    def _begin(self, direction: int, message: TpMessage, done: list[TpMessage]) -> None:
+        """Sends on a message's tensors; of one that nobody can name, only their lengths count."""
+        if message.identified:
+            self._send_tensors(direction, message)
+            if not message.waiting:
+                done.append(message)
+            return
+        for descriptor in message.descriptor.tensors:
+            channel = self._channel_of(direction, descriptor)
+            if channel is not None and (descriptor.length or message.layout is Layout.V1_8):
+                channel.expect_lost(direction, descriptor.length)
 
     @property
     def orphaned(self) -> bool:
@@ -228,24 +232,28 @@ class PipeState:
             lane.cursor is None and lane.waiting for lane in channel.all_lanes()
         )
 
-    def due(self, direction: int) -> list[int] | None:
-        """Lengths of the tensors that are due since the last loss of messages; None: it is not known where
-        they end.
+    def due(self, direction: int) -> tuple[list[Due], bool]:
+        """The tensors due since the last loss of messages, and whether they are the last of a direction
+        that was closed in order.
         """
         reader = self._readers[direction]
         if reader is None:
-            return []
-        if not reader.complete:
-            return None
+            return [], True
         if not self.awaits_channel:
-            return self._channels[BASIC].lanes[direction][0].due()
-        lengths: list[int] = []
+            return self._channels[BASIC].lanes[direction][0].due(), reader.complete
+        due: list[Due] = []
         for its, message in self._held:
             if its == direction:
                 if message.after_loss:
-                    lengths.clear()
-                lengths += [t.length for t in message.descriptor.tensors if t.length]
-        return lengths
+                    due.clear()
+                due += [Due(t.length, message.first_ns) for t in message.descriptor.tensors if t.length]
+        return due, reader.complete
+
+    def end_lane(self, name: str, direction: int, unsent: int) -> None:
+        """What is due on a lane ends where its stream does, but for the last tensors, which were never sent."""
+        lane = self._channels[name].lanes[direction][0]
+        if lane.cursor is not None and lane.cursor.stream.end is not None:
+            lane.end_at(lane.cursor.stream.end, unsent)
 
     def _send_tensors(self, direction: int, message: TpMessage) -> None:
         """Puts each tensor of a message into the queue of its channel."""

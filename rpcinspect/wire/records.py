@@ -111,3 +111,5 @@ class TpMessage:
     """Bytes of the descriptor's and the payloads' frames, which follow each other."""
     after_loss: bool
     """An unknown number of messages of this direction before this one was lost."""
+    identified: bool = True
+    """Whether type and id were captured; false only inside the wire stage."""
