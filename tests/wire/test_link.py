@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import struct
 
-import numpy as np
 import pytest
 
 from rpcinspect.wire.link import LINKS, MAX_TAGS, network_headers
-from rpcinspect.wire.rows import IPV4, IPV6, NOT_IP, Rows, gather
-from tests.builders import ethernet, ipv4, ipv6, link_frame, packet_block
+from rpcinspect.wire.rows import BARE, IPV4, IPV6, LLC, NOT_IP, Rows
+from tests.builders import ethernet, ipv4, ipv6, link_frame, mpls, packet_block, ppp, pppoe, snap, wlan
 
 BODY_4 = ipv4(b"", "1.2.3.4", "5.6.7.8")
 BODY_6 = ipv6(b"", "::1", "::2")
@@ -97,8 +96,111 @@ def test_raw_that_is_neither_version() -> None:
     ]
 
 
-def test_gather() -> None:
-    window = bytes(range(20))
-    found = gather(window, np.array([0, 3, 16]), ">u2", 2)
-    assert found.tolist() == [[0x0001, 0x0203], [0x0304, 0x0506], [0x1011, 0x1213]]
-    assert gather(b"", np.array([], dtype=np.int64), ">u2", 2).shape == (0, 2)
+def test_an_802_3_frame_has_a_length_in_the_place_of_its_ethertype() -> None:
+    frames = [
+        ethernet(snap(BODY_4), kind=len(snap(BODY_4))),
+        ethernet(snap(BODY_6), kind=100, tags=[(0x8100, 5)]),
+        ethernet(b"\6\6\3" + BODY_4, kind=23),  # the access point of IPv4
+        ethernet(b"\x42\x42\3" + bytes(35), kind=38),  # spanning tree
+        ethernet(b"\xaa\xaa\3\0\0\x0c\x20\0" + bytes(9), kind=17),  # another vendor's SNAP
+        ethernet(snap(bytes(9), kind=LLC), kind=17),  # a length in the place of SNAP's EtherType
+        ethernet(snap(bytes(9), kind=BARE), kind=17),
+    ]
+    found = read(frames, 1)
+    assert found[:3] == [(0, BODY_4, IPV4), (1, BODY_6, IPV6), (2, BODY_4, IPV4)]
+    assert [kind for _, _, kind in found[3:]] == [NOT_IP] * 4
+
+
+@pytest.mark.parametrize("link_type", [113, 276])
+def test_a_cooked_frame_may_have_an_802_2_header(link_type: int) -> None:
+    frame = link_frame(link_type, BODY_4)
+    at = 14 if link_type == 113 else 0
+
+    def of(kind: int) -> bytes:
+        return frame[:at] + struct.pack(">H", kind) + frame[at + 2 : -len(BODY_4)]
+
+    assert read([of(4) + snap(BODY_6)], link_type) == [(0, BODY_6, IPV6)]
+    assert read([of(1) + BODY_4], link_type) == [(0, BODY_4, NOT_IP)]
+
+
+@pytest.mark.parametrize("labels", [(16,), (1000, 2000, 3000)])
+@pytest.mark.parametrize("number", [0x8847, 0x8848])
+def test_mpls(labels: tuple[int, ...], number: int) -> None:
+    frames = [
+        ethernet(mpls(BODY_4, labels), kind=number),
+        ethernet(mpls(BODY_6, labels), kind=number, tags=[(0x8100, 1)]),
+        ethernet(mpls(bytes(4) + ethernet(BODY_6), labels), kind=number),  # a control word
+        ethernet(mpls(b"\x10\0\0\x21" + BODY_4, labels), kind=number),  # a channel of control
+        ethernet(mpls(b"", labels), kind=number),
+    ]
+    assert read(frames, 1)[:3] == [(0, BODY_4, IPV4), (1, BODY_6, IPV6), (2, BODY_6, IPV6)]
+    assert [kind for _, _, kind in read(frames, 1)[3:]] == [NOT_IP]
+
+
+def test_a_stack_of_labels_without_a_bottom_ends() -> None:
+    ((_, _, kind),) = read([ethernet(bytes(400), kind=0x8847)], 1)
+    assert kind == NOT_IP
+    assert read([ethernet(bytes(30), kind=0x8847)], 1) == []
+
+
+def test_pppoe() -> None:
+    frames = [
+        ethernet(pppoe(BODY_4), kind=0x8864),
+        ethernet(pppoe(BODY_6), kind=0x8864, tags=[(0x88A8, 1), (0x8100, 2)]),
+        ethernet(bytes.fromhex("11 00 0007 000a c021 0105"), kind=0x8864),  # the link's own control
+        ethernet(bytes.fromhex("11 09 0000 0000"), kind=0x8863),  # discovery
+    ]
+    assert read(frames, 1) == [
+        (0, BODY_4, IPV4),
+        (1, BODY_6, IPV6),
+        (2, b"\1\5", NOT_IP),
+        (3, frames[3][14:], 0x8863),
+    ]
+
+
+@pytest.mark.parametrize("link_type", [9, 50])
+def test_ppp_leaves_things_out(link_type: int) -> None:
+    frames = [
+        ppp(body, framed=framed, short=short)
+        for body in (BODY_4, BODY_6)
+        for framed in (False, True)
+        for short in (False, True)
+    ]
+    assert [(body, kind) for _, body, kind in read(frames, link_type)] == [(BODY_4, IPV4)] * 4 + [
+        (BODY_6, IPV6)
+    ] * 4
+    assert read([b"\x02\x81" + mpls(BODY_4)], link_type) == [(0, BODY_4, IPV4)]
+
+
+def test_serial_ppp_may_be_cisco_hdlc() -> None:
+    frames = [b"\x0f\0\x08\0" + BODY_4, b"\x8f\0\x86\xdd" + BODY_6, ppp(BODY_4, framed=True)]
+    assert read(frames, 50) == [(0, BODY_4, IPV4), (1, BODY_6, IPV6), (2, BODY_4, IPV4)]
+
+
+def test_headers_of_bridges_and_switches() -> None:
+    frames = [
+        ethernet(b"\0\0\0\5" + ethernet(BODY_4), kind=0x88E7, tags=[(0x88A8, 9)]),  # provider backbone
+        ethernet(bytes(4) + b"\x86\xdd" + BODY_6, kind=0x8926),  # VN-Tag
+    ]
+    assert read(frames, 1) == [(0, BODY_4, IPV4), (1, BODY_6, IPV6)]
+
+
+@pytest.mark.parametrize("link_type", [149, 192, 258])
+def test_a_header_that_holds_a_link_type(link_type: int) -> None:
+    def header(inner: int, size: int, told: int) -> bytes:
+        if link_type == 192:
+            return struct.pack("<BBHI", 0, 0, told, inner) + bytes(size - 8)
+        return struct.pack("<III", told, 1, inner) + bytes(size - 12)
+
+    frames = [
+        header(1, 20, 20) + ethernet(BODY_4),
+        header(101, 108, 108) + BODY_6,
+        header(105, 20, 20) + wlan(snap(BODY_4)),
+        header(999, 20, 20) + BODY_4,  # not known
+        header(link_type, 20, 20) + header(1, 20, 20) + ethernet(BODY_4),  # in itself: nobody does that
+        header(1, 20, 7) + ethernet(BODY_4),  # sizes that can't be
+        header(1, 20, 0xFFFF) + ethernet(BODY_4),
+    ]
+    found = read(frames, link_type)
+    assert found[:3] == [(0, BODY_4, IPV4), (1, BODY_6, IPV6), (2, BODY_4, IPV4)]
+    assert [(row, kind) for row, _, kind in found[3:]] == [(3, NOT_IP), (4, NOT_IP)]

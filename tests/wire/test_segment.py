@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.capture import open_capture
-from rpcinspect.wire.rows import distinct_rows
 from rpcinspect.wire.segment import Endpoint, Flow, SegmentBlock, Segmenter
 from tests.builders import (
     ACK,
@@ -164,21 +163,6 @@ def test_texts() -> None:
     flow = Flow(Endpoint("10.0.0.1", 80), Endpoint("fe80::1", 8080))
     assert str(flow) == "10.0.0.1:80>[fe80::1]:8080"
     assert str(flow.reversed) == "[fe80::1]:8080>10.0.0.1:80"
-
-
-@pytest.mark.parametrize("kinds", [1, 3, 2000, 70_000])
-def test_distinct_rows(kinds: int) -> None:
-    generator = np.random.default_rng(kinds)
-    which = generator.integers(0, kinds, 80_000)
-    table = generator.integers(0, 1 << 63, (2, kinds), dtype=np.uint64)
-    columns = (table[0][which], table[1][which])
-    first, group = distinct_rows(columns)
-    expected = len(np.unique(which))
-    assert len(first) == expected
-    for column in columns:
-        assert np.array_equal(column[first][group], column)
-    assert np.all(np.diff(first) > 0)
-    assert np.all(first[group] <= np.arange(80_000))  # the first row of each kind
 
 
 @settings(max_examples=150, deadline=None)
