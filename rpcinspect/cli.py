@@ -37,6 +37,14 @@ class Format(str, Enum):
     jsonl = "jsonl"
 
 
+class Reader(str, Enum):
+    """Who reads captures."""
+
+    auto = "auto"
+    native = "native"
+    tshark = "tshark"
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"rpcinspect {__version__}")
@@ -55,13 +63,14 @@ def options(
 @app.command()
 def decode(
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="Captures: pcap or pcapng, also as .gz or .zst; - is standard input. "
+            show_default=False,
+            help="Captures: pcap or pcapng, also as .gz or .zst, or what tshark reads; - is standard input. "
             "Several are read as one session.",
         ),
-    ],
+    ] = None,
     output_format: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.table,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write there instead of standard output.")
@@ -98,6 +107,37 @@ def decode(
         bool, typer.Option("--check", help="Exit with 1 if there is a finding of severity error.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if there is any problem.")] = False,
+    reader: Annotated[
+        Reader,
+        typer.Option(
+            "--reader",
+            help="Who reads the captures: native (pcap, pcapng), tshark (all that Wireshark opens), or auto: "
+            "tshark where native can't.",
+        ),
+    ] = Reader.auto,
+    tshark_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tshark-option",
+            metavar="NAME:VALUE",
+            show_default=False,
+            help="A preference for tshark, such as the keys for decryption; may be repeated.",
+        ),
+    ] = None,
+    live: Annotated[
+        str | None,
+        typer.Option(
+            "--live",
+            metavar="INTERFACE",
+            help="Capture there and show messages as they come; Ctrl-C ends it.",
+        ),
+    ] = None,
+    capture_filter: Annotated[
+        str | None,
+        typer.Option(
+            "--capture-filter", metavar="FILTER", help="With --live: only these packets, such as 'tcp'."
+        ),
+    ] = None,
 ) -> None:
     """Show every RPC message of captured traffic, its envelopes unwrapped."""
 
@@ -106,7 +146,7 @@ def decode(
 
         return run(
             Request(
-                files=tuple(files),
+                files=tuple(files or ()),
                 jsonl=output_format is Format.jsonl,
                 output=output,
                 message=message,
@@ -117,6 +157,10 @@ def decode(
                 roundtrip=roundtrip,
                 check=check,
                 strict=strict,
+                reader=reader.value,
+                tshark_options=tuple(tshark_option or ()),
+                interface=live,
+                capture_filter=capture_filter,
             )
         )
 

@@ -90,7 +90,7 @@ def _told(lines: list[str]) -> str:
         return ""
     told = lines[starts[0]].removeprefix("dumpcap: ")
     if "permission" in " ".join(lines[starts[0] :]):
-        return f"{told} {NO_RIGHT}"
+        return f"{told.rstrip('.')}: {NO_RIGHT}"
     if "Invalid capture filter" in told:
         return " ".join(lines[starts[0] : starts[0] + 2]).removeprefix("dumpcap: ")
     return told

@@ -75,10 +75,10 @@ class Source:
         """A name by which another program can open the whole (uncompressed) input, and the descriptors that
         it must inherit for that. Reads a stream to its end.
         """
-        if self.name != STDIN_NAME:
-            # a name is never taken for an option
-            return (f"./{self.name}" if self.name.startswith("-") else self.name), ()
-        return self._inherited()
+        if self.name == STDIN_NAME or self.name.startswith("/dev/fd/"):
+            return self._inherited()
+        # a name is never taken for an option
+        return (f"./{self.name}" if self.name.startswith("-") else self.name), ()
 
     def _inherited(self) -> tuple[str, tuple[int, ...]]:
         os.lseek(self._descriptor, 0, os.SEEK_SET)  # shared with who opens it by this name, on some systems

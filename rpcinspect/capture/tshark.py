@@ -75,16 +75,16 @@ class Tshark:
         self._rest = b""
         self._packet = 0
         try:
-            path, descriptors = source.shared()
+            self._path, descriptors = source.shared()
             self.read_to = source.size()
-            self._child = Child(_command(program, path, preferences), descriptors)
+            self._child = Child(_command(program, self._path, preferences), descriptors)
         except BaseException:
             self._spool.close()
             raise
         try:
             self._first = self._batch()
             if self._first is None:
-                self._refuse(path)
+                self._refuse()
         except BaseException:
             self._end()
             raise
@@ -161,20 +161,28 @@ class Tshark:
         if self._parser.unreadable:
             self._report(f"{self._parser.unreadable:,} lines of tshark's output are no packets", None)
         if code and self._packet:
-            told = _told(self._child.complaint())
-            how = f"was ended by signal {-code}" if code < 0 else told or f"ended with code {code}"
-            self._report(f"tshark {how} (after packet {self._packet:,})", self._packet)
+            self._report(f"tshark: {self._told(code)}, after packet {self._packet:,}", self._packet)
 
-    def _refuse(self, path: str) -> None:
+    def _refuse(self) -> None:
         """Raises if the end without a packet was an error."""
         code = self._child.result()
         if code == 0:
             return
-        lines = self._child.complaint()
-        told = _told(lines).replace(f'"{path}"', "it")
+        told = self._told(code)
         if "-o flag" in told:
             raise RpcInspectError(f"tshark: {told}")
-        raise CaptureError(f"{self.name}: tshark can't read it: {told or f'code {code}'}")
+        raise CaptureError(f"{self.name}: tshark can't read it: {told}")
+
+    def _told(self, code: int) -> str:
+        """What tshark said was wrong: its last own line and what stands after it."""
+        if code < 0:
+            return f"ended by signal {-code}"
+        lines = self._child.complaint()
+        starts = [at for at, line in enumerate(lines) if line.startswith("tshark: ")]
+        if not starts:
+            return f"ended with code {code}"
+        told = " ".join(lines[starts[-1] :]).removeprefix("tshark: ")
+        return told.replace(f'The file "{self._path}"', "the file").rstrip(".")
 
 
 def _command(program: str, path: str, preferences: Sequence[str]) -> list[str]:
@@ -186,11 +194,3 @@ def _command(program: str, path: str, preferences: Sequence[str]) -> list[str]:
     for preference in (*PREFERENCES, *preferences):
         command += ["-o", preference]
     return command
-
-
-def _told(lines: list[str]) -> str:
-    """What tshark said was wrong: its last own line and what stands after it."""
-    starts = [at for at, line in enumerate(lines) if line.startswith("tshark: ")]
-    if not starts:
-        return ""
-    return " ".join(lines[starts[-1] :]).removeprefix("tshark: ")

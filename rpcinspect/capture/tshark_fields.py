@@ -40,6 +40,7 @@ FIELDS = (
 
 _ALONE = 7
 """Fields after those."""
+RST = 4
 _NONE, _SEVERAL = -1, -2
 _NETWORKS = (b"ip", b"ipv6")
 _QUOTING = (b"icmp", b"icmpv6")
@@ -58,6 +59,8 @@ class FieldLines:
         """First seven fields → index of the direction, `_NONE` or `_SEVERAL`."""
         self._indexes: dict[Direction, int] = {}
         self._flags: dict[bytes, int] = {}
+        self._time_ns = 0
+        """Of the last packet, for those without a time."""
 
     def feed(self, lines: Sequence[bytes], window_offset: int) -> TcpBlock | None:
         """The segments of these packets, payloads from `window_offset` on; None if no line is a packet."""
@@ -72,12 +75,13 @@ class FieldLines:
                 head, number, when, sequence, acknowledged, flags, length, payload = line.rsplit(
                     b"\t", _ALONE
                 )
-                time_ns = nanoseconds(when)
+                time_ns = nanoseconds(when) if when else self._time_ns
                 packet = int(number)
             except ValueError:
                 self.unreadable += 1
                 continue
             packets += 1
+            self._time_ns = time_ns
             first_ns = time_ns if time_ns < first_ns else first_ns
             last_ns = time_ns if time_ns > last_ns else last_ns
             direction = heads.get(head)
@@ -131,6 +135,8 @@ class FieldLines:
             control = self._flags[flags] = int(flags, 16) & 0x3F
         size = int(length)
         captured = _hex_bytes(payload)
+        if control & RST and not captured:
+            size = 0  # tshark takes what a reset carries for a text about its cause
         if captured > size:
             raise ValueError
         return int(sequence), int(acknowledged or b"0"), control, captured, size
@@ -192,11 +198,9 @@ class FieldLines:
 
 
 def nanoseconds(seconds: bytes) -> int:
-    """Seconds since 1970 as tshark writes them, exactly; 0 where there are none."""
+    """Seconds since 1970 as tshark writes them, exactly."""
     if seconds[-10:-9] == b".":
         return int(seconds.replace(b".", b""))
-    if not seconds:
-        return 0
     whole, _, fraction = seconds.partition(b".")
     return int(whole + (fraction + b"000000000")[:9])
 

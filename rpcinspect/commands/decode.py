@@ -16,6 +16,7 @@ import numpy as np
 from rich.text import Text
 
 from rpcinspect import exit_codes
+from rpcinspect.capture import Live, Reading
 from rpcinspect.commands.interrupt import Interrupt, ends_reading
 from rpcinspect.commands.output import open_console, open_output, overwritten_input, say, writing
 from rpcinspect.errors import CaptureError
@@ -42,13 +43,25 @@ class Request:
     roundtrip: bool = False
     check: bool = False
     strict: bool = False
+    reader: str = "auto"
+    tshark_options: tuple[str, ...] = ()
+    interface: str | None = None
+    capture_filter: str | None = None
     stdin: str = STDIN
     """Where standard input can be read, more than once if it was copied to a file."""
 
     @property
     def live(self) -> bool:
         """Whether Ctrl-C ends the input, not the program."""
-        return self.stream or STDIN in self.files
+        return self.stream or STDIN in self.files or self.interface is not None
+
+    def decoding(self, options: Options | None = None) -> Decoding:
+        """Opens the inputs."""
+        reading = Reading(
+            reader=self.reader, preferences=self.tshark_options, capture_filter=self.capture_filter
+        )
+        inputs = self.files if self.interface is None else (Live(self.interface),)
+        return Decoding(inputs, replace(options or Options(), reading=reading))
 
 
 class View(Protocol):
@@ -82,6 +95,9 @@ def _mistake(request: Request) -> str | None:
     """What is wrong with the combination of options, in one line."""
     if request.files.count(STDIN) > 1:
         return "standard input can be read only once"
+    inputs = _mistake_in_inputs(request)
+    if inputs is not None:
+        return inputs
     message, tensors = request.message is not None, request.tensors is not None
     named = {
         "--stream": request.stream,
@@ -100,6 +116,24 @@ def _mistake(request: Request) -> str | None:
         return "--no-hash is for --format jsonl"
     overwritten = overwritten_input(request.output, request.files)
     return None if overwritten is None else f"{overwritten}: is an input, --output would overwrite it"
+
+
+def _mistake_in_inputs(request: Request) -> str | None:
+    if request.interface is None:
+        if not request.files:
+            return "no capture is named: give FILE, - for standard input, or --live INTERFACE"
+        if request.capture_filter is not None:
+            return "--capture-filter is for --live"
+        if request.tshark_options and request.reader == "native":
+            return "--tshark-option is for tshark, not for --reader native"
+        return None
+    if request.files:
+        return "--live captures by itself: no FILE with it"
+    if request.message is not None or request.tensors is not None or request.roundtrip:
+        return "--live can't be read twice: capture to a file first (tcpdump -w), then decode that"
+    if request.reader == "tshark" or request.tshark_options:
+        return "--live is read natively, as it comes: no --reader tshark and no --tshark-option with it"
+    return None
 
 
 def _readable_twice(request: Request, stack: ExitStack) -> Request:
@@ -131,7 +165,7 @@ def _take(decoding: Decoding, views: list[View]) -> None:
 
 def _read(request: Request) -> Session:
     """A first pass, for the session alone."""
-    with Decoding(request.files) as decoding:
+    with request.decoding() as decoding:
         _take(decoding, [])
         return _named(decoding.session, request)
 
@@ -163,7 +197,7 @@ def _jsonl(request: Request, stack: ExitStack) -> int:
     from rpcinspect.views.jsonl import JsonLines
     from rpcinspect.views.stream import JsonStream
 
-    with Decoding(request.files, Options(by_completion=request.stream)) as decoding:
+    with request.decoding(Options(by_completion=request.stream)) as decoding:
         output = stack.enter_context(open_output(request.output))
         with _interrupt(request, decoding) as interrupt:
             if request.stream:
@@ -178,6 +212,7 @@ def _jsonl(request: Request, stack: ExitStack) -> int:
         for piece in (stream.rest(session),) if request.stream else view.finish(session):
             output.write(printable_json(piece))
         _say_if_empty(session)
+        _say_if_unread(decoding)
         return _verdict(request, session, interrupt)
 
 
@@ -189,13 +224,20 @@ def _say_if_empty(session: Session) -> None:
         say(reason)
 
 
+def _say_if_unread(decoding: Decoding) -> None:
+    """Packets of link types that the native reader lacks look like none at all."""
+    unread = decoding.unread_link_types
+    if unread:
+        say(f"no packet could be read: {', '.join(unread)}; try --reader tshark")
+
+
 def _table(request: Request, stack: ExitStack) -> int:
     from rpcinspect.views.stream import TableStream
     from rpcinspect.views.summary import show_summary
     from rpcinspect.views.table import MessageTable
 
     live = request.live
-    with Decoding(request.files, Options(by_completion=live)) as decoding:
+    with request.decoding(Options(by_completion=live)) as decoding:
         console = stack.enter_context(open_console(request.output))
         with _interrupt(request, decoding) as interrupt:
             if live:
@@ -210,13 +252,14 @@ def _table(request: Request, stack: ExitStack) -> int:
             view.show(session, console)
         control = int(np.count_nonzero(np.frombuffer(session.messages.control, dtype=np.int8)))
         show_summary(session, console, hidden_control=0 if request.show_all else control)
+        _say_if_unread(decoding)
         return _verdict(request, session, interrupt)
 
 
 def _roundtrip(request: Request, stack: ExitStack) -> int:
     """Encodes everything again and compares bytes."""
     total = same = cut = 0
-    with Decoding(request.files, Options(forms=True)) as decoding:
+    with request.decoding(Options(forms=True)) as decoding:
         console = stack.enter_context(open_console(request.output))
         for record in decoding.records():
             if record.tp.payload_missing is not None:
@@ -249,7 +292,7 @@ def _message(request: Request, stack: ExitStack) -> int:
         say(f"there is no message {request.message}, {others}")
         return exit_codes.USAGE
     row = int(session.order[request.message])
-    with Decoding(request.files) as decoding:
+    with request.decoding() as decoding:
         record = next((r for r in decoding.records() if r.row == row), None)
         if record is None:
             raise CaptureError(f"{request.files[0]}: it has become shorter while it was read")
@@ -270,7 +313,7 @@ def _tensors(request: Request, stack: ExitStack) -> int:
 
     assert request.tensors is not None
     session = _read(request)
-    with Decoding(request.files) as decoding:
+    with request.decoding() as decoding:
         writer = TensorWriter(request.tensors, session, decoding.bytes)
         if request.jsonl:
             output = stack.enter_context(open_output(request.output))

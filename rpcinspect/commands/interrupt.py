@@ -1,16 +1,20 @@
-"""Ctrl-C while messages are shown as they come: it ends the reading, and what was read is still shown.
+"""Signals while messages are shown as they come. Ctrl-C ends the reading, and what was read is still shown; a
+second press ends everything. A signal that ends us (`| head` has seen enough) ends a live capture too.
 
-In: a decoding. Out: whether the key was pressed. A second press ends everything.
+In: a decoding. Out: whether the key was pressed.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from rpcinspect.pipeline import Decoding
+
+_FATAL = tuple(getattr(signal, name) for name in ("SIGPIPE", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Interrupt:
@@ -31,8 +35,16 @@ def ends_reading(decoding: Decoding) -> Iterator[Interrupt]:
         interrupt.pressed = True
         decoding.stop()
 
-    before = signal.signal(signal.SIGINT, stop)
+    def give_up(number: int, frame: FrameType | None) -> None:
+        decoding.close()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    fatal = [number for number in _FATAL if signal.getsignal(number) == signal.SIG_DFL]  # nohup ignores some
+    handlers = {signal.SIGINT: stop} | dict.fromkeys(fatal, give_up)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield interrupt
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
