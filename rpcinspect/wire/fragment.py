@@ -39,10 +39,6 @@ INCOMPLETE, PART, AGAIN, BAD = (
 capture; it was captured before; it lies outside of any packet."""
 
 
-Mark = tuple[int, int, int]
-"""(start, end, hash of the bytes) of a fragment."""
-
-
 @dataclass(slots=True)
 class Piece:
     """A range of a packet that lies in one place of the file."""
@@ -97,7 +93,8 @@ class Datagram:
     """About how many bytes of memory it takes."""
     silent: int = 0
     """Packets of the capture that went into it and gave no segment themselves."""
-    seen: set[Mark] = field(default_factory=set)
+    seen: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(start, end) of every fragment → hash of its bytes."""
     origin: Datagram | None = None
     """The packet that this one is the first part of."""
 
@@ -136,14 +133,6 @@ class Datagram:
             if at >= len(pieces):
                 return
             position, at = pieces[at].end, at + 1
-
-    def contradicts(self, new: Piece) -> bool:
-        """Whether there is a part with the same place and other bytes."""
-        at = bisect_right(self.pieces, new.start, key=_start_of) - 1
-        if at < 0 or (self.pieces[at].start, self.pieces[at].end) != (new.start, new.end):
-            return False
-        size = min(len(self.pieces[at].data), len(new.data))
-        return self.pieces[at].data[:size] != new.data[:size]
 
 
 def _start_of(piece: Piece) -> int:
@@ -185,27 +174,25 @@ class Reassembly:
             self._count(BAD, 1)
             return None
         key = (fragment.identification, *fragment.addresses)
-        mark = (pieces[0].start, pieces[-1].end, hash(b"".join(piece.data for piece in pieces)))
-        for known in (self._done.get(key), self._waiting.get(key)):
-            if known is not None and mark in known.seen and _near(known, fragment):
+        place = pieces[0].start, pieces[-1].end
+        content = hash(b"".join(piece.data for piece in pieces))
+        waiting = self._waiting.get(key)
+        for known in (self._done.get(key), waiting):
+            if known is not None and known.seen.get(place) == content and _near(known, fragment):
                 self._count(AGAIN, 1)
                 return None
-        datagram = self._waiting.get(key)
-        if datagram is not None and (
-            not _near(datagram, fragment) or any(datagram.contradicts(piece) for piece in pieces)
-        ):
+        if waiting is not None and (place in waiting.seen or not _near(waiting, fragment)):
             self._give_up(key)
-            datagram = None
-        if datagram is None:
-            datagram = Datagram(fragment.addresses, fragment.time_ns)
-            self._waiting[key] = datagram
-        return self._add(key, datagram, mark, fragment)
+            waiting = None
+        if waiting is None:
+            waiting = self._waiting[key] = Datagram(fragment.addresses, fragment.time_ns)
+        return self._add(key, waiting, content, fragment)
 
     def _add(
-        self, key: tuple[int, ...], datagram: Datagram, mark: Mark, fragment: Fragment
+        self, key: tuple[int, ...], datagram: Datagram, content: int, fragment: Fragment
     ) -> Datagram | None:
         """The packet, if this fragment was the last that it lacked, or its first part."""
-        end = fragment.pieces[-1].end
+        start, end = fragment.pieces[0].start, fragment.pieces[-1].end
         total = datagram.total
         last = datagram.pieces[-1].end if datagram.pieces else 0
         if (total is not None and (end > total or (end < total and not fragment.more))) or (
@@ -216,14 +203,13 @@ class Reassembly:
         if not fragment.more:
             datagram.total = end
         before = datagram.held
-        datagram.seen.add(mark)
+        datagram.seen[start, end] = content
         for piece in fragment.pieces:
             datagram.add(piece)
         datagram.held += FRAGMENT_COST
         self._held += datagram.held - before
         datagram.row = fragment.row
-        first = mark[0] == 0
-        if first:
+        if start == 0:
             datagram.protocol = fragment.protocol
         if datagram.covered == datagram.total:
             return self._complete(key, datagram)
@@ -231,7 +217,7 @@ class Reassembly:
         self._count(INCOMPLETE, 1)
         while self._held > MAX_BYTES or len(self._waiting) > MAX_PACKETS:
             self._give_up(next(iter(self._waiting)))
-        if not first:
+        if start > 0:
             return None
         return Datagram(
             fragment.addresses,

@@ -1,0 +1,93 @@
+"""Capture files → TCP streams, for tests that look at what a whole file gives.
+
+found = read_streams([path, …])
+found["10.0.0.1:5000>10.0.0.2:6000"].content        # zeros in the holes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rpcinspect.capture import open_capture
+from rpcinspect.errors import Problem
+from rpcinspect.wire.segment import Segmenter
+from rpcinspect.wire.stream import CaptureBytes, Stream
+from rpcinspect.wire.tcp import Connection, Tcp
+
+PATIENCE_NS = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class OneWay:
+    """One direction of a connection, read whole."""
+
+    content: bytes
+    holes: list[tuple[int, int]]
+    conflicts: list[tuple[int, int, int]]
+    """(offset, length, packet) of copies that differ from the first."""
+    cut_bytes: int
+    stamp: tuple[int, int, int, int]
+    """First and last time, capture and packet of its first byte."""
+    pieces: tuple[tuple[int, int, int], ...]
+    """(capture, file offset, length) of its bytes."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that a few files gave."""
+
+    connections: list[Connection]
+    streams: dict[str, list[OneWay]]
+    """By the text of their flow, in the order of connections; directions without a byte are left out."""
+    other: dict[str, int]
+    problems: list[Problem]
+    packets: int
+
+    def __getitem__(self, flow: str) -> OneWay:
+        """The only stream with this flow."""
+        [stream] = self.streams[flow]
+        return stream
+
+
+def read_streams(paths: Sequence[Path], *, patience_ns: int | None = PATIENCE_NS) -> Reading:
+    """Reads files as one session, as `Decoding` does."""
+    readers = [open_capture(str(path), index) for index, path in enumerate(paths)]
+    try:
+        source = CaptureBytes(lambda capture, offset, length: readers[capture].pread(offset, length))
+        segmenter = Segmenter()
+        tcp = Tcp(source, segmenter.flows, patience_ns if len(paths) == 1 else None)
+        for reader in readers:
+            for block in reader.blocks():
+                tcp.feed(segmenter.feed(block))
+        list(tcp.finish())
+        streams: dict[str, list[OneWay]] = {}
+        for connection in tcp.connections:
+            for stream in connection.streams:
+                if stream.end is not None and stream.origin is not None and stream.end > stream.origin:
+                    streams.setdefault(str(stream.flow), []).append(_one_way(stream))
+        return Reading(
+            tcp.connections,
+            streams,
+            dict(segmenter.other),
+            [problem for reader in readers for problem in reader.problems],
+            sum(reader.packets for reader in readers),
+        )
+    finally:
+        for reader in readers:
+            reader.close()
+
+
+def _one_way(stream: Stream) -> OneWay:
+    assert stream.origin is not None
+    assert stream.end is not None
+    extent = stream.extent(stream.origin, stream.end)
+    return OneWay(
+        content=stream.read(stream.origin, stream.end),
+        holes=[(stream.offset(start), stream.offset(end)) for start, end in stream.holes],
+        conflicts=[(stream.offset(c.position), c.length, c.packet) for c in stream.conflicts],
+        cut_bytes=stream.cut_bytes,
+        stamp=stream.stamp(stream.origin, stream.end),
+        pieces=extent.pieces,
+    )
