@@ -133,11 +133,11 @@ def _greedy(lengths: Sequence[int], groups: Groups) -> list[int] | None:
 
     Searches in the bytes of the lengths, so that the time is linear.
     """
-    hay = array("q", lengths).tobytes()
+    hay = array("Q", lengths).tobytes()
     at = 0
     found = []
     for group in groups:
-        needle = array("q", group).tobytes()
+        needle = array("Q", group).tobytes()
         place = hay.find(needle, at)
         while place > 0 and place % WORD:
             place = hay.find(needle, place + 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,14 +32,21 @@ def tensor(length: int) -> TpTensor:
 
 
 class Bench:
-    """One lane of `basic` whose stream is all there."""
+    """One lane of `basic` whose stream is all there, and was closed in order."""
 
-    def __init__(self, data: bytes, *, holes: list[tuple[int, int]] | None = None) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        *,
+        holes: list[tuple[int, int]] | None = None,
+        start_known: bool = True,
+        patient: bool = True,
+    ) -> None:
         self.stream = stream_of(data, sizes=(25,), holes=holes or [])
-        self.channel = Channel("basic")
+        self.channel = Channel("basic", patient)
         self.lane = self.channel.lanes[0][0]
         assert self.stream.origin is not None
-        self.lane.attach(self.stream, self.stream.origin)
+        self.lane.attach(self.stream, self.stream.origin if start_known else None)
         self.tensors: list[TpTensor] = []
         self.messages: list[TpMessage] = []
 
@@ -73,7 +82,7 @@ def test_a_message_is_done_with_its_last_tensor() -> None:
     bench.expect(3, 4, 5)
     assert bench.lane.advance() == []
     assert bench.messages[0].waiting == 1
-    assert bench.lane.finish() == bench.messages
+    assert bench.lane.finish(True) == bench.messages
     assert bench.found() == [b"abc", b"defg", "missing"]
 
 
@@ -82,30 +91,126 @@ def test_a_frame_of_another_length_ends_certainty() -> None:
     bench.expect(3)
     bench.expect(3)
     bench.expect(3)
-    bench.lane.finish()
+    bench.lane.finish(True)
     assert bench.found() == [b"abc", "uncertain", "uncertain"]
-    assert bench.lane.broken == "a tensor of 3 bytes was due, a frame of 4 bytes is there"
+    assert bench.lane.doubts == "a tensor of 3 bytes was due, a frame of 4 bytes is there"
 
 
-def test_what_was_expected_before_a_doubt_stays_certain() -> None:
-    bench = Bench(frame(b"abc") + frame(b"def") + frame(b"ghi"))
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_loss_leaves_what_came_before_it_and_what_ends_the_stream(complete: bool) -> None:
+    bench = Bench(frame(b"abc") + frame(b"lost") + frame(b"def"))
     bench.expect(3)
-    bench.lane.doubt("messages were lost", len(bench.lane.queue))
+    bench.lane.lose()
     bench.expect(3)
-    bench.lane.doubt("more messages were lost", len(bench.lane.queue))
-    bench.expect(3)
-    bench.lane.finish()
-    assert bench.found() == [b"abc", "uncertain", "uncertain"]
-    assert bench.lane.broken == "messages were lost"
+    bench.lane.finish(complete)
+    assert bench.found() == [b"abc", b"def" if complete else "uncertain"]
 
 
-def test_of_what_was_due_before_a_doubt_nothing_else_can_be_there() -> None:
-    bench = Bench(frame(b"abc") + frame(b"defgh")[:10])
-    bench.expect(3, 5, 7)
-    bench.lane.doubt("messages were lost", len(bench.lane.queue))
+def test_between_two_losses_only_one_place_will_do() -> None:
+    bench = Bench(b"".join(map(frame, (b"a", b"bb", b"ccc", b"dd", b"e", b"ff"))))
+    bench.expect(1)
+    bench.lane.lose()
+    bench.expect(3)  # there is one frame of three bytes, and there are two of two
+    bench.lane.lose()
+    bench.expect(2)
+    bench.lane.lose()
+    bench.expect(2)
+    bench.lane.finish(True)
+    assert bench.found() == [b"a", b"ccc", b"dd", b"ff"]
+
+
+def test_where_two_places_will_do_none_is_taken() -> None:
+    bench = Bench(b"".join(map(frame, (b"a", b"bb", b"cc", b"d"))))
+    bench.expect(1)
+    bench.lane.lose()
+    bench.expect(2)
+    bench.lane.lose()
+    bench.expect(1)
+    bench.lane.finish(True)
+    assert bench.found() == [b"a", "uncertain", b"d"]
+
+
+def test_a_lane_that_began_out_of_sight_is_read_from_its_end() -> None:
+    bench = Bench(b"xyz" + frame(b"abc") + frame(b"defg"), start_known=False)
+    bench.expect(5, 3, 4)
+    bench.lane.finish(True)
+    assert bench.found()[1:] == [b"abc", b"defg"]
+
+
+def test_who_is_not_patient_gets_doubts_at_once() -> None:
+    bench = Bench(frame(b"abc") + frame(b"lost") + frame(b"def"), patient=False)
     bench.expect(3)
-    bench.lane.finish()
-    assert bench.found() == [b"abc", b"de\0\0\0", "missing", "uncertain"]
+    bench.lane.lose()
+    bench.expect(3)
+    assert len(bench.lane.advance()) == 2
+    assert bench.found() == [b"abc", "uncertain"]
+
+
+FRAMES = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=12)
+"""(bytes, whether the message of this frame was captured)."""
+
+
+@given(
+    FRAMES,
+    st.lists(st.tuples(st.integers(0, 120), st.integers(1, 12)), max_size=2),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 4),
+)
+@settings(max_examples=300, deadline=None)
+def test_what_is_certain_is_true(
+    frames: list[tuple[int, bool]],
+    holes: list[tuple[int, int]],
+    start_known: bool,
+    patient: bool,
+    settled: int,
+) -> None:
+    """Whatever was lost of messages and of the lane: no tensor gets the bytes of another one."""
+    bodies = [bytes([65 + number]) * size for number, (size, _) in enumerate(frames)]
+    data = b"".join(map(frame, bodies))
+    bench = Bench(data, holes=[(a, a + n) for a, n in holes], start_known=start_known, patient=patient)
+    if not start_known:
+        bench.lane.lose()
+    truth = []
+    lost = False
+    for number, (body, (size, seen)) in enumerate(zip(bodies, frames, strict=True)):
+        if seen:
+            if lost:
+                bench.lane.lose()
+            bench.expect(size)
+            truth.append(body)
+        lost = not seen
+        if number == settled:
+            bench.lane.advance()
+    done = bench.lane.finish(frames[-1][1])
+    assert all(one.waiting == 0 for one in done)
+    for found, body in zip(bench.found(), truth, strict=True):
+        if isinstance(found, bytes):
+            assert all(got in (0, want) for got, want in zip(found, body, strict=True))
+
+
+@pytest.mark.parametrize("length", [2**62, 2**63, 2**64 - 1])
+def test_absurd_lengths_between_losses(length: int) -> None:
+    bench = Bench(b"".join(map(frame, (b"a", b"bb", b"ccc"))))
+    bench.expect(1)
+    bench.lane.lose()
+    bench.expect(length)
+    bench.lane.lose()
+    bench.expect(3)
+    bench.lane.finish(True)
+    assert bench.found() == [b"a", "uncertain", b"ccc"]
+
+
+def test_many_losses_take_linear_time() -> None:
+    count = 6000
+    bench = Bench(frame(b"ab") * (2 * count))
+    start = time.perf_counter()
+    for _ in range(count):
+        bench.expect(2)
+        bench.lane.lose()
+    bench.expect(2)
+    bench.lane.finish(True)
+    assert time.perf_counter() - start < 4
 
 
 @pytest.mark.parametrize("hole", [(0, 8), (3, 5), (8, 11), (2, 9), (11, 14), (19, 25), (0, 30)])
@@ -113,9 +218,10 @@ def test_holes_cost_only_the_bytes_in_them(hole: tuple[int, int]) -> None:
     data = frame(b"abc") + frame(b"defgh") + frame(b"ij")
     bench = Bench(data, holes=[hole])
     bench.expect(3, 5, 2)
-    bench.lane.finish()
+    bench.lane.finish(True)
     lossy = bytes(0 if hole[0] <= at < hole[1] else byte for at, byte in enumerate(data))
-    assert bench.found() == [lossy[8:11], lossy[19:24], lossy[32:34]]
+    parts = [lossy[8:11], lossy[19:24], lossy[32:34]]
+    assert bench.found() == [part if any(part) else "missing" for part in parts]
     missing = [sum(a <= at < b for at in range(*hole)) for a, b in ((8, 11), (19, 24), (32, 34))]
     assert [one.missing_bytes for one in bench.tensors] == missing
     assert bench.lane.tensor_bytes == 10 - sum(missing)
@@ -126,7 +232,7 @@ def test_the_end_of_a_capture_keeps_what_is_there(size: int) -> None:
     data = frame(b"abc") + frame(b"defgh")
     bench = Bench(data[:size] or b"\3")
     bench.expect(3, 5)
-    assert bench.lane.finish() == bench.messages
+    assert bench.lane.finish(True) == bench.messages
     found = bench.found()
     if size <= 8:
         assert found == ["missing", "missing"]
@@ -149,7 +255,7 @@ def test_absurd_lengths(name: str, length: int) -> None:
         stream = stream_of(frame(b"abc") * 3)
         assert stream.origin is not None
         lane.attach(stream, stream.origin)
-    done = [m for lane in channel.lanes[0] for m in [*lane.advance(), *lane.finish()]]
+    done = [m for lane in channel.lanes[0] for m in [*lane.advance(), *lane.finish(True)]]
     assert done == [one]
     assert absurd.placement is Placement.UNCERTAIN
 
@@ -214,7 +320,7 @@ def test_a_lane_without_a_connection_is_missing() -> None:
     one, lost = message(), tensor(3)
     channel.expect(0, one, lost)
     assert channel.lanes[0][0].advance() == []
-    assert channel.lanes[0][0].finish() == [one]
+    assert channel.lanes[0][0].finish(True) == [one]
     assert lost.placement is Placement.MISSING
 
 

@@ -84,16 +84,19 @@ def test_cut_at_every_byte(size: int) -> None:
     assert messages[0].payloads == SECOND.all_payloads
     type_and_id = head + 12 + 16
     assert 0 <= reader.frame_bytes <= len(message_frames(SECOND)) + size
-    if size >= type_and_id:
+    assert len(messages) == 1 + (size >= head)
+    assert reader.complete == (size == 0 or size >= head)  # whether all lengths are known
+    if size >= head:  # lengths are known, so the message counts although it may not be named
         cut = messages[1]
         assert cut.payload_missing is not None
-        assert ids([cut]) == [1]
+        assert cut.identified == (size >= type_and_id)
         assert [len(p) + n for p, n in zip(cut.payloads, cut.payload_missing, strict=True)] == [
             len(p) for p in FIRST.all_payloads
         ]
+    if size >= type_and_id:
+        assert ids(messages[1:]) == [1]
         assert reader.problems == []
     else:
-        assert len(messages) == 1
         assert len(reader.problems) == (size > 0)
         assert all("inside a message" in reason for reason in reasons(reader))
 
@@ -103,7 +106,8 @@ def test_a_hole_at_every_place(layout: Layout) -> None:
     parts = [message_frames(said, layout) for said in (FIRST, SECOND, THIRD)]
     data = b"".join(parts)
     for at in range(len(parts[0])):
-        messages, reader = read(data, holes=[(at, at + 3)])
+        found, reader = read(data, holes=[(at, at + 3)])
+        messages = [m for m in found if m.identified]
         assert ids(messages)[-2 if at + 3 <= len(parts[0]) else -1 :] in ([2, 3], [3])
         for message in messages:
             if message.payload_missing is None:
@@ -112,6 +116,7 @@ def test_a_hole_at_every_place(layout: Layout) -> None:
         lossy = [m for m in messages if m.payload_missing is not None]
         whole = [m for m in messages if m.payload_missing is None]
         assert len(lossy) + len(whole) == 3 or reader.problems
+        assert len(found) == 3 or any(m.after_loss for m in messages)
         assert reader.frame_bytes <= len(data) - 3
 
 
