@@ -190,7 +190,7 @@ class Tcp:
             if any(seen == capture and which is connection for seen, _, which in pair.switches):
                 continue
             stream = self._stream(connection, flow)
-            at = stream.pending_start if stream.pending_start is not None else stream.acked
+            at = _somewhere(stream)
             if stream.end is None and at is not None and 0 <= at - _unwrap(at, isn + 1) < 1 << 30:
                 return connection
         return None
@@ -238,16 +238,19 @@ class Tcp:
         """The known connection whose sequence numbers are near, else a new one that starts mid-stream."""
         sequence = int(block.sequence[row])
         best: tuple[int, Connection] | None = None
+        anywhere: Connection | None = None
         for connection in reversed(pair.connections):
-            stream = self._stream(connection, flow)
-            at = stream.end if stream.end is not None else stream.pending_start
+            at = _somewhere(self._stream(connection, flow))
             if at is None:
-                return connection
+                anywhere = anywhere or connection
+                continue
             distance = abs(_unwrap(at, sequence) - at)
             if best is None or distance < best[0]:
                 best = (distance, connection)
         if best is not None and best[0] < 1 << 30:
             return best[1]
+        if anywhere is not None:
+            return anywhere
         connection = self._connect(flow, None, None, None)
         pair.connections.append(connection)
         pair.headless.append(connection)
@@ -384,6 +387,14 @@ def _keep_alive_probes(end: int | None, starts: Int64s, ends: Int64s) -> NDArray
     before = np.concatenate(([starts[0] if end is None else end], ends[:-1]))
     probes: NDArray[np.bool_] = (ends - starts == 1) & (ends == np.maximum.accumulate(before))
     return probes
+
+
+def _somewhere(stream: Stream) -> int | None:
+    """A position of the stream that is known for some reason; None if there is none."""
+    for at in (stream.end, stream.pending_start, stream.acked, stream.fin):
+        if at is not None:
+            return at
+    return None
 
 
 def _begin(stream: Stream, isn: int) -> None:
