@@ -22,6 +22,7 @@ from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, op
 from rpcinspect.errors import CaptureError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
+from rpcinspect.rpc.tensor import storage_lengths
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.findings import WireFacts, find
 from rpcinspect.session.model import CaptureInfo, Session
@@ -70,7 +71,7 @@ class Decoding:
         self._segmenter = Segmenter()
         patience = PATIENCE_NS if len(paths) == 1 else None
         self._tcp = Tcp(self.bytes, self._segmenter.flows, patience)
-        self._demux = Demux(options.limits, patient=not options.by_completion)
+        self._demux = Demux(options.limits, patient=not options.by_completion, read_table=storage_lengths)
         self._decoder = RecordDecoder(options.limits, forms=options.forms)
         self._session: Session | None = None
         self._stopped = False

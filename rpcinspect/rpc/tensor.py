@@ -110,6 +110,27 @@ def read_tensor_table_forms(
     return metas, TableForms(pickle_forms, forms)
 
 
+def storage_lengths(table: bytes) -> tuple[int, ...] | None:
+    """Bytes of each storage that a table speaks of, in the order of their indexes, which is that on the wire.
+
+    None if the table is damaged, leaves out an index, or speaks of storages that are not on the CPU.
+    """
+    try:
+        metas = read_tensor_table(table)
+    except DecodeError:
+        return None
+    lengths: dict[int, int] = {}
+    for meta in metas:
+        if meta.storage is None:
+            continue
+        size = meta.storage_numel * DTYPES[meta.dtype].item_bytes
+        if meta.device != "cpu" or lengths.setdefault(meta.storage, size) != size:
+            return None
+    if sorted(lengths) != list(range(len(lengths))):
+        return None
+    return tuple(lengths[index] for index in range(len(lengths)))
+
+
 def to_tensor_table(metas: Sequence[TensorMeta], forms: TableForms | None = None) -> bytes:
     """The table that says `metas`, as torch writes it, or as it was read if `forms` are those of the
     reading."""

@@ -186,8 +186,12 @@ class Lane:
         for frame in frames:
             _settle(frame, None, Placement.UNCERTAIN, done)
 
-    def finish(self, complete: bool) -> list[TpMessage]:
-        """Settles what still waits; `complete`: no message of this direction was lost at its end."""
+    def finish(self, complete: bool, elsewhere: Placement = Placement.MISSING) -> list[TpMessage]:
+        """Settles what still waits.
+
+        `complete`: no message of this direction was lost at its end; `elsewhere`: what tensors are if the
+        lane's connection is not known.
+        """
         done = self.advance()
         groups = [[*self.queue], *self._groups]
         self.queue.clear()
@@ -209,8 +213,7 @@ class Lane:
         for group, positions in zip(groups, places, strict=True):
             for frame, position in zip(group, positions, strict=True):
                 if cursor is None or position is None:
-                    missing = cursor is None and len(groups) == 1
-                    _settle(frame, None, Placement.MISSING if missing else Placement.UNCERTAIN, done)
+                    _settle(frame, None, elsewhere if cursor is None else Placement.UNCERTAIN, done)
                 else:
                     start = position + HEADER_BYTES
                     self._place(frame, cursor.stream, start, start + frame.length, done)

@@ -16,9 +16,10 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.wire.channel import MPT
 from rpcinspect.wire.descriptor import ShapeTable
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
-from rpcinspect.wire.orphans import Orphan, adopt
+from rpcinspect.wire.orphans import Orphan, adopt, any_between
 from rpcinspect.wire.pipe import FROM_CLIENT, FROM_SERVER, PipeState
-from rpcinspect.wire.records import Pipe, TpMessage, Visibility
+from rpcinspect.wire.rebuild import ReadTable
+from rpcinspect.wire.records import Pipe, Placement, TpMessage, Visibility
 from rpcinspect.wire.search import DescriptorSearch
 from rpcinspect.wire.segment import Endpoint
 from rpcinspect.wire.store import (
@@ -74,11 +75,13 @@ class Role:
 class Demux:
     """The stage: `feed` streams that grew, then `finish`."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, patient: bool = True) -> None:
-        """`patient`: see `PipeState`."""
+    def __init__(
+        self, limits: Limits = DEFAULT_LIMITS, *, patient: bool = True, read_table: ReadTable | None = None
+    ) -> None:
+        """`patient`: see `PipeState`; `read_table`: see `rebuild`."""
         self.limits = limits
         self._patient = patient
-        self.shapes = ShapeTable(limits)
+        self.shapes = ShapeTable(limits, read_table)
         self.pipes: list[PipeState] = []
         self.store_entries: list[StoreEntry] = []
         self.store_bytes = 0
@@ -111,8 +114,10 @@ class Demux:
         for number, handler in self._handlers.items():
             if number not in adopted:
                 handler.finish()
+        strays = [orphan for orphan in orphans if orphan and orphan.connection.number not in adopted]
         for state in self.pipes:
-            done += state.finish()
+            elsewhere = Placement.UNCERTAIN if any_between(state, strays) else Placement.MISSING
+            done += state.finish(elsewhere)
             self.problems += state.problems
         return done
 
@@ -388,7 +393,7 @@ class PipeHandler(Handler):
         self.demux.problems.append(Problem(LAYER, reason, where))
         state.pipe.visible = Visibility.NO_HANDSHAKE
         state.pipe.reason = "the handshake was not captured whole"
-        state.awaits_channel = True
+        state.awaits_channel = state.headless = True
         state.read_messages(FROM_CLIENT, client.stream, client.position, lost=True)
         self._given_up = True
 
@@ -617,7 +622,7 @@ class MidstreamHandler(Handler):
                 self._state = demux.open_pipe(connection, None)
                 self._state.pipe.visible = Visibility.NO_HANDSHAKE
                 self._state.pipe.reason = "the capture starts after the handshake"
-                self._state.awaits_channel = True
+                self._state.awaits_channel = self._state.headless = True
                 self._unread = [(FROM_CLIENT, client), (FROM_SERVER, connection.other(client))]
                 return
 

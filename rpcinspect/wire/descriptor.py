@@ -16,6 +16,7 @@ from struct import Struct
 from rpcinspect.errors import DecodeError, LimitExceeded, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
+from rpcinspect.wire.rebuild import MAX_RANGE_BYTES, ReadTable, rebuild
 from rpcinspect.wire.records import Pipe, TpMessage
 from rpcinspect.wire.search import DescriptorSearch
 from rpcinspect.wire.stream import Stream
@@ -45,7 +46,9 @@ class Shape:
 class ShapeTable:
     """Descriptors by their bytes: a training loop has a handful of different ones."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, read_table: ReadTable | None = None) -> None:
+        """`read_table` lets lost descriptors be rebuilt."""
+        self.read_table = read_table
         self._limits = limits
         self._shapes: dict[bytes, Shape] = {}
 
@@ -95,7 +98,7 @@ class DescriptorReader:
         self._limits = limits
         self._search = DescriptorSearch(stream, position, shapes.lengths, limits)
         self._lost_from = position if lost else None
-        self._after_loss = lost
+        self._after_loss = self._start_lost = lost
         self.silent_start = lost
         """Nothing is said of bytes before the first message: the capture started late."""
 
@@ -116,8 +119,13 @@ class DescriptorReader:
         shapes = self._shapes
         limit = self._limits.control_frame_bytes
         while True:
-            if self._lost_from is not None and not self._find():
-                break
+            if self._lost_from is not None:
+                lost_from = self._lost_from
+                if not self._find():
+                    break
+                rebuilt = self._rebuild(lost_from, cursor.position)
+                if rebuilt is not None:
+                    yield rebuilt
             position = cursor.position
             end = stream.end
             if end is None or end - position < HEADER_BYTES:
@@ -256,6 +264,20 @@ class DescriptorReader:
         lost_bytes = tuple(missing) if any(missing) else None
         return self._message(shape, tuple(payloads), lost_bytes, position, total)
 
+    def _rebuild(self, start: int, end: int) -> TpMessage | None:
+        """The message in [start, end), if only its descriptor was lost; the cursor is at `end`."""
+        stream, read_table = self.cursor.stream, self._shapes.read_table
+        if read_table is None or self._start_lost or not stream.holes:
+            self._start_lost = False
+            return None
+        body = rebuild(stream, start, end, read_table)
+        if body is None:
+            return None
+        self._after_loss = False
+        message = self._damaged_message(self._shapes.get(body), start, HEADER_BYTES + len(body), end - start)
+        self.cursor.position = end
+        return message
+
     def _lose(self, position: int, reason: str) -> None:
         """The next message is searched for behind the first byte of what could not be read as one."""
         self._problem(position, reason)
@@ -270,7 +292,10 @@ class DescriptorReader:
         """Looks for the next descriptor; moves the cursor there."""
         start = self._search.find()
         if start is None:
-            self.cursor.position = self._search.needed
+            needed = self._search.needed
+            if self._lost_from is not None and needed - self._lost_from <= MAX_RANGE_BYTES:
+                needed = self._lost_from  # so that a lost descriptor can be rebuilt
+            self.cursor.position = needed
             return False
         self.cursor.position = start
         self._lost_from = None

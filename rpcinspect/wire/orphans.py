@@ -67,6 +67,17 @@ def adopt(states: Sequence[PipeState], orphans: Sequence[Orphan]) -> set[int]:
     return given
 
 
+def any_between(state: PipeState, orphans: Sequence[Orphan]) -> bool:
+    """Whether a connection between the pipe's two hosts, to whatever port, may hold its tensors."""
+    client, server = state.pipe.client.host, state.pipe.server.host
+    for orphan in orphans:
+        for stream in orphan.connection.streams:
+            flow = stream.flow
+            if (flow.source.host, flow.destination.host) == (client, server) and stream.end is not None:
+                return True
+    return False
+
+
 def _decided(match: Match, matches: Sequence[Match]) -> bool:
     """Whether every other answer for this pipe, and for this connection, is clearly worse."""
     worse = MARGIN * max(match.distance_ns, FLOOR_NS)

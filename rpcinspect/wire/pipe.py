@@ -44,6 +44,7 @@ class PipeState:
         self.problems: list[Problem] = []
         self.handshake_bytes = 0
         self._patient = patient
+        self._elsewhere = Placement.MISSING
         self._shapes = shapes
         self._limits = limits
         self._readers: list[DescriptorReader | None] = [None, None]
@@ -51,6 +52,8 @@ class PipeState:
         self._channel_for_pair: dict[tuple[TpDevice, TpDevice], str] = {}
         self._implied: str | None = None
         """The channel of a pipe that was opened out of sight, once its connection has shown it."""
+        self.headless = False
+        """The handshake was not captured: which channel there is, and where, only the end can tell."""
         self.awaits_channel = False
         """Messages with tensors are held until the channel has shown itself."""
         self._channel_memo: dict[tuple[int, int], tuple[TpTensorDescriptor, Channel]] = {}
@@ -154,15 +157,19 @@ class PipeState:
                 self._take(direction, reader.finish(), done)
         return done
 
-    def finish(self) -> list[TpMessage]:
-        """After `finish_messages`: tensors get the places that only the end could tell."""
+    def finish(self, elsewhere: Placement = Placement.MISSING) -> list[TpMessage]:
+        """After `finish_messages`: tensors get the places that only the end could tell.
+
+        `elsewhere`: what tensors are whose connection is not known.
+        """
         done: list[TpMessage] = []
+        self._elsewhere = elsewhere
         self._release_held(done)
         for channel in self._channels.values():
             for direction, reader in enumerate(self._readers):
                 complete = reader is None or reader.complete
                 for lane in channel.lanes[direction]:
-                    done += lane.finish(complete)
+                    done += lane.finish(complete, elsewhere)
                     if lane.doubts is not None and lane.cursor is not None:
                         where = lane.cursor.stream.location(lane.cursor.position)
                         self.problems.append(Problem(LAYER, f"tensors can't be placed: {lane.doubts}", where))
@@ -185,7 +192,7 @@ class PipeState:
 
     def _take(self, direction: int, messages: Iterable[TpMessage], done: list[TpMessage]) -> None:
         for message in messages:
-            if self.awaits_channel and self._patient:
+            if self.awaits_channel and (self._patient or not self.headless):
                 if message.descriptor.tensors or message.after_loss:
                     self._held.append((direction, message))
                 if not message.descriptor.tensors and message.identified:
@@ -223,6 +230,11 @@ class PipeState:
                 channel.expect_lost(direction, descriptor.length)
 
     @property
+    def _knows_channels(self) -> bool:
+        """Whether it is known how tensors travel, be it out of sight."""
+        return self._implied is not None or self.pipe.visible is not Visibility.NO_HANDSHAKE
+
+    @property
     def orphaned(self) -> bool:
         """Whether tensors are due on a connection that is not known."""
         if self.awaits_channel:
@@ -250,7 +262,7 @@ class PipeState:
         return due, reader.complete
 
     def end_lane(self, name: str, direction: int, unsent: int) -> None:
-        """What is due on a lane ends where its stream does, but for the last tensors, which were never sent."""
+        """What is due on a lane ends with its stream, but for the last tensors, which were never sent."""
         lane = self._channels[name].lanes[direction][0]
         if lane.cursor is not None and lane.cursor.stream.end is not None:
             lane.end_at(lane.cursor.stream.end, unsent)
@@ -264,7 +276,8 @@ class PipeState:
             if descriptor.length == 0 and (channel is None or not empty_frames):
                 tensors.append(TpTensor(descriptor, Placement.CERTAIN, EMPTY))
                 continue
-            tensor = TpTensor(descriptor, Placement.MISSING, None)
+            unplaced = Placement.MISSING if self._knows_channels else self._elsewhere
+            tensor = TpTensor(descriptor, unplaced, None)
             tensors.append(tensor)
             if channel is not None:
                 channel.expect(direction, message, tensor)
