@@ -242,8 +242,33 @@ class NewHandler(Handler):
         if client.missing(origin, position):  # what reads as zeros may be a part of the name or of the id
             return MidstreamHandler(demux, connection)
         if isinstance(first, SpontaneousConnection):
+            if connection.client_isn is None:
+                brochure = self._brochure_follows(client, position)
+                if brochure is None:
+                    return None
+                if not brochure:
+                    connection.client = None
+                    return MidstreamHandler(demux, connection)
             return PipeHandler(demux, connection, first, position)
         return RequestedHandler(demux, connection, first, position)
+
+    def _brochure_follows(self, client: Stream, position: int) -> bool | None:
+        """Where the SYN was not captured, the client is a guess that its second frame must confirm; None: not
+        yet.
+        """
+        cursor = FrameCursor(client, position)
+        length = cursor.length(position)
+        if length is not None and length > self.demux.limits.control_frame_bytes:
+            return False
+        body = None if length is None else cursor.body(length)
+        if body is None:
+            # A brochure with a hole in it is settled too; what never came leaves the guess as it is.
+            return True if client.finished else None
+        try:
+            read_brochure(body, self.demux.limits)
+        except DecodeError:
+            return client.missing(position, cursor.position) > 0
+        return True
 
     def finish(self) -> None:
         """A connection whose client said nothing."""
