@@ -1,10 +1,10 @@
 """IP fragments → whole packets, in bounded memory.
 
 In: fragments in the order of capture. Out: packets whose last missing part has come, as bytes to read
-headers from and as the places in the file where those bytes lie. Where parts overlap the first copy wins. A
-first part is handed on at once, too, as a packet that is not all there: captures filtered by port hold
-only first parts. Fragments are rare (TCP avoids them), so this goes one at a time. Mirrors RFC 815 and 8200
-section 4.5; that IPv6 forbids overlaps is not enforced.
+headers from and as the places in the file where those bytes lie. Where parts overlap the first copy wins;
+another one is handed on beside it, to be reported. A first part is handed on at once, too, as a packet that
+is not all there: captures filtered by port hold only first parts. Fragments are rare (TCP avoids them), so
+this goes one at a time. Mirrors RFC 815 and 8200 section 4.5; that IPv6 forbids overlaps is not enforced.
 
 Numbers of packets come again soon. So what stays incomplete is dropped after `PATIENCE_NS`, and a part
 that has another's place but not its bytes starts a new packet.
@@ -84,6 +84,8 @@ class Datagram:
     protocol: int = -1
     """Known once the first part was seen."""
     pieces: list[Piece] = field(default_factory=list)
+    copies: list[Piece] = field(default_factory=list)
+    """Second copies that differ from the first."""
     row: int = 0
     """Of the fragment that came last."""
     whole: bool = False
@@ -118,8 +120,14 @@ class Datagram:
         return found
 
     def add(self, new: Piece) -> None:
-        """Takes what is not there yet."""
+        """Takes what is not there yet, and keeps other copies that differ apart."""
         pieces = self.pieces
+        for kept in self.between(new.start, new.end):
+            copy = new.part(kept.start, kept.end)
+            size = min(len(copy.data), len(kept.data))
+            if copy.data[:size] != kept.data[:size]:
+                self.copies.append(copy)
+                self.held += len(copy.data)
         at = bisect_right(pieces, new.start, key=_start_of)
         position = max(new.start, pieces[at - 1].end) if at else new.start
         while position < new.end:
@@ -224,7 +232,7 @@ class Reassembly:
             fragment.time_ns,
             fragment.protocol,
             datagram.between(0, end),
-            fragment.row,
+            row=fragment.row,
             origin=datagram,
         )
 

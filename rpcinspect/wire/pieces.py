@@ -6,7 +6,7 @@ fragments one by one; the same segments as ranges of the file, one row for each 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +66,8 @@ def list_fragments(
 def lay_out(parts: list[Part], datagrams: list[Datagram], base: list[int], window_offset: int) -> Part:
     """Segments of the window of these packets as ranges of the file: one row for each piece of a payload.
 
-    What belongs to the first byte is said by the first row, what belongs to the last by the last.
+    What belongs to the first byte is said by the first row, what belongs to the last by the last. Behind them
+    come second copies of bytes that differ, for the next stage to find.
     """
     rows: list[tuple[int, ...]] = []
     for part in parts:
@@ -78,19 +79,14 @@ def lay_out(parts: list[Part], datagrams: list[Datagram], base: list[int], windo
             *(column.tolist() for column in columns), strict=True
         ):
             datagram, at = datagrams[which], at - base[which]
-            pieces = datagram.between(at, at + length)
-            if not pieces and datagram.whole:
-                pieces = [Piece(at, at, window_offset, b"")]
-            for index, piece in enumerate(pieces):
-                first, last = index == 0, index == len(pieces) - 1 and datagram.whole
-                shift = piece.start - at + (0 if first else flags >> 1 & 1)
+            for piece, its_flags, before in _ranges(datagram, at, at + length, flags):
                 rows.append(
                     (
                         datagram.row,
                         flow,
-                        (sequence + shift) % (1 << 32),
+                        (sequence + before) % (1 << 32),
                         acknowledgment,
-                        flags & ~((0 if first else SYN) | (0 if last else FIN)),
+                        its_flags,
                         piece.offset - window_offset,
                         len(piece.data),
                         piece.end - piece.start,
@@ -107,3 +103,19 @@ def lay_out(parts: list[Part], datagrams: list[Datagram], base: list[int], windo
         captured=table[6],
         length=table[7],
     )
+
+
+def _ranges(datagram: Datagram, at: int, end: int, flags: int) -> Iterator[tuple[Piece, int, int]]:
+    """Pieces of a payload [at, end), their flags, and how many sequence numbers come before each."""
+    syn = flags >> 1 & 1
+    pieces = datagram.between(at, end)
+    if not pieces and datagram.whole:
+        pieces = [Piece(at, at, 0, b"")]
+    for index, piece in enumerate(pieces):
+        first, last = index == 0, index == len(pieces) - 1 and datagram.whole
+        its_flags = flags & ~((0 if first else SYN) | (0 if last else FIN))
+        yield piece, its_flags, piece.start - at + (0 if first else syn)
+    for copy in datagram.copies:
+        if copy.start < end and at < copy.end:
+            piece = copy.part(at, end)
+            yield piece, flags & ~(SYN | FIN), piece.start - at + syn

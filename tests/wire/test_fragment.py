@@ -128,6 +128,18 @@ def test_the_first_copy_of_a_byte_wins(pieces: list[tuple[int, bytes]]) -> None:
         assert found[0].content() == (expected, 80)
 
 
+def test_copies_that_differ_are_kept_apart() -> None:
+    bench = Bench()
+    other = bytes(40)
+    parts = [part(0, 16), part(8, 24, body=BODY[:16] + other[16:]), part(16, 40, body=other)]
+    [whole] = bench.feed(parts)
+    assert whole.content()[0] == BODY[:16] + other[16:]
+    assert whole.copies == []  # all equal
+    [whole] = bench.feed([part(0, 24, number=2), part(8, 32, body=other, number=2), part(32, 40, number=2)])
+    assert whole.content()[0] == BODY[:24] + other[24:32] + BODY[32:]
+    assert [(copy.start, copy.offset, copy.data) for copy in whole.copies] == [(8, 1008, bytes(16))]
+
+
 def test_a_first_part_is_handed_on_at_once() -> None:
     bench = Bench()
     [first] = bench.stage.feed(0, [part(0, 16, row=3)])

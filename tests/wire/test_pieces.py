@@ -105,6 +105,17 @@ def test_snap_length() -> None:
     ]
 
 
+def test_overlaps_that_differ_are_conflicts(tmp_path: Path) -> None:
+    whole = segment(flags=SYN | ACK)
+    other = whole[:56] + bytes(len(whole) - 56)
+    parts = ipv4_fragments(whole, A4, B4, [64])[:1] + ipv4_fragments(other, A4, B4, [56])[1:]
+    path = tmp_path / "capture"
+    path.write_bytes(pcap_file([Captured(ethernet(frame)) for frame in parts]))
+    stream = read_streams([path])[FLOWS[0]]
+    assert stream.content == PAYLOAD[:44] + bytes(36)
+    assert stream.conflicts == [(36, 8, 2)]
+
+
 def test_what_is_no_tcp_or_no_segment() -> None:
     segmenter = Segmenter()
     frames = [ethernet(part) for part in ipv4_fragments(bytes(40), A4, B4, [16], protocol=17)]
