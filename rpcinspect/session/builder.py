@@ -8,7 +8,8 @@ entry.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,6 +222,10 @@ class SessionBuilder:
             control[partner[rows]] = 1  # writes through to the column
 
 
+End: TypeAlias = tuple[int, bool]
+"""An end of a pipe: its number, and whether it is the client's."""
+
+
 class _ContextLog:
     """Rows of every autograd context."""
 
@@ -244,24 +249,36 @@ class _ContextLog:
         self._touched[context].append(row)
 
     def finish(self, session: Session, roster: Roster) -> tuple[AutogradContext, ...]:
-        """One record per context, by id; labels and indexes are the session's."""
+        """One record per context and job, by id; labels and indexes are the session's."""
         known = {*self._edges, *self._backward, *self._cleanup, *self._touched}
-        return tuple(self._context(context, session, roster) for context in sorted(known, key=unpack_id))
+        pipe = session.messages.pipe
+        out = []
+        for context in sorted(known, key=unpack_id):
+            rows = [row for _, row, _ in self._edges.get(context, ())]
+            rows += [row for _, row in self._backward.get(context, ())]
+            rows += [*self._cleanup.get(context, ()), *self._touched.get(context, ())]
+            for job in sorted({roster.jobs[pipe[row]] for row in rows}):
+                its = {row for row in rows if roster.jobs[pipe[row]] == job}
+                out.append(self._context(context, job, its, session, roster))
+        return tuple(sorted(out, key=lambda c: c.job))
 
-    def _context(self, context: int, session: Session, roster: Roster) -> AutogradContext:
-        creator = roster.by_id(unpack_id(context)[0])
+    def _context(
+        self, context: int, job: int, its: set[int], session: Session, roster: Roster
+    ) -> AutogradContext:
+        """The context of one job; `its` are the rows of that job."""
+        creator = roster.by_id(unpack_id(context)[0], job)
         workers: dict[str, None] = {creator: None}
         backward: dict[int, list[int]] = defaultdict(list)
-        rows = [row for _, row, _ in self._edges.get(context, ())]
         for message, row in self._backward.get(context, ()):
-            backward[message].append(row)
-            rows.append(row)
-        cleanup = self._cleanup.get(context, [])
-        for row in sorted((*rows, *cleanup, *self._touched.get(context, ())), key=lambda r: session.index[r]):
+            if row in its:
+                backward[message].append(row)
+        cleanup = [row for row in self._cleanup.get(context, ()) if row in its]
+        for row in sorted(its, key=lambda r: session.index[r]):
             workers.setdefault(session.source(row))
             workers.setdefault(session.destination(row))
         # Ids are unique; where one is repeated nevertheless, gradients belong to the first of its messages.
-        forward = sorted(self._edges.get(context, ()), key=lambda edge: session.index[edge[1]])
+        edge_rows = [edge for edge in self._edges.get(context, ()) if edge[1] in its]
+        forward = sorted(edge_rows, key=lambda edge: session.index[edge[1]])
         edges = [
             Edge(
                 autograd_message_id=message,
@@ -280,59 +297,73 @@ class _ContextLog:
             workers=tuple(workers),
             edges=tuple(edges),
             cleanup=session.indexes(cleanup),
+            job=job,
         )
+
+
+class _RRefEvents:
+    """What was seen of one RRef of one job."""
+
+    def __init__(self) -> None:
+        self.forks: set[GloballyUniqueId] = set()
+        self.deleted: set[GloballyUniqueId] = set()
+        self.owner_end: End | None = None
+        self.owner_id: int | None = None
+        self.carried: list[tuple[GloballyUniqueId, End]] = []
+        """Forks, and the ends of pipes that received them inside a pickle."""
 
 
 class _RRefLog:
     """Forks and deletes of every RRef."""
 
     def __init__(self) -> None:
-        self._forks: dict[GloballyUniqueId, dict[GloballyUniqueId, None]] = defaultdict(dict)
-        self._deleted: dict[GloballyUniqueId, dict[GloballyUniqueId, None]] = defaultdict(dict)
-        self._owner_end: dict[GloballyUniqueId, tuple[int, bool]] = {}
-        self._owner_id: dict[GloballyUniqueId, int] = {}
-        self._carried: dict[GloballyUniqueId, set[tuple[int, bool]]] = defaultdict(set)
-        """Fork → ends of pipes that received it inside a pickle."""
+        self._events: list[tuple[str, GloballyUniqueId, GloballyUniqueId, End, int]] = []
+        """(`create`, `fork` or `delete`; RRef; fork; an end of a pipe; owner id or -1)."""
 
-    def create(self, rref: GloballyUniqueId, fork: GloballyUniqueId, owner: tuple[int, bool]) -> None:
-        self._forks[rref][fork] = None
-        self._owner_end.setdefault(rref, owner)
+    def create(self, rref: GloballyUniqueId, fork: GloballyUniqueId, owner: End) -> None:
+        self._events.append(("create", rref, fork, owner, NONE))
 
-    def fork(
-        self, rref: GloballyUniqueId, fork: GloballyUniqueId, receiver: tuple[int, bool], owner_id: int
-    ) -> None:
-        self._forks[rref][fork] = None
-        self._owner_id.setdefault(rref, owner_id)
-        self._carried[fork].add(receiver)
+    def fork(self, rref: GloballyUniqueId, fork: GloballyUniqueId, receiver: End, owner_id: int) -> None:
+        self._events.append(("fork", rref, fork, receiver, owner_id))
 
-    def delete(self, rref: GloballyUniqueId, fork: GloballyUniqueId, owner: tuple[int, bool]) -> None:
-        self._forks[rref].setdefault(fork)
-        self._deleted[rref][fork] = None
-        self._owner_end.setdefault(rref, owner)
+    def delete(self, rref: GloballyUniqueId, fork: GloballyUniqueId, owner: End) -> None:
+        self._events.append(("delete", rref, fork, owner, NONE))
 
     def finish(self, roster: Roster) -> tuple[RRef, ...]:
-        """One record per RRef, by id."""
-        return tuple(self._rref(rref, roster) for rref in sorted(self._forks, key=lambda r: r.to_value()))
+        """One record per RRef and job, by id."""
+        seen: dict[tuple[int, GloballyUniqueId], _RRefEvents] = defaultdict(_RRefEvents)
+        for kind, rref, fork, end, owner_id in self._events:
+            events = seen[roster.jobs[end[0]], rref]
+            events.forks.add(fork)
+            if kind == "fork":
+                events.carried.append((fork, end))
+                events.owner_id = owner_id if events.owner_id is None else events.owner_id
+            elif events.owner_end is None:
+                events.owner_end = end
+            if kind == "delete":
+                events.deleted.add(fork)
+        keys = sorted(seen, key=lambda key: (key[0], key[1].to_value()))
+        return tuple(self._rref(job, rref, seen[job, rref], roster) for job, rref in keys)
 
-    def _rref(self, rref: GloballyUniqueId, roster: Roster) -> RRef:
+    @staticmethod
+    def _rref(job: int, rref: GloballyUniqueId, events: _RRefEvents, roster: Roster) -> RRef:
         owner: str | None = None
-        if rref in self._owner_end:
-            owner = _label(self._owner_end[rref], roster)
-        elif rref in self._owner_id:
-            owner = roster.by_id(self._owner_id[rref])
+        if events.owner_end is not None:
+            owner = _label(events.owner_end, roster)
+        elif events.owner_id is not None:
+            owner = roster.by_id(events.owner_id, job)
         # by id, not by the order in which streams were read
-        forks = sorted(self._forks[rref], key=GloballyUniqueId.to_value)
-        deleted = sorted(self._deleted.get(rref, ()), key=GloballyUniqueId.to_value)
+        forks = sorted(events.forks, key=GloballyUniqueId.to_value)
+        deleted = sorted(events.deleted, key=GloballyUniqueId.to_value)
+        # A fork that was sent back to the owner ends there: the owner holds the value itself.
+        home = {fork for fork, end in events.carried if owner is not None and _label(end, roster) == owner}
+        gone = {*deleted, *home, rref}
+        live = tuple(fork for fork in forks if fork not in gone)
+        return RRef(
+            rref_id=rref, owner=owner, forks=tuple(forks), deleted=tuple(deleted), live_forks=live, job=job
+        )
 
-        def came_home(fork: GloballyUniqueId) -> bool:
-            """A fork that was sent back to the owner ends there: the owner holds the value itself."""
-            receivers: Iterable[tuple[int, bool]] = self._carried.get(fork, ())
-            return owner is not None and any(_label(end, roster) == owner for end in receivers)
 
-        live = tuple(fork for fork in forks if fork not in deleted and fork != rref and not came_home(fork))
-        return RRef(rref_id=rref, owner=owner, forks=tuple(forks), deleted=tuple(deleted), live_forks=live)
-
-
-def _label(end: tuple[int, bool], roster: Roster) -> str:
+def _label(end: End, roster: Roster) -> str:
     pipe, client = end
     return roster.clients[pipe] if client else roster.servers[pipe]

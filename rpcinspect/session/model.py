@@ -48,6 +48,8 @@ class Worker:
     """Where it listens on the network."""
     elsewhere: tuple[str, ...] = ()
     """Where it listens by transports that no network knows, as published."""
+    job: int = 0
+    """Which job of the capture; names and ids are unique in a job only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,7 @@ class AutogradContext:
     workers: tuple[str, ...]
     edges: tuple[Edge, ...]
     cleanup: tuple[int, ...]
+    job: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,7 @@ class RRef:
     forks: tuple[GloballyUniqueId, ...]
     deleted: tuple[GloballyUniqueId, ...]
     live_forks: tuple[GloballyUniqueId, ...]
+    job: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,15 +60,73 @@ class Roster:
     clients: tuple[str, ...]
     servers: tuple[str, ...]
     workers: tuple[Worker, ...]
-    names_of_ids: dict[int, str]
+    jobs: tuple[int, ...]
+    """Of each pipe: ids of workers, contexts and RRefs are unique in a job only."""
+    names_of_ids: tuple[dict[int, str], ...]
+    """Of each job."""
 
-    def by_id(self, worker_id: int) -> str:
+    def by_id(self, worker_id: int, job: int = 0) -> str:
         """Label of the worker with this id."""
-        return self.names_of_ids.get(worker_id, f"worker:{worker_id}")
+        known = self.names_of_ids[job] if job < len(self.names_of_ids) else {}
+        return known.get(worker_id, f"worker:{worker_id}")
 
 
 def call_roll(pipes: Sequence[Pipe], entries: Sequence[StoreEntry], witness: Witness) -> Roster:
-    """Puts every fact together. Where two facts contradict each other, the end keeps its weaker label."""
+    """Puts every fact together, job by job. Where two facts contradict each other, the end keeps its weaker
+    label.
+    """
+    jobs = split_jobs(entries)
+    job_of = [_job_of(pipe, jobs) for pipe in pipes]
+    clients, servers = [""] * len(pipes), [""] * len(pipes)
+    workers: list[Worker] = []
+    names: list[dict[int, str]] = []
+    for job in range(max(len(jobs), 1, max(job_of, default=0) + 1)):
+        its = [pipe for pipe, number in zip(pipes, job_of, strict=True) if number == job]
+        found = _call_job(job, its, jobs[job] if job < len(jobs) else [], witness)
+        for pipe, client, server in zip(its, found.clients, found.servers, strict=True):
+            at = pipes.index(pipe)
+            clients[at], servers[at] = client, server
+        workers += found.workers
+        names += found.names_of_ids
+    return Roster(tuple(clients), tuple(servers), tuple(workers), tuple(job_of), tuple(names))
+
+
+def split_jobs(entries: Sequence[StoreEntry]) -> list[list[StoreEntry]]:
+    """The entries of each job: a store is one job's until a name or an address in it changes."""
+    jobs: list[list[StoreEntry]] = []
+    current: dict[str, tuple[list[StoreEntry], dict[str, bytes]]] = {}
+    for entry in sorted(entries, key=lambda e: e.time_ns):
+        known = current.get(entry.server)
+        fixed = _FIXED.search(entry.key) is not None
+        if known is None or (fixed and known[1].get(entry.key, entry.value) != entry.value):
+            known = current[entry.server] = ([], {})
+            jobs.append(known[0])
+        known[0].append(entry)
+        if fixed:
+            known[1][entry.key] = entry.value
+    return jobs
+
+
+def _job_of(pipe: Pipe, jobs: Sequence[Sequence[StoreEntry]]) -> int:
+    """The latest job before the pipe was opened in whose store its listener is; one job of its own for pipes
+    that are in none, if there are several.
+    """
+    if len(jobs) <= 1:
+        return 0
+    address = str(pipe.listener)
+    found = [
+        (job[0].time_ns <= pipe.first_ns, job[0].time_ns, number)
+        for number, job in enumerate(jobs)
+        if any(entry.value.decode("latin-1").lower().endswith("://" + address) for entry in job)
+    ]
+    if not found:
+        return len(jobs)
+    before = [item for item in found if item[0]]
+    return max(before)[2] if before else min(found)[2]
+
+
+def _call_job(job: int, pipes: Sequence[Pipe], entries: Sequence[StoreEntry], witness: Witness) -> Roster:
+    """The roster of one job."""
     directory = worker_directory(entries)
     names_at: dict[str, dict[tuple[int, str], None]] = defaultdict(dict)
     elsewhere: dict[tuple[int, str], str] = {}
@@ -124,11 +182,12 @@ def call_roll(pipes: Sequence[Pipe], entries: Sequence[StoreEntry], witness: Wit
     server_labels = tuple(label(listeners[str(pipe.listener)], str(pipe.listener)) for pipe in pipes)
     sure = {next(iter(its)): worker_id for worker_id, its in names.items() if len(its) == 1}
     only = {name: next(iter(its)) for name, its in ids.items() if len(its) == 1 and name in sure}
-    workers = _workers(pipes, client_labels, server_labels, names_at, elsewhere, listed, only)
-    return Roster(client_labels, server_labels, workers, names_of_ids)
+    workers = _workers(job, pipes, client_labels, server_labels, names_at, elsewhere, listed, only)
+    return Roster(client_labels, server_labels, workers, (job,) * len(pipes), (names_of_ids,))
 
 
 def _workers(
+    job: int,
     pipes: Sequence[Pipe],
     clients: Sequence[str],
     servers: Sequence[str],
@@ -172,11 +231,15 @@ def _workers(
                 group=group,
                 addresses=tuple(its),
                 elsewhere=() if hidden is None else (hidden,),
+                job=job,
             )
         )
     far = 1 << 32
     return tuple(sorted(workers, key=lambda w: (w.group, w.id if w.id is not None else far, w.name or "")))
 
+
+_FIXED = re.compile(r"(^|/)(names/\d+|addrs/.+)$", re.ASCII)
+"""Keys that a job sets once."""
 
 _ID_LABEL = re.compile(r"worker:(-?\d{1,18})", re.ASCII)
 

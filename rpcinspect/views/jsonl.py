@@ -144,6 +144,7 @@ def worker_json(worker: Worker) -> Json:
         "name": None if worker.name is None else text(worker.name),
         "id": worker.id,
         "group": worker.group,
+        "job": worker.job,
         "addresses": [text(address) for address in worker.addresses],
     }
 
@@ -187,6 +188,7 @@ def context_json(context: AutogradContext) -> Json:
             for edge in context.edges
         ],
         "cleanup": list(context.cleanup),
+        "job": context.job,
     }
 
 
@@ -199,6 +201,7 @@ def rref_json(rref: RRef) -> Json:
         "forks": [_id(fork) for fork in rref.forks],
         "deleted": [_id(fork) for fork in rref.deleted],
         "live_forks": [_id(fork) for fork in rref.live_forks],
+        "job": rref.job,
     }
 
 

@@ -9,7 +9,7 @@ Mirrors `tensorpipe/core/listener_impl.cc`: extra connections are matched by (li
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rpcinspect.errors import DecodeError, Problem
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
@@ -306,6 +306,7 @@ class StoreHandler(Handler):
             (server, self._conversation.feed_server, self._conversation.gap_server),
         )
         self._positions = [s.origin for s, _, _ in self._sides]
+        self._server_address = str(client.flow.destination)
 
     def advance(self, done: list[TpMessage]) -> None:
         """Feeds both directions."""
@@ -328,7 +329,7 @@ class StoreHandler(Handler):
                 time_ns = stream.stamp(position, stop)[1]
                 for entry in feed(stream.read(position, stop), time_ns):
                     if is_directory_key(entry.key):
-                        self.demux.store_entries.append(entry)
+                        self.demux.store_entries.append(replace(entry, server=self._server_address))
                 self.demux.store_bytes += stop - position
                 position = stop
             self._positions[side] = position

@@ -73,6 +73,8 @@ class StoreEntry:
     """`set`, `multi_set`, `append` (from the client), `get`, `multi_get`, `compare_set`, `add` (replies)."""
     time_ns: int
     """Capture time of the piece of stream that completed it."""
+    server: str = ""
+    """Where the store listens, `ip:port`; set by whoever knows the connection."""
 
 
 @dataclass(frozen=True, slots=True)
