@@ -77,6 +77,7 @@ class Decoding:
         self._stopped = False
         self._ending: list[bool] = []
         self._roster_state = (-1, -1, -1)
+        self._roster_rows = 0
         self._roster = call_roll((), (), self.builder.witness)
 
     def stop(self) -> None:
@@ -87,12 +88,15 @@ class Decoding:
         self._ending = [reader.end() for reader in self.readers]
 
     def roster(self) -> Roster:
-        """Who is who, as far as it is known by now."""
-        state = (len(self._demux.pipes), len(self._demux.store_entries), self.builder.witness.facts)
-        if state != self._roster_state:
-            self._roster_state = state
-            pipes = [pipe.pipe for pipe in self._demux.pipes]
-            self._roster = call_roll(pipes, self._demux.store_entries, self.builder.witness)
+        """Who is who, as far as it is known by now, or was not many messages ago."""
+        pipes = self._demux.pipes
+        state = (len(pipes), len(self._demux.store_entries), self.builder.witness.facts)
+        rows = len(self.builder.columns)
+        # Calling the roll costs time for each pipe, so that it must not be done for each of many new pipes.
+        if state != self._roster_state and rows - self._roster_rows >= len(pipes) // 16:
+            self._roster_state, self._roster_rows = state, rows
+            known = [pipe.pipe for pipe in pipes]
+            self._roster = call_roll(known, self._demux.store_entries, self.builder.witness)
         return self._roster
 
     def records(self) -> Iterator[RpcRecord]:

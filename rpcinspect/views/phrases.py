@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from json.encoder import py_encode_basestring_ascii as ascii_json
 from typing import Any
 
+from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.decode import REPEATING
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
@@ -18,6 +20,7 @@ from rpcinspect.rpc.types import unpack_id
 from rpcinspect.views.message_json import body_json, tensor_text, text
 
 MAX_PHRASE = 2000
+CACHE_BYTES = 1 << 22
 _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
 TORCHSCRIPT_FAILED = "The following operation failed in the TorchScript interpreter"
@@ -91,21 +94,38 @@ def packed(identifier: int) -> str:
     return f"{creator}:{counter}"
 
 
-def phrase(record: RpcRecord) -> str:
-    """What the message says: its command, then its envelopes."""
-    rpc = record.rpc
-    parameters = record.facts.parameters
-    texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(rpc.tensors)]
-    pickle = record.facts.pickle
-    told = pickle.error if pickle is not None and pickle.error is not None else pickle
-    body = body_json(rpc.command, texts, told)
-    words = [command_phrase(body, texts)]
-    if rpc.envelopes:
-        words.insert(0, body["type"])
-        words += [envelope_phrase(envelope) for envelope in rpc.envelopes]
-    if record.problems:
-        words.append(f"! {record.problems[0].reason}")
-    return shorten(printable("  ".join(word for word in words if word)), MAX_PHRASE)
+class Phrases:
+    """Phrases of messages; what a command says is put into words once for all messages that say the same."""
+
+    def __init__(self) -> None:
+        self._commands: BoundedCache[tuple[int, int], tuple[object, object, str]] = BoundedCache(CACHE_BYTES)
+
+    def phrase(self, record: RpcRecord) -> str:
+        """What the message says: its command, then its envelopes."""
+        envelopes = record.rpc.envelopes
+        words = [self._command(record)]
+        if envelopes:
+            words.insert(0, type_name(envelopes[-1].wrapped_message_type))
+            words += [envelope_phrase(envelope) for envelope in envelopes]
+        if record.problems:
+            words.append(f"! {record.problems[0].reason}")
+        return shorten(printable("  ".join(word for word in words if word)), MAX_PHRASE)
+
+    def _command(self, record: RpcRecord) -> str:
+        rpc = record.rpc
+        key = (id(rpc.command), id(rpc.tensors))
+        known = self._commands.get(key)
+        if known is not None:  # the entry holds both objects, so that their ids stay theirs
+            return known[2]
+        parameters = record.facts.parameters
+        texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(rpc.tensors)]
+        pickle = record.facts.pickle
+        told = pickle.error if pickle is not None and pickle.error is not None else pickle
+        words = command_phrase(body_json(rpc.command, texts, told), texts)
+        kind = rpc.envelopes[-1].wrapped_message_type if rpc.envelopes else rpc.message.type
+        if kind in REPEATING:
+            self._commands.put(key, (rpc.command, rpc.tensors, words), len(words))
+        return words
 
 
 def envelope_phrase(envelope: Envelope) -> str:

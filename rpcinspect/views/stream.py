@@ -17,7 +17,7 @@ from rpcinspect.session.names import Roster
 from rpcinspect.views.jsonl import head_lines, lines, tail_lines
 from rpcinspect.views.message_json import text
 from rpcinspect.views.message_line import MessageRenderer
-from rpcinspect.views.phrases import phrase
+from rpcinspect.views.phrases import Phrases
 from rpcinspect.views.table import Layout, Row, end_label, failed, line_width, write_line
 
 ENDS_WIDTH = 25
@@ -69,6 +69,7 @@ class TableStream:
         self._control = control
         self._layout = Layout(width=line_width(console), ends_width=ENDS_WIDTH)
         self._start_ns: int | None = None
+        self._phrases = Phrases()
 
     def show(self, record: RpcRecord) -> None:
         """Prints a message's line."""
@@ -91,7 +92,7 @@ class TableStream:
             type_name(record.rpc.message.type),
             answers,
             None if answers is None else tp.first_ns - columns.end_time_ns[partner],
-            phrase(record),
+            self._phrases.phrase(record),
             control,
             failed(record),
         )
@@ -100,9 +101,12 @@ class TableStream:
 
 
 def ends(record: RpcRecord, roster: Roster) -> tuple[str, str]:
-    """Labels of sender and receiver, as far as they are known."""
-    pipe = record.tp.pipe.number
-    client, server = roster.clients[pipe], roster.servers[pipe]
+    """Labels of sender and receiver, as far as they are known by now."""
+    pipe = record.tp.pipe
+    if pipe.number < len(roster.clients):
+        client, server = roster.clients[pipe.number], roster.servers[pipe.number]
+    else:
+        client, server = pipe.client_name or str(pipe.client), str(pipe.server)
     return (client, server) if record.tp.from_client else (server, client)
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.views.phrases import duration, phrase, printable, shorten
+from rpcinspect.views.phrases import Phrases, duration, printable, shorten
 from rpcinspect.views.spool import Spool
 
 TYPE_WIDTH = 29
@@ -100,11 +100,12 @@ class MessageTable:
         """`control`: show the agent's own calls too."""
         self._spool = Spool(spool)
         self._control = control
+        self._phrases = Phrases()
 
     def feed(self, record: RpcRecord) -> None:
         """Renders one message, in the order in which messages become complete."""
         mark = "!" if failed(record) else " "
-        self._spool.append((mark + phrase(record)).encode("utf-8", "backslashreplace"))
+        self._spool.append((mark + self._phrases.phrase(record)).encode("utf-8", "backslashreplace"))
 
     def show(self, session: Session, console: Console) -> None:
         """Prints every line."""

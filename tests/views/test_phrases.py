@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcinspect.views.phrases import (
+    Phrases,
     amount,
     command_phrase,
     counted,
@@ -18,7 +19,6 @@ from rpcinspect.views.phrases import (
     error_phrase,
     packed,
     path_label,
-    phrase,
     printable,
     printable_json,
     shorten,
@@ -183,9 +183,10 @@ def test_errors_name_what_and_where() -> None:
 
 def test_phrases_of_a_capture_are_single_printable_lines() -> None:
     with opened("profiled_legacy.pcap") as capture:
-        told = [phrase(record) for record in capture.records]
+        phrases = Phrases()
+        told = [phrases.phrase(record) for record in capture.records]
         assert all(text.isprintable() and len(text) <= 2000 for text in told)
-        request, answer = (phrase(capture.message(i)) for i in (16, 19))
+        request, answer = (phrases.phrase(capture.message(i)) for i in (16, 19))
     wave = "PYTHON_CALL  profiled_legacy.wave(tensor#0[4] float32 grad, tensor#1[4] float32)"
     assert request == f"{wave}  profiled 0:4  ctx 0:0 edge 0:0"
     assert answer == "PYTHON_RET  = tensor#0[4] float32 grad  profile 0:4, 12 events  ctx 0:0 edge 1:0"
