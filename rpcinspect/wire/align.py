@@ -9,16 +9,18 @@ there is the expected one.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES
 from rpcinspect.wire.stream import Stream
 
-WORD = 8
-
 MAX_WALK = 200_000
 """Frames between two known places that are looked at when a group is to be found among them."""
+
+NO_FRAME = chr(0x10FFFF)
+"""Lengths become letters, so that a group is found as a word is in a text, in linear time. This one stands
+for every length that no frame has; `MAX_WALK` keeps others below it.
+"""
 
 Groups = Sequence[Sequence[int]]
 Places = list[list[int | None]]
@@ -118,31 +120,25 @@ def _only_places(frames: Sequence[tuple[int, int]], groups: Groups) -> list[int 
     Groups keep their order and don't overlap. The first fit from the left and the first from the right are
     the outermost places that a group can have; if they are the same, it is the only one.
     """
-    lengths = [length for _, length in frames]
-    left = _greedy(lengths, groups)
-    right = _greedy(lengths[::-1], [group[::-1] for group in reversed(groups)])
+    letters: dict[int, str] = {}
+    text = "".join([letters.setdefault(length, chr(len(letters))) for _, length in frames])
+    words = ["".join([letters.get(length, NO_FRAME) for length in group]) for group in groups]
+    left = _greedy(text, words)
+    right = _greedy(text[::-1], [word[::-1] for word in reversed(words)])
     if left is None or right is None:
         return [None] * len(groups)
-    total = len(lengths)
-    mirrored = [total - at - len(group) for at, group in zip(reversed(right), groups, strict=True)]
-    return [a if a == b and len(g) else None for a, b, g in zip(left, mirrored, groups, strict=True)]
+    mirrored = [len(text) - at - len(word) for at, word in zip(reversed(right), words, strict=True)]
+    return [a if a == b and word else None for a, b, word in zip(left, mirrored, words, strict=True)]
 
 
-def _greedy(lengths: Sequence[int], groups: Groups) -> list[int] | None:
-    """The leftmost place of each group behind the one before; None if there is none.
-
-    Searches in the bytes of the lengths, so that the time is linear.
-    """
-    hay = array("Q", lengths).tobytes()
+def _greedy(text: str, words: Sequence[str]) -> list[int] | None:
+    """The leftmost place of each word behind the one before; None if there is none."""
     at = 0
     found = []
-    for group in groups:
-        needle = array("Q", group).tobytes()
-        place = hay.find(needle, at)
-        while place > 0 and place % WORD:
-            place = hay.find(needle, place + 1)
+    for word in words:
+        place = text.find(word, at)
         if place < 0:
             return None
-        found.append(place // WORD)
-        at = place + len(needle)
+        found.append(place)
+        at = place + len(word)
     return found
