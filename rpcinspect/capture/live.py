@@ -74,11 +74,15 @@ def open_live(interface: str, capture_filter: str | None, report: Report) -> Spo
     stream = _Capture(interface, child, report)
     try:
         source = spooled(interface, stream, report)
-        if not source.window(0, 4):
-            child.result()
-            raise CaptureError(f"{interface}: can't be captured: {_told(child.complaint())}")
     except BaseException:
         stream.close()
+        raise
+    try:
+        if not source.window(0, 4):
+            told = f"dumpcap ended with code {child.result()}"
+            raise CaptureError(f"{interface}: can't be captured: {_told(child.complaint()) or told}")
+    except BaseException:
+        source.close()
         raise
     return source
 

@@ -228,6 +228,9 @@ def _reasons(heads: Counter[bytes]) -> dict[str, int]:
     reasons: Counter[str] = Counter()
     for head, packets in heads.items():
         names = head.rpartition(b"\t")[2].split(b":")
+        quoting = [at for at, name in enumerate(names) if name in _QUOTING]
+        if quoting:
+            names = names[: quoting[0] + 1]
         networks = [at for at, name in enumerate(names) if name in _NETWORKS]
         inside = names[networks[-1] + 1 :] if networks else []
         name = (inside or names[-1:])[0].decode("ascii", "replace")
