@@ -162,12 +162,14 @@ class Tcp:
             if connection is None or (
                 connection.client is not None and not self._fits(connection, flow, reply)
             ):
-                connection = self._orphan(pair, block.capture, flow, isn)
-                if connection is None:
+                connection = None if reply else self._crossed(pair, flow, isn)
+                orphan = None if connection else self._orphan(pair, block.capture, flow, isn)
+                if orphan is not None:
+                    connection = orphan
+                    self._adopt(pair, connection, flow, not reply, isn, asked)
+                elif connection is None:
                     connection = self._connect(flow, not reply, isn, asked)
                     pair.connections.append(connection)
-                else:
-                    self._adopt(pair, connection, flow, not reply, isn, asked)
                 if client_isn is not None:
                     pair.by_isn[client_isn] = connection
             elif reply and connection.server_isn is None:
@@ -179,6 +181,17 @@ class Tcp:
                 pair.switches.append((block.capture, packet, connection))
                 changed[id(pair)] = pair
         return list(changed.values())
+
+    @staticmethod
+    def _crossed(pair: _Pair, flow: Flow, isn: int) -> Connection | None:
+        """The connection that the other side opened, too, before it saw this SYN: both are clients then."""
+        connection = pair.connections[-1] if pair.connections else None
+        if connection is None or connection.server is None or connection.server.flow != flow:
+            return None
+        if connection.server_isn is None and connection.server.first_ns is None:
+            connection.server_isn = isn
+            _begin(connection.server, isn)
+        return connection if connection.server_isn == isn else None
 
     def _orphan(self, pair: _Pair, capture: int, flow: Flow, isn: int) -> Connection | None:
         """The connection that an earlier file shows from its middle on, if this initial sequence number lies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -106,7 +107,7 @@ def test_any_segmentation_reordering_and_duplication_gives_the_same_bytes(
     edges = sorted(
         draw.draw(st.sets(st.integers(1, len(stream_bytes)), max_size=20)) | {0, len(stream_bytes)}
     )
-    pieces = [(a, stream_bytes[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [(a, stream_bytes[a:b]) for a, b in pairwise(edges)]
     pieces += draw.draw(st.lists(st.sampled_from(pieces), max_size=5))
     bench = Bench()
     bench.feed([syn()])
@@ -252,6 +253,17 @@ def test_both_directions_follow_a_port_that_is_used_again() -> None:
         (b"old", b"OLD"),
         (b"new", b"NEW"),
     ]
+
+
+@pytest.mark.parametrize("other_isn", [999, 70_000])
+def test_syns_that_cross_open_one_connection(other_isn: int) -> None:
+    bench = Bench()
+    crossing = Segment(flow=BACKWARD, sequence=other_isn, flags=SYN)
+    bench.feed([syn(), crossing, syn(), crossing, data(0, b"ab")])
+    bench.feed([Segment(flow=BACKWARD, sequence=other_isn + 1, payload=b"cd")])
+    bench.finish()
+    [connection] = bench.tcp.connections
+    assert (content(connection.forward), content(connection.backward)) == (b"ab", b"cd")
 
 
 def test_a_repeated_syn_is_the_same_connection() -> None:
