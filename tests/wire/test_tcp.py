@@ -99,6 +99,59 @@ def test_reassembly_equals_the_model(case: tuple[int, list[tuple[int, bytes]], l
     assert missing == set(range(size)) - set(model)
 
 
+@st.composite
+def lives(draw: st.DrawFn) -> list[tuple[int, bytes, list[tuple[int, bytes]], str]]:
+    """Connections that use the same ports one after the other: (ISN, data on the SYN, pieces, how it ends)."""
+    isns = draw(st.lists(st.integers(0, WRAP - 1), min_size=1, max_size=4, unique=True))
+    piece = st.tuples(st.integers(0, 60), st.binary(min_size=2, max_size=20))
+    return [
+        (
+            isn,
+            draw(st.binary(max_size=5)),
+            draw(st.lists(piece, max_size=8)),
+            draw(st.sampled_from(["fin", "rst", "none"])),
+        )
+        for isn in isns
+    ]
+
+
+@given(lives(), st.lists(st.integers(1, 10), max_size=10))
+@settings(max_examples=200, deadline=None)
+def test_ports_used_again_keep_their_bytes_apart(
+    case: list[tuple[int, bytes, list[tuple[int, bytes]], str]], cuts: list[int]
+) -> None:
+    rest: list[Segment] = []
+    models: list[dict[int, int]] = []
+    ends: list[int | None] = []
+    for isn, early, pieces, ending in case:
+        model: dict[int, int] = {}
+        rest.append(Segment(flow=FORWARD, sequence=isn, flags=SYN, payload=early))
+        for start, payload in [(0, early), *pieces]:
+            for at, byte in enumerate(payload, start):
+                model.setdefault(at, byte)
+        rest += [data(start, payload, isn=isn) for start, payload in pieces]
+        size = max(model) + 1 if model else 0
+        if ending == "fin":
+            rest.append(data(size + 3, b"", isn=isn, flags=FIN | ACK))  # three bytes before it were lost
+        elif ending == "rst":
+            rest.append(data(size, b"", isn=isn, flags=RST))
+        models.append(model)
+        ends.append(size + 3 if ending == "fin" else size)
+    bench = Bench()
+    for cut in [*cuts, len(rest)]:
+        if rest:
+            bench.feed(rest[:cut])
+            rest = rest[cut:]
+    bench.finish()
+    assert len(bench.tcp.connections) == len(case)
+    for connection, model, end in zip(bench.tcp.connections, models, ends, strict=True):
+        stream = connection.forward
+        assert end is not None
+        assert content(stream) == bytes(model.get(at, 0) for at in range(end))
+        missing = {at for a, b in holes(stream) for at in range(a, b)}
+        assert missing == set(range(end)) - set(model)
+
+
 @given(st.binary(min_size=1, max_size=300), st.data())
 @settings(max_examples=100, deadline=None)
 def test_any_segmentation_reordering_and_duplication_gives_the_same_bytes(
