@@ -101,7 +101,7 @@ def test_reassembly_equals_the_model(case: tuple[int, list[tuple[int, bytes]], l
 
 @st.composite
 def lives(draw: st.DrawFn) -> list[tuple[int, bytes, list[tuple[int, bytes]], str]]:
-    """Connections that use the same ports one after the other: (ISN, data on the SYN, pieces, how it ends)."""
+    """Connections that use the same ports one after the other: (ISN, data on the SYN, pieces, ending)."""
     isns = draw(st.lists(st.integers(0, WRAP - 1), min_size=1, max_size=4, unique=True))
     piece = st.tuples(st.integers(0, 60), st.binary(min_size=2, max_size=20))
     return [
