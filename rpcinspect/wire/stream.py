@@ -466,6 +466,8 @@ class Stream:
 
     def place_cut(self, start: int, end: int) -> tuple[Extent, int, int]:
         """As `place` of a range that reaches outside of what was captured: the rest of it is missing."""
+        if start == end:  # nothing can be missing of nothing
+            return Extent(0, ()), 0, 0
         low = max(start, self.origin if self.origin is not None else end)
         high = min(end, self.end if self.end is not None else start)
         if low >= high:

@@ -76,6 +76,31 @@ def test_places_and_times(holes: list[tuple[int, int]], at: int) -> None:
         assert first == last == 1000 * packet
 
 
+@pytest.mark.parametrize("beside", [-40, -1, 0, 10, 512, 513, 600])
+def test_nothing_is_missing_of_an_empty_range(beside: int) -> None:
+    """A tensor of fewer than 16 bytes leaves lanes empty, and those may have ended sooner than the others."""
+    stream = stream_of(DATA)
+    assert stream.origin is not None
+    extent, _, _ = stream.place_cut(stream.origin + beside, stream.origin + beside)
+    assert extent == Extent(0, ())
+
+
+def test_a_range_beside_what_was_captured_is_missing() -> None:
+    stream = stream_of(DATA)
+    assert stream.origin is not None
+    assert stream.end is not None
+    for start, end, missing in (
+        (stream.origin - 9, stream.origin - 2, ((0, 7),)),
+        (stream.origin - 9, stream.origin + 2, ((0, 9),)),
+        (stream.end - 3, stream.end + 4, ((3, 7),)),
+        (stream.end + 3, stream.end + 4, ((0, 1),)),
+        (stream.origin - 1, stream.end + 1, ((0, 1), (513, 514))),
+    ):
+        extent, _, _ = stream.place_cut(start, end)
+        assert (extent.length, extent.missing) == (end - start, missing)
+        assert sum(length for _, _, length in extent.pieces) == extent.length - extent.missing_bytes
+
+
 def test_a_range_that_is_partly_lost_has_the_times_of_the_rest() -> None:
     stream = stream_of(DATA, sizes=(10,), holes=[(0, 25)])
     origin = stream.origin
