@@ -79,7 +79,11 @@ def any_between(state: PipeState, orphans: Sequence[Orphan]) -> bool:
 
 
 def _decided(match: Match, matches: Sequence[Match]) -> bool:
-    """Whether every other answer for this pipe, and for this connection, is clearly worse."""
+    """Whether the answer is plausible in time, and every other one for this pipe, and for this connection, is
+    clearly worse.
+    """
+    if match.distance_ns > FAR_NS / 2:
+        return False
     worse = MARGIN * max(match.distance_ns, FLOOR_NS)
     return all(
         other.distance_ns >= worse
