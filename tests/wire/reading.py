@@ -27,6 +27,8 @@ class OneWay:
     holes: list[tuple[int, int]]
     conflicts: list[tuple[int, int, int]]
     """(offset, length, packet) of copies that differ from the first."""
+    acked: int | None
+    """How far the other side acknowledged it."""
     cut_bytes: int
     stamp: tuple[int, int, int, int]
     """First and last time, capture and packet of its first byte."""
@@ -39,6 +41,8 @@ class Reading:
     """All that a few files gave."""
 
     connections: list[Connection]
+    talks: list[dict[str, OneWay | None]]
+    """For each connection its two directions by the text of their flow; None for one without a byte."""
     streams: dict[str, list[OneWay]]
     """By the text of their flow, in the order of connections; directions without a byte are left out."""
     other: dict[str, int]
@@ -62,13 +66,18 @@ def read_streams(paths: Sequence[Path], *, patience_ns: int | None = PATIENCE_NS
             for block in reader.blocks():
                 tcp.feed(segmenter.feed(block))
         list(tcp.finish())
+        talks = [
+            {str(stream.flow): _one_way(stream) for stream in connection.streams}
+            for connection in tcp.connections
+        ]
         streams: dict[str, list[OneWay]] = {}
-        for connection in tcp.connections:
-            for stream in connection.streams:
-                if stream.end is not None and stream.origin is not None and stream.end > stream.origin:
-                    streams.setdefault(str(stream.flow), []).append(_one_way(stream))
+        for talk in talks:
+            for flow, one in talk.items():
+                if one is not None:
+                    streams.setdefault(flow, []).append(one)
         return Reading(
             tcp.connections,
+            talks,
             streams,
             dict(segmenter.other),
             [problem for reader in readers for problem in reader.problems],
@@ -79,14 +88,15 @@ def read_streams(paths: Sequence[Path], *, patience_ns: int | None = PATIENCE_NS
             reader.close()
 
 
-def _one_way(stream: Stream) -> OneWay:
-    assert stream.origin is not None
-    assert stream.end is not None
+def _one_way(stream: Stream) -> OneWay | None:
+    if stream.origin is None or stream.end is None or stream.end == stream.origin:
+        return None
     extent = stream.extent(stream.origin, stream.end)
     return OneWay(
         content=stream.read(stream.origin, stream.end),
         holes=[(stream.offset(start), stream.offset(end)) for start, end in stream.holes],
         conflicts=[(stream.offset(c.position), c.length, c.packet) for c in stream.conflicts],
+        acked=None if stream.acked is None else stream.offset(stream.acked),
         cut_bytes=stream.cut_bytes,
         stamp=stream.stamp(stream.origin, stream.end),
         pieces=extent.pieces,
