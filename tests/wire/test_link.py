@@ -56,7 +56,7 @@ def test_every_link_type_cut_at_every_length(link_type: int) -> None:
         assert [row[1] for row in found] == ([whole[header:size]] if size >= header + bare else [])
 
 
-@pytest.mark.parametrize("tag", [0x8100, 0x88A8, 0x9100])
+@pytest.mark.parametrize("tag", [0x8100, 0x88A8, 0x9100, 0x9200])
 def test_tags(tag: int) -> None:
     frames = [
         ethernet(BODY_4, tags=[(tag, 5), (0x8100, 6)]),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rpcinspect.wire.link import LINKS
 from rpcinspect.wire.segment import Segmenter
 from rpcinspect.wire.tunnel import MAX_NESTING
 from tests.builders import (
@@ -63,6 +64,7 @@ def ip_in_ip(packet: bytes) -> int:
 
 ENCAPSULATIONS: dict[str, Wrap] = {
     "three VLAN tags": lambda p: ethernet(p, tags=[(0x88A8, 1), (0x8100, 2), (0x8100, 3)]),
+    "older outer tags": lambda p: ethernet(p, tags=[(0x9100, 2), (0x8100, 3)]),
     "802.3 with SNAP": lambda p: ethernet(snap(p), kind=len(snap(p))),
     "MPLS": lambda p: ethernet(mpls(p, [1000, 2000, 3000]), kind=0x8847, tags=[(0x8100, 4)]),
     "PPPoE": lambda p: ethernet(pppoe(p), kind=0x8864),
@@ -109,7 +111,8 @@ LINK_TYPES: dict[int, list[Wrap]] = {
     105: [lambda p: wlan(snap(p)), lambda p: wlan(snap(p), subtype=0, flags=2)],
     **{
         link_type: [lambda p, link_type=link_type: link_frame(link_type, p)]  # type: ignore[misc]
-        for link_type in (9, 50, 51, 104, 109, 113, 119, 138, 163, 192, 226, 258, 276)
+        for link_type in LINKS
+        if link_type not in (1, 105, 127)
     },
 }
 
@@ -200,6 +203,7 @@ def test_tshark_sees_the_same(link_type: int, tmp_path: Path) -> None:
     frames = [
         wrap(inner(version, 100 + number))
         for version in (4, 6)
+        if (link_type, version) not in ((228, 6), (229, 4))
         for number, wrap in enumerate(LINK_TYPES[link_type])
     ]
     path = tmp_path / "capture"
