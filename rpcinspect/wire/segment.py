@@ -223,8 +223,9 @@ class Segmenter:
         self._transport(window, behind_extensions(window, packets), found, count)
         segments = lay_out(found.parts, datagrams, base.tolist(), block.window_offset)
         if not whole:
-            for row in {datagram.row for datagram in datagrams} & set(segments.row.tolist()):
-                self._reassembly.gave_segment(next(d for d in datagrams if d.row == row))
+            by_row = {datagram.row: datagram for datagram in datagrams}
+            for row in set(segments.row.tolist()):
+                self._reassembly.gave_segment(by_row[row])
             return segments, []
 
         def place(row: int, at: int, end: int, wire: int) -> tuple[int, list[Piece]]:
