@@ -227,13 +227,15 @@ def backend_options(
 
 
 @contextlib.contextmanager
-def worker(rank: int, world: int, options: rpc.TensorPipeRpcBackendOptions | None = None) -> Iterator[str]:
-    """Join the group, print who this is, leave gracefully."""
+def worker(
+    rank: int, world: int, options: rpc.TensorPipeRpcBackendOptions | None = None, *, group: int = 0
+) -> Iterator[str]:
+    """Join the group, print who this is, leave gracefully; `group`: which one of this process."""
     options = options or backend_options()
     name = WORLD_NAME.format(rank)
     rpc.init_rpc(name, rank=rank, world_size=world, rpc_backend_options=options)
     info = rpc.get_worker_info()
-    truth("worker", name=info.name, id=info.id, world_size=world, torch=torch.__version__, group=0)
+    truth("worker", name=info.name, id=info.id, world_size=world, torch=torch.__version__, group=group)
     yield name
     rpc.shutdown(timeout=RPC_SECONDS)
     truth("shutdown", name=name)

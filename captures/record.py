@@ -54,6 +54,7 @@ WORKLOADS: dict[str, tuple[str, tuple[str, ...]]] = {
     "transport_matrix_uv_mpt": ("transport_matrix.py", ("uv_mpt",)),
     "transport_matrix_uv_only": ("transport_matrix.py", ("uv_only",)),
     "transport_matrix_default": ("transport_matrix.py", ("default",)),
+    "reinit": ("reinit.py", ()),
 }
 """Capture → script and its arguments."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -71,3 +72,21 @@ def test_jobs_at_the_same_time(repo: Path, tmp_path: Path) -> None:
     alone = [decode(repo / "captures" / name) for name in CAPTURES[:2]]
     assert len(together.messages) == sum(len(one.messages) for one in alone)
     assert together.summary["problems"] == 0
+
+
+def test_processes_that_join_one_group_after_the_other(repo: Path) -> None:
+    """Ids, names and the store's address stay; the groups are told apart as the workers told them."""
+    told = decode(repo / "captures" / "reinit.pcap.gz")
+    truth = [
+        json.loads(line.partition("TRUTH ")[2])
+        for line in (repo / "captures" / "reinit.truth").read_text().splitlines()
+        if "TRUTH " in line
+    ]
+    workers = [(t["group"], t["id"], t["name"]) for t in truth if t["event"] == "worker"]
+    assert [(w["group"], w["id"], w["name"]) for w in told.of("worker")] == sorted(workers)
+    addresses = [address for w in told.of("worker") for address in w["addresses"]]
+    assert len(set(addresses)) == len(addresses) == len(workers)
+    contexts = {t["context_id"] for t in truth if t["event"] == "gradients"}
+    assert {c["context_id"] for c in told.of("context")} == contexts
+    assert all(len(c["edges"]) == 2 and len(c["cleanup"]) == 2 for c in told.of("context"))
+    assert told.summary["problems"] == 0

@@ -41,7 +41,7 @@ CONTEXTS = [
 
 
 def test_the_workloads_are_these() -> None:
-    assert len(ALL) == 17
+    assert len(ALL) == 18
     assert set(CONTEXTS) < set(VISIBLE)
 
 

@@ -42,15 +42,7 @@ def summary(session: Session, hidden_control: int) -> Iterator[Text]:
     if reason is not None:
         yield Text(reason, style="yellow")
     if session.workers:
-        rows = [
-            (
-                printable(worker.name or "?"),
-                "?" if worker.id is None else str(worker.id),
-                printable(", ".join(worker.addresses)) or "?",
-            )
-            for worker in session.workers
-        ]
-        yield from _table(("worker", "id", "listens at"), rows)
+        yield from _workers(session)
     if session.totals.by_type:
         width = max(len("count"), len(f"{max(session.totals.by_type.values()):,}"))
         counts = [(name, f"{count:,}".rjust(width)) for name, count in session.totals.by_type.items()]
@@ -157,3 +149,17 @@ def problem_line(problem: Problem, captures: Sequence[CaptureInfo]) -> str:
         place.append(f"offset {where.offset}")
     at = f" ({', '.join(place)})" if place else ""
     return f"problem: {problem.layer}: {printable(problem.reason)}{at}"
+
+
+def _workers(session: Session) -> Iterator[Text]:
+    """Who took part; jobs and groups only where there are several."""
+    workers = session.workers
+    jobs, groups = {w.job for w in workers}, {w.group for w in workers}
+    header = ["worker", "id", *(["job"] if len(jobs) > 1 else []), *(["group"] if len(groups) > 1 else [])]
+    rows = []
+    for worker in workers:
+        row = [printable(worker.name or "?"), "?" if worker.id is None else str(worker.id)]
+        row += [str(worker.job)] if len(jobs) > 1 else []
+        row += [str(worker.group)] if len(groups) > 1 else []
+        rows.append((*row, printable(", ".join(worker.addresses)) or "?"))
+    yield from _table((*header, "listens at"), rows)
