@@ -20,7 +20,7 @@ from rpcinspect.capture.block import TcpBlock
 from rpcinspect.capture.child import Child
 from rpcinspect.capture.pcap import Report
 from rpcinspect.capture.source import Source, write_all
-from rpcinspect.capture.tshark_fields import FIELDS, FieldLines
+from rpcinspect.capture.tshark_fields import DECRYPTED, FIELDS, FieldLines
 from rpcinspect.errors import CaptureError, RpcInspectError
 
 BATCH = 1 << 22
@@ -39,6 +39,14 @@ PREFERENCES = (
     "ipv6.defragment:TRUE",
 )
 """Ours come first: those that the user gives count."""
+
+TLS = ("tls.", "ssl.")
+"""Where a preference starts so, TLS is to be decrypted, and that needs what we do without otherwise."""
+TLS_PREFERENCES = (
+    "tcp.desegment_tcp_streams:TRUE",
+    "tcp.analyze_sequence_numbers:TRUE",
+    "tcp.reassemble_out_of_order:TRUE",
+)
 
 PLACES = ("/Applications/Wireshark.app/Contents/MacOS",)
 """Where installers put the programs of Wireshark beside PATH."""
@@ -69,7 +77,8 @@ class Tshark:
         self.compression = source.compression
         self._source = source
         self._report = report
-        self._parser = FieldLines(capture)
+        decrypted = any(preference.startswith(TLS) for preference in preferences)
+        self._parser = FieldLines(capture, decrypted=decrypted)
         self._spool: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
         self._spooled = 0
         self._rest = b""
@@ -77,7 +86,7 @@ class Tshark:
         try:
             self._path, descriptors = source.shared()
             self.read_to = source.size()
-            self._child = Child(_command(program, self._path, preferences), descriptors)
+            self._child = Child(_command(program, self._path, preferences, decrypted), descriptors)
         except BaseException:
             self._spool.close()
             raise
@@ -185,12 +194,12 @@ class Tshark:
         return told.replace(f'The file "{self._path}"', "the file").rstrip(".")
 
 
-def _command(program: str, path: str, preferences: Sequence[str]) -> list[str]:
+def _command(program: str, path: str, preferences: Sequence[str], decrypted: bool) -> list[str]:
     command = [program, "-n", "-r", path, "-T", "fields"]
     for form in ("separator=/t", "occurrence=a", "aggregator=,", "quote=n", "header=n"):
         command += ["-E", form]
-    for field in FIELDS:
+    for field in (*FIELDS, *DECRYPTED) if decrypted else FIELDS:
         command += ["-e", field]
-    for preference in (*PREFERENCES, *preferences):
+    for preference in (*PREFERENCES, *(TLS_PREFERENCES if decrypted else ()), *preferences):
         command += ["-o", preference]
     return command
