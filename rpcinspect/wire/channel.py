@@ -70,8 +70,8 @@ class Due:
     """A frame that must be on a lane."""
 
     length: int
-    time_ns: int | None
-    """When its descriptor was captured."""
+    message: TpMessage | None
+    """None: of a message that was lost."""
 
 
 class Lane:
@@ -129,7 +129,7 @@ class Lane:
     def due(self) -> list[Due]:
         """What is due since the last loss."""
         frames = self._groups[-1] if self._groups else self.queue
-        return [Due(f.length, None if f.message is None else f.message.first_ns) for f in frames]
+        return [Due(f.length, f.message) for f in frames]
 
     def end_at(self, position: int, unsent: int) -> None:
         """The frames that are due end there, but for the last ones, which were never sent."""

@@ -6,7 +6,9 @@ explained. Out: which belong together, and where the last tensor ends, where the
 An answer is possible if a connection between the pipe's two hosts ends, in both directions, with frames of
 just the lengths that the pipe's last descriptors announce. Where several are possible, time decides between
 them if it does so clearly: a descriptor and its tensors are written by one thread one after the other, so
-they are captured close to each other; the right answer must be closer by `MARGIN` than every other.
+they are captured close to each other; the right answer must be closer by `MARGIN` than every other. A thread
+may be held up between the two, so an answer is not dropped for the tensors of a single message, unless it
+also asks for more tensors that were never sent.
 
 There is nothing upstream to mirror: with the handshake, TensorPipe knows.
 """
@@ -20,6 +22,7 @@ from rpcinspect.wire.align import fits
 from rpcinspect.wire.channel import Due, ended_well
 from rpcinspect.wire.frame import HEADER_BYTES
 from rpcinspect.wire.pipe import BASIC, PipeState
+from rpcinspect.wire.records import TpMessage
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Connection
 
@@ -30,6 +33,10 @@ FAR_NS = 1_000_000_000
 """Distances count up to this one, so that a single late tensor does not decide."""
 MAX_UNSENT = 4
 """Of a connection that was not closed in order, so many of the last tensors may never have been sent."""
+
+
+Distances = list[tuple[TpMessage, int]]
+"""(message, nanoseconds between its descriptor and a tensor) for each tensor that was captured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,8 @@ class Match:
     unsent: tuple[int, int]
     distance_ns: float
     """Mean distance in time between descriptors and tensors."""
+    usual_ns: float
+    """The same without the message that is the farthest from its tensors, if there are several."""
 
 
 def adopt(states: Sequence[PipeState], orphans: Sequence[Orphan]) -> set[int]:
@@ -86,10 +95,16 @@ def _decided(match: Match, matches: Sequence[Match]) -> bool:
         return False
     worse = MARGIN * max(match.distance_ns, FLOOR_NS)
     return all(
-        other.distance_ns >= worse
+        (other.distance_ns if _wants_more_luck(other, match) else other.usual_ns) >= worse
         for other in matches
         if other is not match and (other.state is match.state or other.orphan is match.orphan)
     )
+
+
+def _wants_more_luck(other: Match, match: Match) -> bool:
+    """Whether it is the same pair, but more tensors were not sent: that alone makes it less likely."""
+    same = other.state is match.state and other.orphan is match.orphan
+    return same and all(a >= b for a, b in zip(other.unsent, match.unsent, strict=True))
 
 
 def _give(match: Match) -> None:
@@ -126,11 +141,10 @@ def _matches(state: PipeState, orphan: Orphan) -> Iterator[Match]:
         for unsent_s, confirmed_s, distances_s in ends[1]:
             distances = distances_c + distances_s
             if confirmed_c + confirmed_s:
-                mean = sum(distances) / len(distances) if distances else 0.0
-                yield Match(state, orphan, (unsent_c, unsent_s), mean)
+                yield Match(state, orphan, (unsent_c, unsent_s), _mean(distances), _usual(distances))
 
 
-def _ends(state: PipeState, direction: int, stream: Stream) -> Iterator[tuple[int, int, list[int]]]:
+def _ends(state: PipeState, direction: int, stream: Stream) -> Iterator[tuple[int, int, Distances]]:
     """(tensors not sent, lengths confirmed, distances in time) of each way that a direction may end."""
     due, complete = state.due(direction)
     if not due:
@@ -146,14 +160,30 @@ def _ends(state: PipeState, direction: int, stream: Stream) -> Iterator[tuple[in
             yield unsent, confirmed, list(_distances(stream, sent))
 
 
-def _distances(stream: Stream, sent: Sequence[Due]) -> Iterator[int]:
+def _distances(stream: Stream, sent: Sequence[Due]) -> Iterator[tuple[TpMessage, int]]:
     first, end = stream.kept_from, stream.end
     assert end is not None
     position = end - sum(d.length + HEADER_BYTES for d in sent)
     for d in sent:
         stop = position + HEADER_BYTES + d.length
-        if d.time_ns is not None and first is not None and position >= first:
+        if d.message is not None and first is not None and position >= first:
             start_ns, _, capture, _ = stream.stamp(position, stop)
             if capture >= 0:
-                yield min(abs(start_ns - d.time_ns), FAR_NS)
+                yield d.message, min(abs(start_ns - d.message.first_ns), FAR_NS)
         position = stop
+
+
+def _mean(distances: Distances) -> float:
+    return sum(ns for _, ns in distances) / len(distances) if distances else 0.0
+
+
+def _usual(distances: Distances) -> float:
+    """The mean without the message that is the farthest from its tensors, unless it is the only one."""
+    if not distances:
+        return 0.0
+    farthest = max(distances, key=_second)[0]
+    return _mean([d for d in distances if d[0] is not farthest] or distances)
+
+
+def _second(distance: tuple[TpMessage, int]) -> int:
+    return distance[1]

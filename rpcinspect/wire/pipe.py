@@ -258,7 +258,7 @@ class PipeState:
             if its == direction:
                 if message.after_loss:
                     due.clear()
-                due += [Due(t.length, message.first_ns) for t in message.descriptor.tensors if t.length]
+                due += [Due(t.length, message) for t in message.descriptor.tensors if t.length]
         return due, reader.complete
 
     def end_lane(self, name: str, direction: int, unsent: int) -> None:
