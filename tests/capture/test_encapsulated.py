@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.capture import open_capture
+from rpcinspect.capture import PacketBlock, open_capture
 from tests.builders import (
     Captured,
     ethernet,
@@ -40,6 +40,7 @@ def packets() -> list[Captured]:
     found = []
     with open_capture(str(CHAIN)) as reader:
         for block in reader.blocks():
+            assert isinstance(block, PacketBlock)
             assert set(block.link_type.tolist()) == {1}
             columns = (block.offset - block.window_offset, block.caplen, block.time_ns)
             for at, size, time_ns in zip(*(column.tolist() for column in columns), strict=True):

@@ -66,13 +66,12 @@ def read_streams(paths: Sequence[Path], *, patience_ns: int | None = PATIENCE_NS
             for block in reader.blocks():
                 tcp.feed(segmenter.feed(block))
         list(tcp.finish())
-        talks = [
-            {str(stream.flow): _one_way(stream) for stream in connection.streams}
-            for connection in tcp.connections
-        ]
+        talks: list[dict[str, OneWay | None]] = []
         streams: dict[str, list[OneWay]] = {}
-        for talk in talks:
-            for flow, one in talk.items():
+        for connection in tcp.connections:
+            both = [(str(stream.flow), _one_way(stream)) for stream in connection.streams]
+            talks.append(dict(both))
+            for flow, one in both:
                 if one is not None:
                     streams.setdefault(flow, []).append(one)
         return Reading(
