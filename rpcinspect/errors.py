@@ -54,6 +54,10 @@ class OutputError(RpcInspectError):
     """What was asked for can't be written."""
 
 
+class ReplayError(RpcInspectError):
+    """A replay can't start or go on: a worker, a connection or the store does not do what it must."""
+
+
 class DecodeError(RpcInspectError):
     """The bytes contradict the format.
 

@@ -1,0 +1,104 @@
+"""What a peer tells the replayer, and the bounds on what it takes from others.
+
+In: nothing. Out: plain records. Everything inbound was chosen by the other side, which runs user code and
+may be hostile: lengths are bounded before memory is taken, and nothing is decoded beyond the four payloads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rpcinspect.rpc.message import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerLimits:
+    """Bounds per connection, pipe and peer; a breach loses the pipe with a reason."""
+
+    handshake_bytes: int = 1 << 16
+    """One frame of a handshake."""
+    descriptor_bytes: int = 1 << 24
+    payload_bytes: int = 1 << 31
+    """One payload."""
+    tensor_bytes: int = 1 << 34
+    """All tensors of one message."""
+    tensors: int = 1 << 16
+    """Of one message."""
+    pending_messages: int = 256
+    """Messages of one pipe that wait for their tensors; no more are read until some are complete."""
+    unanswered: int = 1 << 16
+    """Requests of one pipe that await an answer."""
+    queued_bytes: int = 1 << 33
+    """What one pipe may have to send."""
+    connections: int = 1024
+    """At one listener; more are closed at once."""
+    timeout_s: float = 30.0
+    """For a handshake, and for any progress of a frame that was begun or that the other side does not
+    read."""
+    bytes_per_s: int = 1 << 20
+    """A frame that comes slower than this is given up once it takes longer than `timeout_s`."""
+
+
+DEFAULT_PEER_LIMITS = PeerLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestArrived:
+    """A live worker asks a peer for something. Exactly one answer is due: `Peer.answer`."""
+
+    peer: str
+    """Name of the peer that was asked."""
+    sender: str
+    """Name that the other side gave itself when it opened the pipe."""
+    pipe: int
+    """Number of the pipe, unique in a loop: message ids are only unique within one."""
+    message: Message
+    tensors: tuple[bytes, ...]
+    """The storages, in the order of their indexes."""
+    time_ns: int
+    """When it was complete, as `time.time_ns`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseArrived:
+    """The answer to a message that a peer sent."""
+
+    peer: str
+    to: str
+    """Who was asked and answers."""
+    pipe: int
+    message: Message
+    """Its id is that of the request."""
+    tensors: tuple[bytes, ...]
+    time_ns: int
+    late: bool = False
+    """`Unanswered` was told before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unanswered:
+    """No answer came within the time that the sender gave. The pipe is kept, the answer may still come."""
+
+    peer: str
+    to: str
+    message_id: int
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipeLost:
+    """A pipe could not be opened, was closed or broke; what was sent over it stays unanswered."""
+
+    peer: str
+    other: str
+    """Name of the other side; empty for a connection that never said whose it is."""
+    pipe: int
+    inbound: bool
+    """Whether the other side had opened it."""
+    reason: str
+    unanswered: tuple[int, ...]
+    """Ids of this peer's own requests that get no answer any more."""
+
+
+PeerEvent: TypeAlias = RequestArrived | ResponseArrived | Unanswered | PipeLost

@@ -1,0 +1,61 @@
+"""Addresses of workers: `uv://127.0.0.1:4711` <-> what a socket needs. Nothing but the own machine is
+accepted.
+
+In: text from a store or from a handshake, which may be hostile. Out: `Address`. A replay runs code in every
+worker that it reaches, so it must not be led to another machine, whatever the text says.
+
+Mirrors the addresses of `tensorpipe/transport/uv` and the `uv://` before them in the store.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+from rpcinspect.errors import ReplayError
+
+SCHEME = "uv://"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A listener on the own machine."""
+
+    host: str
+    """`127.0.0.1`, `::1` or any other address that is a loopback's, without brackets."""
+    port: int
+
+    @property
+    def family(self) -> socket.AddressFamily:
+        """Which kind of socket reaches it."""
+        return socket.AF_INET6 if ":" in self.host else socket.AF_INET
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """As published in a store."""
+        return SCHEME + str(self)
+
+
+def parse_address(text: str) -> Address:
+    """`ip:port` or `[ip]:port`, with or without `uv://`. Raises `ReplayError`."""
+    host, colon, port = text.removeprefix(SCHEME).rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not colon or not port.isascii() or not port.isdigit() or len(port) > 5:
+        raise ReplayError(f"{text[:80]!a} is no address of a worker")
+    return Address(loopback_host(host), int(port))
+
+
+def loopback_host(host: str) -> str:
+    """The host, which must be a numeric address of a loopback. Raises `ReplayError`."""
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback or "%" in host:
+        raise ReplayError(f"{host[:80]!a} is not on this machine's loopback")
+    return host
