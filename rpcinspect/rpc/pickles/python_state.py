@@ -6,14 +6,13 @@ every such change is also a place where loading would call a method of some obje
 
 from __future__ import annotations
 
-import sys
 from struct import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.pickles.tree import Call, Dict, Extension, Global, PersistentRef, Value
 
-NO_FRAME = sys.maxsize
+NO_FRAME = (1 << 63) - 1
 
 
 class State:
