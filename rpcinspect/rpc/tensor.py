@@ -113,7 +113,8 @@ def read_tensor_table_forms(
 def storage_lengths(table: bytes) -> tuple[int, ...] | None:
     """Bytes of each storage that a table speaks of, in the order of their indexes, which is that on the wire.
 
-    None if the table is damaged, leaves out an index, or speaks of storages that are not on the CPU.
+    None if the table is damaged, leaves out an index, or speaks of storages that can't be or are not on the
+    CPU.
     """
     try:
         metas = read_tensor_table(table)
@@ -124,7 +125,7 @@ def storage_lengths(table: bytes) -> tuple[int, ...] | None:
         if meta.storage is None:
             continue
         size = meta.storage_numel * DTYPES[meta.dtype].item_bytes
-        if meta.device != "cpu" or lengths.setdefault(meta.storage, size) != size:
+        if size < 0 or meta.device != "cpu" or lengths.setdefault(meta.storage, size) != size:
             return None
     if sorted(lengths) != list(range(len(lengths))):
         return None

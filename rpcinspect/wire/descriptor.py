@@ -175,6 +175,11 @@ class DescriptorReader:
         stream = cursor.stream
         yield from self.advance()
         if self._lost_from is not None:
+            rebuilt = None if stream.end is None else self._rebuild(self._lost_from, stream.end)
+            if rebuilt is not None:
+                self._lost_from = None
+                yield rebuilt
+                return
             if not self.silent_start and stream.end is not None and stream.end > self._lost_from:
                 self._problem(
                     self._lost_from,
@@ -265,7 +270,7 @@ class DescriptorReader:
         return self._message(shape, tuple(payloads), lost_bytes, position, total)
 
     def _rebuild(self, start: int, end: int) -> TpMessage | None:
-        """The message in [start, end), if only its descriptor was lost; the cursor is at `end`."""
+        """The message in [start, end), if only its descriptor was lost, over which the cursor moves."""
         stream, read_table = self.cursor.stream, self._shapes.read_table
         if read_table is None or self._start_lost or not stream.holes:
             self._start_lost = False

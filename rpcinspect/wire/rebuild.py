@@ -31,7 +31,12 @@ it can't tell. The wire stage does not know what is in a payload, so whoever use
 MAX_RANGE_BYTES = 1 << 20
 TABLE_STARTS = b"\x80\x02"
 """How the last payload begins (PROTO 2)."""
+MAX_TABLES = 4
+"""How many last payloads are tried: only by accident or on purpose is there more than one."""
 TYPE_AND_ID = (4, 8)
+INT_SIZES = (1, 2, 3, 5, 9)
+"""Bytes that libnop may take for a length."""
+MAX_LENGTH = (1 << 63) - 1
 CPU = TpDevice("cpu", 0)
 
 
@@ -44,11 +49,12 @@ def rebuild(stream: Stream, start: int, end: int, read_table: ReadTable) -> byte
         return None
     data = stream.read(start, end)
     known = _captured(stream, start, end)
-    at = data.rfind(TABLE_STARTS)
-    while at >= HEADER_BYTES:
-        size = len(data) - at
-        header = slice(at - HEADER_BYTES, at)
-        if HEADER.unpack(data[header])[0] == size and all(known[at - HEADER_BYTES :]):
+    at, tried = data.rfind(TABLE_STARTS), 0
+    while at >= HEADER_BYTES and tried < MAX_TABLES:
+        if HEADER.unpack_from(data, at - HEADER_BYTES)[0] == len(data) - at:
+            if known.find(0, at - HEADER_BYTES) >= 0:
+                return None  # what is lost here is lost for every table that begins before
+            tried += 1
             lengths = read_table(data[at:])
             if lengths is not None:
                 return _explain(data, known, at, lengths)
@@ -58,18 +64,23 @@ def rebuild(stream: Stream, start: int, end: int, read_table: ReadTable) -> byte
 
 def _explain(data: bytes, known: bytearray, table: int, lengths: Sequence[int]) -> bytes | None:
     """The descriptor whose frame and payload frames are just these bytes, wherever they were captured."""
+    if not all(0 <= n <= MAX_LENGTH for n in lengths):
+        return None
     tensors = tuple(TpTensorDescriptor(length=n, source_device=CPU, target_device=CPU) for n in lengths)
     before = table - HEADER_BYTES - sum(n + HEADER_BYTES for n in TYPE_AND_ID) - HEADER_BYTES
-    body = b""
-    for _ in range(4):  # the descriptor's size depends on how many bytes the payload's length takes
-        size = before - HEADER_BYTES - len(body)
-        if size < 0:
-            return None
+
+    def body_for(size: int) -> bytes:
         payloads = tuple(TpPayload(n) for n in (*TYPE_AND_ID, size, len(data) - table))
-        again = write_descriptor(TpDescriptor(b"", payloads, tensors), Layout.V1_9)
-        if len(again) == len(body):
-            return again if _agrees(data, known, again, size) else None
-        body = again
+        return write_descriptor(TpDescriptor(b"", payloads, tensors), Layout.V1_9)
+
+    smallest = len(body_for(0))
+    for more in INT_SIZES:  # the descriptor's size depends on how many bytes the payload's length takes
+        size = before - HEADER_BYTES - (smallest - 1 + more)
+        if size < 0:
+            break
+        body = body_for(size)
+        if len(body) == smallest - 1 + more:
+            return body if _agrees(data, known, body, size) else None
     return None
 
 

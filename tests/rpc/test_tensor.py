@@ -17,6 +17,7 @@ from rpcinspect.rpc.tensor import (
     TensorMeta,
     read_tensor_table,
     read_tensor_table_forms,
+    storage_lengths,
     to_tensor_table,
 )
 from tests.rpc.torch_tables import import_torch, torch_table
@@ -306,3 +307,49 @@ def test_hostile_tables_raise_decode_errors_only(data: st.DataObject) -> None:
     except DecodeError:
         return
     assert all(isinstance(meta, TensorMeta) for meta in metas)
+
+
+# --- lengths of storages ---
+
+
+def _shared(torch: Any) -> list[Any]:
+    x = torch.arange(12, dtype=torch.int16)
+    return [x[2:], torch.ones(3, dtype=torch.float64), x.reshape(3, 4).t(), torch.zeros(0), x]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", [_views, _dtypes, _sparse, _quantized, _shared])
+def test_lengths_of_the_storages_that_torch_writes(make: Callable[[Any], list[Any]]) -> None:
+    table, storages = torch_table(make(import_torch()))
+    assert storage_lengths(table) == tuple(len(storage) for storage in storages)
+
+
+def _storage(index: int, numel: int = 3, *, kind: str = "FloatStorage", device: str = "cpu") -> Call:
+    return _strided(("storage", Global("torch", kind), str(index), device, numel))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "lengths"),
+    [
+        ([_storage(1), _storage(0, 5)], (20, 12)),
+        ([_storage(0), _storage(0)], (12,)),
+        ([_storage(1)], None),
+        ([_storage(0), _storage(2)], None),
+        ([_storage(0), _storage(0, 4)], None),
+        ([_storage(0), _storage(0, kind="IntStorage")], (12,)),
+        ([_storage(0), _storage(0, kind="DoubleStorage")], None),
+        ([_storage(0, device="cuda:0")], None),
+        ([_storage(0), _storage(1, device="meta")], None),
+        ([_storage(0, -1)], None),
+        ([_storage(0, 0)], (0,)),
+        ([], ()),
+    ],
+    ids=lambda value: None,
+)
+def test_what_lengths_a_table_can_tell(tensors: list[Call], lengths: tuple[int, ...] | None) -> None:
+    assert storage_lengths(_table(*tensors)) == lengths
+
+
+@pytest.mark.parametrize("length", range(len(ONE)))
+def test_a_damaged_table_tells_no_lengths(length: int) -> None:
+    assert storage_lengths(ONE[:length]) is None

@@ -367,7 +367,7 @@ def stories(draw: st.DrawFn) -> tuple[Story, list[int]]:
 
 
 @given(stories(), st.sampled_from([FIN, RST, 0]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_pairing_is_right_or_there_is_none(made: tuple[Story, list[int]], end: int) -> None:
     story, lost = made
     right(story, story.tell(end=end, lost=lost))
