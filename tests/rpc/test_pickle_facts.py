@@ -100,9 +100,9 @@ def test_the_walk_of_shared_and_deep_values_is_linear() -> None:
     wide = [JIT_FORK]
     for _ in range(60):
         wide = [wide, wide]  # type: ignore[list-item]
-    start = time.perf_counter()
+    start = time.process_time()
     assert rref_forks((value, wide)) == (FORK,)  # type: ignore[arg-type]
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 3
 
 
 # --- remote errors ---

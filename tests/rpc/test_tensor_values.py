@@ -97,11 +97,11 @@ def test_what_has_no_bytes(tensor: TensorMeta) -> None:
 
 
 def test_expanded_tensors_are_bounded() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     for sizes in [(1_000_000_000_000,), (1 << 40, 1 << 40), (2,) * 64]:
         with pytest.raises(LimitExceeded, match="max_bytes"):
             sha256(meta("float32", sizes, (0,) * len(sizes)), b"\0\0\x80\x3f")
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 3
 
 
 def test_hash_in_blocks() -> None:

@@ -249,9 +249,9 @@ def test_repeated_autograd_ids_cost_linear_time() -> None:
     for _ in range(700):
         talk.say(CALL, autograd=(CONTEXT, EDGE, 0), tensors=1)
         talk.say(gradients(EDGE))
-    start = time.perf_counter()
+    start = time.process_time()
     [context] = talk.finish().contexts
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 1.5
     assert [len(edge.backward) for edge in context.edges] == [700] + [0] * 699
 
 
@@ -344,6 +344,6 @@ def test_many_rrefs_take_linear_time() -> None:
     talk = Talk()
     for number in range(4000):
         talk.say(RRefForkRequest(ID(0, number // 2), ID(1, number)))
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(talk.finish().rrefs) == 2000
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 3

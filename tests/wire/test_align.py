@@ -271,9 +271,9 @@ def test_hidden_lengths_do_not_confirm() -> None:
 
 
 def seconds(stream: Stream, start: int | None, end: int | None, groups: Sequence[Sequence[int]]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     placed(stream, start, end, groups)
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def test_many_groups_take_linear_time() -> None:

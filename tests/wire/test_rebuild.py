@@ -279,9 +279,9 @@ def test_many_tables_that_are_none_take_little_time() -> None:
         data = (len(data) + 4).to_bytes(8, "little") + b"\x80\x02U\x08" + data
     assert len(data) == 20_000 * unit
     stream = stream_of(bytes(200) + data, holes=[(0, 150)], sizes=(60_000,))
-    start = time.perf_counter()
+    start = time.process_time()
     assert rebuilt(stream, 0, 200 + len(data)) is None
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 6
 
 
 @given(

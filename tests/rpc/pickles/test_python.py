@@ -379,7 +379,7 @@ def test_limits() -> None:
 
 
 def test_bombs_stay_small() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     read_python_pickle(b"N" + b"q\x00h\x00\x86" * 60_000 + b".")
     read_python_pickle(b"(" * 100_000 + b"t" * 100_000 + b".")
     read_python_pickle(b"Nr\xff\xff\xff\xff.")
@@ -387,7 +387,7 @@ def test_bombs_stay_small() -> None:
         read_python_pickle(b"L" + b"9" * 1_000_000 + b"L\n.")
     with pytest.raises(DecodeError, match="announced"):
         read_python_pickle(b"\x96\xff\xff\xff\x7f\x00\x00\x00\x00ab.")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 15
 
 
 def test_changes_to_imported_objects_are_calls() -> None:

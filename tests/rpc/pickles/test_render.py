@@ -210,7 +210,7 @@ def test_control_characters_are_escaped_everywhere(value: str) -> None:
 
 
 def test_bombs_stay_small() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     wide: Any = None
     for _ in range(100):
         wide = (wide, wide)
@@ -228,7 +228,7 @@ def test_bombs_stay_small() -> None:
     args = render_args(udf)
     assert args is not None
     assert len(args[1]) < 100
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 15
 
 
 @settings(max_examples=200, deadline=None)
