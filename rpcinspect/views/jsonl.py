@@ -161,7 +161,7 @@ def pipe_json(pipe: Pipe, session: Session) -> Json:
             f"{_device(client)}->{_device(server)}": text(name) for (server, client), name in pipe.channels
         },
         "visible": pipe.visible.value,
-        "reason": pipe.reason,
+        "reason": None if pipe.reason is None else text(pipe.reason),
     }
 
 
@@ -218,7 +218,7 @@ def finding_json(finding: Finding) -> Json:
         "messages": list(finding.messages),
         "workers": [text(worker) for worker in finding.workers],
         "text": text(finding.text),
-        "remedy": finding.remedy,
+        "remedy": None if finding.remedy is None else text(finding.remedy),
     }
 
 
