@@ -22,7 +22,7 @@ from itertools import cycle
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.wire.demux import Demux
-from rpcinspect.wire.records import TpMessage
+from rpcinspect.wire.records import TpMessage, Visibility
 from rpcinspect.wire.segment import Endpoint, Flow
 from rpcinspect.wire.stream import CaptureBytes, Stream
 from rpcinspect.wire.tcp import Tcp
@@ -519,3 +519,28 @@ def stream_of(
     window = segment_block(rows).window
     player._window, player._windows = bytes(1000) + window, []
     return player.outcome.tcp.connections[0].forward
+
+
+# --- what most tests say and ask ---
+
+
+def chat(pipe: PipeTalk) -> None:
+    """Requests and answers with and without tensors, an empty payload, an empty tensor."""
+    pipe.send(Said(id=1, payload=b"first"))
+    pipe.send(Said(id=2, payload=b"", tensors=(b"abc", b"", b"0123456789" * 7)))
+    pipe.send(Said(type=0x203, id=2, tensors=(b"answer",)), from_client=False, tensors_first=True)
+    pipe.send(Said(id=3, tensors=(b"x" * 40,)), tensors_first=True)
+    pipe.send(Said(type=0x203, id=1, payload=b"last"), from_client=False)
+
+
+def hello(name: str = "worker0") -> bytes:
+    return frame(write_first_frame(SpontaneousConnection(name)))
+
+
+def requested(identifier: int) -> bytes:
+    return frame(write_first_frame(RequestedConnection(identifier)))
+
+
+def only(outcome: Outcome) -> Visibility:
+    [state] = outcome.demux.pipes
+    return state.pipe.visible

@@ -14,38 +14,28 @@ from rpcinspect.wire.records import Visibility
 from rpcinspect.wire.tensorpipe import (
     DESCRIPTOR_SIGNATURE,
     Layout,
-    RequestedConnection,
-    SpontaneousConnection,
     frame,
-    write_first_frame,
 )
-from tests.builders import ACK, FIN, RST, SYN, Segment
+from tests.builders import FIN, RST, SYN, Segment
 from tests.wire.conversations import (
     Heard,
     Hole,
     Network,
-    Outcome,
     PipeTalk,
     Player,
     Said,
     Write,
     answer_of,
+    chat,
+    hello,
     message_frames,
     play,
+    requested,
     segments,
 )
 
 CHANNELS = ["basic", "mpt_uv"]
 LAYOUTS = [Layout.V1_8, Layout.V1_9]
-
-
-def chat(pipe: PipeTalk) -> None:
-    """Requests and answers with and without tensors, an empty payload, an empty tensor."""
-    pipe.send(Said(id=1, payload=b"first"))
-    pipe.send(Said(id=2, payload=b"", tensors=(b"abc", b"", b"0123456789" * 7)))
-    pipe.send(Said(type=0x203, id=2, tensors=(b"answer",)), from_client=False, tensors_first=True)
-    pipe.send(Said(id=3, tensors=(b"x" * 40,)), tensors_first=True)
-    pipe.send(Said(type=0x203, id=1, payload=b"last"), from_client=False)
 
 
 def interleave(writes: list[Write], pick: st.DataObject, *, causal: bool = False) -> list[Write]:
@@ -210,231 +200,6 @@ def test_flipped_bytes_raise_nothing(pick: st.DataObject) -> None:
         data[where] = pick.draw(st.integers(0, 255))
         network.writes[at] = Write(write.connection, write.from_client, bytes(data))
     play(network, sizes=(100,))
-
-
-# --- handshakes ---
-
-
-def hello(name: str = "worker0") -> bytes:
-    return frame(write_first_frame(SpontaneousConnection(name)))
-
-
-def requested(identifier: int) -> bytes:
-    return frame(write_first_frame(RequestedConnection(identifier)))
-
-
-def only(outcome: Outcome) -> Visibility:
-    [state] = outcome.demux.pipes
-    return state.pipe.visible
-
-
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_requested_connections_may_come_before_the_answer(channel: str) -> None:
-    network = Network()
-    pipe = PipeTalk(network, channel=channel, early=True)
-    chat(pipe)
-    assert play(network, block=3).said() == pipe.expected()
-
-
-@pytest.mark.parametrize("first", [127, 128, 255, 256, 65_535, 65_536, 1 << 40])
-def test_ids_of_any_size(first: int) -> None:
-    network = Network()
-    pipe = PipeTalk(network, first_id=first, channel="mpt_uv", lane_id=first)
-    chat(pipe)
-    outcome = play(network)
-    assert outcome.said() == pipe.expected()
-    assert outcome.demux.skipped_bytes == 0
-
-
-def test_two_pipes_to_one_listener_and_one_to_oneself() -> None:
-    network = Network()
-    pipes = [
-        PipeTalk(network, name="worker1"),
-        PipeTalk(network, name="worker2", client="10.0.0.2", first_id=2),
-    ]
-    for pipe in pipes:
-        chat(pipe)
-    expected = {key: heard for pipe in pipes for key, heard in pipe.expected().items()}
-    assert play(network).said() == expected
-
-
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_an_advertised_address_that_is_not_the_real_one(channel: str) -> None:
-    network = Network()
-    pipe = PipeTalk(network, address="192.168.7.7:5000", channel=channel)
-    chat(pipe)
-    assert play(network).said() == pipe.expected()
-
-
-def test_an_ipv6_address_in_another_spelling() -> None:
-    network = Network()
-    pipe = PipeTalk(network, client="fd00::1", server="[fd00::2]:5000", address="[FD00:0:0::2%eth0]:5000")
-    chat(pipe)
-    assert play(network).said() == pipe.expected()
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_messages_on_a_connection_of_their_own(channel: str, layout: Layout) -> None:
-    network = Network()
-    transport = "uv" if layout is Layout.V1_9 else "ibv"  # 1.8 tells the move by the transport's name
-    pipe = PipeTalk(network, channel=channel, layout=layout, moved=True, transport=transport)
-    chat(pipe)
-    outcome = play(network)
-    assert outcome.said() == pipe.expected()
-    assert outcome.demux.pipes[0].pipe.client_name == "worker0"
-
-
-def test_a_pipe_that_goes_on_over_shared_memory() -> None:
-    network = Network()
-    opening = network.connect("10.0.0.1", "10.0.0.1:5000")
-    pipe = PipeTalk(network)
-    handshake = network.writes[:2]
-    network.writes = [Write(opening, True, write.data) for write in handshake]
-    answer = answer_of(transport="shm", address="1a543", descriptor=0, reply=1, channels=(("cma", (2, 3)),))
-    network.write(opening, frame(answer), from_client=False)
-    outcome = play(network)
-    assert pipe.sent[True] == []
-    assert only(outcome) is Visibility.HANDSHAKE_ONLY
-    assert "shm" in (outcome.demux.pipes[0].pipe.reason or "")
-    assert outcome.messages == []
-    assert outcome.reasons == []
-
-
-def test_cma_has_messages_without_tensors() -> None:
-    network = Network()
-    pipe = PipeTalk(network, channel="cma")
-    pipe.send(Said(id=1, tensors=(b"abc", b"")))
-    pipe.send(Said(id=2))
-    outcome = play(network)
-    assert only(outcome) is Visibility.NO_TENSORS
-    assert [outcome.heard(m).tensors for m in outcome.messages] == [("missing", b""), ()]
-    assert outcome.demux.skipped_bytes == 0
-
-
-@pytest.mark.parametrize("sizes", [(1448,), (1,), (9,)])
-@pytest.mark.parametrize("channel", ["basic", "mpt_uv", "cma"])
-def test_a_pipe_that_was_opened_out_of_sight(channel: str, sizes: tuple[int, ...]) -> None:
-    network = Network()
-    pipe = PipeTalk(network, channel=channel, opened_in_sight=False)
-    chat(pipe)
-    outcome = play(network, sizes=sizes, block=5)
-    expected = pipe.expected()
-    if channel == "cma":
-        expected = {
-            key: [Heard(h.payloads, tuple("missing" if t else b"" for t in h.tensors)) for h in heard]
-            for key, heard in expected.items()
-        }
-    assert outcome.said() == expected
-    assert only(outcome) is Visibility.NO_HANDSHAKE
-    assert {name for _, name in outcome.demux.pipes[0].pipe.channels} == {channel}
-
-
-def test_a_name_may_be_of_any_bytes() -> None:
-    network = Network()
-    pipe = PipeTalk(network, name="w\udcff\0²")
-    chat(pipe)
-    assert play(network).demux.pipes[0].pipe.client_name == "w\udcff\0²"
-
-
-# --- starts in the middle ---
-
-
-def tail_of(network: Network, first: int) -> list[Segment]:
-    """The segments from that one on, without any SYN."""
-    rows = segments(network, syn=False, sizes=(60,))
-    return rows[first:]
-
-
-@pytest.mark.parametrize("patience_ns", [None, 5000])
-@pytest.mark.parametrize("block", [1, 5, 1000])
-def test_a_capture_that_starts_late_has_every_later_message(patience_ns: int | None, block: int) -> None:
-    network = Network()
-    pipe = PipeTalk(network)
-    for number in range(6):
-        pipe.send(Said(id=number))
-        pipe.send(Said(type=0x203, id=number), from_client=False)
-    rows = segments(network, syn=False, sizes=(60,))
-    for first in range(12, len(rows), 7):
-        outcome = play(network, rows=rows[first:], block=block, patience_ns=patience_ns)
-        [state] = outcome.demux.pipes or [None]
-        if state is None:
-            continue
-        assert state.pipe.visible is Visibility.NO_HANDSHAKE
-        flow = str(network.flows[pipe.descriptor])
-        assert str(state.pipe.flow) == flow  # the client is told by the types of messages
-        for (key, side), heard in outcome.said().items():
-            assert key == flow
-            assert heard == pipe.expected()[key, side][-len(heard) :]
-        assert outcome.reasons == []
-
-
-def test_one_direction_may_stay_silent_for_long() -> None:
-    network = Network()
-    pipe = PipeTalk(network)
-    for number in range(5):
-        pipe.send(Said(id=number))
-    pipe.send(Said(type=0x203, id=4), from_client=False)
-    rows = [row for row in segments(network, syn=False) if row.flow < 2][4:]
-    data = [row for row in rows if row.flow == 0 and row.payload]
-    reply = [row for row in rows if row.flow == 1 and row.payload]
-    outcome = play(network, rows=[*data, *reply], block=1, patience_ns=1000)
-    assert [m.payloads[1][0] for m in outcome.messages if m.from_client] == [0, 1, 2, 3, 4]
-    assert [m.payloads[1][0] for m in outcome.messages if not m.from_client] == [4]
-
-
-def test_a_message_in_the_middle_that_comes_byte_by_byte() -> None:
-    network = Network()
-    number = network.connect("10.0.0.1", "10.0.0.2:5000")
-    network.write(number, b"\1" * 5 + message_frames(Said(id=7)))
-    outcome = play(network, syn=False, sizes=(1,), block=1, patience_ns=1000)
-    assert [m.payloads[1][0] for m in outcome.messages] == [7]
-
-
-def test_without_a_syn_the_hello_tells_the_client() -> None:
-    network = Network()
-    pipe = PipeTalk(network)
-    chat(pipe)
-    outcome = play(network, syn=False)
-    assert outcome.said() == pipe.expected()
-    assert only(outcome) is Visibility.FULL
-
-
-def test_a_lane_whose_server_was_not_seen_to_accept() -> None:
-    network = Network()
-    pipe = PipeTalk(network)
-    chat(pipe)
-    rows = [row for row in segments(network) if row.flags != SYN | ACK]
-    for block in (1, 7, 1000):
-        outcome = play(network, rows=rows, block=block, patience_ns=3000)
-        assert outcome.said() == pipe.expected()
-
-
-# --- holes in the handshake ---
-
-
-@pytest.mark.parametrize(("side", "at"), [(True, 2), (True, 15), (True, 30), (False, 3), (False, 60)])
-def test_a_hole_in_the_handshake_leaves_the_messages(side: bool, at: int) -> None:
-    network = Network()
-    pipe = PipeTalk(network)
-    chat(pipe)
-    outcome = play(network, holes=[Hole(pipe.opening, side, at, at + 5)], sizes=(20,))
-    flow = str(network.flows[pipe.descriptor])
-    for direction in (True, False):
-        heard = outcome.said()[flow, direction]
-        assert [h.payloads for h in heard] == [s.all_payloads for s in pipe.sent[direction]]
-    assert only(outcome) is Visibility.NO_HANDSHAKE
-    assert {m.payload_missing for m in outcome.messages} == {None}
-
-
-def test_a_hole_in_the_addresses_of_lanes_is_told() -> None:
-    network = Network()
-    pipe = PipeTalk(network, channel="mpt_uv")
-    chat(pipe)
-    outcome = play(network, holes=[Hole(pipe.extra[0], False, 50, 60)], sizes=(20,))
-    heard = [h for one in outcome.said().values() for h in one]
-    assert len(heard) == 5
-    assert any("lanes" in reason for reason in outcome.reasons)
 
 
 # --- hostile ---
@@ -663,15 +428,3 @@ def test_a_port_that_is_used_again_within_one_block() -> None:
     wanted = first.expected()[flow, True]
     assert [heard for name, heard in said if name == "worker0"] == wanted
     assert [heard for name, heard in said if name == "worker1"] == wanted
-
-
-def test_a_first_guess_of_the_client_that_is_wrong_costs_no_message() -> None:
-    """The capture starts in the middle, with bytes of the server that look like a client's hello."""
-    network = Network()
-    number = network.connect("10.0.0.1", "10.0.0.2:5000")
-    network.write(number, hello() + b"rest of a payload", from_client=False)
-    network.write(number, message_frames(Said(id=5)))
-    network.write(number, message_frames(Said(type=0x203, id=5)), from_client=False)
-    outcome = play(network, syn=False)
-    assert sorted((m.payloads[0][1], m.from_client) for m in outcome.messages) == [(1, True), (2, False)]
-    assert outcome.demux.pipes[0].pipe.client == network.flows[number].source
