@@ -1,0 +1,152 @@
+"""Where output goes, and what becomes of writes that fail. Whole runs: test_decode.py and test_cli.py."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.commands.output import (
+    give_up_stdout,
+    open_console,
+    open_output,
+    overwritten_input,
+    say,
+    writing,
+)
+from rpcinspect.errors import OutputError
+
+FULL = Path("/dev/full")
+
+
+class Stdout(io.TextIOWrapper):
+    """Standard output that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.raw = io.BytesIO()
+        super().__init__(self.raw, encoding="utf-8", write_through=True)
+
+
+def kept_stdout(monkeypatch: pytest.MonkeyPatch) -> Stdout:
+    """To be called in the test itself: pytest sets its own between a fixture and the test."""
+    made = Stdout()
+    monkeypatch.setattr(sys, "stdout", made)
+    return made
+
+
+def test_a_file_is_emptied_and_filled(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"earlier and longer")
+    with open_output(path) as output:
+        output.write(b"now")
+    assert path.read_bytes() == b"now"
+
+
+def test_without_a_path_it_is_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout = kept_stdout(monkeypatch)
+    with open_output(None) as output:
+        output.write(b"\xff\0raw")
+    assert stdout.raw.getvalue() == b"\xff\0raw"
+
+
+@pytest.mark.parametrize("name", [".", "no/such/folder", "nul\0"])
+def test_what_cannot_be_opened_is_one_line(tmp_path: Path, name: str) -> None:
+    with pytest.raises(OutputError, match="can't be written: ") as caught, open_output(tmp_path / name):
+        pytest.fail("nothing was opened")
+    assert "Errno" not in str(caught.value)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_one_line() -> None:
+    with pytest.raises(OutputError) as caught, open_output(FULL) as output:
+        output.write(b"x" * 100_000)
+    assert str(caught.value) == "/dev/full: can't be written: No space left on device"
+    with pytest.raises(OutputError), open_output(FULL) as output:
+        output.write(b"x")  # found out only when it is closed
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "said"),
+    [
+        (None, OSError(errno.ENOSPC, "No space"), "standard output: can't be written: No space"),
+        (Path("a"), OSError("odd"), "a: can't be written: odd"),
+    ],
+)
+def test_failed_writes_say_where(path: Path | None, error: OSError, said: str) -> None:
+    with pytest.raises(OutputError) as caught, writing(path):
+        raise error
+    assert str(caught.value) == said
+    assert caught.value.__cause__ is error
+
+
+def test_other_errors_are_not_touched() -> None:
+    with pytest.raises(ValueError, match="mine"), writing(None):
+        raise ValueError("mine")
+
+
+def test_an_input_under_any_name_is_not_overwritten(tmp_path: Path) -> None:
+    capture, link, other = tmp_path / "a.pcap", tmp_path / "link", tmp_path / "other"
+    capture.write_bytes(b"x")
+    other.write_bytes(b"y")
+    link.symlink_to(capture)
+    for output in (capture, link, tmp_path / "." / "a.pcap"):
+        assert overwritten_input(output, [str(other), str(capture)]) == str(capture)
+    assert overwritten_input(capture, [str(link)]) == str(link)
+    assert overwritten_input(capture, [str(other)]) is None
+    assert overwritten_input(None, [str(capture)]) is None
+    assert overwritten_input(tmp_path / "new", [str(capture)]) is None
+
+
+def test_what_is_no_file_is_left_to_whoever_opens_it(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.write_bytes(b"")
+    assert overwritten_input(output, ["-", "no/such/file", "nul\0"]) is None
+    assert overwritten_input(Path("nul\0"), ["-", "file"]) is None
+
+
+def test_a_console_on_a_file_writes_no_styles_and_any_text(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with open_console(path) as console:
+        console.print("[b]not markup[/b] :smile: é \udcff", style="bold red")
+        console.print("x" * 500)
+    lines = path.read_text("utf-8").splitlines()
+    assert lines == ["[b]not markup[/b] :smile: é \\udcff", "x" * 500]
+
+
+def test_a_console_on_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout = kept_stdout(monkeypatch)
+    with open_console(None) as console:
+        console.print("one line", style="bold")
+    assert stdout.raw.getvalue() == b"one line\n"
+
+
+def test_lines_for_people_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    say("a file named \x1b[31m\n\udcff")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("rpcinspect: a file named ")
+    assert err.endswith("\n")
+    assert err[:-1].isprintable()
+
+
+def test_giving_up_standard_output_loses_what_is_buffered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = os.pipe()
+    monkeypatch.setattr(sys, "stdout", os.fdopen(write, "w"))
+    sys.stdout.write("buffered")
+    give_up_stdout()
+    sys.stdout.close()
+    with os.fdopen(read, "rb") as other_end:
+        assert other_end.read() == b""
+
+
+def test_giving_up_a_stand_in_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout = kept_stdout(monkeypatch)
+    give_up_stdout()
+    print("still there")
+    assert stdout.raw.getvalue() == b"still there\n"
