@@ -13,7 +13,7 @@ from types import TracebackType
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
-from rpcinspect.wire.stream import CaptureBytes, Extent
+from rpcinspect.wire.ranges import CaptureBytes, Extent
 
 
 class OpenSession:

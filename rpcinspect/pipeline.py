@@ -28,9 +28,9 @@ from rpcinspect.session.findings import WireFacts, find
 from rpcinspect.session.model import CaptureInfo, Session
 from rpcinspect.session.names import Roster, call_roll
 from rpcinspect.wire.demux import Demux
+from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import TpMessage
 from rpcinspect.wire.segment import Segmenter
-from rpcinspect.wire.stream import CaptureBytes
 from rpcinspect.wire.tcp import Tcp
 
 PATIENCE_NS = 2_000_000_000

@@ -23,7 +23,7 @@ from rpcinspect.views.message_json import body_json, envelope_json, tensor_text
 from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
 from rpcinspect.views.summary import moment
 from rpcinspect.views.tensors import bytes_of, hash_of, place_of, storage_of
-from rpcinspect.wire.stream import CaptureBytes
+from rpcinspect.wire.ranges import CaptureBytes
 
 HEX_ROWS = 16
 VALUES = 8

@@ -28,8 +28,8 @@ from rpcinspect.session.model import (
 from rpcinspect.views.message_json import text
 from rpcinspect.views.message_line import MessageRenderer, location_json, problem_json
 from rpcinspect.views.spool import Spool
+from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Pipe
-from rpcinspect.wire.stream import CaptureBytes
 from rpcinspect.wire.tensorpipe import TpDevice
 
 Json: TypeAlias = dict[str, Any]

@@ -24,9 +24,9 @@ from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import plain_range
 from rpcinspect.views.message_json import body_json, envelope_json, tensor_json, tensor_text, text
 from rpcinspect.views.tensors import TensorPlace, hash_of, place_of, storage_of
+from rpcinspect.wire.ranges import CaptureBytes, Extent
 from rpcinspect.wire.records import Placement
 from rpcinspect.wire.segment import Flow
-from rpcinspect.wire.stream import CaptureBytes, Extent
 
 Json: TypeAlias = dict[str, Any]
 

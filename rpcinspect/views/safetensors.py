@@ -29,8 +29,8 @@ from rpcinspect.rpc.tensor_values import logical_bytes
 from rpcinspect.session.model import Session
 from rpcinspect.views.message_json import tensor_json, text
 from rpcinspect.views.tensors import bytes_of, place_of
+from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement
-from rpcinspect.wire.stream import CaptureBytes
 
 INDEX = "index.jsonl"
 SHARD_BYTES = 1 << 27

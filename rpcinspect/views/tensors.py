@@ -11,8 +11,8 @@ from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import sha256
+from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement, TpTensor
-from rpcinspect.wire.stream import CaptureBytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from rpcinspect.wire.align import Places, align
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
+from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Placement, TpMessage, TpTensor
-from rpcinspect.wire.stream import Extent, Stream
+from rpcinspect.wire.stream import Stream
 
 MPT_LANES = 16
 CUDA_CHUNK_BYTES = 1 << 20

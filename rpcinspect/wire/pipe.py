@@ -16,8 +16,9 @@ from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
 from rpcinspect.wire.channel import CHANNELS, INVISIBLE, MPT, Channel, Due
 from rpcinspect.wire.descriptor import DescriptorReader, ShapeTable
+from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Pipe, Placement, TpMessage, TpTensor, Visibility
-from rpcinspect.wire.stream import Extent, Stream
+from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tensorpipe import (
     LAYER,
     BrochureAnswer,

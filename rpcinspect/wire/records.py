@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.stream import Extent
 from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpDevice, TpTensorDescriptor
 
 

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 from sortedcontainers import SortedDict
 
-from rpcinspect.capture.block import Int64s
 from rpcinspect.errors import Location
-from rpcinspect.wire.segment import Flow, SegmentBlock
+from rpcinspect.wire.ranges import CaptureBytes, Extent, Run
+from rpcinspect.wire.segment import Flow
 
 if TYPE_CHECKING:
     from rpcinspect.wire.tcp import Connection
@@ -31,154 +29,6 @@ HISTORY_SEGMENTS = 512
 """How much of what readers are done with stays known, so that late copies can still be compared with it."""
 
 MAX_CONFLICTS = 1000
-
-
-class CaptureBytes:
-    """Bytes by their place in a capture: from the window in hand, else through `pread`."""
-
-    __slots__ = ("_capture", "_end", "_pread", "_start", "_window")
-
-    def __init__(self, pread: Callable[[int, int, int], bytes]) -> None:
-        """`pread(capture, offset, length)` gives bytes of that capture file."""
-        self._pread = pread
-        self._capture = -1
-        self._window = b""
-        self._start = self._end = 0
-
-    def show(self, block: SegmentBlock) -> None:
-        """Makes the window of this block the one in hand."""
-        self._capture = block.capture
-        self._window = block.window
-        self._start = block.window_offset
-        self._end = block.window_offset + len(block.window)
-
-    def read(self, capture: int, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes, all of which the capture stage has reported to be there."""
-        if capture == self._capture and self._start <= offset and offset + length <= self._end:
-            at = offset - self._start
-            return self._window[at : at + length]
-        return self._pread(capture, offset, length)
-
-    def gather(self, capture: int, offsets: list[int], lengths: list[int]) -> bytes:
-        """The bytes of several ranges of one capture, joined; offsets ascend."""
-        base = self._start
-        if capture == self._capture and base <= offsets[0] and offsets[-1] + lengths[-1] <= self._end:
-            window = self._window
-            return b"".join([window[o - base : o - base + n] for o, n in zip(offsets, lengths, strict=True)])
-        first, last = offsets[0], offsets[-1] + lengths[-1]
-        if last - first <= 2 * sum(lengths) + 4096:  # close together: one read
-            data = self._pread(capture, first, last - first)
-            return b"".join([data[o - first : o - first + n] for o, n in zip(offsets, lengths, strict=True)])
-        return b"".join([self.read(capture, o, n) for o, n in zip(offsets, lengths, strict=True)])
-
-
-class Run:
-    """Segments that follow each other without a gap in the stream, all from one block; or a missing range.
-
-    `starts` (positions), `offsets` (in the file), `packets` and `times` are parallel columns; a segment ends
-    where the next begins. A missing range has no columns.
-    """
-
-    __slots__ = ("_lists", "capture", "end", "offsets", "packets", "start", "starts", "times")
-
-    def __init__(
-        self,
-        start: int,
-        end: int,
-        capture: int = -1,
-        starts: Int64s | None = None,
-        offsets: Int64s | None = None,
-        packets: Int64s | None = None,
-        times: Int64s | None = None,
-    ) -> None:
-        self.start = start
-        self.end = end
-        self.capture = capture
-        self.starts = starts
-        self.offsets = offsets
-        self.packets = packets
-        self.times = times
-        self._lists: tuple[list[int], list[int], list[int], list[int], bool] | None = None
-
-    @property
-    def missing(self) -> bool:
-        """Whether this range was not captured."""
-        return self.starts is None
-
-    def slice(self, start: int, end: int) -> Run:
-        """The part of this run that lies in [start, end), which must be inside it and not empty."""
-        if start == self.start and end == self.end:
-            return self
-        if self.starts is None:
-            return Run(start, end)
-        assert self.offsets is not None
-        assert self.packets is not None
-        assert self.times is not None
-        low = int(np.searchsorted(self.starts, start, "right")) - 1
-        high = int(np.searchsorted(self.starts, end, "left"))
-        starts = self.starts[low:high].copy()
-        offsets = self.offsets[low:high].copy()
-        offsets[0] += start - int(starts[0])
-        starts[0] = start
-        packets, times = self.packets[low:high].copy(), self.times[low:high].copy()
-        return Run(start, end, self.capture, starts, offsets, packets, times)
-
-    def forget_lists(self) -> None:
-        """Frees what `lists` keeps."""
-        self._lists = None
-
-    def lists(self) -> tuple[list[int], list[int], list[int], list[int], bool]:
-        """The columns as Python lists (numpy scalars cost more to look up), and whether times ascend."""
-        if self._lists is None:
-            assert self.starts is not None
-            assert self.offsets is not None
-            assert self.packets is not None
-            assert self.times is not None
-            ascending = bool(np.all(self.times[1:] >= self.times[:-1]))
-            self._lists = (
-                self.starts.tolist(),
-                self.offsets.tolist(),
-                self.packets.tolist(),
-                self.times.tolist(),
-                ascending,
-            )
-        return self._lists
-
-
-@dataclass(slots=True)
-class Extent:
-    """Where a range of a stream lies in the capture files, and which of its bytes were not captured.
-
-    Not frozen: that triples the cost of making one.
-    """
-
-    length: int
-    pieces: tuple[tuple[int, int, int], ...]
-    """(capture, file offset, length) in stream order; missing bytes have no piece."""
-    missing: tuple[tuple[int, int], ...] = ()
-    """Ranges [from, to) that were not captured, counted from the start of this extent."""
-
-    @property
-    def missing_bytes(self) -> int:
-        """How many bytes were not captured."""
-        return sum(b - a for a, b in self.missing) if self.missing else 0
-
-    def read(self, source: CaptureBytes) -> bytes:
-        """The bytes, zeros where they were not captured."""
-        if not self.missing:
-            if len(self.pieces) == 1:
-                return source.read(*self.pieces[0])
-            return b"".join([source.read(*piece) for piece in self.pieces])
-        out = bytearray(self.length)
-        at, holes = 0, iter(self.missing)
-        hole = next(holes, None)
-        for piece in self.pieces:
-            while hole is not None and hole[0] == at:
-                at = hole[1]
-                hole = next(holes, None)
-            out[at : at + piece[2]] = source.read(*piece)
-            at += piece[2]
-        return bytes(out)
 
 
 @dataclass(frozen=True, slots=True)

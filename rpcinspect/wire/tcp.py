@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s
+from rpcinspect.wire.ranges import CaptureBytes, Run
 from rpcinspect.wire.segment import ACK, FIN, RST, SYN, Flow, SegmentBlock
-from rpcinspect.wire.stream import CaptureBytes, Run, Stream
+from rpcinspect.wire.stream import Stream
 
 EPOCH = 1 << 34
 """First unwrapped position: far enough from 0 that bytes before the first captured one stay positive."""

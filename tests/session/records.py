@@ -12,10 +12,10 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import Session
+from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Pipe, Placement, TpMessage, TpTensor
 from rpcinspect.wire.segment import Endpoint, Flow
 from rpcinspect.wire.store import StoreEntry
-from rpcinspect.wire.stream import Extent
 from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
 
 CPU = TpDevice("cpu", 0)

@@ -22,9 +22,10 @@ from itertools import cycle
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.wire.demux import Demux
+from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import TpMessage, Visibility
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.stream import CaptureBytes, Stream
+from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Tcp
 from rpcinspect.wire.tensorpipe import (
     Brochure,

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from rpcinspect.capture import open_capture
 from rpcinspect.errors import Problem
+from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.segment import Segmenter
-from rpcinspect.wire.stream import CaptureBytes, Stream
+from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Connection, Tcp
 
 PATIENCE_NS = 2_000_000_000

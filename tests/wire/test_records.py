@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Pipe, Placement, TpTensor, Visibility
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.stream import Extent
 from rpcinspect.wire.tensorpipe import Layout, TpDevice, TpTensorDescriptor
 
 CPU = TpDevice("cpu", 0)

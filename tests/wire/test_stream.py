@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.wire.stream import CaptureBytes, Extent, Stream
+from rpcinspect.wire.ranges import Extent
 from tests.builders import segment_block
-from tests.wire.conversations import Hole, Network, Player, Segment, segments, stream_of
+from tests.wire.conversations import Network, Player, segments, stream_of
 
 DATA = bytes(range(256)) * 2
 
@@ -123,54 +123,6 @@ def test_released_bytes_are_not_needed_for_later_ones(steps: list[int], holes: l
     stream.release(origin + 512)
     assert stream.runs == []
     assert stream.read(origin + 512, origin + 512) == b""
-
-
-@pytest.mark.parametrize(
-    ("missing", "want"),
-    [
-        ((), b"abcdef"),
-        (((0, 2),), b"\0\0abcd"),
-        (((4, 6),), b"abcd\0\0"),
-        (((0, 1), (1, 2), (3, 5)), b"\0\0a\0\0b"),
-    ],
-)
-def test_an_extent_reads_zeros_where_bytes_are_missing(
-    missing: tuple[tuple[int, int], ...], want: bytes
-) -> None:
-    source = CaptureBytes(lambda capture, offset, length: b"abcdef"[offset : offset + length])
-    pieces: list[tuple[int, int, int]] = []
-    at = taken = 0
-    while at < 6:
-        hole = next((h for h in missing if h[0] == at), None)
-        if hole is not None:
-            at = hole[1]
-            continue
-        pieces.append((0, taken, 1))
-        at, taken = at + 1, taken + 1
-    assert Extent(6, tuple(pieces), missing).read(source) == want
-
-
-def test_bytes_come_from_the_window_or_from_the_file() -> None:
-    asked: list[tuple[int, int, int]] = []
-
-    def pread(capture: int, offset: int, length: int) -> bytes:
-        asked.append((capture, offset, length))
-        return b"." * length
-
-    source = CaptureBytes(pread)
-    block = segment_block([Segment(flow=0, sequence=0, payload=b"hello")])
-    source.show(block)
-    assert source.read(0, 1020, 5) == b"hello"
-    assert source.gather(0, [1020, 1023], [2, 2]) == b"helo"
-    assert asked == []
-    assert source.read(1, 1020, 5) == b"....."  # the same place in another file
-    assert source.read(0, 1024, 2) == b".."  # beyond the window
-    assert source.gather(0, [0, 10], [2, 3]) == b"....."  # close together: one read
-    assert source.gather(0, [0, 100_000], [2, 3]) == b"....."
-    assert asked == [(1, 1020, 5), (0, 1024, 2), (0, 0, 13), (0, 0, 2), (0, 100_000, 3)]
-
-
-# --- nothing is quadratic ---
 
 
 def broken_stream(pieces: int) -> Stream:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.stream import CaptureBytes, Stream
+from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import WRAP, Tcp
 from tests.builders import ACK, FIN, RST, SYN, Segment, segment_block
 
