@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.wire.ranges import Extent
+from rpcinspect.wire.stream import Stream
 from tests.builders import segment_block
-from tests.wire.conversations import Network, Player, segments, stream_of
+from tests.wire.conversations import Hole, Network, Player, segments, stream_of
 
 DATA = bytes(range(256)) * 2
 
