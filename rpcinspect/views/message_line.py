@@ -46,6 +46,8 @@ class TableText:
     """Each tensor's JSON up to the value of `sha256`."""
     ranges: tuple[tuple[int, int, int] | None, ...]
     """(storage, start, end) of tensors whose logical bytes are a range of their storage."""
+    sound: bool
+    """Whether the message has every storage that the table speaks of."""
 
 
 class MessageRenderer:
@@ -124,8 +126,9 @@ class MessageRenderer:
         return table
 
     def _tensors(self, record: RpcRecord, table: TableText) -> bytes:
-        storages = record.tp.tensors
-        for storage in storages:
+        if not table.sound:
+            return self._incomplete_tensors(record)
+        for storage in record.tp.tensors:
             extent = storage.extent
             if extent is None or extent.missing:
                 return self._incomplete_tensors(record)
@@ -179,7 +182,9 @@ def _table_text(record: RpcRecord) -> TableText:
         told = orjson.dumps(_tensor_json(record, index, whole, None))
         heads.append(told[: -len(b"null}")])
     ranges = tuple(_range(record, meta) for meta in metas)
-    return TableText((metas, record.tp.descriptor), texts, tuple(heads), ranges)
+    storages = len(record.tp.tensors)
+    sound = all(meta.storage is None or meta.storage < storages for meta in metas)
+    return TableText((metas, record.tp.descriptor), texts, tuple(heads), ranges, sound)
 
 
 def _range(record: RpcRecord, meta: TensorMeta) -> tuple[int, int, int] | None:
@@ -224,4 +229,4 @@ def location_json(location: Location) -> Json:
 
 
 NO_PROBLEMS = b"[]"
-NO_TENSORS = TableText((), (), (), ())
+NO_TENSORS = TableText((), (), (), (), True)

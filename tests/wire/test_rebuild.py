@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.rpc.tensor import TensorMeta, storage_lengths, to_tensor_table
+from rpcinspect.wire.demux import Demux
 from rpcinspect.wire.descriptor import DescriptorReader, ShapeTable
 from rpcinspect.wire.rebuild import MAX_RANGE_BYTES, ReadTable, rebuild
 from rpcinspect.wire.records import Pipe, TpMessage
@@ -25,7 +26,18 @@ from rpcinspect.wire.tensorpipe import (
     frame,
     write_descriptor,
 )
-from tests.wire.conversations import NO_TENSORS, Said, descriptor_of, message_frames, stream_of
+from tests.wire.conversations import (
+    NO_TENSORS,
+    Hole,
+    Network,
+    PipeTalk,
+    Player,
+    Said,
+    descriptor_of,
+    message_frames,
+    segments,
+    stream_of,
+)
 
 FLOW = Flow(Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2))
 
@@ -299,3 +311,42 @@ def test_whatever_is_there_nothing_else_is_raised(
     ranges = [(a, min(a + n, len(data))) for a, n in holes]
     body = rebuilt(stream_of(bytes(data), holes=ranges), 0, len(data))
     assert body is None or len(body) + 8 <= len(data)
+
+
+# --- whole conversations ---
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=2, max_size=5),
+    st.lists(st.tuples(st.integers(0, 1200), st.integers(1, 400)), min_size=1, max_size=3),
+    st.booleans(),
+)
+@settings(max_examples=100, deadline=None)
+def test_what_is_rebuilt_is_what_was_said(
+    messages: list[list[int]], holes: list[tuple[int, int]], lane_too: bool
+) -> None:
+    """Payloads that were captured are right, and no tensor gets the bytes of another one."""
+    network = Network()
+    pipe = PipeTalk(network)
+    begin = len(network.written(pipe.descriptor))
+    truth = {}
+    for number, lengths in enumerate(messages):
+        tensors = tuple(bytes([1 + 10 * number + i]) * n for i, n in enumerate(lengths))
+        message = Said(id=number, payload=b"p" * (7 * number), table=table(*lengths), tensors=tensors)
+        truth[number] = pipe.send(message)
+    lost = [Hole(pipe.descriptor, True, begin + at, begin + at + size) for at, size in holes]
+    if lane_too:
+        lost += [Hole(pipe.extra[0], True, 13 + at // 20, 13 + at // 20 + size // 20) for at, size in holes]
+    player = Player(network)
+    player.outcome.demux = Demux(read_table=storage_lengths)
+    player.feed(segments(network, holes=lost, sizes=(60,)))
+    outcome = player.finish()
+    for found in outcome.messages:
+        wanted = truth[int.from_bytes(found.payloads[1], "little")]
+        for got, there in zip(found.payloads, wanted.all_payloads, strict=True):
+            assert there.startswith(got)
+        heard = outcome.heard(found).tensors
+        for got, tensor, data in zip(heard, found.tensors, wanted.tensors, strict=True):
+            assert tensor.descriptor.length == len(data)
+            if isinstance(got, bytes):
+                assert all(a in (0, b) for a, b in zip(got, data, strict=True))
