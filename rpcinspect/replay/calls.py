@@ -1,0 +1,211 @@
+"""Captured messages → exchanges: each request with its answer, its ends and its times.
+
+In: a decoded session and its records in the order of time. Out: `Call`s by the index of their request, and
+the answers whose request was not captured. What later modules need of a message's content is read off here
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rpcinspect.rpc.command import (
+    CleanupAutogradContextReq,
+    PropagateGradientsReq,
+    PythonRemoteCall,
+    PythonRRefFetchCall,
+    RRefBackwardReq,
+    RRefChildAccept,
+    RRefForkRequest,
+    RRefUserDelete,
+    ScriptCall,
+    ScriptRemoteCall,
+    ScriptRRefFetchCall,
+)
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import NONE, Session
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Call:
+    """A request and, where one was captured, its answer. Times are those of the capture, in nanoseconds."""
+
+    index: int
+    """Of the request, in the order of time."""
+    answer: int | None
+    job: int
+    caller: str
+    callee: str
+    kind: int
+    """Message type of the command, envelopes off."""
+    context: int | None
+    """The autograd context that the request belongs to."""
+    wrapped: bool
+    """The request travels in an autograd envelope."""
+    function: str | None
+    control: bool
+    begin_ns: int
+    """First byte of the request."""
+    arrived_ns: int
+    """Last byte of the request."""
+    answered_ns: int | None
+    """First byte of the answer."""
+    end_ns: int | None
+    """Last byte of the answer."""
+    request: RpcRecord
+    response: RpcRecord | None
+
+    @property
+    def type(self) -> str:
+        """The outermost type's name, as `decode` shows it."""
+        return type_name(self.request.rpc.message.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """An answer whose request was not captured."""
+
+    index: int
+    job: int
+    source: str
+    destination: str
+    record: RpcRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanges:
+    """All messages of a session."""
+
+    calls: tuple[Call, ...]
+    """In the order in which they began."""
+    orphans: tuple[Orphan, ...]
+
+    def by_index(self) -> dict[int, Call]:
+        """Calls by the index of the request."""
+        return {call.index: call for call in self.calls}
+
+
+def read_exchanges(session: Session, messages: Sequence[RpcRecord]) -> Exchanges:
+    """The exchanges of a session; `messages` in the order of time, so that a place is an index."""
+    columns = session.messages
+    jobs = _jobs_of_pipes(session)
+    calls: list[Call] = []
+    orphans: list[Orphan] = []
+    for index, record in enumerate(messages):
+        row = record.row
+        job = jobs[columns.pipe[row]]
+        partner = columns.partner[row]
+        if not columns.from_client[row]:
+            if partner == NONE:
+                orphans.append(Orphan(index, job, session.source(row), session.destination(row), record))
+            continue
+        answer = None if partner == NONE else int(session.index[partner])
+        response = None if answer is None else messages[answer]
+        calls.append(
+            Call(
+                index=index,
+                answer=answer,
+                job=job,
+                caller=session.source(row),
+                callee=session.destination(row),
+                kind=message_type_of(record.rpc.command),
+                context=_context(record),
+                wrapped=any(isinstance(e, RpcWithAutograd) for e in record.rpc.envelopes),
+                function=function_of(record),
+                control=bool(columns.control[row]),
+                begin_ns=record.tp.first_ns,
+                arrived_ns=record.tp.last_ns,
+                answered_ns=None if response is None else response.tp.first_ns,
+                end_ns=None if response is None else response.tp.last_ns,
+                request=record,
+                response=response,
+            )
+        )
+    return Exchanges(tuple(calls), tuple(orphans))
+
+
+def function_of(record: RpcRecord) -> str | None:
+    """The function that a request calls: `module.name`, `aten::add.Tensor` or `__torch__.module.name`."""
+    command = record.rpc.command
+    if isinstance(command, (ScriptCall, ScriptRemoteCall)):
+        return command.function
+    return record.facts.function
+
+
+def rref_of(record: RpcRecord) -> tuple[int, int] | None:
+    """The RRef that a request is about: fetched, differentiated, forked or deleted."""
+    command = record.rpc.command
+    if isinstance(command, RRefBackwardReq):
+        return command.rref_id.to_value()
+    if isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall, RRefForkRequest, RRefUserDelete)):
+        return command.rref_id.to_value()
+    return None
+
+
+def fork_of(record: RpcRecord) -> tuple[int, int] | None:
+    """The fork that a request of RRef housekeeping is about."""
+    command = record.rpc.command
+    if isinstance(command, (RRefForkRequest, RRefUserDelete, RRefChildAccept)):
+        return command.fork_id.to_value()
+    return None
+
+
+def created(record: RpcRecord) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """(RRef, its first fork) that a remote call makes."""
+    command = record.rpc.command
+    if isinstance(command, (PythonRemoteCall, ScriptRemoteCall)):
+        return command.ret_rref_id.to_value(), command.ret_fork_id.to_value()
+    return None
+
+
+def missing_bytes(record: RpcRecord) -> int:
+    """Bytes of payloads and tensors that the capture does not hold."""
+    tp = record.tp
+    return sum(tp.payload_missing or ()) + sum(tensor.missing_bytes for tensor in tp.tensors)
+
+
+def uncertain(record: RpcRecord) -> bool:
+    """Whether bytes of a tensor may be another tensor's, or belong nowhere."""
+    return any(tensor.extent is None and tensor.descriptor.length for tensor in record.tp.tensors)
+
+
+def _context(record: RpcRecord) -> int | None:
+    command = record.rpc.command
+    if isinstance(command, PropagateGradientsReq):
+        return command.autograd_metadata.autograd_context_id
+    if isinstance(command, CleanupAutogradContextReq):
+        return command.context_id
+    if isinstance(command, RRefBackwardReq):
+        return command.autograd_context_id
+    for envelope in record.rpc.envelopes:
+        if isinstance(envelope, RpcWithAutograd):
+            return envelope.autograd_metadata.autograd_context_id
+    return None
+
+
+def _jobs_of_pipes(session: Session) -> list[int]:
+    """The job of each pipe: that of the worker which listens at its address."""
+    jobs = {address: worker.job for worker in session.workers for address in worker.addresses}
+    return [jobs.get(str(pipe.listener), 0) for pipe in session.pipes]
+
+
+CALLS = frozenset(
+    {
+        MessageType.PYTHON_CALL,
+        MessageType.SCRIPT_CALL,
+        MessageType.PYTHON_REMOTE_CALL,
+        MessageType.SCRIPT_REMOTE_CALL,
+    }
+)
+"""Requests that run something at the callee."""
+
+FETCHES = frozenset({MessageType.PYTHON_RREF_FETCH_CALL, MessageType.SCRIPT_RREF_FETCH_CALL})
+
+HOUSEKEEPING = frozenset(
+    {MessageType.RREF_USER_DELETE, MessageType.RREF_FORK_REQUEST, MessageType.RREF_CHILD_ACCEPT}
+)
+"""What agents send for RRefs without being asked to."""

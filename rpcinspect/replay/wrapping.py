@@ -1,0 +1,189 @@
+"""The wrapping rule: which RPC message travels in an envelope, in which order, and when an edge is made.
+
+In: facts about a call (is the sender inside an autograd context, what kind of call is it, does a tensor
+require grad, is the profiler on). Out: the types of the envelopes, outermost first, and whether a send
+function is added. The one place where this rule is written down: the plan predicts the envelope of every live
+message with it.
+
+Mirrors `getMessageWithAutograd` and `sendMessageWithAutograd` of torch/csrc/distributed/autograd/utils.cpp,
+their callers (python_functions.cpp, torchscript_functions.cpp, rref_impl.cpp: who forces the recording, who
+may be profiled) and `processForwardAutogradReq`, `processRunWithProfilingReq` of
+request_callback_no_python.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rpcinspect.replay.calls import Call
+from rpcinspect.rpc.command import Command, ScriptCall, ScriptRemoteCall
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import DeviceMap
+
+NO_MAP: DeviceMap = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Habit:
+    """What the sender of one kind of request does, whatever is in it."""
+
+    records: bool
+    """May be wrapped for autograd at all."""
+    forced: bool
+    """Is wrapped inside a context even if no tensor requires grad."""
+    profiled: bool
+    """Is wrapped for the profiler where it is on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """The envelopes of a message."""
+
+    types: tuple[int, ...]
+    """Outermost first."""
+    adds_send: bool
+    """The sender adds a send function: a gradient is expected to come back for this message."""
+
+
+BARE = Wrapped((), False)
+
+
+def is_builtin(command: Command) -> bool:
+    """Whether a request calls an operator, not a TorchScript function: only those are not forced."""
+    return isinstance(command, (ScriptCall, ScriptRemoteCall)) and command.schema is not None
+
+
+def habit(kind: int, *, builtin: bool = False) -> Habit:
+    """The habit of a request by the type of its command."""
+    found = HABITS.get(kind, PLAIN)
+    return Habit(found.records, False, found.profiled) if builtin else found
+
+
+def wrap_request(habit: Habit, *, in_context: bool, requires_grad: bool, profiling: bool) -> Wrapped:
+    """The envelopes of a request. `requires_grad`: any of its tensors does, and grad mode is on."""
+    types: tuple[int, ...] = ()
+    adds_send = False
+    if habit.records and in_context and (habit.forced or requires_grad):
+        types = (MessageType.FORWARD_AUTOGRAD_REQ,)
+        adds_send = requires_grad
+    if habit.profiled and profiling:
+        types = (MessageType.RUN_WITH_PROFILING_REQ, *types)
+    return Wrapped(types, adds_send)
+
+
+def wrap_answer(request: Sequence[int], *, requires_grad: bool, failed: bool) -> Wrapped:
+    """The envelopes of an answer, from those of its request.
+
+    `failed`: the answer is an EXCEPTION, which no envelope ever holds; a pickled RemoteException is no
+    failure to this rule. Nobody forces an answer: it is wrapped for autograd if one of its tensors requires
+    grad.
+    """
+    if failed:
+        return BARE
+    types: list[int] = []
+    adds_send = False
+    for envelope in request:
+        if envelope == MessageType.RUN_WITH_PROFILING_REQ:
+            types.append(MessageType.RUN_WITH_PROFILING_RESP)
+        elif envelope == MessageType.FORWARD_AUTOGRAD_REQ and requires_grad:
+            types.append(MessageType.FORWARD_AUTOGRAD_RESP)
+            adds_send = True
+    return Wrapped(tuple(types), adds_send)
+
+
+def envelope_types(record: RpcRecord) -> tuple[int, ...]:
+    """The captured envelopes of a message, outermost first."""
+    return tuple(envelope.message_type for envelope in record.rpc.envelopes)
+
+
+def requires_grad(record: RpcRecord) -> bool:
+    """Whether any of the message's own tensors requires grad."""
+    return any(meta.requires_grad and meta.part_of is None for meta in record.rpc.tensors)
+
+
+def differences(call: Call, maps: Mapping[tuple[int, str, str], DeviceMap]) -> list[tuple[int, str]]:
+    """(message, sentence) for whatever a captured exchange does against the rule.
+
+    Whether the sender was inside a context, and whether the profiler was on, is taken from the request
+    itself; everything else is predicted.
+    """
+    found: list[tuple[int, str]] = []
+    request = call.request
+    types = envelope_types(request)
+    kind = message_type_of(request.rpc.command)
+    predicted = wrap_request(
+        habit(kind, builtin=is_builtin(request.rpc.command)),
+        in_context=MessageType.FORWARD_AUTOGRAD_REQ in types,
+        requires_grad=requires_grad(request),
+        profiling=MessageType.RUN_WITH_PROFILING_REQ in types,
+    )
+    if predicted.types != types:
+        found.append(
+            (call.index, f"the request travels in {_names(types)}, not in {_names(predicted.types)}")
+        )
+    wanted = maps.get((call.job, call.caller, call.callee), NO_MAP)
+    found += [(call.index, text) for text in _wrong_fields(request, wanted)]
+    response = call.response
+    if response is None or call.answer is None:
+        return found
+    failed = message_type_of(response.rpc.command) == MessageType.EXCEPTION
+    answered = wrap_answer(types, requires_grad=requires_grad(response), failed=failed)
+    if answered.types != envelope_types(response):
+        got, rule = _names(envelope_types(response)), _names(answered.types)
+        found.append((call.answer, f"the answer travels in {got}, not in {rule}"))
+    found += [(call.answer, text) for text in _wrong_fields(response, NO_MAP)]
+    ids = [_profiling_id(record) for record in (request, response)]
+    if ids[1] is not None and ids[0] != ids[1]:
+        found.append((call.answer, "the answer names another profiling id than its request"))
+    return found
+
+
+def device_maps(calls: Sequence[Call]) -> dict[tuple[int, str, str], DeviceMap]:
+    """(job, caller, callee) → the map that the caller's autograd envelopes carry for that callee.
+
+    A caller has one map per callee for its whole life, so the first one that is seen is the one.
+    """
+    found: dict[tuple[int, str, str], DeviceMap] = {}
+    for call in calls:
+        for envelope in call.request.rpc.envelopes:
+            if isinstance(envelope, RpcWithAutograd):
+                found.setdefault((call.job, call.caller, call.callee), envelope.device_map)
+    return found
+
+
+def _wrong_fields(record: RpcRecord, wanted: DeviceMap) -> list[str]:
+    """What the fields of autograd envelopes contradict: the device map."""
+    return [
+        f"the device map is {dict(envelope.device_map)}, not {dict(wanted)}"
+        for envelope in record.rpc.envelopes
+        if isinstance(envelope, RpcWithAutograd) and dict(envelope.device_map) != dict(wanted)
+    ]
+
+
+def _profiling_id(record: RpcRecord) -> object:
+    for envelope in record.rpc.envelopes:
+        if isinstance(envelope, (RpcWithProfilingReq, RpcWithProfilingResp)):
+            return envelope.profiling_id
+    return None
+
+
+def _names(types: Sequence[int]) -> str:
+    return " > ".join(MessageType(kind).name for kind in types) or "no envelope"
+
+
+PLAIN = Habit(records=False, forced=False, profiled=False)
+"""Messages of the agent, of RRefs and of autograd itself: they go to the agent as they are."""
+
+HABITS: dict[int, Habit] = {
+    MessageType.PYTHON_CALL: Habit(records=True, forced=True, profiled=True),
+    MessageType.PYTHON_REMOTE_CALL: Habit(records=True, forced=True, profiled=True),
+    MessageType.SCRIPT_CALL: Habit(records=True, forced=True, profiled=True),
+    MessageType.SCRIPT_REMOTE_CALL: Habit(records=True, forced=True, profiled=True),
+    MessageType.PYTHON_RREF_FETCH_CALL: Habit(records=True, forced=True, profiled=False),
+    MessageType.SCRIPT_RREF_FETCH_CALL: Habit(records=True, forced=True, profiled=False),
+}
+"""By the type of the command; an operator is not forced, see `habit`."""

@@ -1,0 +1,154 @@
+"""The wrapping rule against every captured message, and against what workers say of their contexts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.opened import open_session
+from rpcinspect.replay.calls import Call, read_exchanges
+from rpcinspect.replay.wrapping import (
+    device_maps,
+    differences,
+    envelope_types,
+    habit,
+    is_builtin,
+    requires_grad,
+    wrap_answer,
+    wrap_request,
+)
+from rpcinspect.rpc.command import PythonResp
+from rpcinspect.rpc.message import MessageType
+from tests.conftest import SHARED
+from tests.replay.talks import NONE, Workers
+from tests.truth import CAPTURES, NO_TENSORS, Workload, workload
+
+FORWARD, PROFILED = MessageType.FORWARD_AUTOGRAD_REQ, MessageType.RUN_WITH_PROFILING_REQ
+BUNDLED = sorted(path for path in CAPTURES.iterdir() if path.name.endswith((".pcap", ".pcap.gz")))
+FOREIGN = [
+    path.relative_to(SHARED / "captures").as_posix()
+    for folder in ("torch", "torch-suite", "versions", "examples")
+    for path in sorted((SHARED / "captures" / folder).glob("*.pcap*"))
+]
+EXCEPTIONS: dict[str, dict[int, str]] = {}
+"""Capture → message → why it travels otherwise than the rule says. No message does."""
+
+
+def unexplained(path: Path) -> list[tuple[int, str]]:
+    with open_session(str(path)) as opened:
+        calls = read_exchanges(opened.session, opened.messages()).calls
+    maps = device_maps(calls)
+    known = EXCEPTIONS.get(path.name, {})
+    return [found for call in calls for found in differences(call, maps) if found[0] not in known]
+
+
+@pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.name)
+def test_every_bundled_message_travels_as_predicted(path: Path) -> None:
+    assert unexplained(path) == []
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_every_other_captured_message_travels_as_predicted(name: str, shared: Path) -> None:
+    assert unexplained(shared / "captures" / name) == []
+
+
+@pytest.mark.parametrize("name", ["basic_chain", "ctx_crowd", "param_detach", "rref_relay", "ps_race_lock"])
+def test_what_callers_say_of_their_context_predicts_the_envelope(name: str) -> None:
+    """Here the fact comes from the worker that made the call, not from the message."""
+    calls = calls_of(name)
+    for index, in_context in contexts_of(workload(name)).items():
+        record = calls[index].request
+        predicted = wrap_request(
+            habit(calls[index].kind, builtin=is_builtin(record.rpc.command)),
+            in_context=in_context,
+            requires_grad=requires_grad(record),
+            profiling=False,
+        )
+        assert predicted.types == envelope_types(record)
+
+
+def contexts_of(run: Workload) -> dict[int, bool]:
+    """Message of a call → whether its caller says that it was in a context."""
+    return {call.request["index"]: call.event["context_id"] is not None for call in run.calls()}
+
+
+def calls_of(name: str) -> dict[int, Call]:
+    path = next(path for path in BUNDLED if path.name.partition(".")[0] == name)
+    with open_session(str(path)) as opened:
+        return read_exchanges(opened.session, opened.messages()).by_index()
+
+
+@pytest.mark.parametrize("name", ["basic_chain", "ctx_crowd", "param_detach"])
+def test_edges_that_workers_print_are_those_that_add_a_send_function(name: str) -> None:
+    run = workload(name)
+    assert name != NO_TENSORS
+    predicted = set()
+    for call in calls_of(name).values():
+        for record in (call.request, call.response):
+            for envelope in record.rpc.envelopes if record is not None and call.context is not None else ():
+                if record is not None and requires_grad(record):
+                    metadata = getattr(envelope, "autograd_metadata")  # noqa: B009
+                    predicted.add((metadata.autograd_context_id, metadata.autograd_message_id))
+    printed = {(event["context_id"], edge) for event in run.of("edges") for edge in event["send"]}
+    assert printed
+    assert printed <= predicted
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin", "grad", "types", "adds"),
+    [
+        (MessageType.PYTHON_CALL, False, False, (FORWARD,), False),
+        (MessageType.PYTHON_CALL, False, True, (FORWARD,), True),
+        (MessageType.SCRIPT_CALL, True, False, (), False),
+        (MessageType.SCRIPT_CALL, True, True, (FORWARD,), True),
+        (MessageType.SCRIPT_CALL, False, False, (FORWARD,), False),
+        (MessageType.SCRIPT_REMOTE_CALL, True, False, (), False),
+        (MessageType.PYTHON_RREF_FETCH_CALL, False, False, (FORWARD,), False),
+        (MessageType.BACKWARD_AUTOGRAD_REQ, False, True, (), False),
+        (MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ, False, False, (), False),
+        (MessageType.RREF_BACKWARD_REQ, False, False, (), False),
+    ],
+)
+def test_inside_a_context(kind: int, builtin: bool, grad: bool, types: tuple[int, ...], adds: bool) -> None:
+    wrapped = wrap_request(habit(kind, builtin=builtin), in_context=True, requires_grad=grad, profiling=False)
+    assert (wrapped.types, wrapped.adds_send) == (types, adds)
+    outside = wrap_request(
+        habit(kind, builtin=builtin), in_context=False, requires_grad=grad, profiling=False
+    )
+    assert (outside.types, outside.adds_send) == ((), False)
+
+
+def test_the_profiler_wraps_outside_of_autograd_and_not_the_fetch_of_an_rref() -> None:
+    call, fetch = habit(MessageType.PYTHON_CALL), habit(MessageType.SCRIPT_RREF_FETCH_CALL)
+    both = wrap_request(call, in_context=True, requires_grad=True, profiling=True)
+    assert both.types == (PROFILED, FORWARD)
+    assert wrap_request(fetch, in_context=True, requires_grad=False, profiling=True).types == (FORWARD,)
+
+
+def test_answers() -> None:
+    both = (PROFILED, FORWARD)
+    grad = wrap_answer(both, requires_grad=True, failed=False)
+    assert grad.types == (MessageType.RUN_WITH_PROFILING_RESP, MessageType.FORWARD_AUTOGRAD_RESP)
+    assert grad.adds_send
+    plain = wrap_answer(both, requires_grad=False, failed=False)
+    assert (plain.types, plain.adds_send) == ((MessageType.RUN_WITH_PROFILING_RESP,), False)
+    assert wrap_answer(both, requires_grad=False, failed=True).types == ()
+    assert wrap_answer((), requires_grad=True, failed=False).types == ()
+
+
+def test_what_breaks_the_rule_is_told() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 10, 20, "aten::add", context=(0, 1))  # an operator without gradients is never wrapped
+    workers.call(0, 1, 30, 40, "app.f", PythonResp(NONE), grads=(0, 1))
+    workers.say(PythonResp(NONE), pipe=1, id=50, from_client=False, time_ns=60)
+    calls = workers.calls()
+    told = [text for call in calls for _, text in differences(call, device_maps(calls))]
+    assert told == ["the request travels in FORWARD_AUTOGRAD_REQ, not in no envelope"]
+
+
+def test_device_maps_of_a_capture(repo: Path) -> None:
+    with open_session(str(repo / "captures" / "devmap_cpu.pcap.gz")) as opened:
+        calls = read_exchanges(opened.session, opened.messages()).calls
+    maps = {(caller, callee): dict(found) for (_, caller, callee), found in device_maps(calls).items()}
+    assert maps == {("worker0", "worker1"): {"cpu": "cpu"}, ("worker0", "worker2"): {}}
