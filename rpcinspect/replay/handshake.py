@@ -138,9 +138,11 @@ class Listener:
             self._socket.setblocking(False)
             self.address = Address(host, self._socket.getsockname()[1])
             loop.watch(self, self._socket, READ)
-        except OSError as error:
+        except BaseException as error:
             self._socket.close()
-            raise ReplayError(f"can't listen on {host} port {port}: {error.strerror}") from error
+            if isinstance(error, OSError):
+                raise ReplayError(f"can't listen on {host} port {port}: {error.strerror}") from error
+            raise
 
     def ready(self, events: int) -> None:
         """Accepts what waits."""

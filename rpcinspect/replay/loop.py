@@ -128,18 +128,18 @@ class Loop:
         """
         end = time.monotonic() + timeout_s
         kept: list[PeerEvent] = []
+        events: list[PeerEvent] = []
         try:
             while True:
                 events = self.wait(max(end - time.monotonic(), 0.0))
-                for i, event in enumerate(events):
-                    if done(event):
-                        kept += events[i + 1 :]
-                        return event
-                    kept.append(event)
+                while events:
+                    if done(events[0]):
+                        return events.pop(0)
+                    kept.append(events.pop(0))
                 if time.monotonic() >= end:
                     return None
         finally:
-            self._events.extendleft(reversed(kept))
+            self._events.extendleft(reversed(kept + events))
 
     def close(self) -> None:
         """Closes every socket; calling it again is fine."""

@@ -26,6 +26,8 @@ MAX_JSON_BYTES = 1 << 24
 MAX_BLOB_BYTES = 1 << 32
 MAX_FILES = 4
 READ_BYTES = 1 << 16
+GRACE_S = 1.0
+"""More, for the rest of something that was begun in time."""
 
 
 class ControlSocket:
@@ -66,10 +68,12 @@ class ControlSocket:
         deadline = time.monotonic() + timeout_s
         while (found := self._take()) is None:
             left = deadline - time.monotonic()
-            if left <= 0:
-                raise ReplayError(f"a live worker's process said nothing for {timeout_s:g} s")
             if not self._read(left):
                 return None
+            if left <= 0 and not self._buffer:
+                raise ReplayError(f"a live worker's process said nothing for {timeout_s:g} s")
+            if left <= -GRACE_S:
+                raise ReplayError("a live worker's process does not finish what it says")
         return found
 
     @property

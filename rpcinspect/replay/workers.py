@@ -82,20 +82,27 @@ class Child:
         self.pid = pid
         self.control = control
         self._output = output
+        self._tail = ""
 
     @property
     def exit_code(self) -> int | None:
         """None while it runs; negative: the number of the signal that ended it."""
-        return self._workers.exit_code(self.pid)
+        return self._workers.exit_code(self.pid, 0.0)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Its exit code, for which it waits; None: it still runs."""
+        return self._workers.exit_code(self.pid, timeout_s)
 
     def tail(self) -> str:
         """The end of what the process has written, standard output and errors."""
-        return _tail(self._output)
+        return self._tail if self._output.closed else _tail(self._output)
 
     def end(self) -> None:
         """Kills it, and waits until that has happened."""
         self._workers.end(self.pid)
         self.control.close()
+        self._tail = self.tail()
+        self._output.close()
 
 
 class LiveWorker:
@@ -186,10 +193,9 @@ class Workers:
         self.options = options or WorkerOptions()
         self._ended: dict[int, int] = {}
         self._running: set[int] = set()
-        self._outputs: list[IO[bytes]] = []
         self._scratch: str | None = None
         self._closed = False
-        self._output = self._new_output()
+        self._output = _new_output()
         self._control, theirs = ControlSocket.pair()
         try:
             self._process = self._spawn(theirs)
@@ -216,7 +222,7 @@ class Workers:
 
     def fork(self, command: Object, who: str) -> tuple[Child, Object]:
         """A new process in the role that `command` says, once it is ready, and what it said then."""
-        output = self._new_output()
+        output = _new_output()
         ours, theirs = ControlSocket.pair()
         try:
             files = (theirs.sock.fileno(), output.fileno())
@@ -224,6 +230,7 @@ class Workers:
             pid = int(self._until("forked", self.options.start_timeout_s, who)["forked"])
         except BaseException:
             ours.close()
+            output.close()
             raise
         finally:
             theirs.close()
@@ -240,11 +247,13 @@ class Workers:
             child.end()
             raise
 
-    def exit_code(self, pid: int) -> int | None:
-        """Of a process that was forked; None while it runs."""
-        with contextlib.suppress(ReplayError):
-            while self._heard(0.0):
-                pass
+    def exit_code(self, pid: int, timeout_s: float) -> int | None:
+        """Of a process that was forked, for whose end it waits; None: it still runs."""
+        deadline = time.monotonic() + timeout_s
+        with contextlib.suppress(ReplayError):  # nothing more was said in that time
+            while not self._closed and pid not in self._ended:
+                if self._heard(max(deadline - time.monotonic(), 0.0)) is None:
+                    break
         return self._ended.get(pid)
 
     def end(self, pid: int) -> None:
@@ -279,8 +288,7 @@ class Workers:
                         os.killpg(pid, signal.SIGKILL)
             if self._scratch is not None:
                 shutil.rmtree(self._scratch, ignore_errors=True)
-            for output in self._outputs:
-                output.close()
+            self._output.close()
 
     def __enter__(self) -> Workers:
         return self
@@ -311,11 +319,6 @@ class Workers:
             cwd="/",
             start_new_session=True,  # Ctrl-C is ours to act on
         )
-
-    def _new_output(self) -> IO[bytes]:
-        output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with all others
-        self._outputs.append(output)
-        return output
 
     def _until(self, key: str, timeout_s: float, who: str) -> Object:
         """What the parent process says next with this key."""
@@ -374,6 +377,11 @@ def _gradients(rows: Sequence[Object], blob: bytes) -> tuple[Gradient, ...]:
             )
         )
     return tuple(found)
+
+
+def _new_output() -> IO[bytes]:
+    """A file without a name: nobody need remove it."""
+    return tempfile.TemporaryFile()
 
 
 def _tail(output: IO[bytes]) -> str:
