@@ -8,7 +8,8 @@ Which messages are whole, partial or lost follows from the bytes that a variant 
 writer knows what stands where; the decoder is not asked:
 
 - *survive*: every byte of descriptor and payloads is there;
-- *survive* too: only the descriptor is missing, between messages that are there: the payloads tell it;
+- *survive* too: only the descriptor is missing, and what is before and behind the message tells where it begins
+  and ends: the payloads then tell the rest;
 - *partial*: the descriptor, the type and the id are there, bytes of the other payloads are missing;
 - *lost*: everything else.
 """
@@ -224,12 +225,13 @@ def expected(its: Job, captured: Sequence[int | None]) -> Expected:
         for at, (name, message) in enumerate(zip(names, messages, strict=True)):
             flow, start, _ = message.span
             before = not present.missing(messages[at - 1].descriptor if at else (flow, 0, start))
-            behind = at + 1 < len(messages) and not present.missing(messages[at + 1].descriptor)
+            behind = at + 1 == len(messages) or not present.missing(messages[at + 1].descriptor)
             fates[_fate(message, present, before and behind)].add(name)
     return Expected(fates["survive"], fates["partial"], fates["lost"], present)
 
 
 def _fate(message: Message, present: Present, enclosed: bool) -> str:
+    """`enclosed`: it is known where the message begins and ends."""
     bodies = [(flow, start + 8, end) for flow, start, end in message.payloads]
     if not present.missing(message.span):
         return "survive"
