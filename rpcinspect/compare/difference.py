@@ -1,0 +1,154 @@
+"""What a comparison finds: a code of the contract, where, and the two values as JSON can hold them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from rpcinspect.compare.rules import Rules
+from rpcinspect.rpc.pickles.render import render
+from rpcinspect.rpc.pickles.tree import Value
+
+Json: TypeAlias = Any
+"""None, bool, int of 64 bits, finite float, str, or a list or dict of those."""
+
+Verdict: TypeAlias = Literal["identical", "tolerance", "different"]
+
+CODES = frozenset(
+    {"missing", "extra", "repeated", "reordered", "latency", "function", "argument", "envelope", "field"}
+    | {"device", "device-map", "dtype", "shape", "requires-grad", "quantizer", "form", "profile-events"}
+    | {"value", "zero-sign", "nan-payload", "ulp", "error", "unknown"}
+)
+"""Those of the contract, and `device` for the devices of tensors."""
+
+MAX_TEXT = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elements:
+    """How the elements of two tensors differ; numbers are over the elements that differ and no other."""
+
+    numel: int
+    """Elements of the tensor."""
+    differing: int
+    """Elements whose bits differ."""
+    beyond: int
+    """Of those, the ones that no tolerance covers; all of them where none is set."""
+    kinds: tuple[tuple[str, int], ...]
+    """How many there are of each of zero-sign, nan-payload, ulp, value; those that occur, in this order."""
+    first: int
+    """The first whose bits differ."""
+    worst: int | None
+    """The one with the largest absolute error."""
+    max_abs: int | float | None
+    """Largest absolute error, of parts of complex numbers; None where it is not defined (NaN, plain bits)."""
+    max_rel: float | None
+    """Largest |a − b| / min(|a|, |b|)."""
+    max_ulp: int | None
+    """Largest number of representable steps between two finite floats."""
+
+    def as_json(self) -> dict[str, Json]:
+        """For the line of a difference."""
+        return {
+            "numel": self.numel,
+            "differing": self.differing,
+            "beyond": self.beyond,
+            "kinds": dict(self.kinds),
+            "first": self.first,
+            "worst": self.worst,
+            "max_abs": to_json(self.max_abs),
+            "max_rel": to_json(self.max_rel),
+            "max_ulp": to_json(self.max_ulp),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing in which two messages differ."""
+
+    code: str
+    path: str
+    """`tensors[0].elements[5]`, `args[1].lr`, `envelopes[0].context_id`; numbered as the first message is."""
+    a_value: Json = None
+    b_value: Json = None
+    b_path: str | None = None
+    """The place in the second message, if that is another one."""
+    tolerated: bool = False
+    """Within the tolerances of the rules."""
+    elements: Elements | None = None
+    """Of differences in tensors."""
+    a_bits: str | None = None
+    """Of elements: their bits in hex, which tell what values can't (NaN payloads)."""
+    b_bits: str | None = None
+    text: str | None = None
+    """What else there is to say."""
+
+    def as_json(self) -> dict[str, Json]:
+        """The fields of the contract, then what applies of the others."""
+        out: dict[str, Json] = {
+            "code": self.code,
+            "path": self.path,
+            "a_value": self.a_value,
+            "b_value": self.b_value,
+        }
+        if self.b_path is not None:
+            out["b_path"] = self.b_path
+        if self.a_bits is not None:
+            out["a_bits"], out["b_bits"] = self.a_bits, self.b_bits
+        if self.tolerated:
+            out["tolerated"] = True
+        if self.elements is not None:
+            out["elements"] = self.elements.as_json()
+        if self.text is not None:
+            out["text"] = self.text
+        return out
+
+    def mirrored(self) -> Difference:
+        """As the comparison the other way round finds it."""
+        return replace(
+            self,
+            path=self.path if self.b_path is None else self.b_path,
+            b_path=None if self.b_path is None else self.path,
+            a_value=self.b_value,
+            b_value=self.a_value,
+            a_bits=self.b_bits,
+            b_bits=self.a_bits,
+        )
+
+
+def verdict(differences: Iterable[Difference], rules: Rules) -> Verdict:
+    """`different` if anything counts that no tolerance covers, `tolerance` if something is covered."""
+    found: Verdict = "identical"
+    for difference in differences:
+        if not rules.counts(difference.code) or rules.ignores(difference.code):
+            continue
+        if not difference.tolerated:
+            return "different"
+        found = "tolerance"
+    return found
+
+
+def to_json(value: Value, tensors: Sequence[str] | None = None) -> Json:
+    """A captured value: plain ones as they are, all others as text; nothing that JSON can't hold.
+
+    −0.0 stays −0.0; complex numbers are lists of two; text is shortened.
+    """
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if kind is int:
+        return value if -1 << 63 <= value < 1 << 64 else render(value)
+    if kind is float:
+        return value if math.isfinite(value) else str(value)
+    if kind is complex:
+        return [to_json(value.real), to_json(value.imag)]
+    if kind is str:
+        return _text(value)
+    return _text(render(value, tensors, max_chars=MAX_TEXT))
+
+
+def _text(value: str) -> str:
+    text = value.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"

@@ -1,0 +1,216 @@
+"""Where the bytes of a message's tensors are, and their logical elements block by block.
+
+In: the tensors of a record and a reader of extents. Out: for each tensor, blocks of elements as raw bits, in
+row-major order and of equal length for tensors of equal shape, and which of them have bytes that were not
+captured. What lies in one piece is read block by block, everything else storage by storage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rpcinspect.errors import DecodeError, LimitExceeded
+from rpcinspect.rpc.dtypes import DTYPES
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.rpc.tensor_values import MAX_LOGICAL_BYTES, is_contiguous, logical_bytes, logical_nbytes
+from rpcinspect.wire.ranges import Extent
+from rpcinspect.wire.records import TpTensor
+from rpcinspect.wire.tensorpipe import TpDevice
+
+Read: TypeAlias = Callable[[Extent], bytes]
+"""Bytes of an extent, zeros where they were not captured: `OpenSession.read`."""
+
+BLOCK_ELEMENTS = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The bytes of one storage: in a capture, or in memory."""
+
+    extent: Extent | None
+    """None: nothing is known of them, see `why`."""
+    read: Read
+    why: str = "missing"
+    device: str | None = None
+    """Where it is going."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its length, where it is known."""
+        return 0 if self.extent is None else self.extent.length
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some elements of a tensor."""
+
+    start: int
+    """Of the first one, row-major."""
+    codes: npt.NDArray[Any]
+    """Raw bits, shape (elements, parts): two parts for complex numbers and pairs of float4, else one."""
+    unknown: npt.NDArray[np.bool_] | None
+    """Which elements have bytes that were not captured; None: none of them."""
+
+
+class Tensors:
+    """The tensors of one message with their bytes."""
+
+    __slots__ = ("_whole", "metas", "storages")
+
+    def __init__(self, metas: Sequence[TensorMeta], storages: Sequence[Storage]) -> None:
+        """`storages` by the numbers that the metas have."""
+        self.metas = metas
+        self.storages = storages
+        self._whole: tuple[int, bytes] | None = None
+
+    def storage(self, meta: TensorMeta) -> Storage | None:
+        """The storage of a tensor; None for sparse layouts, and where the table names one that is not
+        there."""
+        index = meta.storage
+        return self.storages[index] if index is not None and index < len(self.storages) else None
+
+    def whole(self, meta: TensorMeta) -> bytes | None:
+        """All bytes of a tensor's storage; the last one asked for is kept. None where none are known."""
+        storage, index = self.storage(meta), meta.storage
+        if storage is None or storage.extent is None or index is None:
+            return None
+        if self._whole is None or self._whole[0] != index:
+            self._whole = (index, storage.read(storage.extent))
+        return self._whole[1]
+
+    def blocks(self, meta: TensorMeta) -> Iterator[Block]:
+        """Its elements; raises DecodeError if the table and the storage do not fit each other.
+
+        Only for strided tensors of which some bytes are known.
+        """
+        storage = self.storage(meta)
+        assert storage is not None
+        assert storage.extent is not None
+        if logical_nbytes(meta) > max(storage.nbytes, MAX_LOGICAL_BYTES):
+            raise LimitExceeded("tensor", "max_bytes", MAX_LOGICAL_BYTES, logical_nbytes(meta))
+        plain = is_contiguous(meta) and not (meta.conj or meta.neg)
+        if plain and DTYPES[meta.dtype].values_per_byte > 1:  # to be cut between bytes, not between rows
+            meta = replace(meta, sizes=(math.prod(meta.sizes),), strides=(1,))
+        for start, sizes, at in _pieces(meta.sizes):
+            offset = meta.storage_offset + sum(i * s for i, s in zip(at, meta.strides, strict=True))
+            part = replace(meta, sizes=sizes, storage_offset=offset)
+            if plain:
+                yield self._plain(part, storage.extent, storage.read, start)
+            else:
+                raw = logical_bytes(part, self.whole(meta) or b"")
+                yield Block(start, codes_of(part, raw), _unknown(part, storage.extent))
+
+    def _plain(self, part: TensorMeta, extent: Extent, read: Read, start: int) -> Block:
+        """Of elements that lie one behind the other; sub-byte ones start at a whole byte."""
+        dtype = DTYPES[part.dtype]
+        per_byte, numel = dtype.values_per_byte, math.prod(part.sizes)
+        if part.storage_offset % per_byte:
+            raise DecodeError("tensor", f"a tensor of {part.dtype} that starts inside of a byte")
+        low = part.storage_offset * dtype.item_bytes // per_byte
+        high = low + -(-numel // per_byte) * dtype.item_bytes
+        if high > extent.length:
+            raise DecodeError("tensor", f"byte {high:,} is wanted of a storage of {extent.length:,}")
+        piece = slice_extent(extent, low, high)
+        return Block(start, codes_of(part, read(piece)), _unknown(part, extent))
+
+
+def tensors_of(record: RpcRecord, read: Read) -> Tensors:
+    """The tensors of a record."""
+    return Tensors(record.rpc.tensors, [storage_of(tensor, read) for tensor in record.tp.tensors])
+
+
+def storage_of(tensor: TpTensor, read: Read) -> Storage:
+    """The storage that a TensorPipe tensor carries."""
+    target = tensor.descriptor.target_device
+    return Storage(tensor.extent, read, tensor.placement.value, None if target is None else _device(target))
+
+
+def in_memory(data: bytes, device: str | None = "cpu") -> Storage:
+    """A storage whose bytes are here; of a live message, or in tests."""
+    extent = Extent(len(data), ((0, 0, len(data)),) if data else ())
+    return Storage(extent, lambda part: b"".join(data[o : o + n] for _, o, n in part.pieces), device=device)
+
+
+def slice_extent(extent: Extent, start: int, end: int) -> Extent:
+    """The bytes [start, end) of an extent as one of their own."""
+    if start == 0 and end == extent.length:
+        return extent
+    pieces, missing = [], []
+    at, holes = 0, [*extent.missing, (extent.length, extent.length)]
+    for capture, offset, length in extent.pieces:
+        while holes[0][0] == at and holes[0][1] > at:
+            at = holes.pop(0)[1]
+        low, high = max(at, start), min(at + length, end)
+        if low < high:
+            pieces.append((capture, offset + low - at, high - low))
+        at += length
+    for hole_start, hole_end in extent.missing:
+        low, high = max(hole_start, start), min(hole_end, end)
+        if low < high:
+            missing.append((low - start, high - start))
+    return Extent(end - start, tuple(pieces), tuple(missing))
+
+
+def codes_of(meta: TensorMeta, raw: bytes) -> npt.NDArray[Any]:
+    """Logical bytes → raw bits of each element, shape (elements, parts)."""
+    dtype = DTYPES[meta.dtype]
+    numel = math.prod(meta.sizes)
+    if dtype.values_per_byte > 1:
+        bits = 8 // dtype.values_per_byte
+        shifts = np.arange(0, 8, bits, dtype=np.uint8)
+        split = np.frombuffer(raw, np.uint8)[:, None] >> shifts & np.uint8((1 << bits) - 1)
+        elements: npt.NDArray[np.uint8] = split.reshape(-1)[:numel, None]
+        return elements
+    if meta.dtype == "float4_e2m1fn_x2":
+        pairs = np.frombuffer(raw, np.uint8)[:, None]
+        return np.concatenate([pairs & np.uint8(15), pairs >> np.uint8(4)], axis=1)
+    parts = 2 if dtype.kind == "complex" else 1
+    return np.frombuffer(raw, f"<u{dtype.item_bytes // parts}").reshape(-1, parts)
+
+
+def _pieces(sizes: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+    """(number of the first element, sizes, index of the first element) of boxes in row-major order.
+
+    They depend on the sizes alone, so that two tensors of one shape come in the same blocks.
+    """
+    numel = math.prod(sizes)
+    if numel <= BLOCK_ELEMENTS:
+        if numel:
+            yield 0, sizes, (0,) * len(sizes)
+        return
+    inner = numel // sizes[0]
+    if inner >= BLOCK_ELEMENTS:
+        for row in range(sizes[0]):
+            for start, box, at in _pieces(sizes[1:]):
+                yield row * inner + start, (1, *box), (row, *at)
+        return
+    rows = BLOCK_ELEMENTS // inner
+    for row in range(0, sizes[0], rows):
+        yield row * inner, (min(rows, sizes[0] - row), *sizes[1:]), (row,) + (0,) * (len(sizes) - 1)
+
+
+def _unknown(part: TensorMeta, extent: Extent) -> npt.NDArray[np.bool_] | None:
+    """Which elements of a block have a byte in a hole of their storage."""
+    if not extent.missing:
+        return None
+    dtype = DTYPES[part.dtype]
+    at = np.array([part.storage_offset], np.int64)
+    for size, stride in zip(part.sizes, part.strides, strict=True):
+        at = np.add.outer(at, np.arange(size, dtype=np.int64) * stride)
+    low = at.reshape(-1) // dtype.values_per_byte * dtype.item_bytes
+    starts = np.array([start for start, _ in extent.missing], np.int64)
+    ends = np.array([end for _, end in extent.missing], np.int64)
+    before = np.searchsorted(starts, low + dtype.item_bytes, "left") - 1  # the last hole that starts in time
+    flags = (before >= 0) & (ends[np.maximum(before, 0)] > low)
+    return flags if flags.any() else None
+
+
+def _device(device: TpDevice) -> str:
+    return device.type if device.type == "cpu" or device.index < 0 else f"{device.type}:{device.index}"

@@ -1,0 +1,113 @@
+"""The envelopes of one message against those of one other.
+
+In: two stacks of envelopes. Out: differences. Ids are compared as `ids` knows them, profiled events by their
+names and how many there are of each: their order and times are those of threads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from rpcinspect.compare.difference import Difference, Json, to_json
+from rpcinspect.compare.ids import AUTOGRAD_MESSAGE, CONTEXT, PROFILING, IdMap
+from rpcinspect.compare.rules import Rules
+from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.profiling import LegacyEvent
+from rpcinspect.rpc.types import GloballyUniqueId
+
+MAX_EVENTS = 16
+"""Names of events that are told."""
+
+
+def compare_envelopes(
+    a: Sequence[Envelope], b: Sequence[Envelope], rules: Rules, ids: IdMap
+) -> Iterator[Difference]:
+    """Stacks of other types are not compared further."""
+    types = [[type_name(envelope.message_type) for envelope in stack] for stack in (a, b)]
+    if types[0] != types[1]:
+        yield Difference(code="envelope", path="envelopes", a_value=types[0], b_value=types[1])
+        return
+    for i, (one, other) in enumerate(zip(a, b, strict=True)):
+        path = f"envelopes[{i}]"
+        if isinstance(one, RpcWithAutograd) and isinstance(other, RpcWithAutograd):
+            yield from _autograd(one, other, path, ids)
+            continue
+        assert not isinstance(one, RpcWithAutograd)
+        assert not isinstance(other, RpcWithAutograd)
+        if not ids.unique(PROFILING, one.profiling_id, other.profiling_id):
+            yield other_id("envelope", f"{path}.profiling_id", one.profiling_id, other.profiling_id)
+        if isinstance(one, RpcWithProfilingReq) and isinstance(other, RpcWithProfilingReq):
+            yield from _config(one, other, path)
+        elif isinstance(one, RpcWithProfilingResp) and isinstance(other, RpcWithProfilingResp):
+            yield from _events(one.profiled_events, other.profiled_events, f"{path}.events", rules)
+
+
+def contexts_of(envelopes: Sequence[Envelope]) -> frozenset[int]:
+    """Ids of the autograd contexts that a message belongs to: one, in honest messages."""
+    return frozenset(
+        envelope.autograd_metadata.autograd_context_id
+        for envelope in envelopes
+        if isinstance(envelope, RpcWithAutograd)
+    )
+
+
+def other_id(code: str, path: str, a: GloballyUniqueId | int, b: GloballyUniqueId | int) -> Difference:
+    """Ids that mean two things, whatever their numbers."""
+    shown = [[x.created_on, x.local_id] if isinstance(x, GloballyUniqueId) else x for x in (a, b)]
+    text = "not the same thing as in the messages before"
+    return Difference(code=code, path=path, a_value=shown[0], b_value=shown[1], text=text)
+
+
+def _autograd(a: RpcWithAutograd, b: RpcWithAutograd, path: str, ids: IdMap) -> Iterator[Difference]:
+    one, other = a.autograd_metadata, b.autograd_metadata
+    contexts = one.autograd_context_id, other.autograd_context_id
+    messages = one.autograd_message_id, other.autograd_message_id
+    if not ids.packed(CONTEXT, *contexts):
+        yield other_id("envelope", f"{path}.context_id", *contexts)
+    if not ids.packed(AUTOGRAD_MESSAGE, *messages):
+        yield other_id("envelope", f"{path}.autograd_message_id", *messages)
+    if not ids.worker(a.from_worker_id, b.from_worker_id):
+        yield other_id("envelope", f"{path}.from_worker_id", a.from_worker_id, b.from_worker_id)
+    if a.device_map != b.device_map:
+        yield Difference(
+            code="device-map",
+            path=f"{path}.device_map",
+            a_value=_map_json(a.device_map),
+            b_value=_map_json(b.device_map),
+        )
+
+
+def _config(a: RpcWithProfilingReq, b: RpcWithProfilingReq, path: str) -> Iterator[Difference]:
+    for name in ("state", "report_input_shapes", "profile_memory"):
+        one, other = getattr(a.profiler_config, name), getattr(b.profiler_config, name)
+        if one != other:
+            yield Difference(code="envelope", path=f"{path}.config.{name}", a_value=one, b_value=other)
+
+
+def _events(
+    a: Sequence[LegacyEvent], b: Sequence[LegacyEvent], path: str, rules: Rules
+) -> Iterator[Difference]:
+    count_a = Counter(rules.renamed_text(_event_name(event)) for event in a)
+    count_b = Counter(map(_event_name, b))
+    if count_a != count_b:
+        names = sorted(name for name in count_a | count_b if count_a[name] != count_b[name])
+        shown = [
+            {to_json(name): counts[name] for name in names[:MAX_EVENTS]} for counts in (count_a, count_b)
+        ]
+        yield Difference(code="profile-events", path=path, a_value=shown[0], b_value=shown[1])
+
+
+def _event_name(event: LegacyEvent) -> str:
+    """Pops and allocations have no name of their own."""
+    name = event.name if isinstance(event.name, str) else event.name.decode("utf-8", "backslashreplace")
+    known = 0 <= event.kind < len(_EVENT_KINDS)
+    return name or f"({_EVENT_KINDS[event.kind] if known else event.kind})"
+
+
+def _map_json(devices: Mapping[str, str]) -> Json:
+    return {to_json(source): to_json(target) for source, target in sorted(devices.items())}
+
+
+_EVENT_KINDS = ("mark", "push", "pop", "alloc")

@@ -1,0 +1,120 @@
+"""Remote errors: are two the same, once everything is taken out that another run has otherwise?
+
+In: the type of an exception and the text of it, as one worker told it to another. Out: the text without
+paths, line numbers, addresses, ids, native frames and frames of libraries; and the first line that differs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from rpcinspect.compare.difference import Difference, to_json
+from rpcinspect.compare.rules import Rules
+
+MAX_TEXT = 1 << 16
+"""Characters of a text that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteError:
+    """A failure that a message tells of."""
+
+    type: str | None
+    """`builtins.ValueError`; None where only the text tells."""
+    text: str
+
+
+def compare_errors(a: RemoteError, b: RemoteError, path: str, rules: Rules) -> list[Difference]:
+    """Type first, then text; at most one difference of each."""
+    found = []
+    types = [same_main(error.type) if error.type else named_type(error.text) for error in (a, b)]
+    if types[0] != types[1]:
+        found.append(
+            Difference(
+                code="error", path=f"{path}.type", a_value=to_json(types[0]), b_value=to_json(types[1])
+            )
+        )
+    text_a, text_b = essence(rules.renamed_text(a.text)), essence(b.text)
+    if text_a != text_b:
+        pairs = zip_longest(text_a.splitlines(), text_b.splitlines())
+        line_a, line_b = next(((x, y) for x, y in pairs if x != y), (text_a, text_b))
+        found.append(
+            Difference(code="error", path=f"{path}.text", a_value=to_json(line_a), b_value=to_json(line_b))
+        )
+    return found
+
+
+def essence(text: str) -> str:
+    """The text without what depends on where and when it was raised; one line per line that is left."""
+    text = text[:MAX_TEXT]
+    for pattern, replacement in _EVERYWHERE:
+        text = pattern.sub(replacement, text)
+    lines = []
+    in_library = False
+    for line in text.splitlines():
+        frame = _FRAME.match(line)
+        if frame is not None:
+            in_library = _LIBRARY.search(frame[1]) is not None
+            if not in_library:
+                lines.append(f"  in {frame[2]}")
+        elif line.startswith("    ") and (in_library or _CARETS.fullmatch(line)):
+            continue
+        elif line.strip():
+            in_library = False
+            lines.append(line)
+    text = "\n".join(lines)
+    for pattern, replacement in _IN_LINES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def named_type(text: str) -> str | None:
+    """The exception that a text names behind the worker on which it was raised: `ValueError('…')`."""
+    match = _NAMED.match(text)
+    return None if match is None else same_main(match[1])
+
+
+def same_main(name: str) -> str:
+    """`__mp_main__` is what `__main__` is called in a process that multiprocessing has spawned."""
+    return re.sub(r"\b__mp_main__\b", "__main__", name)
+
+
+_NAMED = re.compile(r"On WorkerInfo\(id=\d+, name=[^\n]*\):\n([A-Za-z_][\w.]{0,200})\(")
+_FRAME = re.compile(r'\s+File "([^"]*)", line \d+, in (.*)')
+_LIBRARY = re.compile(
+    r"(?:^|[/\\])(?:site-packages|dist-packages|lib[/\\]python3[.\d]*|torch)[/\\]|^<frozen "
+)
+_CARETS = re.compile(r"\s*[~^]+\s*")
+
+# Of a line. Texts that were quoted in another error have their line ends escaped. The second is for patterns
+# that may look for something behind it from many places: all of them must take linear time on hostile text.
+_END = r"(?:(?!\\n)[^\n])*"
+_SOME = r"(?:(?!\\n)[^\n]){0,500}?"
+
+_EVERYWHERE = (
+    (re.compile(rf"(?:\\n|\n|^)[ \t]*frame #\d+: {_END}"), ""),
+    (re.compile(rf"(?:\\n|\n|^)[ \t]*#\d+ {_SOME} from {_SOME}:\d+"), ""),
+    (re.compile(rf"Exception raised from {_SOME}\(most recent call first\):"), ""),
+    (re.compile(r"C\+\+ CapturedTraceback:"), ""),
+)
+"""Native frames, wherever they stand."""
+
+_IN_LINES = (
+    (re.compile(r"\b__mp_main__\b"), "__main__"),
+    (re.compile(r"0x[0-9a-fA-F]+"), "0x…"),
+    (re.compile(r"WorkerInfo\(id=\d+"), "WorkerInfo(id=…"),
+    (re.compile(r"\b(Node|node) \d+"), r"\1 …"),
+    (re.compile(r"GloballyUniqueId\([^()]*\)"), "GloballyUniqueId(…)"),
+    (re.compile(r"\b(id|Id|ID|pid|PID|thread|process)( ?[:=]? ?)-?\d+"), r"\1\2…"),
+    (re.compile(r"\[(?=[\da-fA-F]{0,4}:)[\da-fA-F:.]{2,45}(?:%\w{1,20})?\](?::\d+)?"), "<address>"),
+    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?"), "<address>"),
+    (re.compile(r"\blocalhost:\d+"), "<address>"),
+    (re.compile(r"\b([Pp]ort)( ?[:=]? ?)\d+"), r"\1\2…"),
+    (re.compile(r"""(?<![\w<])(?:\.{0,2}/)(?:[^\s/'"\\:,;()<>]+/)*[^\s/'"\\:,;()<>]+(?::\d+)?"""), "<path>"),
+    (re.compile(r"""\b[A-Za-z]:\\+(?:[^\s'"\\:]+\\+)*[^\s'"\\:]+(?::\d+)?"""), "<path>"),
+    (re.compile(r"(?<![\w.+-])[\w.+-]+\.(?:py|pyx|cpp|cc|cu|h|hpp|so|pt)(?::\d+)?\b"), "<path>"),
+    (re.compile(r"\blines? \d+(?:-\d+)?"), "line …"),
+)
+"""What is another number or place in each run → what stands for it."""

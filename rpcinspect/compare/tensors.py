@@ -1,0 +1,176 @@
+"""One tensor against one other: kind, form, and elements by their bits.
+
+In: the tensors of two messages and a number in each. Out: differences, their paths under the one given.
+Tensors of another dtype, shape or layout are not compared further. Elements of which a byte was not captured
+on either side are `unknown`, never equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rpcinspect.compare.difference import Difference, Json, to_json
+from rpcinspect.compare.elements import Storage, Tensors
+from rpcinspect.compare.rules import Rules
+from rpcinspect.compare.sparse import compare_coalesced
+from rpcinspect.compare.tally import Tally
+from rpcinspect.errors import DecodeError
+from rpcinspect.rpc.tensor import Quantizer, TensorMeta
+
+WHOLE_BYTES = 1 << 22
+"""Storages of at most this are compared whole first: if all bytes are equal, no element has to be found."""
+
+
+def compare_tensors(a: Tensors, i: int, b: Tensors, j: int, path: str, rules: Rules) -> list[Difference]:
+    """Tensor `i` of the one message against tensor `j` of the other."""
+    meta_a, meta_b = a.metas[i], b.metas[j]
+    found = list(_kind(meta_a, meta_b, path))
+    comparable = not found
+    if meta_a.requires_grad != meta_b.requires_grad:
+        found.append(_differ("requires-grad", f"{path}.requires_grad", meta_a, meta_b, "requires_grad"))
+    found += _devices(a, meta_a, b, meta_b, path)
+    if comparable:
+        if meta_a.quantizer is not None and meta_b.quantizer is not None:
+            found += _quantizers(meta_a.quantizer, meta_b.quantizer, f"{path}.quantizer")
+        found += _form(a, meta_a, b, meta_b, path)
+        found += _contents(a, meta_a, b, meta_b, path, rules)
+    return [difference for difference in found if not rules.ignores(difference.code)]
+
+
+def compare_elements(
+    a: Tensors, meta_a: TensorMeta, b: Tensors, meta_b: TensorMeta, path: str, rules: Rules
+) -> list[Difference]:
+    """The elements of two strided tensors of one dtype and shape."""
+    numel = math.prod(meta_a.sizes)
+    if not numel:
+        return []
+    storage_a, storage_b = a.storage(meta_a), b.storage(meta_b)
+    if storage_a is None or storage_b is None or storage_a.extent is None or storage_b.extent is None:
+        states = _state(storage_a), _state(storage_b)
+        text = f"all {numel:,} elements have bytes that were not captured"
+        return [Difference(code="unknown", path=path, a_value=states[0], b_value=states[1], text=text)]
+    if _same_bytes(a, meta_a, b, meta_b):
+        return []
+    tally = Tally(meta_a.dtype, numel, rules)
+    try:
+        for block_a, block_b in zip(a.blocks(meta_a), b.blocks(meta_b), strict=True):
+            tally.add(block_a, block_b)
+    except DecodeError as error:
+        text = f"the tensor can't be read: {error}"
+        return [*tally.differences(path), Difference(code="unknown", path=path, text=text)]
+    return tally.differences(path)
+
+
+def _kind(a: TensorMeta, b: TensorMeta, path: str) -> Iterator[Difference]:
+    """What makes elements incomparable."""
+    if a.dtype != b.dtype:
+        yield _differ("dtype", f"{path}.dtype", a, b, "dtype")
+    if a.layout != b.layout:
+        yield _differ("field", f"{path}.layout", a, b, "layout")
+    if a.sizes != b.sizes:
+        yield Difference(code="shape", path=f"{path}.shape", a_value=list(a.sizes), b_value=list(b.sizes))
+    if (a.quantizer is None) != (b.quantizer is None):
+        yield Difference(
+            code="quantizer",
+            path=f"{path}.quantizer",
+            a_value=None if a.quantizer is None else a.quantizer.scheme,
+            b_value=None if b.quantizer is None else b.quantizer.scheme,
+        )
+
+
+def _devices(
+    a: Tensors, meta_a: TensorMeta, b: Tensors, meta_b: TensorMeta, path: str
+) -> Iterator[Difference]:
+    if meta_a.device != meta_b.device:
+        yield _differ("device", f"{path}.device", meta_a, meta_b, "device")
+    storage_a, storage_b = a.storage(meta_a), b.storage(meta_b)
+    if storage_a is not None and storage_b is not None and storage_a.device != storage_b.device:
+        yield _differ("device", f"{path}.target_device", storage_a, storage_b, "device")
+
+
+def _quantizers(a: Quantizer, b: Quantizer, path: str) -> Iterator[Difference]:
+    """Scales are compared by their bits, through their exact text."""
+    for name in ("scheme", "scale", "zero_point", "axis"):
+        if repr(getattr(a, name)) != repr(getattr(b, name)):
+            yield _differ("quantizer", f"{path}.{name}", a, b, name)
+
+
+def _form(a: Tensors, meta_a: TensorMeta, b: Tensors, meta_b: TensorMeta, path: str) -> Iterator[Difference]:
+    """How the elements lie in their storage, and in how much of it."""
+    for name, field in _FORM:
+        if getattr(meta_a, field) != getattr(meta_b, field):
+            yield _differ("form", f"{path}.{name}", meta_a, meta_b, field)
+
+
+def _contents(
+    a: Tensors, meta_a: TensorMeta, b: Tensors, meta_b: TensorMeta, path: str, rules: Rules
+) -> list[Difference]:
+    if meta_a.layout == "strided":
+        found = compare_elements(a, meta_a, b, meta_b, path, rules)
+        for difference in _parts(a, meta_a, b, meta_b, f"{path}.quantizer", rules):
+            form = difference.code in ("form", "unknown")
+            found.append(difference if form else replace(difference, code="quantizer"))
+        return found
+    raw = list(_parts(a, meta_a, b, meta_b, path, rules))
+    if meta_a.layout != "sparse_coo" or all(difference.code == "form" for difference in raw):
+        return raw
+    return compare_coalesced(a, meta_a, b, meta_b, path, rules, raw)
+
+
+def _parts(
+    a: Tensors, meta_a: TensorMeta, b: Tensors, meta_b: TensorMeta, path: str, rules: Rules
+) -> Iterator[Difference]:
+    """The tensors that a tensor is made of, by name."""
+    others = dict(meta_b.parts)
+    for name, part in meta_a.parts:
+        other = others.pop(name, None)
+        if other is None or part >= len(a.metas) or other >= len(b.metas):
+            yield Difference(code="field", path=f"{path}.{name}", a_value=True, b_value=False)
+        elif a.metas[part].layout == b.metas[other].layout == "strided":  # parts of parts do not exist
+            yield from compare_tensors(a, part, b, other, f"{path}.{name}", rules)
+    for name in others:
+        yield Difference(code="field", path=f"{path}.{name}", a_value=False, b_value=True)
+
+
+def _same_bytes(a: Tensors, meta_a: TensorMeta, b: Tensors, meta_b: TensorMeta) -> bool:
+    """Whether storages that are read in the same way are equal; False also where that was not looked at."""
+    storage_a, storage_b = a.storage(meta_a), b.storage(meta_b)
+    assert storage_a is not None
+    assert storage_b is not None
+    extent_a, extent_b = storage_a.extent, storage_b.extent
+    assert extent_a is not None
+    assert extent_b is not None
+    if extent_a.missing or extent_b.missing or not extent_a.length == extent_b.length <= WHOLE_BYTES:
+        return False
+    form_a = meta_a.strides, meta_a.storage_offset, meta_a.conj, meta_a.neg
+    if form_a != (meta_b.strides, meta_b.storage_offset, meta_b.conj, meta_b.neg):
+        return False
+    return a.whole(meta_a) == b.whole(meta_b)
+
+
+def _state(storage: Storage | None) -> str:
+    if storage is None:
+        return "missing"
+    return storage.why if storage.extent is None else "captured"
+
+
+def _differ(code: str, path: str, a: object, b: object, name: str) -> Difference:
+    values = (getattr(a, name), getattr(b, name))
+    shown_a, shown_b = (_plain(value) for value in values)
+    return Difference(code=code, path=path, a_value=shown_a, b_value=shown_b)
+
+
+def _plain(value: object) -> Json:
+    return list(value) if isinstance(value, tuple) else to_json(value)
+
+
+_FORM = (
+    ("stride", "strides"),
+    ("offset", "storage_offset"),
+    ("conj", "conj"),
+    ("neg", "neg"),
+    ("storage_numel", "storage_numel"),
+)
+"""Name in paths, field of `TensorMeta`."""

@@ -1,0 +1,387 @@
+"""Two captured values, arguments or results, by their structure and the bits of their numbers.
+
+In: two inert trees of either pickle dialect. Out: the first path at which they differ, or nothing; the pairs
+of tensors that stand at the same place are handed on, for their bytes lie elsewhere. Equality is Python's
+where that has one: the order of dicts and sets does not count, that of an OrderedDict does. It is stricter
+for types (1, 1.0 and True are three things) and for floats, which are compared by their bits: a NaN equals
+the same NaN, −0 is not 0. What ids and names of workers are in the other run, `Matching` knows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from rpcinspect.compare.difference import Difference, to_json
+from rpcinspect.compare.elements import Block
+from rpcinspect.compare.errors import same_main
+from rpcinspect.compare.ids import CONTEXT, FORK, RREF, IdMap
+from rpcinspect.compare.keys import by_key, key_of, match, one_module
+from rpcinspect.compare.rules import Rules
+from rpcinspect.compare.tally import Tally
+from rpcinspect.rpc.dtypes import DTYPES
+from rpcinspect.rpc.pickles import numpy_nodes, semantic
+from rpcinspect.rpc.pickles.semantic import RRefForkData
+from rpcinspect.rpc.pickles.tree import Buffer, Call, Dict, Extension, Global, PersistentRef, Set, Value
+from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId
+
+MAX_PAIRS = 2_000_000
+"""Nodes of one pair of values that are followed; honest ones have far fewer."""
+
+Step: TypeAlias = tuple[Value, Value, str]
+"""Two values at the same place, and its path."""
+
+
+@dataclass(slots=True)
+class Matching:
+    """What makes values of one run equal to others of another run; and what a comparison finds on its way."""
+
+    rules: Rules
+    ids: IdMap
+    tensor_pairs: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Numbers of tensors that stand at the same place → the first such place."""
+    texts_a: Sequence[str] = ()
+    """How tensors are named in values that are shown."""
+    texts_b: Sequence[str] = ()
+    contexts: frozenset[int] | None = frozenset()
+    """Ids of contexts that may stand among the values as plain integers; None: any context that is known.
+    Those of worker 0 are as small as other numbers, so they are looked for in these only."""
+
+    def same_context(self, a: int, b: int) -> bool:
+        """Whether two integers are the ids of one context."""
+        if self.contexts is not None and a not in self.contexts and a >> LOCAL_ID_BITS == 0:
+            return False
+        return self.ids.translate(CONTEXT, a) == b
+
+
+def compare_values(
+    a: Value, b: Value, path: str, matching: Matching, code: str = "value"
+) -> Difference | None:
+    """The first place at which two values differ; `code` is that of differences which have none of their
+    own."""
+    return _Walk(matching, code).run(a, b, path)
+
+
+class _Walk:
+    """One comparison: depth first, in the order of the first value, without recursion."""
+
+    def __init__(self, matching: Matching, code: str) -> None:
+        self.matching = matching
+        self.code = code
+        self.stack: list[Step] = []
+        self.met: set[tuple[int, int]] = set()
+        """Pairs of nodes that are being compared or were; cycles end here."""
+        self.kept: list[Value] = []
+        """What was made on the way, so that no identity in `met` is used again."""
+        self.covered: Difference | None = None
+        """The first difference that the tolerance covers."""
+
+    def run(self, a: Value, b: Value, path: str) -> Difference | None:
+        self.stack.append((a, b, path))
+        for _ in range(MAX_PAIRS):
+            if not self.stack:
+                return self.covered
+            found = self.step(*self.stack.pop())
+            if found is not None:
+                if not found.tolerated:
+                    return found
+                self.covered = self.covered or found
+        return Difference(code="unknown", path=path, text=f"more than {MAX_PAIRS:,} values")
+
+    def step(self, a: Value, b: Value, path: str) -> Difference | None:
+        kind = type(a)
+        if kind is not type(b):
+            a, b = _plain(a), _plain(b)
+            kind = type(a)
+            if kind is not type(b):
+                return self.differ(a, b, path)
+        atom = _ATOMS.get(kind)
+        if atom is not None:
+            return atom(self, a, b, path)
+        node = _NODES.get(kind)
+        if node is None:
+            return self.differ(a, b, path)
+        pair = id(a), id(b)
+        if pair in self.met:
+            return None
+        self.met.add(pair)
+        return node(self, a, b, path)
+
+    def differ(self, a: Value, b: Value, path: str, text: str | None = None) -> Difference:
+        texts = self.matching
+        shown_a, shown_b = to_json(a, texts.texts_a), to_json(b, texts.texts_b)
+        if type(a) is not type(b) or (shown_a == shown_b and text is None):
+            text = text or " and ".join(sorted((_kind(a), _kind(b))))
+        return Difference(code=self.code, path=path, a_value=shown_a, b_value=shown_b, text=text)
+
+    def push(self, steps: Sequence[Step]) -> None:
+        self.stack.extend(reversed(steps))
+
+    # Atoms.
+
+    def exact(self, a: Value, b: Value, path: str) -> Difference | None:
+        return None if a == b else self.differ(a, b, path)
+
+    def int(self, a: int, b: int, path: str) -> Difference | None:
+        if a == b or self.matching.same_context(a, b):
+            return None
+        return self.differ(a, b, path)
+
+    def float(self, a: float, b: float, path: str) -> Difference | None:
+        raw_a, raw_b = struct.pack("<d", a), struct.pack("<d", b)
+        if raw_a == raw_b:
+            return None
+        found = self.tally("float64", raw_a, raw_b, path)
+        return None if found is None else replace(found, path=path, elements=None)
+
+    def tally(self, dtype: str, raw_a: bytes, raw_b: bytes, path: str) -> Difference | None:
+        """Raw numbers; what is no matter of sign or payload only gets the code of the others."""
+        codes_a, codes_b = (
+            np.frombuffer(raw, f"<u{DTYPES[dtype].item_bytes}")[:, None] for raw in (raw_a, raw_b)
+        )
+        tally = Tally(dtype, len(codes_a), self.matching.rules)
+        tally.add(Block(0, codes_a, None), Block(0, codes_b, None))
+        for found in tally.differences(path):
+            return found if found.code in ("zero-sign", "nan-payload") else replace(found, code=self.code)
+        return None
+
+    def text(self, a: str, b: str, path: str) -> Difference | None:
+        if a == b:
+            return None
+        worker, slash, device = a.partition("/")  # worker1/cpu is a device of another worker
+        if self.matching.rules.worker_name(worker) + slash + device == b:
+            return None
+        return self.differ(a, b, path)
+
+    def name(self, a: Global, b: Global, path: str) -> Difference | None:
+        if a == b or (one_module(a.module), a.name) == (one_module(b.module), b.name):
+            return None
+        return self.differ(a, b, path)
+
+    # Containers.
+
+    def sequence(self, a: Sequence[Value], b: Sequence[Value], path: str) -> Difference | None:
+        if len(a) != len(b):
+            return self.differ(a, b, path, "another number of items")
+        self.push([(x, y, f"{path}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True))])
+        return None
+
+    def dict(self, a: Dict, b: Dict, path: str) -> Difference | None:
+        return self.pairs(a.pairs, b.pairs, path)
+
+    def pairs(
+        self, a: Sequence[tuple[Value, Value]], b: Sequence[tuple[Value, Value]], path: str
+    ) -> Difference | None:
+        """As a dict does: the last value of a key counts, wherever it stands."""
+        translate = self.matching.rules.worker_name
+        dict_a = by_key(a, lambda pair: pair[0], translate)
+        dict_b = by_key(b, lambda pair: pair[0])
+        shared, only_a, only_b = match(dict_a, dict_b)
+        if only_a or only_b:
+            first = min((*only_a, *only_b), key=repr)  # whichever way round they are compared
+            here = dict_a[first] if first in dict_a else dict_b[first]
+            value_a, value_b = (here[1], None) if first in dict_a else (None, here[1])
+            place = f"{path}{_subscript(here[0])}"
+            return self.differ(value_a, value_b, place, "a key that only one of them has")
+        self.push([(dict_a[k][1], dict_b[k][1], f"{path}{_subscript(dict_a[k][0])}") for k in shared])
+        return None
+
+    def set(self, a: Set, b: Set, path: str) -> Difference | None:
+        translate = self.matching.rules.worker_name
+        set_a = by_key(a.items, lambda item: item, translate)
+        set_b = by_key(b.items, lambda item: item)
+        shared, only_a, only_b = match(set_a, set_b)
+        if a.frozen != b.frozen or len(only_a) != len(only_b):
+            return self.differ(a, b, path)
+        if only_a:
+            return self.differ(set_a[only_a[0]], set_b[only_b[0]], path, "of a set")
+        self.push([(set_a[key], set_b[key], path) for key in shared])
+        return None
+
+    # Nodes.
+
+    def persistent(self, a: PersistentRef, b: PersistentRef, path: str) -> Difference | None:
+        self.push([(a.id, b.id, path)])
+        return None
+
+    def extension(self, a: Extension, b: Extension, path: str) -> Difference | None:
+        return None if a.code == b.code else self.differ(a.code, b.code, path)
+
+    def buffer(self, a: Buffer, b: Buffer, path: str) -> Difference | None:
+        return None if a.index == b.index else self.differ(a.index, b.index, path)
+
+    def call(self, a: Call, b: Call, path: str) -> Difference | None:
+        for meaning, compare in _MEANINGS:
+            means_a, means_b = meaning(a), meaning(b)
+            if means_a is not None and means_b is not None:
+                return compare(self, means_a, means_b, path)
+            if means_a is not None or means_b is not None:
+                return self.differ(a, b, path)
+        plain_a, plain_b = _plain(a), _plain(b)
+        if plain_a is not a or plain_b is not b:
+            self.kept += [plain_a, plain_b]
+            self.push([(plain_a, plain_b, path)])
+            return None
+        if (a.how in _HOW) != (b.how in _HOW) or a.has_state != b.has_state:
+            return self.differ(a, b, path)
+        inner = f"{path}.{_ctor(a.function)}"
+        steps: list[Step] = [(a.function, b.function, path), (a.args, b.args, inner)]
+        if a.kwargs is not None or b.kwargs is not None:
+            steps.append((a.kwargs, b.kwargs, inner))
+        if a.has_state:
+            steps.append((a.state, b.state, path))
+        if a.items or b.items:
+            steps.append((a.items, b.items, path))
+        if a.pairs or b.pairs:
+            if a.function == b.function == _ORDERED_DICT and not self.same_order(a, b):
+                return self.differ(a, b, path, "the keys, or their order")
+            self.kept += [Dict(a.pairs), Dict(b.pairs)]
+            steps.append((*self.kept[-2:], path))
+        self.push(steps)
+        return None
+
+    def same_order(self, a: Call, b: Call) -> bool:
+        translate = self.matching.rules.worker_name
+        return [key_of(key, translate) for key, _ in a.pairs] == [key_of(key) for key, _ in b.pairs]
+
+    # What calls mean to rpc.
+
+    def tensor(self, a: Value, b: Value, path: str) -> Difference | None:
+        self.matching.tensor_pairs.setdefault((a, b), path)
+        return None
+
+    def rref(self, a: RRefForkData, b: RRefForkData, path: str) -> Difference | None:
+        ids = self.matching.ids
+        same = (
+            ids.worker(a.owner_id, b.owner_id)
+            and ids.worker(a.parent, b.parent)
+            and ids.unique(RREF, GloballyUniqueId(*a.rref_id), GloballyUniqueId(*b.rref_id))
+            and ids.unique(FORK, GloballyUniqueId(*a.fork_id), GloballyUniqueId(*b.fork_id))
+            and same_main(a.type_str) == same_main(b.type_str)
+        )
+        if same:
+            return None
+        return self.differ(_rref_text(a), _rref_text(b), path, "another RRef than before in the other run")
+
+    def worker(self, a: semantic.WorkerInfo, b: semantic.WorkerInfo, path: str) -> Difference | None:
+        if self.matching.rules.worker_name(a.name) == b.name and self.matching.ids.worker(a.id, b.id):
+            return None
+        return self.differ(f"{a.name} ({a.id})", f"{b.name} ({b.id})", path)
+
+    def device(self, a: str, b: str, path: str) -> Difference | None:
+        if a == b or self.matching.rules.ignores("device"):
+            return None
+        return self.differ(a, b, path)
+
+    def array(self, a: _Array, b: _Array, path: str) -> Difference | None:
+        if a.fortran != b.fortran:
+            return self.differ(a.fortran, b.fortran, f"{path}.fortran_order")
+        name = _NUMPY.get(a.dtype) if a.dtype is not None and a.dtype == b.dtype else None
+        plain = type(a.data) is bytes is type(b.data) and len(a.data) == len(b.data)
+        if name is None or not plain or a.shape != b.shape or len(a.data) % DTYPES[name].item_bytes:
+            steps = [(a.shape, b.shape, f"{path}.shape"), (a.dtype_node, b.dtype_node, f"{path}.dtype")]
+            self.kept += [a.data, b.data]
+            self.push([*steps, (a.data, b.data, f"{path}.data")])
+            return None
+        return self.tally(name, a.data, b.data, path)
+
+    def scalar(self, a: tuple[str, Value], b: tuple[str, Value], path: str) -> Difference | None:
+        if a[0] != b[0]:
+            return self.differ(a[0], b[0], f"{path}.dtype")
+        self.push([(a[1], b[1], path)])
+        return None
+
+
+def _plain(value: Value) -> Value:
+    """What stands for the same in both dialects and in all protocols."""
+    return numpy_nodes.raw_bytes(semantic.untag(value))
+
+
+def _subscript(key: Value) -> str:
+    return f"[{to_json(key)!r}]"
+
+
+def _ctor(function: Value) -> str:
+    return function.name if type(function) is Global else "<call>"
+
+
+def _kind(value: Value) -> str:
+    if type(value) is Call and type(value.function) is Global:
+        return str(value.function)
+    return "None" if value is None else type(value).__name__.lower()
+
+
+def _rref_text(fork: RRefForkData) -> str:
+    return f"RRef(rref={fork.rref_id} fork={fork.fork_id} owner={fork.owner_id})"
+
+
+class _Array(NamedTuple):
+    """A pickled numpy array."""
+
+    shape: Value
+    dtype: str | None
+    dtype_node: Value
+    data: Value
+    fortran: bool
+
+
+def _array(node: Call) -> _Array | None:
+    parts = numpy_nodes.array(node)
+    if parts is None:
+        return None
+    shape, dtype, data = parts
+    data = numpy_nodes.raw_bytes(data)
+    order = node.state[3] if node.has_state else node.args[3]
+    plain = bytes(data) if type(data) is bytearray else data
+    return _Array(shape, numpy_nodes.dtype(dtype), dtype, plain, order in (True, "F"))
+
+
+_HOW = ("reduce", "newobj", "newobj_ex", "inst", "obj")
+_ORDERED_DICT = Global("collections", "OrderedDict")
+
+_NUMPY = {
+    **{f"<f{size}": f"float{8 * size}" for size in (2, 4, 8)},
+    **{f"<i{size}": f"int{8 * size}" for size in (2, 4, 8)},
+    **{f"<u{size}": f"uint{8 * size}" for size in (2, 4, 8)},
+    "|i1": "int8",
+    "|u1": "uint8",
+    "|b1": "bool",
+}
+"""numpy's dtypes that are torch's too."""
+
+_ATOMS: dict[type, Callable[[_Walk, Any, Any, str], Difference | None]] = {
+    type(None): _Walk.exact,
+    bool: _Walk.exact,
+    bytes: _Walk.exact,
+    bytearray: _Walk.exact,
+    int: _Walk.int,
+    float: _Walk.float,
+    str: _Walk.text,
+    Global: _Walk.name,
+}
+
+_NODES: dict[type, Callable[[_Walk, Any, Any, str], Difference | None]] = {
+    tuple: _Walk.sequence,
+    list: _Walk.sequence,
+    Dict: _Walk.dict,
+    Set: _Walk.set,
+    Call: _Walk.call,
+    PersistentRef: _Walk.persistent,
+    Extension: _Walk.extension,
+    Buffer: _Walk.buffer,
+}
+
+_MEANINGS: tuple[tuple[Callable[[Any], Any], Callable[[_Walk, Any, Any, str], Difference | None]], ...] = (
+    (semantic.tensor_index, _Walk.tensor),
+    (semantic.rref_fork, _Walk.rref),
+    (semantic.worker_info, _Walk.worker),
+    (semantic.device, _Walk.device),
+    (semantic.script_module, _Walk.exact),
+    (_array, _Walk.array),
+    (numpy_nodes.scalar, _Walk.scalar),
+)
+"""What a call may mean, by functions that tell; and how two such things are compared."""

@@ -1,0 +1,454 @@
+"""Messages against messages: captured ones against themselves, against another recording, with one change."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rpcinspect
+from rpcinspect.compare.difference import Difference, verdict
+from rpcinspect.compare.elements import Read
+from rpcinspect.compare.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
+from rpcinspect.compare.messages import compare_messages, error_of, same_payload
+from rpcinspect.compare.rules import Rules
+from rpcinspect.opened import OpenSession
+from rpcinspect.pipeline import Options
+from rpcinspect.rpc.command import (
+    CleanupAutogradContextReq,
+    Command,
+    ExceptionResponse,
+    PropagateGradientsReq,
+    PythonCall,
+    PythonRemoteCall,
+    PythonResp,
+    PythonRRefFetchCall,
+    RemoteRet,
+    RRefAck,
+    RRefBackwardReq,
+    RRefChildAccept,
+    ScriptCall,
+    ScriptRemoteCall,
+    ScriptResp,
+    ScriptRRefFetchRet,
+    UnknownCommand,
+)
+from rpcinspect.rpc.decode import DecodedRpc
+from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.pickles.tree import Call, Global
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.rpc.types import GloballyUniqueId, pack_id
+from tests.compare.builders import STRICT, changed, codes, from_parts, record
+from tests.test_change_one_field import CHANGES, Change
+
+CAPTURES = Path(__file__).resolve().parents[2] / "captures"
+WHOLE = [
+    "basic_chain.pcap",
+    "bwd_boom.pcap.gz",
+    "ctx_crowd.pcap.gz",
+    "devmap_cpu.pcap.gz",
+    "dtype_zoo.pcap.gz",
+    "profiled_legacy.pcap",
+    "ps_race_lock.pcap.gz",
+    "rref_relay.pcap.gz",
+    "views_alias.pcap.gz",
+]
+
+
+def unique(local: int, worker: int = 0) -> GloballyUniqueId:
+    return GloballyUniqueId(worker, local)
+
+
+def tensor(index: int) -> Call:
+    return Call(Global("torch.jit._pickle", "build_tensor_from_id"), (index,))
+
+
+def meta(numel: int, storage: int = 0, **more: Any) -> TensorMeta:
+    return TensorMeta(
+        dtype="uint8", sizes=(numel,), strides=(1,), storage=storage, storage_numel=numel, **more
+    )
+
+
+def diff(
+    one: tuple[RpcRecord, Read],
+    other: tuple[RpcRecord, Read],
+    rules: Rules | None = None,
+    ids: IdMap | None = None,
+) -> list[Difference]:
+    """Both ways round."""
+    (a, read_a), (b, read_b) = one, other
+    rules, ids = rules or Rules(), IdMap() if ids is None else ids
+    back = compare_messages(b, a, read_b, read_a, rules.mirrored(), ids.mirrored())
+    found = compare_messages(a, b, read_a, read_b, rules, ids)
+    assert sorted(map(repr, (d.mirrored() for d in back))) == sorted(map(repr, found))
+    return found
+
+
+# --- captures -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_every_message_is_itself(name: str) -> None:
+    path = str(CAPTURES / name)
+    with rpcinspect.open(path) as one, rpcinspect.open(path) as other:
+        ids = IdMap()
+        assert len(one) > 0
+        for a, b in zip(one.messages(), other.messages(), strict=True):
+            assert compare_messages(a, a, one.read, one.read, STRICT) == []
+            assert compare_messages(a, b, one.read, other.read, STRICT, ids) == []
+            assert same_payload(a, b)
+        assert ids.contradictions == []
+
+
+def lanes(opened: OpenSession) -> dict[tuple[str, str, str], list[RpcRecord]]:
+    """Messages of the job itself, by who sends what to whom."""
+    session = opened.session
+    out: dict[tuple[str, str, str], list[RpcRecord]] = {}
+    for found in opened.messages():
+        if not session.messages.control[found.row]:
+            kind = type(found.rpc.command).__name__
+            key = session.source(found.row), session.destination(found.row), kind
+            out.setdefault(key, []).append(found)
+    return out
+
+
+def recordings(one: Path, other: Path) -> Iterator[tuple[Difference, ...]]:
+    """What two recordings of one job differ in, message by message."""
+    with rpcinspect.open(str(one)) as a, rpcinspect.open(str(other)) as b:
+        ids = IdMap()
+        lanes_a, lanes_b = lanes(a), lanes(b)
+        assert {key: len(some) for key, some in lanes_a.items()} == {
+            key: len(some) for key, some in lanes_b.items()
+        }
+        for key, some in lanes_a.items():
+            for x, y in zip(some, lanes_b[key], strict=True):
+                yield tuple(compare_messages(x, y, a.read, b.read, STRICT, ids))
+        assert len(ids) > 0
+
+
+def test_two_recordings_of_one_job() -> None:
+    pair = [CAPTURES / f"transport_matrix_{kind}.pcap.gz" for kind in ("uv_basic", "uv_mpt")]
+    assert set(recordings(*pair)) == {()}
+
+
+def test_two_recordings_of_another(shared: Path) -> None:
+    pair = [shared / "captures" / "torch" / f"{name}.pcap" for name in ("chan_mpt", "chan_legacystore")]
+    assert set(recordings(pair[0], pair[1])) == {()}
+
+
+def test_two_releases(shared: Path) -> None:
+    """The same job: paths, line numbers and ids of the releases' own are no differences."""
+    pair = [shared / "captures" / "versions" / f"torch-{version}.pcap" for version in ("1.13.1", "2.14.1")]
+    assert set(recordings(pair[0], pair[1])) == {()}
+
+
+def renumbered(rpc: DecodedRpc) -> DecodedRpc:
+    """The message as a run would have sent it that had used some ids before."""
+
+    def shift(packed: int) -> int:
+        return packed if packed < 0 else packed + 40
+
+    envelopes = []
+    for envelope in rpc.envelopes:
+        if isinstance(envelope, RpcWithAutograd):
+            one = envelope.autograd_metadata
+            moved = AutogradMetadata(shift(one.autograd_context_id), shift(one.autograd_message_id))
+            envelope = replace(envelope, autograd_metadata=moved)
+        envelopes.append(envelope)
+    command = rpc.command
+    if isinstance(command, PropagateGradientsReq):
+        one = command.autograd_metadata
+        moved = AutogradMetadata(shift(one.autograd_context_id), shift(one.autograd_message_id))
+        command = replace(command, autograd_metadata=moved)
+    elif isinstance(command, CleanupAutogradContextReq):
+        command = CleanupAutogradContextReq(shift(command.context_id))
+    message = replace(rpc.message, id=rpc.message.id + 7)
+    return replace(rpc, envelopes=tuple(envelopes), command=command, message=message)
+
+
+@pytest.mark.parametrize("name", ["basic_chain.pcap", "ctx_crowd.pcap.gz"])
+def test_ids_alone_are_no_difference(name: str) -> None:
+    with rpcinspect.open(str(CAPTURES / name), options=Options(forms=True)) as opened:
+        ids = IdMap()
+        moved = 0
+        for a in opened.messages():
+            b = changed(a, renumbered(a.rpc))
+            assert compare_messages(a, b, opened.read, opened.read, STRICT, ids) == []
+            moved += not same_payload(a, b)
+        assert moved > 4
+        assert ids.contradictions == []
+
+
+EXPECTED = {
+    "autograd_message_id": ("envelope", "autograd_message_id"),
+    "from_worker_id": ("envelope", "from_worker_id"),
+    "event_name": ("profile-events", "events"),
+    "script_argument": ("argument", "args["),
+    "context_to_clean_up": ("field", "context_id"),
+    "retain_graph": ("field", "retain_graph"),
+    "fork_of_an_rref": ("field", "fork_id"),
+    "size_of_a_tensor": ("shape", "tensors[0].shape"),
+    "gradient_flag": ("requires-grad", "tensors[0].requires_grad"),
+}
+
+
+@lru_cache(maxsize=1)
+def versions(path: Path) -> OpenSession:
+    return rpcinspect.open(str(path), options=Options(forms=True))
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_one_changed_field_is_the_one_difference(shared: Path, change: Change) -> None:
+    opened = versions(shared / "captures" / "versions" / "torch-2.14.1.pcap")
+    ids = IdMap()
+    for a in opened.messages():
+        assert compare_messages(a, changed(a, a.rpc), opened.read, opened.read, STRICT, ids) == []
+    tried = 0
+    for a in opened.messages():
+        edited = change(a.rpc)
+        if edited is None:
+            continue
+        tried += 1
+        mark = ids.mark()
+        found = compare_messages(a, changed(a, edited[0]), opened.read, opened.read, STRICT, ids)
+        if change.__name__ == "message_id":
+            assert found == []
+        else:
+            (difference,) = found
+            code, path = EXPECTED[change.__name__]
+            assert difference.code == code
+            assert path in difference.path
+            assert verdict(found, Rules()) == "different"
+        ids.rollback(mark)
+    assert tried
+
+
+# --- every command ------------------------------------------------------------------------------------------
+
+
+def python(value: object) -> bytes:
+    return pickle.dumps(value, 4)
+
+
+SCRIPT = ScriptCall(args=(1, 2.0), schema="aten::add(int a) -> int", qualified_name="torch.ops.aten.add")
+REMOTE = ScriptRemoteCall(
+    args=(1,), schema=None, qualified_name="__torch__.f", ret_rref_id=unique(1), ret_fork_id=unique(2)
+)
+PY_REMOTE = PythonRemoteCall(
+    tensors=(),
+    serialized_py_obj=python(1),
+    ret_rref_id=unique(1),
+    ret_fork_id=unique(2),
+    is_async_execution=False,
+)
+GRADS = PropagateGradientsReq(AutogradMetadata(5, 6), (), False)
+BACKWARD = RRefBackwardReq(unique(1), 5, False)
+
+
+def mapped() -> IdMap:
+    """1 is 1, 2 is 2, … in both runs."""
+    ids = IdMap()
+    for number in range(1, 4):
+        assert ids.unique(RREF, unique(number), unique(number))
+        assert ids.unique(FORK, unique(number), unique(number))
+    assert ids.packed(CONTEXT, 5, 5)
+    assert ids.packed(AUTOGRAD_MESSAGE, 6, 6)
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "code", "path"),
+    [
+        (SCRIPT, replace(SCRIPT, args=(1, 3.0)), "argument", "args[1]"),
+        (SCRIPT, replace(SCRIPT, args=(1,)), "argument", "args"),
+        (SCRIPT, replace(SCRIPT, schema="aten::mul(int a) -> int"), "function", "function"),
+        (SCRIPT, replace(SCRIPT, schema="aten::add(int b) -> int"), "form", "schema"),
+        (REMOTE, replace(REMOTE, is_async_execution=True), "field", "async"),
+        (REMOTE, replace(REMOTE, ret_rref_id=unique(3)), "field", "rref_id"),
+        (REMOTE, replace(REMOTE, ret_fork_id=unique(3)), "field", "fork_id"),
+        (PY_REMOTE, replace(PY_REMOTE, ret_fork_id=unique(3)), "field", "fork_id"),
+        (PY_REMOTE, replace(PY_REMOTE, is_async_execution=True), "field", "async"),
+        (PythonCall(python(1), False), PythonCall(python(1), True), "field", "async"),
+        (PythonCall(python(1), False), PythonCall(python(2), False), "argument", "args[0]"),
+        (PythonCall(python(1), False), PythonCall(b"\x80\x04", False), "unknown", "body.pickle"),
+        (PythonResp(python([1])), PythonResp(python([2])), "value", "value[0]"),
+        (PythonResp(python([0.0])), PythonResp(python([-0.0])), "zero-sign", "value[0]"),
+        (ScriptResp((1,)), ScriptResp((2,)), "value", "value[0]"),
+        (ScriptRRefFetchRet((1,)), ScriptRRefFetchRet((2,)), "value", "value[0]"),
+        (PythonRRefFetchCall(0, unique(1)), PythonRRefFetchCall(0, unique(2)), "field", "rref_id"),
+        (PythonRRefFetchCall(0, unique(1)), PythonRRefFetchCall(1, unique(1)), "field", "from_worker_id"),
+        (RemoteRet(unique(1), unique(2)), RemoteRet(unique(2), unique(2)), "field", "rref_id"),
+        (RRefChildAccept(unique(1)), RRefChildAccept(unique(2)), "field", "fork_id"),
+        (GRADS, replace(GRADS, retain_graph=True), "field", "retain_graph"),
+        (GRADS, replace(GRADS, autograd_metadata=AutogradMetadata(7, 6)), "field", "context_id"),
+        (GRADS, replace(GRADS, autograd_metadata=AutogradMetadata(5, 7)), "field", "autograd_message_id"),
+        (CleanupAutogradContextReq(5), CleanupAutogradContextReq(6), "field", "context_id"),
+        (BACKWARD, replace(BACKWARD, autograd_context_id=6), "field", "context_id"),
+        (BACKWARD, replace(BACKWARD, rref_id=unique(3)), "field", "rref_id"),
+        (BACKWARD, replace(BACKWARD, retain_graph=True), "field", "retain_graph"),
+        (ExceptionResponse(b"a"), ExceptionResponse(b"b"), "error", "error.text"),
+        (ExceptionResponse(b"a"), RRefAck(), "error", "error"),
+        (RRefAck(), CleanupAutogradContextReq(5), "field", "body.type"),
+        (UnknownCommand(0x1FF, b"a"), UnknownCommand(0x1FF, b"b"), "unknown", "body.payload"),
+    ],
+)
+def test_every_command(one: Command, other: Command, code: str, path: str) -> None:
+    assert diff(record(one), record(one), STRICT, mapped()) == []
+    (found,) = diff(record(one), record(other), STRICT, mapped())
+    assert (found.code, found.path) == (code, path)
+    assert not same_payload(record(one)[0], record(other)[0]) or isinstance(other, RRefAck)
+
+
+def udf(function: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> PythonCall:
+    """The pickle of a PythonUDF."""
+    module, _, name = function.rpartition(".")
+    start = f"\x80\x04ctorch.distributed.rpc.internal\nPythonUDF\n(c{module}\n{name}\n".encode("latin-1")
+    parts = [pickle.dumps(part, 0)[:-1] for part in (args, {} if kwargs is None else kwargs)]
+    return PythonCall(start + b"".join(parts) + b"t\x81.", False)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (udf("m.f", (1,)), udf("m.g", (1,)), [("function", "function")]),
+        (udf("__main__.f", (1,)), udf("__mp_main__.f", (1,)), []),
+        (udf("m.f", (1, 2)), udf("m.f", (3, 4)), [("argument", "args[0]"), ("argument", "args[1]")]),
+        (udf("m.f", (1,)), udf("m.f", (1, 2)), [("argument", "args")]),
+        (udf("m.f", (), {"a": 1, "b": 2}), udf("m.f", (), {"b": 2, "a": 1}), []),
+        (udf("m.f", (), {"lr": 0.1}), udf("m.f", (), {"lr": 0.2}), [("argument", "kwargs['lr']")]),
+        (udf("m.f", (), {"lr": 0.1}), udf("m.f"), [("argument", "kwargs['lr']")]),
+        (udf("m.f", ("w0",)), udf("m.f", ("ps",)), []),
+    ],
+)
+def test_calls_of_python_functions(one: Command, other: Command, expected: list[tuple[str, str]]) -> None:
+    assert record(one)[0].facts.function is not None
+    found = diff(record(one), record(other), Rules(renames={"w0": "ps"}))
+    assert [(difference.code, difference.path) for difference in found] == expected
+
+
+def remote_exception(cls: str, text: str) -> PythonResp:
+    body = b"\x80\x04ctorch.distributed.rpc.internal\nRemoteException\n("
+    return PythonResp(body + pickle.dumps(text, 0)[:-1] + f"cbuiltins\n{cls}\nt\x81.".encode("latin-1"))
+
+
+def test_errors_of_python_functions() -> None:
+    boom = remote_exception("ValueError", "On WorkerInfo(id=1, name=w1):\nValueError('boom')\n")
+    again = remote_exception("ValueError", "On WorkerInfo(id=2, name=w1):\nValueError('boom')\n")
+    other = remote_exception("KeyError", "On WorkerInfo(id=1, name=w1):\nKeyError('boom')\n")
+    assert error_of(record(RRefAck())[0]) is None
+    assert diff(record(boom), record(again)) == []
+    found = diff(record(boom), record(other))
+    assert [(d.path, d.a_value) for d in found] == [
+        ("error.type", "builtins.ValueError"),
+        ("error.text", "ValueError('boom')"),
+    ]
+    (answer,) = diff(record(boom), record(PythonResp(python(1))))
+    assert (answer.code, answer.path, answer.b_value) == ("error", "error", None)
+
+
+# --- tensors ------------------------------------------------------------------------------------------------
+
+
+def test_tensors_are_paired_by_where_they_stand() -> None:
+    metas = [meta(2, 0), meta(3, 1)]
+    one = record(ScriptResp((tensor(0), tensor(1))), metas=metas, storages=[b"ab", b"cde"])
+    other = record(
+        ScriptResp((tensor(1), tensor(0))), metas=[meta(3, 0), meta(2, 1)], storages=[b"cde", b"ab"]
+    )
+    assert diff(one, other, STRICT) == []
+    third = record(
+        ScriptResp((tensor(1), tensor(0))), metas=[meta(3, 0), meta(2, 1)], storages=[b"cdf", b"ab"]
+    )
+    (found,) = diff(one, third, STRICT)
+    assert (found.path, found.b_path) == ("tensors[1].elements[2]", "tensors[0].elements[2]")
+
+
+def test_tensors_that_nothing_refers_to_are_paired_in_order() -> None:
+    one = record(RRefAck(), metas=[meta(2, 0)], storages=[b"ab"])
+    other = record(RRefAck(), metas=[meta(2, 0), meta(1, 1)], storages=[b"ac", b"x"])
+    found = diff(one, other)
+    assert [(d.code, d.path) for d in found] == [("field", "tensors[1]"), ("value", "tensors[0].elements[1]")]
+    assert (found[0].a_value, found[0].b_value) == (None, "uint8[1]")
+
+
+def test_tensors_that_share_a_storage() -> None:
+    one = record(RRefAck(), metas=[meta(2, 0), meta(2, 0)], storages=[b"aa"])
+    other = record(RRefAck(), metas=[meta(2, 0), meta(2, 1)], storages=[b"aa", b"aa"])
+    found = diff(one, other)
+    assert [(d.code, d.path) for d in found] == [("form", "tensors[1].storage")]
+    assert verdict(found, Rules()) == "identical"
+
+
+def test_a_reference_to_no_tensor() -> None:
+    one = record(ScriptResp(tensor(5)), metas=[meta(1)], storages=[b"a"])
+    assert diff(one, one) == []
+    assert diff(one, record(ScriptResp(tensor(5)), metas=[meta(1)], storages=[b"a"])) == []
+    other = record(ScriptResp(tensor(0)), metas=[meta(1)], storages=[b"a"])
+    assert "field" in codes(diff(one, other))
+
+
+def test_a_cut_message_is_unknown() -> None:
+    whole = record(ScriptResp(1))
+    payloads = whole[0].tp.payloads
+    cut = from_parts((*payloads[:2], payloads[2][:-3], b""), missing=(0, 0, 3, len(payloads[3])))
+    for other in (whole, from_parts((*payloads[:2], payloads[2][:-3], b""), missing=(0, 0, 3, 9))):
+        assert codes(diff(cut, other)) == ["unknown"]
+    assert not same_payload(cut[0], cut[0])
+
+
+def test_a_damaged_tensor_table_is_unknown() -> None:
+    whole = record(RRefAck(), metas=[meta(1)], storages=[b"a"])
+    damaged = from_parts((*whole[0].tp.payloads[:3], b"\x80\x02"), [b"a"])
+    (found,) = diff(whole, damaged)
+    assert (found.code, found.path) == ("unknown", "tensors")
+
+
+# --- many differences, rules --------------------------------------------------------------------------------
+
+
+def test_what_decides_is_told_however_many_differences_there_are() -> None:
+    rules = Rules(max_per_message=3)
+    one, other = (
+        record(
+            RRefAck(),
+            metas=[
+                TensorMeta(dtype="uint8", sizes=(1, 1), strides=(stride, 1), storage=n, storage_numel=1)
+                for n in range(20)
+            ],
+            storages=[b"a"] * 19 + [last],
+        )
+        for stride, last in ((1, b"a"), (2, b"b"))
+    )
+    found = diff(one, other, rules)
+    assert codes(found) == ["form"] * 3 + ["value"]
+    assert verdict(found, rules) == "different"
+
+
+def test_a_context_may_be_an_argument() -> None:
+    def call(context: int, argument: int) -> tuple[RpcRecord, Read]:
+        envelope = RpcWithAutograd(
+            message_type=MessageType.FORWARD_AUTOGRAD_REQ,
+            autograd_metadata=AutogradMetadata(context, pack_id(0, context)),
+            from_worker_id=0,
+            device_map={},
+            wrapped_message_type=MessageType.SCRIPT_CALL,
+        )
+        return record(replace(SCRIPT, args=(argument,)), envelope)
+
+    assert diff(call(3, 3), call(9, 9)) == []
+    assert diff(call(3, 3), call(9, 3)) == []  # the same number, whatever it means
+    assert codes(diff(call(3, 4), call(9, 10))) == ["argument"]
+
+
+def test_devices_are_ignored_if_they_shall_be() -> None:
+    one = record(RRefAck(), metas=[meta(1)], storages=[b"a"])
+    other = record(RRefAck(), metas=[meta(1, device="cuda:0")], storages=[b"a"])
+    assert codes(diff(one, other)) == ["device"]
+    assert diff(one, other, Rules(ignore=frozenset({"device"}))) == []
