@@ -8,8 +8,7 @@ Which messages are whole, partial or lost follows from the bytes that a variant 
 writer knows what stands where; the decoder is not asked:
 
 - *survive*: every byte of descriptor and payloads is there;
-- *survive* too: only the descriptor is missing, and what is before and behind the message tells where it begins
-  and ends: the payloads then tell the rest;
+- *survive* too: only the descriptor is missing, and its neighbours tell where the message begins and ends;
 - *partial*: the descriptor, the type and the id are there, bytes of the other payloads are missing;
 - *lost*: everything else.
 """
