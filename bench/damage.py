@@ -89,13 +89,16 @@ def main() -> int:
     results: dict[tuple[str, int], tuple[int, Verdict]] = {}
     sources: dict[str, int] = defaultdict(int)
     started = time.monotonic()
-    with Pool(options.jobs) as pool:
-        for at, (kind, row, copies, verdict) in enumerate(pool.imap_unordered(work, tasks), 1):
-            before, total = results.setdefault((kind, row), (0, Verdict()))
-            total += verdict
-            results[kind, row] = before + copies, total
-            sources[kind] += row == 0
-            print(f"\r{at} of {len(tasks)}, {time.monotonic() - started:.0f} s", end="", file=sys.stderr)
+    try:
+        with Pool(options.jobs) as pool:
+            for at, (kind, row, copies, verdict) in enumerate(pool.imap_unordered(work, tasks), 1):
+                before, total = results.setdefault((kind, row), (0, Verdict()))
+                total += verdict
+                results[kind, row] = before + copies, total
+                sources[kind] += row == 0
+                print(f"\r{at} of {len(tasks)}, {time.monotonic() - started:.0f} s", end="", file=sys.stderr)
+    except AssertionError as error:  # of `Original`
+        raise SystemExit(f"damage.py: not an intact capture: {error}") from None
     print(file=sys.stderr)
     text = page(results, sources, seeds)
     print(text)

@@ -70,6 +70,7 @@ class Header:
 
 def tcp_header(frame: bytes, link_type: int) -> Header | None:
     """The headers of a frame that holds TCP; None of any other."""
+    assert link_type in IP_AT, f"link type {link_type}: only Ethernet, raw IP and cooked are read here"
     at = IP_AT[link_type]
     if len(frame) < at + 40:
         return None

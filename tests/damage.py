@@ -164,7 +164,7 @@ class Original:
         self, record: RpcRecord, decoding: Decoding, carriers: Carriers, offsets: list[int]
     ) -> MessageTruth:
         tp = record.tp
-        assert tp.payload_missing is None
+        assert tp.payload_missing is None, "the capture lacks bytes of its own messages"
         stream = self.packets[tp.packet - 1].stream
         assert stream is not None
         assert stream[0] == str(tp.flow)
@@ -172,10 +172,10 @@ class Original:
         tensors: list[TensorTruth | None] = []
         for tensor in tp.tensors:
             if tensor.extent is None or not tensor.extent.length:
-                assert tensor.placement is not Placement.UNCERTAIN
+                assert tensor.placement is not Placement.UNCERTAIN, "a tensor has no certain place"
                 tensors.append(None)
                 continue
-            assert not tensor.extent.missing
+            assert not tensor.extent.missing, "the capture lacks bytes of its own tensors"
             groups: list[tuple[int, ...]] = []
             for _, offset, length in tensor.extent.pieces:
                 packet = self.packets[bisect_right(offsets, offset) - 1]
