@@ -9,6 +9,7 @@ the same NaN, −0 is not 0. What ids and names of workers are in the other run,
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -152,9 +153,15 @@ class _Walk:
     def text(self, a: str, b: str, path: str) -> Difference | None:
         if a == b:
             return None
+        rules = self.matching.rules
         worker, slash, device = a.partition("/")  # worker1/cpu is a device of another worker
-        if self.matching.rules.worker_name(worker) + slash + device == b:
+        renamed = rules.worker_name(worker) + slash
+        if renamed + device == b:
             return None
+        if rules.ignores("device") and b.startswith(renamed if slash else ""):
+            other = b[len(renamed) :] if slash else b
+            if _DEVICE.fullmatch(device if slash else a) and _DEVICE.fullmatch(other):
+                return None
         return self.differ(a, b, path)
 
     def name(self, a: Global, b: Global, path: str) -> Difference | None:
@@ -339,6 +346,9 @@ def _array(node: Call) -> _Array | None:
     plain = bytes(data) if type(data) is bytearray else data
     return _Array(shape, numpy_nodes.dtype(dtype), dtype, plain, order in (True, "F"))
 
+
+_DEVICE = re.compile(r"(?:cpu|cuda|xpu|mps|hpu|npu|mtia|privateuseone|meta)(?::\d{1,5})?", re.ASCII)
+"""A device as text."""
 
 _HOW = ("reduce", "newobj", "newobj_ex", "inst", "obj")
 _ORDERED_DICT = Global("collections", "OrderedDict")

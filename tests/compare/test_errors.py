@@ -49,7 +49,7 @@ def test_what_is_left_of_a_native_error() -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (PYTHON, PYTHON.replace("/home/user/train.py", "/tmp/x/train.py").replace("line 10", "line 12")),
+        (PYTHON, PYTHON.replace("/home/user/train.py", "/srv/x/train.py").replace("line 10", "line 12")),
         (PYTHON, PYTHON.replace("id=1", "id=3")),
         (PYTHON, PYTHON.replace("^" * 20, "~" * 7)),
         (NATIVE, NATIVE.replace("0x7f87", "0x7a00").replace("ExpandUtils.cpp:35", "ExpandUtils.cpp:36")),
@@ -69,7 +69,7 @@ def test_what_is_left_of_a_native_error() -> None:
             "no RRef GloballyUniqueId(created_on=1, local_id=4)",
         ),
         ("Error on Node 1: boom", "Error on Node 2: boom"),
-        ("No such file: '/tmp/tmpab12/x.bin'", "No such file: '/var/y'"),
+        ("No such file: '/scratch/ab12/x.bin'", "No such file: '/var/y'"),
         ("<class '__main__.C'>", "<class '__mp_main__.C'>"),
         ("at ../torch/csrc/x.cpp:12", "at ../torch/csrc/x.cpp:13"),
     ],

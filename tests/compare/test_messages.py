@@ -1,24 +1,18 @@
-"""Messages against messages: captured ones against themselves, against another recording, with one change."""
+"""Messages against messages: every command, their tensors, rules and bounds."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import rpcinspect
 from rpcinspect.compare.difference import Difference, verdict
 from rpcinspect.compare.elements import Read
 from rpcinspect.compare.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
 from rpcinspect.compare.messages import compare_messages, error_of, same_payload
 from rpcinspect.compare.rules import Rules
-from rpcinspect.opened import OpenSession
-from rpcinspect.pipeline import Options
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     Command,
@@ -38,28 +32,13 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchRet,
     UnknownCommand,
 )
-from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
-from tests.compare.builders import STRICT, changed, codes, from_parts, record
-from tests.test_change_one_field import CHANGES, Change
-
-CAPTURES = Path(__file__).resolve().parents[2] / "captures"
-WHOLE = [
-    "basic_chain.pcap",
-    "bwd_boom.pcap.gz",
-    "ctx_crowd.pcap.gz",
-    "devmap_cpu.pcap.gz",
-    "dtype_zoo.pcap.gz",
-    "profiled_legacy.pcap",
-    "ps_race_lock.pcap.gz",
-    "rref_relay.pcap.gz",
-    "views_alias.pcap.gz",
-]
+from tests.compare.builders import STRICT, codes, from_parts, record
 
 
 def unique(local: int, worker: int = 0) -> GloballyUniqueId:
@@ -89,145 +68,6 @@ def diff(
     found = compare_messages(a, b, read_a, read_b, rules, ids)
     assert sorted(map(repr, (d.mirrored() for d in back))) == sorted(map(repr, found))
     return found
-
-
-# --- captures -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", WHOLE)
-def test_every_message_is_itself(name: str) -> None:
-    path = str(CAPTURES / name)
-    with rpcinspect.open(path) as one, rpcinspect.open(path) as other:
-        ids = IdMap()
-        assert len(one) > 0
-        for a, b in zip(one.messages(), other.messages(), strict=True):
-            assert compare_messages(a, a, one.read, one.read, STRICT) == []
-            assert compare_messages(a, b, one.read, other.read, STRICT, ids) == []
-            assert same_payload(a, b)
-        assert ids.contradictions == []
-
-
-def lanes(opened: OpenSession) -> dict[tuple[str, str, str], list[RpcRecord]]:
-    """Messages of the job itself, by who sends what to whom."""
-    session = opened.session
-    out: dict[tuple[str, str, str], list[RpcRecord]] = {}
-    for found in opened.messages():
-        if not session.messages.control[found.row]:
-            kind = type(found.rpc.command).__name__
-            key = session.source(found.row), session.destination(found.row), kind
-            out.setdefault(key, []).append(found)
-    return out
-
-
-def recordings(one: Path, other: Path) -> Iterator[tuple[Difference, ...]]:
-    """What two recordings of one job differ in, message by message."""
-    with rpcinspect.open(str(one)) as a, rpcinspect.open(str(other)) as b:
-        ids = IdMap()
-        lanes_a, lanes_b = lanes(a), lanes(b)
-        assert {key: len(some) for key, some in lanes_a.items()} == {
-            key: len(some) for key, some in lanes_b.items()
-        }
-        for key, some in lanes_a.items():
-            for x, y in zip(some, lanes_b[key], strict=True):
-                yield tuple(compare_messages(x, y, a.read, b.read, STRICT, ids))
-        assert len(ids) > 0
-
-
-def test_two_recordings_of_one_job() -> None:
-    pair = [CAPTURES / f"transport_matrix_{kind}.pcap.gz" for kind in ("uv_basic", "uv_mpt")]
-    assert set(recordings(*pair)) == {()}
-
-
-def test_two_recordings_of_another(shared: Path) -> None:
-    pair = [shared / "captures" / "torch" / f"{name}.pcap" for name in ("chan_mpt", "chan_legacystore")]
-    assert set(recordings(pair[0], pair[1])) == {()}
-
-
-def test_two_releases(shared: Path) -> None:
-    """The same job: paths, line numbers and ids of the releases' own are no differences."""
-    pair = [shared / "captures" / "versions" / f"torch-{version}.pcap" for version in ("1.13.1", "2.14.1")]
-    assert set(recordings(pair[0], pair[1])) == {()}
-
-
-def renumbered(rpc: DecodedRpc) -> DecodedRpc:
-    """The message as a run would have sent it that had used some ids before."""
-
-    def shift(packed: int) -> int:
-        return packed if packed < 0 else packed + 40
-
-    envelopes = []
-    for envelope in rpc.envelopes:
-        if isinstance(envelope, RpcWithAutograd):
-            one = envelope.autograd_metadata
-            moved = AutogradMetadata(shift(one.autograd_context_id), shift(one.autograd_message_id))
-            envelope = replace(envelope, autograd_metadata=moved)
-        envelopes.append(envelope)
-    command = rpc.command
-    if isinstance(command, PropagateGradientsReq):
-        one = command.autograd_metadata
-        moved = AutogradMetadata(shift(one.autograd_context_id), shift(one.autograd_message_id))
-        command = replace(command, autograd_metadata=moved)
-    elif isinstance(command, CleanupAutogradContextReq):
-        command = CleanupAutogradContextReq(shift(command.context_id))
-    message = replace(rpc.message, id=rpc.message.id + 7)
-    return replace(rpc, envelopes=tuple(envelopes), command=command, message=message)
-
-
-@pytest.mark.parametrize("name", ["basic_chain.pcap", "ctx_crowd.pcap.gz"])
-def test_ids_alone_are_no_difference(name: str) -> None:
-    with rpcinspect.open(str(CAPTURES / name), options=Options(forms=True)) as opened:
-        ids = IdMap()
-        moved = 0
-        for a in opened.messages():
-            b = changed(a, renumbered(a.rpc))
-            assert compare_messages(a, b, opened.read, opened.read, STRICT, ids) == []
-            moved += not same_payload(a, b)
-        assert moved > 4
-        assert ids.contradictions == []
-
-
-EXPECTED = {
-    "autograd_message_id": ("envelope", "autograd_message_id"),
-    "from_worker_id": ("envelope", "from_worker_id"),
-    "event_name": ("profile-events", "events"),
-    "script_argument": ("argument", "args["),
-    "context_to_clean_up": ("field", "context_id"),
-    "retain_graph": ("field", "retain_graph"),
-    "fork_of_an_rref": ("field", "fork_id"),
-    "size_of_a_tensor": ("shape", "tensors[0].shape"),
-    "gradient_flag": ("requires-grad", "tensors[0].requires_grad"),
-}
-
-
-@lru_cache(maxsize=1)
-def versions(path: Path) -> OpenSession:
-    return rpcinspect.open(str(path), options=Options(forms=True))
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_one_changed_field_is_the_one_difference(shared: Path, change: Change) -> None:
-    opened = versions(shared / "captures" / "versions" / "torch-2.14.1.pcap")
-    ids = IdMap()
-    for a in opened.messages():
-        assert compare_messages(a, changed(a, a.rpc), opened.read, opened.read, STRICT, ids) == []
-    tried = 0
-    for a in opened.messages():
-        edited = change(a.rpc)
-        if edited is None:
-            continue
-        tried += 1
-        mark = ids.mark()
-        found = compare_messages(a, changed(a, edited[0]), opened.read, opened.read, STRICT, ids)
-        if change.__name__ == "message_id":
-            assert found == []
-        else:
-            (difference,) = found
-            code, path = EXPECTED[change.__name__]
-            assert difference.code == code
-            assert path in difference.path
-            assert verdict(found, Rules()) == "different"
-        ids.rollback(mark)
-    assert tried
 
 
 # --- every command ------------------------------------------------------------------------------------------

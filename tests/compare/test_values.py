@@ -192,7 +192,13 @@ def test_names_of_workers() -> None:
 def test_devices() -> None:
     one, other = (Call(Global("torch", "device"), ("cuda", index)) for index in (0, 1))
     assert diff(one, other) is not None
-    assert diff(one, other, Rules(ignore=frozenset({"device"}))) is None
+    ignored = Rules(ignore=frozenset({"device"}))
+    assert diff(one, other, ignored) is None
+    assert diff(["cpu", "w0/cpu"], ["cuda:0", "w0/cuda:1"], ignored) is None
+    assert diff("cpu", "cuda:0") is not None
+    assert diff("cpu", "cups", ignored) is not None
+    assert diff("w0/cpu", "w1/cpu", ignored) is not None
+    assert diff("w0/cpu", "cpu", ignored) is not None
 
 
 def test_numpy_arrays() -> None:
