@@ -25,6 +25,8 @@ from rpcinspect.rpc.types import unpack_id
 REMOTE = frozenset({MessageType.PYTHON_REMOTE_CALL, MessageType.SCRIPT_REMOTE_CALL})
 GENERAL = CALLS | FETCHES | {MessageType.RREF_BACKWARD_REQ}
 """What only code of the user, or of a library in its place, sends."""
+PASSES = frozenset({MessageType.BACKWARD_AUTOGRAD_REQ, MessageType.RREF_BACKWARD_REQ})
+"""Requests that carry a backward pass to a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +253,9 @@ class _Judge:
 
     def _follow_gradients(self, worker: _Worker) -> None:
         """Gradients follow from those that came before, except where the worker itself began the pass."""
-        kinds = (MessageType.BACKWARD_AUTOGRAD_REQ, MessageType.RREF_BACKWARD_REQ)
         arrived: dict[int, list[Call]] = defaultdict(list)
         for call in worker.received:
-            if call.kind in kinds and call.context is not None:
+            if call.kind in PASSES and call.context is not None:
                 arrived[call.context].append(call)
         sent: dict[int, list[Call]] = defaultdict(list)
         for call in worker.sent:

@@ -115,7 +115,7 @@ class Gate:
 
     def _script_name(self, qualified: str) -> Named:
         module, _, name = qualified.removeprefix(SCRIPT_PREFIX).rpartition(".")
-        if qualified.startswith(SCRIPT_PREFIX) and self._allowed(module, name):
+        if qualified.startswith(SCRIPT_PREFIX) and (is_function(module, name) or self._allowed(module, name)):
             return Named(qualified, True, "")
         return Named(qualified, False, f"TorchScript that nobody allowed{_hint(module, name)}")
 
@@ -142,7 +142,7 @@ class Gate:
         udf = semantic.python_udf(pickle.root)
         own = udf.func if udf is not None else None
         for made in pickle.calls:
-            yield from self._call(made, is_function=made is own)
+            yield from self._call(made, called=made is own)
         yield from _passed_on(pickle)
         if udf is not None:
             yield from self._function(udf.func)
@@ -173,7 +173,7 @@ class Gate:
         elif type(function) is not Call or not self._users(function.function):
             yield Named(_title(function), False, "what only loading makes known would be called")
 
-    def _call(self, made: Call, *, is_function: bool) -> Iterator[Named]:
+    def _call(self, made: Call, *, called: bool) -> Iterator[Named]:
         """What a call that loading makes comes to, beyond the names in it."""
         function, reason = made.function, ""
         if made.how == "stack_global":
@@ -187,7 +187,7 @@ class Gate:
                 yield Named(_title(function), False, "what only loading makes known would be called")
             return
         if function in GETATTR:
-            yield from self._attribute(made, is_function=is_function)
+            yield from self._attribute(made, called=called)
             return
         first = made.args[0] if type(made.args) is tuple and made.args else None
         if function in CALLS_FIRST:
@@ -203,7 +203,7 @@ class Gate:
         if reason:
             yield Named(str(function), False, reason)
 
-    def _attribute(self, made: Call, *, is_function: bool) -> Iterator[Named]:
+    def _attribute(self, made: Call, *, called: bool) -> Iterator[Named]:
         """`getattr`: rpc's own receivers, and a method of the user's class as the function of the call."""
         receiver = semantic.receiver(made)
         if receiver == "_script_module_receiver":
@@ -216,7 +216,7 @@ class Gate:
             return
         target, name = made.args if type(made.args) is tuple and len(made.args) == 2 else (None, None)
         owner = target if type(target) is Global else target.function if type(target) is Call else None
-        if type(owner) is not Global or type(name) is not str or not is_function:
+        if type(owner) is not Global or type(name) is not str or not called:
             yield Named("builtins.getattr", False, "an attribute chain")
             return
         chain = f"{owner.name}.{name}"

@@ -220,6 +220,8 @@ def test_scripted_code() -> None:
     assert refused(script("evil::run() -> ()", "torch.ops.evil.run")) == {"evil::run"}
     assert refused(script(None, "__torch__.app.f")) == {"__torch__.app.f"}
     assert refused(script(None, "__torch__.app.f"), "app") == set()
+    step = "__torch__.torch.distributed.optim.optimizer._script_local_optimizer_step"
+    assert refused(script(None, step)) == set()
     made = Call(Global("__torch__.lib", "C"), ())
     assert refused(script(None, "__torch__.app.f", made), "app") == {"__torch__.lib.C"}
     assert refused(record_of(ScriptResp([made]))) == {"__torch__.lib.C"}

@@ -1,0 +1,268 @@
+"""The plan of a replay: what would be sent, by whom, in what order, what can't be and why. Starts nothing.
+
+In: a decoded session, its records, and what the user asked for. Out: a `Plan`. The modules beside this one
+each answer one question: `calls` (what was exchanged), `causality` (why), `sessions` (who is played), `facts`
+and `steps` (what is sent, answered, skipped), `gate` (what it would run), `order` (when), `wrapping` (in
+which envelope).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rpcinspect.errors import RpcInspectError
+from rpcinspect.replay.calls import Call, Exchanges, Orphan, read_exchanges
+from rpcinspect.replay.causality import Causes, explain
+from rpcinspect.replay.facts import JobFacts, read_facts
+from rpcinspect.replay.gate import Gate, Named
+from rpcinspect.replay.model import GlobalUse, Plan, PlannedSession, Step
+from rpcinspect.replay.order import arrivals, arrived_before, order, overlaps
+from rpcinspect.replay.selection import select
+from rpcinspect.replay.sessions import Cast, default_casts, named_casts, workers_of
+from rpcinspect.replay.steps import Stage, Verdict, blocked_contexts
+from rpcinspect.replay.wrapping import (
+    envelope_types,
+    habit,
+    is_builtin,
+    requires_grad,
+    wrap_answer,
+    wrap_request,
+)
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Session
+
+
+class PlanError(RpcInspectError):
+    """What was asked for does not fit the capture."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """What the command line says of a replay."""
+
+    roles: tuple[str, ...] = ()
+    """Workers to play, in one session; others are live."""
+    live: tuple[str, ...] = ()
+    """Workers to keep live, in one session; others are played. Not together with `roles`."""
+    context: int | None = None
+    """Only this autograd context and what it depends on."""
+    trust: bool = False
+    """Refuse nothing, whatever pickles name."""
+
+
+def plan(
+    session: Session,
+    messages: Sequence[RpcRecord],
+    options: PlanOptions | None = None,
+    gate: Gate | None = None,
+) -> Plan:
+    """The plan for a session; `messages` are its records in the order of time.
+
+    Raises `PlanError` where a worker or a context that was named is not in the capture.
+    """
+    options, gate = options or PlanOptions(), gate or Gate()
+    exchanges = read_exchanges(session, messages)
+    causes = explain(exchanges.calls, options.roles)
+    facts = read_facts(exchanges.calls)
+    casts = _casts(session, exchanges, causes, options)
+    calls, left_out = _selected(exchanges, causes, facts, options)
+    planner = _Planner(causes, facts, gate, trust=options.trust)
+    sessions = []
+    for number, cast in enumerate(casts):
+        its = [call for call in calls if call.job == cast.job]
+        lost = [orphan for orphan in exchanges.orphans if orphan.job == cast.job]
+        sessions.append(planner.session(number, cast, its, [] if left_out else lost))
+    planned = {step.message for one in sessions for step in one.steps}
+    return Plan(
+        sessions=tuple(sessions),
+        globals=planner.uses(),
+        ambiguities=tuple(a for a in causes.ambiguities if a.message in planned),
+        notes=tuple(_notes(session, exchanges)),
+        left_out=left_out,
+        trusted=options.trust,
+    )
+
+
+def _casts(session: Session, exchanges: Exchanges, causes: Causes, options: PlanOptions) -> list[Cast]:
+    workers = workers_of(session, exchanges.calls)
+    if not options.roles and not options.live:
+        return default_casts(workers, exchanges.calls, causes)
+    casts, mistake = named_casts(workers, options.roles, options.live)
+    if mistake is not None:
+        raise PlanError(mistake)
+    return casts
+
+
+def _selected(
+    exchanges: Exchanges, causes: Causes, facts: dict[int, JobFacts], options: PlanOptions
+) -> tuple[list[Call], int]:
+    """The requests to plan for, and how many were left out."""
+    if options.context is None:
+        return list(exchanges.calls), 0
+    chosen = select(options.context, exchanges.calls, causes, facts)
+    if not chosen:
+        raise PlanError(f"the capture has no autograd context {options.context}")
+    calls = [call for call in exchanges.calls if call.index in chosen]
+    return calls, sum(not call.control for call in exchanges.calls) - len(calls)
+
+
+class _Planner:
+    """Plans sessions one by one; what a message names is read once for all of them."""
+
+    def __init__(self, causes: Causes, facts: dict[int, JobFacts], gate: Gate, *, trust: bool) -> None:
+        self._causes = causes
+        self._facts = facts
+        self._gate = gate
+        self._trust = trust
+        self._named: dict[int, tuple[Named, ...]] = {}
+        """By row."""
+        self._uses: dict[str, dict[int, Named]] = defaultdict(dict)
+        """Name → the messages that would bring it to a live process."""
+        self._indexes: dict[int, int] = {}
+        """Index of each row of a request or an answer."""
+
+    def session(
+        self, number: int, cast: Cast, calls: Sequence[Call], orphans: Sequence[Orphan]
+    ) -> PlannedSession:
+        """All steps of one session."""
+        facts = self._facts.get(cast.job, JobFacts())
+        by_index = {call.index: call for call in calls}
+        for call in calls:
+            self._indexes[call.request.row] = call.index
+            if call.response is not None and call.answer is not None:
+                self._indexes[call.response.row] = call.answer
+        stage = self._judge(cast, calls, facts, frozenset())
+        known = {index: by_index[index] for index in by_index}
+        blocked = blocked_contexts(stage, known, _within(facts, known), cast.roles)
+        if blocked:
+            stage = self._judge(cast, calls, facts, blocked)
+        verdicts = stage.verdicts
+        come = arrivals(calls, verdicts)
+        times = [time for time, _ in come]
+        steps = [
+            _step(call, verdicts[call.index], cast, times)
+            for call in order(calls, verdicts, self._causes.parents)
+        ]
+        return PlannedSession(
+            number=number,
+            cast=cast,
+            steps=_with_orphans(steps, orphans),
+            arrivals=tuple(index for _, index in come),
+            overlaps=tuple(overlaps(calls, verdicts)),
+        )
+
+    def _judge(
+        self,
+        cast: Cast,
+        calls: Sequence[Call],
+        facts: JobFacts,
+        blocked: frozenset[tuple[str, int]] | set[tuple[str, int]],
+    ) -> Stage:
+        stage = Stage(cast, self._causes, facts, self._refusal, blocked)
+        for call in calls:
+            stage.judge(call)
+        return stage
+
+    def _refusal(self, record: RpcRecord) -> str | None:
+        """What the gate refuses in a message that is about to reach a live process; notes what it names."""
+        named = self._named.get(record.row)
+        if named is None:
+            named = self._named[record.row] = self._gate.inspect(record)
+        index = self._indexes[record.row]
+        refused = None
+        for one in named:
+            self._uses[one.name][index] = one
+            if not one.allowed and refused is None:
+                refused = f"{one.name}: {one.reason}"
+        return None if self._trust else refused
+
+    def uses(self) -> tuple[GlobalUse, ...]:
+        """Every name, refused ones first."""
+        found = []
+        for name, messages in self._uses.items():
+            bad = next((named for _, named in sorted(messages.items()) if not named.allowed), None)
+            reason = "" if bad is None else bad.reason
+            found.append(GlobalUse(name, bad is None, tuple(sorted(messages)), reason))
+        return tuple(sorted(found, key=lambda use: (use.allowed, use.name)))
+
+
+def _within(facts: JobFacts, calls: dict[int, Call]) -> JobFacts:
+    """The facts of the requests that are planned for: `--context` leaves others out."""
+    edges = {edge: carrier for edge, carrier in facts.edges.items() if carrier.request in calls}
+    gradients = {edge: [i for i in its if i in calls] for edge, its in facts.gradients.items()}
+    return replace(facts, edges=edges, gradients=gradients)
+
+
+def _step(call: Call, verdict: Verdict, cast: Cast, times: Sequence[int]) -> Step:
+    role, to = call.caller, call.callee
+    if verdict.action == "answer" or (call.caller not in cast.roles and call.callee in cast.roles):
+        role, to = to, role
+    return Step(
+        message=call.index,
+        type=call.type,
+        role=role,
+        to=to,
+        action=verdict.action,
+        code=verdict.code,
+        text=verdict.text,
+        answer=call.answer,
+        after=arrived_before(times, call) if verdict.action == "send" else 0,
+        envelopes=_expected(call, verdict),
+    )
+
+
+def _expected(call: Call, verdict: Verdict) -> tuple[str, ...]:
+    """The envelopes of the live message that a step brings, as the wrapping rule has them."""
+    types = envelope_types(call.request)
+    if verdict.action == "send" and call.response is not None:
+        failed = message_type_of(call.response.rpc.command) == MessageType.EXCEPTION
+        wrapped = wrap_answer(types, requires_grad=requires_grad(call.response), failed=failed)
+    elif verdict.action == "answer":
+        wrapped = wrap_request(
+            habit(call.kind, builtin=is_builtin(call.request.rpc.command)),
+            in_context=MessageType.FORWARD_AUTOGRAD_REQ in types,
+            requires_grad=requires_grad(call.request),
+            profiling=MessageType.RUN_WITH_PROFILING_REQ in types,
+        )
+    else:
+        return ()
+    return tuple(MessageType(kind).name for kind in wrapped.types)
+
+
+def _with_orphans(steps: list[Step], orphans: Sequence[Orphan]) -> tuple[Step, ...]:
+    """Answers without a request stand at the end: nothing can be done about them."""
+    lost = [
+        Step(
+            message=orphan.index,
+            type=type_name(orphan.record.rpc.message.type),
+            role=orphan.source,
+            to=orphan.destination,
+            action="skip",
+            code="missing-bytes",
+            text="an answer whose request was not captured",
+        )
+        for orphan in orphans
+    ]
+    return (*steps, *lost)
+
+
+def _notes(session: Session, exchanges: Exchanges) -> list[str]:
+    """What the plan can't see, in sentences."""
+    notes = []
+    first: dict[tuple[int, str], int] = {}
+    for call in exchanges.calls:
+        key = (call.job, call.caller)
+        first[key] = min(first.get(key, call.request.rpc.message.id), call.request.rpc.message.id)
+    late = [f"{name} ({count} requests)" for (_, name), count in sorted(first.items()) if count > 0]
+    if late:
+        notes.append(
+            f"The capture begins after the job: earlier requests of {', '.join(late)} are not in it, "
+            "and what they left in workers is missing in the replay."
+        )
+    if len(session.captures) > 1:
+        notes.append("The order is that of the captures' own clocks, taken as one.")
+    return notes

@@ -1,0 +1,109 @@
+"""`--context N`: the requests of one autograd context and all that they depend on.
+
+In: exchanges, causes, facts of the jobs. Out: the indexes of the requests to plan for. Taken along: what a
+request was nested in and what was nested in it, the remote calls that made its RRefs and their housekeeping,
+and, for every worker that is reached, the earlier calls that changed its state, with the contexts whose
+gradients an optimizer's step used.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from rpcinspect.replay.calls import Call, function_of
+from rpcinspect.replay.causality import GENERAL, PASSES, Causes
+from rpcinspect.replay.facts import JobFacts, rrefs_in
+from rpcinspect.replay.sessions import OPTIMIZER, changes_state
+from rpcinspect.rpc.command import ScriptCall
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.pickles.semantic import python_udf
+from rpcinspect.rpc.pickles.tree import Value
+from rpcinspect.rpc.record import RpcRecord
+
+
+def select(
+    context: int, calls: Sequence[Call], causes: Causes, facts: Mapping[int, JobFacts]
+) -> frozenset[int]:
+    """Indexes of the requests that a replay of one context needs; empty if there is no such context."""
+    return frozenset(_Selection(calls, causes, facts).of(context))
+
+
+class _Selection:
+    def __init__(self, calls: Sequence[Call], causes: Causes, facts: Mapping[int, JobFacts]) -> None:
+        self._calls = {call.index: call for call in calls if not call.control}
+        self._causes = causes
+        self._facts = facts
+        self._nested: dict[int, list[int]] = defaultdict(list)
+        self._of_context: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self._of_rref: dict[tuple[int, tuple[int, int]], list[int]] = defaultdict(list)
+        self._changes: dict[tuple[int, str], list[Call]] = defaultdict(list)
+        """(job, worker) → calls that change its state."""
+        for call in self._calls.values():
+            parent = causes.parents.get(call.index)
+            if parent is not None:
+                self._nested[parent].append(call.index)
+            if call.context is not None:
+                self._of_context[call.job, call.context].append(call.index)
+            for rref in rrefs_in(call.request):
+                self._of_rref[call.job, rref].append(call.index)
+            if changes_state(call):
+                self._changes[call.job, call.callee].append(call)
+        self._taken_rrefs: set[tuple[int, tuple[int, int]]] = set()
+
+    def of(self, context: int) -> set[int]:
+        """The closure."""
+        taken: set[int] = set()
+        todo = [i for (_, number), indexes in self._of_context.items() if number == context for i in indexes]
+        while todo:
+            index = todo.pop()
+            if index in taken or index not in self._calls:
+                continue
+            taken.add(index)
+            todo += self._needs(self._calls[index])
+        return taken
+
+    def _needs(self, call: Call) -> list[int]:
+        needs = list(self._nested[call.index])
+        parent = self._causes.parents.get(call.index)
+        if parent is not None:
+            needs.append(parent)
+        if call.context is not None:
+            needs += self._of_context[call.job, call.context]
+        step = optimizer_context(call.request)
+        if step is not None:
+            needs += self._of_context[call.job, step]
+        for record in (call.request, call.response):
+            for rref in rrefs_in(record) if record is not None else ():
+                needs += self._rref(call.job, rref)
+        if call.kind in GENERAL | PASSES:
+            earlier = self._changes[call.job, call.callee]
+            needs += [other.index for other in earlier if other.begin_ns < call.begin_ns]
+        return needs
+
+    def _rref(self, job: int, rref: tuple[int, int]) -> list[int]:
+        """Who makes an RRef, and its housekeeping."""
+        if (job, rref) in self._taken_rrefs:
+            return []
+        self._taken_rrefs.add((job, rref))
+        maker = self._facts[job].makers.get(rref)
+        first = self._facts[job].mentions.get(rref)
+        made = [carrier.request for carrier in (maker, first) if carrier is not None]
+        kept = [i for i in self._of_rref[job, rref] if self._calls[i].kind in KEEPING]
+        return made + kept
+
+
+def optimizer_context(record: RpcRecord) -> int | None:
+    """The context whose gradients a distributed optimizer's step uses: its second argument."""
+    function, pickle = function_of(record), record.facts.pickle
+    if function is None or not function.startswith(OPTIMIZER):
+        return None
+    if isinstance(record.rpc.command, ScriptCall):
+        args: Value = record.rpc.command.args
+    else:
+        udf = python_udf(pickle.root) if pickle is not None else None
+        args = udf.args if udf is not None else None
+    return args[1] if isinstance(args, tuple) and len(args) == 2 and type(args[1]) is int else None
+
+
+KEEPING = frozenset({MessageType.RREF_USER_DELETE, MessageType.RREF_FORK_REQUEST})

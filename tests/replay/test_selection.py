@@ -1,0 +1,81 @@
+"""`--context`: what one context needs."""
+
+from __future__ import annotations
+
+from rpcinspect.opened import open_session
+from rpcinspect.replay.calls import Call, Exchanges, read_exchanges
+from rpcinspect.replay.causality import explain
+from rpcinspect.replay.facts import read_facts
+from rpcinspect.replay.selection import optimizer_context, select
+from tests.replay.talks import Workers
+from tests.replay.test_sessions import remote
+from tests.truth import CAPTURES, workload
+
+
+def chosen(context: int, exchanges: Exchanges) -> set[int]:
+    calls = exchanges.calls
+    return set(select(context, calls, explain(calls), read_facts(calls)))
+
+
+def of_capture(name: str) -> Exchanges:
+    with open_session(str(CAPTURES / name)) as opened:
+        return read_exchanges(opened.session, opened.messages())
+
+
+def test_a_context_alone() -> None:
+    """Four threads with contexts that share nothing: each is its own messages."""
+    exchanges = of_capture("ctx_crowd.pcap.gz")
+    run = workload("ctx_crowd")
+    for event in run.of("context"):
+        context = event["context_id"]
+        its = {call.index for call in exchanges.calls if call.context == context}
+        assert its
+        assert chosen(context, exchanges) == its
+
+
+def test_an_unknown_context_is_nothing() -> None:
+    assert chosen(99, of_capture("basic_chain.pcap")) == set()
+
+
+def test_nested_calls_and_what_they_are_nested_in_come_along() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 10, 60)
+    workers.call(1, 2, 20, 50, context=(1 << 48, 1))
+    workers.call(2, 0, 30, 40, context=(1 << 48, 2))
+    workers.call(0, 1, 70, 80)
+    calls = workers.calls()
+    assert chosen(1 << 48, Exchanges(tuple(calls), ())) == {call.index for call in calls[:3]}
+
+
+def test_earlier_changes_of_state_come_along_and_later_ones_do_not() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 10, 20, *remote(1))
+    workers.call(0, 1, 30, 40)  # changes nothing that is known
+    workers.call(0, 1, 50, 60, context=(7, 1))
+    workers.call(0, 1, 70, 80, *remote(2))
+    workers.call(0, 2, 5, 8, *remote(3))  # of a worker that is not reached
+    by_time = {call.begin_ns: call.index for call in workers.calls()}
+    assert chosen(7, Exchanges(tuple(workers.calls()), ())) == {by_time[10], by_time[50]}
+
+
+def test_an_optimizers_step_brings_the_context_of_its_gradients() -> None:
+    exchanges = of_capture("ps_race_lock.pcap.gz")
+    steps: dict[int, Call] = {}
+    for call in exchanges.calls:
+        context = optimizer_context(call.request)
+        if context is not None:
+            steps[context] = call
+    assert len(steps) == 12  # three trainers, four steps
+    printed = {event["context_id"] for event in workload("ps_race_lock").of("step")}
+    assert set(steps) == printed
+    first, *_, last = sorted(steps.values(), key=lambda call: call.begin_ns)
+    contexts = {context for context, call in steps.items()}
+    late = next(context for context, call in steps.items() if call is last)
+    early = next(context for context, call in steps.items() if call is first)
+
+    def contexts_in(context: int) -> set[int | None]:
+        taken = chosen(context, exchanges)
+        return {call.context for call in exchanges.calls if call.index in taken} - {None}
+
+    assert contexts_in(late) == contexts
+    assert contexts_in(early) == {early}
