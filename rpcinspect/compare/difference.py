@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -130,7 +130,7 @@ def verdict(differences: Iterable[Difference], rules: Rules) -> Verdict:
     return found
 
 
-def to_json(value: Value, tensors: Sequence[str] | None = None) -> Json:
+def to_json(value: Value) -> Json:
     """A captured value: plain ones as they are, all others as text; nothing that JSON can't hold.
 
     −0.0 stays −0.0; complex numbers are lists of two; text is shortened.
@@ -146,7 +146,7 @@ def to_json(value: Value, tensors: Sequence[str] | None = None) -> Json:
         return [to_json(value.real), to_json(value.imag)]
     if kind is str:
         return _text(value)
-    return _text(render(value, tensors, max_chars=MAX_TEXT))
+    return _text(render(value, max_chars=MAX_TEXT))
 
 
 def _text(value: str) -> str:

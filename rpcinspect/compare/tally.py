@@ -6,7 +6,6 @@ for those that can't be compared. Elements differ if their bits do; values are l
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -228,8 +227,3 @@ def _either(a: npt.NDArray[np.bool_] | None, b: npt.NDArray[np.bool_] | None) ->
     if a is None or b is None:
         return a if b is None else b
     return a | b
-
-
-def numel_of(sizes: tuple[int, ...]) -> int:
-    """Elements of a shape."""
-    return math.prod(sizes)

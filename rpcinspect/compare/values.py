@@ -45,9 +45,6 @@ class Matching:
     ids: IdMap
     tensor_pairs: dict[tuple[int, int], str] = field(default_factory=dict)
     """Numbers of tensors that stand at the same place → the first such place."""
-    texts_a: Sequence[str] = ()
-    """How tensors are named in values that are shown."""
-    texts_b: Sequence[str] = ()
     contexts: frozenset[int] | None = frozenset()
     """Ids of contexts that may stand among the values as plain integers; None: any context that is known.
     Those of worker 0 are as small as other numbers, so they are looked for in these only."""
@@ -113,8 +110,7 @@ class _Walk:
         return node(self, a, b, path)
 
     def differ(self, a: Value, b: Value, path: str, text: str | None = None) -> Difference:
-        texts = self.matching
-        shown_a, shown_b = to_json(a, texts.texts_a), to_json(b, texts.texts_b)
+        shown_a, shown_b = to_json(a), to_json(b)
         if type(a) is not type(b) or (shown_a == shown_b and text is None):
             text = text or " and ".join(sorted((_kind(a), _kind(b))))
         return Difference(code=self.code, path=path, a_value=shown_a, b_value=shown_b, text=text)
