@@ -31,7 +31,7 @@ app = typer.Typer(
 
 
 class Format(str, Enum):
-    """What `decode` writes."""
+    """What commands write."""
 
     table = "table"
     jsonl = "jsonl"
@@ -161,6 +161,104 @@ def decode(
                 tshark_options=tuple(tshark_option or ()),
                 interface=live,
                 capture_filter=capture_filter,
+            )
+        )
+
+    raise typer.Exit(_guarded(command))
+
+
+@app.command()
+def replay(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="Captures, as for decode. Several are read as one session.",
+        ),
+    ] = None,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Say what would be sent, by whom, in what order, what can't be and why. Starts nothing.",
+        ),
+    ] = False,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--role",
+            metavar="NAME,…",
+            show_default=False,
+            help="Play these workers, in one session; all others are live.",
+        ),
+    ] = None,
+    live: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--live",
+            metavar="NAME,…",
+            show_default=False,
+            help="Keep these workers live, in one session; all others are played.",
+        ),
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="N",
+            help="Only this autograd context and what it depends on: its id, or CREATOR:COUNTER.",
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="MODULE[:NAME]",
+            show_default=False,
+            help="Let live workers import and call this: a module with its submodules, or one name of it.",
+        ),
+    ] = None,
+    path: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--path",
+            metavar="DIR",
+            show_default=False,
+            help="Your sources: live workers may call what they define. They are parsed, not imported.",
+        ),
+    ] = None,
+    main: Annotated[
+        Path | None,
+        typer.Option("--main", metavar="FILE", help="The job's script: what it defines is __main__'s."),
+    ] = None,
+    trust_capture: Annotated[
+        bool,
+        typer.Option("--trust-capture", help="Refuse nothing: the capture may run whatever it names."),
+    ] = False,
+    output_format: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.table,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write there instead of standard output.")
+    ] = None,
+) -> None:
+    """Plan how captured requests would be sent to live workers again; so far only --plan is there."""
+
+    def command() -> int:
+        from rpcinspect.commands.replay import Request, run
+
+        return run(
+            Request(
+                files=tuple(files or ()),
+                plan=plan,
+                roles=tuple(role or ()),
+                live=tuple(live or ()),
+                context=context,
+                allow=tuple(allow or ()),
+                paths=tuple(path or ()),
+                main=main,
+                trust=trust_capture,
+                jsonl=output_format is Format.jsonl,
+                output=output,
             )
         )
 
