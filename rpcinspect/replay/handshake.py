@@ -133,6 +133,8 @@ class Listener:
         family = Address(loopback_host(host), port).family
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
+            # As TensorPipe does it: connections that just ended don't keep the port.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host, port))
             self._socket.listen(BACKLOG)
             self._socket.setblocking(False)

@@ -236,9 +236,7 @@ def serve_store(control: Any, command: dict[str, Any]) -> None:
 
     import torch.distributed as dist
 
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(128)
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         port = listener.getsockname()[1]
         store = dist.TCPStore(
             "127.0.0.1",

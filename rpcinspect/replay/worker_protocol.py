@@ -30,6 +30,10 @@ GRACE_S = 1.0
 """More, for the rest of something that was begun in time."""
 
 
+class SilenceError(ReplayError):
+    """Nothing was said in the time that was given."""
+
+
 class ControlSocket:
     """One end of a pair of sockets."""
 
@@ -71,7 +75,7 @@ class ControlSocket:
             if not self._read(left):
                 return None
             if left <= 0 and not self._buffer:
-                raise ReplayError(f"a live worker's process said nothing for {timeout_s:g} s")
+                raise SilenceError(f"a live worker's process said nothing for {timeout_s:g} s")
             if left <= -GRACE_S:
                 raise ReplayError("a live worker's process does not finish what it says")
         return found

@@ -1,11 +1,10 @@
-"""Live workers: processes of torch that stand in for captured ones. This module starts, watches and ends
-them.
+"""The processes of live workers: one parent that imports torch, and what is forked from it.
 
-In: what the user wants imported, and the names and ids of captured workers. Out: `LiveGroup`s: a store and
-the workers that formed a dynamic group around it, on the loopback only. This process imports neither torch
-nor anything of the user's; `worker_main` does, in processes of their own with an environment, a directory
-and a process group of their own. Everything that was started ends when the `Workers` are closed, however
-that comes about.
+In: what the user wants imported, and the roles of new processes. Out: `Child`s, each with a socket to talk
+to it (`live_group.py` does). This process imports neither torch nor anything of the user's; `worker_main`
+does, in processes of their own with an environment, a directory and a process group of their own.
+Everything that was started ends when the `Workers` are closed, however that comes about, and when this
+process dies.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.worker_protocol import ControlSocket, Object
+from rpcinspect.replay.worker_protocol import ControlSocket, Object, SilenceError
 
 WORKER_MAIN = Path(__file__).with_name("worker_main.py")
 OLDEST_TORCH = (2, 2)
@@ -60,20 +58,6 @@ class WorkerOptions:
     interpreter: str = sys.executable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gradient:
-    """What a leaf of a live worker has accumulated in a context."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    layout: str
-    """Sparse ones are shown dense."""
-    parameter: bool
-    """The leaf is an nn.Parameter."""
-    data: bytes | None
-    """In C order; None: there were too many bytes to show."""
-
-
 class Child:
     """A process that the nursery forked."""
 
@@ -98,91 +82,15 @@ class Child:
         return self._tail if self._output.closed else _tail(self._output)
 
     def end(self) -> None:
-        """Kills it, and waits until that has happened."""
+        """Kills it, and waits until that has happened; calling it again is fine."""
         self._workers.end(self.pid)
+        self.release()
+
+    def release(self) -> None:
+        """Closes what this process has of it; `tail` still works."""
         self.control.close()
         self._tail = self.tail()
         self._output.close()
-
-
-class LiveWorker:
-    """A worker of torch under a captured name and id."""
-
-    def __init__(self, name: str, worker_id: int, child: Child) -> None:
-        self.name = name
-        self.worker_id = worker_id
-        self.child = child
-
-    def gradients(self, context_id: int, timeout_s: float = 30.0) -> tuple[Gradient, ...]:
-        """`get_gradients(context_id)`; `ReplayError` if the worker has no such context, or doesn't answer."""
-        self.child.control.send({"do": "gradients", "context_id": context_id})
-        answer = self.child.control.receive(timeout_s)
-        if answer is None:
-            raise ReplayError(f"{self.name} has ended")
-        what, blob = answer
-        if "error" in what:
-            raise ReplayError(f"{self.name}: {what['error']}")
-        try:
-            return _gradients(what["gradients"], blob)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ReplayError(f"{self.name} says something else than gradients") from error
-
-    def leave(self, timeout_s: float = 30.0) -> bool:
-        """A graceful shutdown of its agent; whether that went well within the time."""
-        try:
-            self.child.control.send({"do": "leave"})
-            answer = self.child.control.receive(timeout_s)
-        except ReplayError:
-            return False
-        return answer is not None and answer[0].get("left") is True
-
-
-class LiveGroup:
-    """A store and the workers around it. Use it in a `with` statement: leaving it ends all of them."""
-
-    def __init__(self, workers: Workers) -> None:
-        self._all = workers
-        self._store, ready = workers.fork(
-            {"role": "store", "timeout_s": workers.options.rpc_timeout_s}, "the store"
-        )
-        self.port: int = int(ready["port"])
-        """Of the store, on 127.0.0.1."""
-        self.workers: dict[str, LiveWorker] = {}
-
-    def start(
-        self, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None = None
-    ) -> LiveWorker:
-        """Starts a worker and waits until it is a member. `device_maps`: callee → own device → its device,
-        of CPUs only where there is no GPU. Raises `ReplayError` with the end of what the worker wrote.
-        """
-        options = self._all.options
-        command = {
-            "role": "worker",
-            "name": name,
-            "id": worker_id,
-            "port": self.port,
-            "device_maps": {key: dict(value) for key, value in (device_maps or {}).items()},
-            "seed": options.seed,
-            "threads": options.threads,
-            "rpc_timeout_s": options.rpc_timeout_s,
-        }
-        child, _ = self._all.fork(command, name)
-        worker = self.workers[name] = LiveWorker(name, worker_id, child)
-        return worker
-
-    def close(self) -> None:
-        """Ends the workers, then the store; calling it again is fine."""
-        for worker in self.workers.values():
-            worker.child.end()
-        self._store.end()
-
-    def __enter__(self) -> LiveGroup:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Workers:
@@ -192,7 +100,8 @@ class Workers:
         """Starts it and waits until everything is imported. Raises `ReplayError` with the reason."""
         self.options = options or WorkerOptions()
         self._ended: dict[int, int] = {}
-        self._running: set[int] = set()
+        self._children: dict[int, Child] = {}
+        self._ready = False
         self._scratch: str | None = None
         self._closed = False
         self._output = _new_output()
@@ -207,6 +116,7 @@ class Workers:
             theirs.close()
         try:
             ready = self._until("ready", self.options.import_timeout_s, "the workers' parent process")
+            self._ready = True
             self.torch_version = str(ready.get("torch"))
             self.threads = int(ready.get("threads", 1))
             """Of the parent process when it was ready; more than one: forking it may go wrong."""
@@ -215,10 +125,6 @@ class Workers:
         except BaseException:
             self.close()
             raise
-
-    def group(self) -> LiveGroup:
-        """A fresh store with nobody around it."""
-        return LiveGroup(self)
 
     def fork(self, command: Object, who: str) -> tuple[Child, Object]:
         """A new process in the role that `command` says, once it is ready, and what it said then."""
@@ -234,15 +140,18 @@ class Workers:
             raise
         finally:
             theirs.close()
-        self._running.add(pid)
-        child = Child(self, pid, ours, output)
+        child = self._children[pid] = Child(self, pid, ours, output)
+        seconds = self.options.start_timeout_s
         try:
-            answer = ours.receive(self.options.start_timeout_s)
+            answer = ours.receive(seconds)
             if answer is None:
                 raise ReplayError(f"{who} ended while it started{_quoted(child.tail())}")
             if "failed" in answer[0]:
                 raise ReplayError(f"{who} could not start: {answer[0]['failed']}{_quoted(child.tail())}")
             return child, answer[0]
+        except SilenceError:
+            child.end()
+            raise ReplayError(f"{who} was not ready within {seconds:g} s{_quoted(child.tail())}") from None
         except BaseException:
             child.end()
             raise
@@ -258,7 +167,7 @@ class Workers:
 
     def end(self, pid: int) -> None:
         """Kills a forked process and waits for its end."""
-        if self._closed or pid not in self._running or pid in self._ended:
+        if self._closed or pid not in self._children or pid in self._ended:
             return
         with contextlib.suppress(ReplayError):  # the parent is gone, and has taken its children along
             self._control.send({"do": "end", "pid": pid})
@@ -274,7 +183,10 @@ class Workers:
         self._closed = True
         try:
             with contextlib.suppress(ReplayError, subprocess.TimeoutExpired):
-                self._control.send({"do": "quit"})
+                if self._ready:
+                    self._control.send({"do": "quit"})
+                else:  # it imports, and listens to nothing else
+                    self._process.terminate()
                 self._control.close()
                 self._process.wait(QUIT_S)
         finally:
@@ -283,12 +195,14 @@ class Workers:
                 # Linux kills the workers with their parent; elsewhere they are told by their ids.
                 self._process.kill()
                 self._process.wait()
-                for pid in self._running - set(self._ended):
+                for pid in set(self._children) - set(self._ended):
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.killpg(pid, signal.SIGKILL)
             if self._scratch is not None:
                 shutil.rmtree(self._scratch, ignore_errors=True)
             self._output.close()
+            for child in self._children.values():
+                child.release()
 
     def __enter__(self) -> Workers:
         return self
@@ -324,15 +238,16 @@ class Workers:
         """What the parent process says next with this key."""
         deadline = time.monotonic() + timeout_s
         while True:
-            heard = self._heard(max(deadline - time.monotonic(), 0.0))
+            try:
+                heard = self._heard(max(deadline - time.monotonic(), 0.0))
+            except SilenceError:
+                raise ReplayError(f"{who} was not ready within {timeout_s:g} s") from None
             if heard is None:
                 raise ReplayError(f"the workers' parent process ended{_quoted(_tail(self._output))}")
             if "failed" in heard:
                 raise ReplayError(f"import: {heard['failed']}")
             if key in heard:
                 return heard
-            if time.monotonic() >= deadline:
-                raise ReplayError(f"{who} was not ready within {timeout_s:g} s")
 
     def _heard(self, timeout_s: float) -> Object | None:
         """The next thing that the parent process says; None: it has ended. Raises `ReplayError` if it takes
@@ -359,24 +274,6 @@ def worker_environment(threads: int) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",  # it starts its threads when it is imported, before the fork
         "CUDA_VISIBLE_DEVICES": "",
     }
-
-
-def _gradients(rows: Sequence[Object], blob: bytes) -> tuple[Gradient, ...]:
-    found, start = [], 0
-    for row in rows:
-        length = row["bytes"]
-        data = None if length is None else blob[start : start + length]
-        start += length or 0
-        found.append(
-            Gradient(
-                dtype=str(row["dtype"]),
-                shape=tuple(int(size) for size in row["shape"]),
-                layout=str(row["layout"]),
-                parameter=bool(row["parameter"]),
-                data=data,
-            )
-        )
-    return tuple(found)
 
 
 def _new_output() -> IO[bytes]:

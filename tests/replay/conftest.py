@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.replay.workers import LiveGroup, WorkerOptions, Workers
+from rpcinspect.replay.live_group import LiveGroup
+from rpcinspect.replay.workers import WorkerOptions, Workers
 from tests.replay.left_behind import descendants, temporary_folders
 
 
@@ -28,7 +29,7 @@ def workers(repo: Path) -> Iterator[Workers]:
 @pytest.fixture
 def group(workers: Workers, nothing_left: None) -> Iterator[LiveGroup]:
     """A fresh store; whatever the test starts around it ends with the test."""
-    with workers.group() as found:
+    with LiveGroup(workers) as found:
         yield found
 
 

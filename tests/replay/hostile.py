@@ -43,9 +43,7 @@ def descriptor(payloads: Sequence[int], tensors: Sequence[int] = (), device: byt
         write_structure(
             write_string(b""),
             write_array([write_structure(write_int(length), write_string(b"")) for length in payloads]),
-            write_array(
-                [write_structure(write_int(n), device, device, write_string(b"")) for n in tensors]
-            ),
+            write_array([write_structure(write_int(n), device, device, write_string(b"")) for n in tensors]),
         )
     )
 
@@ -53,7 +51,9 @@ def descriptor(payloads: Sequence[int], tensors: Sequence[int] = (), device: byt
 def message(kind: int, number: int, payload: bytes = b"", tensors: Sequence[int] = ()) -> bytes:
     """Descriptor and payloads of a message; its tensors are only announced."""
     payloads = Message(kind, number, payload, NO_TENSORS).to_payloads()
-    return descriptor([len(part) for part in payloads], tensors) + b"".join([frame(part) for part in payloads])
+    return descriptor([len(part) for part in payloads], tensors) + b"".join(
+        [frame(part) for part in payloads]
+    )
 
 
 def connect(url: str) -> socket.socket:

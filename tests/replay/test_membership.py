@@ -15,22 +15,22 @@ import pytest
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.control_calls import NO_TENSORS, device_infos_call
 from rpcinspect.replay.events import PipeLost, RequestArrived, ResponseArrived
+from rpcinspect.replay.live_group import LiveGroup
 from rpcinspect.replay.loop import Loop
 from rpcinspect.replay.membership import MEMBERS, PREFIX, TOKEN, Membership, read_members
 from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.store_client import StoreClient
-from rpcinspect.replay.workers import LiveGroup
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, peel
 from rpcinspect.rpc.message import Message, MessageType
 from tests.replay.captured import Captured, captured
+from tests.replay.live_calls import SECONDS, python_call, value_of
 
-CALL, RET = int(MessageType.PYTHON_CALL), int(MessageType.PYTHON_RET)
+RET = int(MessageType.PYTHON_RET)
 BACKWARD = int(MessageType.BACKWARD_AUTOGRAD_REQ)
 BACKWARD_RESP = int(MessageType.BACKWARD_AUTOGRAD_RESP)
 CLEANUP_RESP = int(MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP)
-SECONDS = 10.0
 
 
 @pytest.fixture
@@ -43,21 +43,6 @@ def store(group: LiveGroup) -> Iterator[StoreClient]:
 def loop() -> Iterator[Loop]:
     with Loop() as made:
         yield made
-
-
-def python_call(module: str, name: str, *args: object) -> Message:
-    """A call of a function, as its PythonUDF; the function isn't looked up in this process."""
-    head = b"\x80\x02ctorch.distributed.rpc.internal\nPythonUDF\n(c%s\n%s\n"
-    # Below the call are plain values; their pickle without PROTO and STOP stands for itself.
-    values = pickle.dumps(args, protocol=2)[2:-1]
-    udf = head % (module.encode(), name.encode()) + values + b"}t\x81."
-    return Message(CALL, 0, b"\0" + udf, NO_TENSORS)
-
-
-def value_of(answer: ResponseArrived) -> object:
-    """What a live worker of these tests returned, or its failure: they are ours, so they may be loaded."""
-    assert answer.message.type == RET
-    return pickle.loads(answer.message.payload)
 
 
 def test_a_peer_joins_is_known_and_leaves(group: LiveGroup, store: StoreClient, loop: Loop) -> None:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from rpcinspect.errors import ReplayError
+from rpcinspect.replay.live_group import LiveGroup
 from rpcinspect.replay.store_client import StoreClient
-from rpcinspect.replay.workers import LiveGroup
 from tests.replay.hostile import in_thread, receive
 
 OPENING = bytes.fromhex(

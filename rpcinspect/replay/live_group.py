@@ -1,0 +1,129 @@
+"""Live workers: processes of torch that stand in for captured ones, and the group that they form.
+
+In: the `Workers` that they are forked from, names and ids of captured workers. Out: a store on the loopback
+and the workers around it, a dynamic group; peers may join it. What the processes say is checked: they run
+user code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from rpcinspect.errors import ReplayError
+from rpcinspect.replay.worker_protocol import Object
+from rpcinspect.replay.workers import Child, Workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradient:
+    """What a leaf of a live worker has accumulated in a context."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str
+    """Sparse ones are shown dense."""
+    parameter: bool
+    """The leaf is an nn.Parameter."""
+    data: bytes | None
+    """In C order; None: there were too many bytes to show."""
+
+
+class LiveWorker:
+    """A worker of torch under a captured name and id."""
+
+    def __init__(self, name: str, worker_id: int, child: Child) -> None:
+        self.name = name
+        self.worker_id = worker_id
+        self.child = child
+
+    def gradients(self, context_id: int, timeout_s: float = 30.0) -> tuple[Gradient, ...]:
+        """`get_gradients(context_id)`; `ReplayError` if the worker has no such context, or doesn't answer."""
+        self.child.control.send({"do": "gradients", "context_id": context_id})
+        answer = self.child.control.receive(timeout_s)
+        if answer is None:
+            raise ReplayError(f"{self.name} has ended")
+        what, blob = answer
+        if "error" in what:
+            raise ReplayError(f"{self.name}: {what['error']}")
+        try:
+            return _gradients(what["gradients"], blob)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReplayError(f"{self.name} says something else than gradients") from error
+
+    def leave(self, timeout_s: float = 30.0) -> bool:
+        """A graceful shutdown of its agent; whether that went well within the time."""
+        try:
+            self.child.control.send({"do": "leave"})
+            answer = self.child.control.receive(timeout_s)
+        except ReplayError:
+            return False
+        return answer is not None and answer[0].get("left") is True
+
+
+class LiveGroup:
+    """A store and the workers around it. Use it in a `with` statement: leaving it ends all of them."""
+
+    def __init__(self, workers: Workers) -> None:
+        """Starts the store; nobody is around it yet."""
+        self._all = workers
+        self._store, ready = workers.fork(
+            {"role": "store", "timeout_s": workers.options.rpc_timeout_s}, "the store"
+        )
+        self.port: int = int(ready["port"])
+        """Of the store, on 127.0.0.1."""
+        self.workers: dict[str, LiveWorker] = {}
+
+    def start(
+        self, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None = None
+    ) -> LiveWorker:
+        """Starts a worker and waits until it is a member. `device_maps`: callee → own device → its device,
+        of CPUs only where there is no GPU. Raises `ReplayError` with the end of what the worker wrote.
+        """
+        options = self._all.options
+        command = {
+            "role": "worker",
+            "name": name,
+            "id": worker_id,
+            "port": self.port,
+            "device_maps": {key: dict(value) for key, value in (device_maps or {}).items()},
+            "seed": options.seed,
+            "threads": options.threads,
+            "rpc_timeout_s": options.rpc_timeout_s,
+        }
+        child, _ = self._all.fork(command, name)
+        worker = self.workers[name] = LiveWorker(name, worker_id, child)
+        return worker
+
+    def close(self) -> None:
+        """Ends the workers, then the store; calling it again is fine."""
+        for worker in self.workers.values():
+            worker.child.end()
+        self._store.end()
+
+    def __enter__(self) -> LiveGroup:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _gradients(rows: Sequence[Object], blob: bytes) -> tuple[Gradient, ...]:
+    found, start = [], 0
+    for row in rows:
+        length = row["bytes"]
+        data = None if length is None else blob[start : start + length]
+        start += length or 0
+        found.append(
+            Gradient(
+                dtype=str(row["dtype"]),
+                shape=tuple(int(size) for size in row["shape"]),
+                layout=str(row["layout"]),
+                parameter=bool(row["parameter"]),
+                data=data,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,39 @@
+"""Calls of plain Python functions in live workers, and what came of them."""
+
+from __future__ import annotations
+
+import pickle
+
+from rpcinspect.replay.control_calls import NO_TENSORS
+from rpcinspect.replay.events import ResponseArrived
+from rpcinspect.replay.live_group import LiveGroup
+from rpcinspect.replay.loop import Loop
+from rpcinspect.replay.membership import PREFIX
+from rpcinspect.replay.peer import Peer
+from rpcinspect.replay.store_client import StoreClient
+from rpcinspect.rpc.message import Message, MessageType
+
+SECONDS = 10.0
+
+
+def python_call(module: str, name: str, *args: object) -> Message:
+    """A call of a function, as its PythonUDF; the function isn't looked up in this process."""
+    head = b"\x80\x02ctorch.distributed.rpc.internal\nPythonUDF\n(c%s\n%s\n"
+    # Below the call are plain values; their pickle without PROTO and STOP stands for itself.
+    values = pickle.dumps(args, protocol=2)[2:-1]
+    udf = head % (module.encode(), name.encode()) + values + b"}t\x81."
+    return Message(int(MessageType.PYTHON_CALL), 0, b"\0" + udf, NO_TENSORS)
+
+
+def value_of(answer: ResponseArrived) -> object:
+    """What a live worker of these tests returned, or its failure: they are ours, so they may be loaded."""
+    assert answer.message.type == MessageType.PYTHON_RET
+    return pickle.loads(answer.message.payload)
+
+
+def run(group: LiveGroup, worker: str, module: str, name: str, *args: object) -> object:
+    """The value of `module.name(*args)` in a live worker, asked by somebody who never joined."""
+    with StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store, Loop() as loop:
+        peer = Peer(loop, "stranger", 99)
+        peer.addresses[worker] = store.get(f"addrs/{worker}").decode()
+        return value_of(peer.call(worker, python_call(module, name, *args), timeout_s=SECONDS))
