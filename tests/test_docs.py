@@ -18,7 +18,7 @@ from rpcinspect.wire.link import LINKS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-DOCS = ("data-path.md", "wire-format.md", "supported.md", "decisions.md")
+DOCS = ("data-path.md", "wire-format.md", "supported.md", "replay.md", "decisions.md")
 
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^ {4}[^\n]*\n)+", re.MULTILINE)
@@ -58,9 +58,13 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-def help_of_decode() -> str:
-    """The real help, wide enough that nothing is cut."""
-    return run("decode", "--help")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+COMMANDS = ("decode", "replay")
+
+
+def options_of(command: str) -> set[str]:
+    """The options in a command's real help, wide enough that nothing is cut."""
+    return set(OPTION.findall(run(command, "--help"))) - {"--help"}
 
 
 @cache
@@ -81,19 +85,23 @@ def markdown_files() -> list[Path]:
     ]
 
 
-def test_every_option_of_decode_is_documented() -> None:
-    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", help_of_decode())) - {"--help"}
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_documented(command: str) -> None:
+    options = options_of(command)
     assert len(options) >= 10
     pages = text(README) + "".join(text(ROOT / "docs" / name) for name in DOCS)
     assert {option for option in options if option not in pages} == set()
 
 
-def test_options_in_the_readme_exist() -> None:
-    known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", help_of_decode())) | {"--version"}
-    known |= {"--install-completion", "--show-completion"}
-    lines = [line for line in code(text(README)).splitlines() if "rpcinspect" in line]
-    used = {option for line in lines for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", line)}
-    assert used - known == set()
+def test_options_in_the_readme_and_in_the_docs_exist() -> None:
+    known = {command: options_of(command) for command in COMMANDS}
+    others = {"--version", "--install-completion", "--show-completion"}
+    pages = "\n".join(code(text(page)) for page in markdown_files())
+    for line in pages.splitlines():
+        found = re.search(r"rpcinspect (\w+)", line)
+        if "rpcinspect" in line:
+            options = known.get(found[1], set()) if found is not None else set()
+            assert set(OPTION.findall(line)) <= options | others, line
 
 
 def test_commands_in_the_readme_exist() -> None:
