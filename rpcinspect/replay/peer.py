@@ -17,18 +17,15 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
-from rpcinspect.errors import DecodeError, ReplayError
+from rpcinspect.errors import ReplayError
 from rpcinspect.replay.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.handshake import Listener, open_pipe
 from rpcinspect.replay.loop import Loop
 from rpcinspect.replay.loopback import parse_address
 from rpcinspect.replay.pipe_end import PipeEnd
-from rpcinspect.rpc.cache import BoundedCache
-from rpcinspect.rpc.dtypes import DTYPES
+from rpcinspect.replay.sendable import TensorChecker
 from rpcinspect.rpc.message import Message, is_request, is_response, type_name
-from rpcinspect.rpc.tensor import read_tensor_table
 
-CACHE_BYTES = 1 << 20
 LATE_IDS = 1 << 16
 """Requests that were given up and whose answer would still be recognised."""
 
@@ -54,7 +51,7 @@ class Peer:
         self._given_up: dict[int, None] = {}
         self._due: dict[int, set[int]] = {}
         """Inbound pipe → ids of requests that we have not answered."""
-        self._fitting: BoundedCache[bytes, tuple[tuple[int, int], ...]] = BoundedCache(CACHE_BYTES)
+        self._tensors = TensorChecker()
         self._closed = False
         loop.add_timer(self._check)
 
@@ -280,34 +277,7 @@ class Peer:
             del self._given_up[next(iter(self._given_up))]
 
     def _check_tensors(self, message: Message, tensors: Sequence[bytes]) -> None:
-        """Raises `ReplayError` unless every tensor of the table lies in a storage that comes with it."""
-        needed = self._fitting.get(message.tensor_table)
-        if needed is None:
-            try:
-                needed = storage_needs(message.tensor_table)
-            except DecodeError as error:
-                raise ReplayError(f"{type_name(message.type)}: its tensor table: {error}") from error
-            self._fitting.put(message.tensor_table, needed, len(message.tensor_table))
-        for index, length in needed:
-            if index >= len(tensors) or len(tensors[index]) < length:
-                there = f"has {len(tensors[index]):,}" if index < len(tensors) else "is not there"
-                raise ReplayError(
-                    f"{type_name(message.type)}: storage {index} needs {length:,} bytes and {there}"
-                )
-
-
-def storage_needs(table: bytes) -> tuple[tuple[int, int], ...]:
-    """(index, bytes that its tensors reach into it or announce for it) of each storage. Raises
-    `DecodeError`."""
-    needs: dict[int, int] = {}
-    for meta in read_tensor_table(table):
-        if meta.storage is None:
-            continue
-        dtype = DTYPES[meta.dtype]
-        reach = 0
-        if 0 not in meta.sizes:
-            steps = [(size - 1) * stride for size, stride in zip(meta.sizes, meta.strides, strict=True)]
-            reach = -(-(meta.storage_offset + sum(steps) + 1) // dtype.values_per_byte)
-        length = max(reach, meta.storage_numel) * dtype.item_bytes
-        needs[meta.storage] = max(needs.get(meta.storage, 0), length)
-    return tuple(needs.items())
+        try:
+            self._tensors.check(message.tensor_table, tensors)
+        except ReplayError as error:
+            raise ReplayError(f"{type_name(message.type)}: {error}") from error

@@ -24,7 +24,7 @@ from rpcinspect.replay.events import (
     Unanswered,
 )
 from rpcinspect.replay.loop import Loop
-from rpcinspect.replay.peer import Peer, storage_needs
+from rpcinspect.replay.peer import Peer
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 
@@ -203,40 +203,16 @@ def test_only_requests_are_sent_and_only_answers_answer(loop: Loop) -> None:
         two.answer(request, call())
 
 
-@pytest.mark.parametrize(
-    ("table", "tensors", "reason"),
-    [
-        (b"garbage", (), "its tensor table"),
-        (table_of(4), (), "storage 0 needs 4 bytes and is not there"),
-        (table_of(4, 4), (b"1234", b"123"), "storage 1 needs 4 bytes and has 3"),
-        (table_of(1 << 60), (b"x",), "storage 0 needs 1,152,921,504,606,846,976 bytes and has 1"),
-        (
-            to_tensor_table(
-                [TensorMeta(dtype="float32", sizes=(2, 3), strides=(3, 1), storage_offset=1, storage=0)]
-            ),
-            (bytes(24),),
-            "storage 0 needs 28 bytes and has 24",
-        ),
-    ],
-    ids=["garbage", "none", "short", "absurd", "reaches over the end"],
-)
-def test_tensors_must_lie_in_their_storages(
-    loop: Loop, table: bytes, tensors: tuple[bytes, ...], reason: str
-) -> None:
-    one, _ = pair(loop)
-    with pytest.raises(ReplayError, match=reason):
-        one.send("two", call(b"\0", table), tensors)
-    assert loop.wait(0.1) == []
-
-
-def test_what_tensors_need_of_storages() -> None:
-    metas = [
-        TensorMeta(dtype="float32", sizes=(3, 4), strides=(0, 0), storage=0, storage_numel=1),
-        TensorMeta(dtype="float64", sizes=(0, 9), strides=(9, 1), storage_offset=5, storage=1),
-        TensorMeta(dtype="int16", sizes=(), strides=(), storage_offset=2, storage=2, storage_numel=2),
-        TensorMeta(dtype="quint4x2", sizes=(3,), strides=(1,), storage=3, storage_numel=2),
-    ]
-    assert storage_needs(to_tensor_table(metas)) == ((0, 4), (1, 0), (2, 6), (3, 2))
+def test_tensors_that_can_not_be_rebuilt_are_not_sent(loop: Loop) -> None:
+    one, two = pair(loop)
+    with pytest.raises(ReplayError, match="PYTHON_CALL: storage 0 needs 4 bytes and has 3"):
+        one.send("two", call(b"\0", table_of(4)), [b"123"])
+    one.send("two", call())
+    (request,) = events_of(loop, 1)
+    assert isinstance(request, RequestArrived)
+    with pytest.raises(ReplayError, match="PYTHON_RET: its tensor table: "):
+        two.answer(request, ret(b"", b"garbage"))
+    assert two.answer(request, ret())
 
 
 def test_forgetting_a_worker_says_nothing(loop: Loop) -> None:

@@ -1,0 +1,205 @@
+"""Whether torch can rebuild the tensors of a message: what it can't rebuild ends the receiving process.
+
+In: a tensor table and the storages that come with it. Out: nothing, or `ReplayError` with what is wrong.
+torch's agent reads the table in a callback of TensorPipe that catches nothing, so any error there is the
+end of the live worker: of 2.13 each rule below was seen to matter. Payloads are another thing: torch
+answers damaged ones with an exception. Indices of a sparse tensor are checked too: torch trusts them and
+writes wherever they point.
+
+Mirrors the checks behind `torch/csrc/jit/serialization/unpickler.cpp` (readTensor, rebuildSparseTensor) and
+`aten/src/ATen/native/Resize.h`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rpcinspect.errors import DecodeError, ReplayError
+from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.dtypes import DTYPES
+from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table_forms, to_tensor_table
+
+CACHE_BYTES = 1 << 20
+INT64_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """The indices of a sparse tensor, and the size of each dimension that they point into."""
+
+    sizes: tuple[int, ...]
+    indices: TensorMeta | None = None
+    """Of COO."""
+    crow: TensorMeta | None = None
+    """Of CSR, as `col`."""
+    col: TensorMeta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a table asks of the storages beside it."""
+
+    lengths: tuple[tuple[int, int], ...]
+    """(index of the storage, bytes that it must have at least)"""
+    sparse: tuple[Sparse, ...]
+
+
+class TensorChecker:
+    """Remembers tables that repeat."""
+
+    def __init__(self) -> None:
+        self._known: BoundedCache[bytes, Needs] = BoundedCache(CACHE_BYTES)
+
+    def check(self, table: bytes, storages: Sequence[bytes]) -> None:
+        """Raises `ReplayError` unless torch can rebuild every tensor from these storages."""
+        needs = self._known.get(table)
+        if needs is None:
+            try:
+                needs = read_needs(table)
+            except DecodeError as error:
+                raise ReplayError(f"its tensor table: {error}") from error
+            self._known.put(table, needs, len(table))
+        for index, length in needs.lengths:
+            if index >= len(storages):
+                raise ReplayError(f"storage {index} needs {length:,} bytes and is not there")
+            if len(storages[index]) < length:
+                raise ReplayError(f"storage {index} needs {length:,} bytes and has {len(storages[index]):,}")
+        for sparse in needs.sparse:
+            _check_indices(sparse, storages)
+
+
+def read_needs(table: bytes) -> Needs:
+    """Reads and checks a table. Raises `DecodeError`."""
+    metas, forms = read_tensor_table_forms(table)
+    try:
+        same = to_tensor_table(metas, forms) == table
+    except ValueError as error:
+        raise DecodeError("tensor", str(error)) from error
+    if not same:  # it says something that our reading does not cover
+        raise DecodeError("tensor", "it is not written as torch writes tables")
+    lengths: dict[int, int] = {}
+    sparse = []
+    for number, meta in enumerate(metas):
+        try:
+            if meta.layout != "strided":
+                sparse.append(_check_sparse(meta, metas))
+            else:
+                _check_strided(meta, metas)
+        except DecodeError as error:
+            raise DecodeError("tensor", f"tensor {number}: {error}") from error
+        if meta.storage is not None:
+            lengths[meta.storage] = max(lengths.get(meta.storage, 0), _bytes_needed(meta))
+    return Needs(tuple(lengths.items()), tuple(sparse))
+
+
+def _check_strided(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:
+    kind = DTYPES[meta.dtype].kind
+    if not _DEVICE.fullmatch(meta.device):
+        raise DecodeError("tensor", f"the device {meta.device[:20]!a}")
+    if meta.requires_grad and kind not in ("float", "complex"):
+        raise DecodeError("tensor", f"{meta.dtype} can't require grad")
+    if meta.conj and kind != "complex":
+        raise DecodeError("tensor", f"{meta.dtype} can't be conjugated")
+    if math.prod(meta.sizes) > INT64_MAX or _bytes_needed(meta) > INT64_MAX:
+        raise DecodeError("tensor", "more elements than can be counted")
+    if meta.quantizer is not None:
+        _check_quantizer(meta, metas)
+
+
+def _check_quantizer(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:
+    quantizer = meta.quantizer
+    assert quantizer is not None
+    if DTYPES[meta.dtype].kind != "quantized":
+        raise DecodeError("tensor", f"{meta.dtype} can't be quantised")
+    per_channel = quantizer.axis is not None
+    if quantizer.scheme not in (_PER_CHANNEL if per_channel else _PER_TENSOR):
+        raise DecodeError("tensor", f"the quantisation scheme {quantizer.scheme[:40]!a}")
+    if quantizer.axis is None:
+        return
+    if not 0 <= quantizer.axis < len(meta.sizes):
+        raise DecodeError("tensor", f"axis {quantizer.axis} of {len(meta.sizes)}")
+    for name, part in meta.parts:
+        if metas[part].sizes != (meta.sizes[quantizer.axis],):
+            raise DecodeError("tensor", f"the {name} are not one per channel")
+
+
+def _check_sparse(meta: TensorMeta, metas: Sequence[TensorMeta]) -> Sparse:
+    parts = {name: metas[part] for name, part in meta.parts}
+    values = parts.pop("values")
+    if meta.requires_grad and DTYPES[values.dtype].kind not in ("float", "complex"):
+        raise DecodeError("tensor", f"{values.dtype} can't require grad")
+    if math.prod(meta.sizes) > INT64_MAX:
+        raise DecodeError("tensor", "more elements than can be counted")
+    if values.quantizer is not None or any(part.quantizer is not None for part in parts.values()):
+        raise DecodeError("tensor", "a quantised part of a sparse tensor")
+    if meta.layout == "sparse_coo":
+        indices = parts["indices"]
+        if indices.dtype != "int64" or len(indices.sizes) != 2:
+            raise DecodeError("tensor", "the indices of a sparse tensor are no matrix of int64")
+        sparse_dims, count = indices.sizes
+        if sparse_dims > len(meta.sizes) or values.sizes != (count, *meta.sizes[sparse_dims:]):
+            raise DecodeError("tensor", "the indices, values and sizes of a sparse tensor do not fit")
+        return Sparse(meta.sizes[:sparse_dims], indices=indices)
+    crow, col = parts["crow_indices"], parts["col_indices"]
+    if crow.dtype not in _INDEX_DTYPES or col.dtype != crow.dtype:
+        raise DecodeError("tensor", "the indices of a sparse tensor are no int32 or int64")
+    if len(meta.sizes) < 2 or len(col.sizes) != 1 or crow.sizes != (meta.sizes[0] + 1,):
+        raise DecodeError("tensor", "the indices, values and sizes of a sparse tensor do not fit")
+    if values.sizes != (*col.sizes, *meta.sizes[2:]):
+        raise DecodeError("tensor", "the indices, values and sizes of a sparse tensor do not fit")
+    return Sparse(meta.sizes[:2], crow=crow, col=col)
+
+
+def _check_indices(sparse: Sparse, storages: Sequence[bytes]) -> None:
+    """Raises `ReplayError` where an index points outside of the tensor, or rows overlap."""
+    if sparse.indices is not None:
+        for dimension, size in enumerate(sparse.sizes):
+            row = _row(sparse.indices, dimension, storages)
+            if row and (min(row) < 0 or max(row) >= size):
+                raise ReplayError("a sparse tensor has indices outside of it")
+        return
+    assert sparse.crow is not None
+    assert sparse.col is not None
+    ends, columns = _row(sparse.crow, 0, storages), _row(sparse.col, 0, storages)
+    if ends[0] != 0 or ends[-1] != len(columns) or any(a > b for a, b in pairwise(ends)):
+        raise ReplayError("the rows of a sparse tensor overlap or have gaps")
+    if columns and (min(columns) < 0 or max(columns) >= sparse.sizes[1]):
+        raise ReplayError("a sparse tensor has indices outside of it")
+
+
+def _row(meta: TensorMeta, number: int, storages: Sequence[bytes]) -> list[int]:
+    """One row of a matrix of indices, or a vector of them."""
+    assert meta.storage is not None
+    count = meta.sizes[-1]
+    if count == 0:
+        return []
+    item_bytes = DTYPES[meta.dtype].item_bytes
+    storage = storages[meta.storage]
+    numbers = memoryview(storage)[: len(storage) // item_bytes * item_bytes]
+    numbers = numbers.cast("q" if item_bytes == 8 else "i")
+    start = meta.storage_offset + (number * meta.strides[0] if len(meta.sizes) == 2 else 0)
+    step = meta.strides[-1]
+    if step == 0:
+        return [numbers[start]] * count
+    return numbers[start : start + (count - 1) * step + 1 : step].tolist()
+
+
+def _bytes_needed(meta: TensorMeta) -> int:
+    """Of its storage: what the tensor reaches, or the table announces. torch counts packed elements as if
+    each had a byte of its own, and wants the start of an empty tensor inside the storage, too.
+    """
+    reach = meta.storage_offset
+    if 0 not in meta.sizes:
+        reach += sum([(size - 1) * stride for size, stride in zip(meta.sizes, meta.strides, strict=True)]) + 1
+    return max(reach, meta.storage_numel) * DTYPES[meta.dtype].item_bytes
+
+
+_DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?", re.ASCII)
+"""What captured workers have; the bytes are loaded on the CPU all the same."""
+_INDEX_DTYPES = ("int32", "int64")
+_PER_TENSOR = ("per_tensor_affine",)
+_PER_CHANNEL = ("per_channel_affine", "per_channel_affine_float_qparams")
