@@ -166,7 +166,6 @@ HARMLESS_AT_FIRST = {
     "no such axis",
     "index too large",
     "negative index",
-    "absurd offset",
     "column too large",
     "negative column",
     "rows have gaps",
