@@ -13,6 +13,7 @@ message that brought the fork.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -120,13 +121,16 @@ class _Judge:
         creators: dict[tuple[int, int], str],
         drivers: frozenset[str],
     ) -> None:
-        self._workers = workers
         self._runs: dict[tuple[int, str | None], list[Call]] = defaultdict(list)
         """Requests that ran a function, by the function."""
         self._known_silent: dict[tuple[int, str | None, tuple[int, str | None]], bool] = {}
-        for (job, _), worker in sorted(workers.items()):
+        self._begins: dict[tuple[int, str, tuple[int, str | None]], list[int]] = defaultdict(list)
+        """(job, worker, sign) → when calls of it began, ascending."""
+        for (job, name), worker in sorted(workers.items()):
             for call in worker.received:
                 self._runs[job, call.function].append(call)
+            for call in worker.sent:
+                self._begins[job, name, _sign(call)].append(call.begin_ns)
         self.parents: dict[int, int] = {}
         self.ambiguities: list[Ambiguity] = []
         self._creators = creators
@@ -201,15 +205,17 @@ class _Judge:
         if known is None:
             known = any(
                 run.answered_ns is not None
-                and not any(
-                    run.arrived_ns <= call.begin_ns <= run.answered_ns
-                    for call in self._workers[job, run.callee].sent
-                    if _sign(call) == sign
-                )
+                and not self._began(job, run.callee, sign, run.arrived_ns, run.answered_ns)
                 for run in self._runs[job, function]
             )
             self._known_silent[key] = known
         return known
+
+    def _began(self, job: int, worker: str, sign: tuple[int, str | None], first: int, last: int) -> bool:
+        """Whether a worker began a call of this sign within a span of time."""
+        times = self._begins[job, worker, sign]
+        at = bisect_left(times, first)
+        return at < len(times) and times[at] <= last
 
     def _decide(self, case: _Case) -> None:
         call = case.call
@@ -261,26 +267,27 @@ class _Judge:
         for call in worker.sent:
             if call.kind == MessageType.BACKWARD_AUTOGRAD_REQ and call.context is not None:
                 sent[call.context].append(call)
-        for context, gradients in sent.items():
-            if not any(q.arrived_ns <= gradients[0].begin_ns for q in arrived[context]):
-                served = open_requests(worker.received, gradients[:1])[gradients[0].index]
-                holder = self._holder(worker, context, served)
-                for call in gradients if holder is not None else ():
-                    self.parents[call.index] = holder  # type: ignore[assignment]
-                continue
-            for call in gradients:
-                before = [q for q in arrived[context] if q.arrived_ns <= call.begin_ns]
-                self.parents[call.index] = max(before, key=lambda q: q.arrived_ns).index
-
-    def _holder(self, worker: _Worker, context: int, served: Sequence[Call]) -> int | None:
-        """The request whose function began the pass: the one that the context's calls were nested in."""
+        begun = {context: its for context, its in sent.items() if not _come(arrived[context], its[0])}
+        served = open_requests(worker.received, [gradients[0] for gradients in begun.values()])
+        calls: dict[int, list[Call]] = defaultdict(list)
         for call in worker.sent:
-            if call.context == context and call.kind in GENERAL:
-                parent = self.parents.get(call.index)
-                if parent is not None and any(q.index == parent for q in served):
-                    return parent
-                if parent is None:
-                    return None
+            if call.context in begun and call.kind in GENERAL:
+                calls[call.context].append(call)
+        for context, gradients in begun.items():
+            holder = self._holder(context, calls[context], served[gradients[0].index])
+            for call in gradients if holder is not None else ():
+                self.parents[call.index] = holder  # type: ignore[assignment]
+        for context, gradients in sent.items():
+            for call in gradients if context not in begun else ():
+                latest = max(_come(arrived[context], call), key=lambda q: q.arrived_ns)
+                self.parents[call.index] = latest.index
+
+    def _holder(self, context: int, calls: Sequence[Call], served: Sequence[Call]) -> int | None:
+        """The request whose function began the pass: the one that the context's calls were nested in."""
+        for call in calls:
+            parent = self.parents.get(call.index)
+            if parent is None or any(q.index == parent for q in served):
+                return parent
         return next((q.index for q in served if q.context == context), None)
 
     def _follow_cleanup(self, job: int, name: str, worker: _Worker) -> None:
@@ -334,6 +341,11 @@ def _contains(request: Call, call: Call) -> bool:
     if call.kind in REMOTE:
         return True  # nobody has to wait for a remote call
     return request.answered_ns is None or call.end_ns is None or call.end_ns <= request.answered_ns
+
+
+def _come(requests: Sequence[Call], call: Call) -> list[Call]:
+    """Those that had arrived when the call began."""
+    return [request for request in requests if request.arrived_ns <= call.begin_ns]
 
 
 def _before(request: Call, call: Call) -> bool:

@@ -49,6 +49,8 @@ class _Selection:
                 self._of_rref[call.job, rref].append(call.index)
             if changes_state(call):
                 self._changes[call.job, call.callee].append(call)
+        self._covered: dict[tuple[int, str], int] = {}
+        """(job, worker) → until when the changes of its state are taken along."""
         self._taken_rrefs: set[tuple[int, tuple[int, int]]] = set()
 
     def of(self, context: int) -> set[int]:
@@ -68,22 +70,22 @@ class _Selection:
         parent = self._causes.parents.get(call.index)
         if parent is not None:
             needs.append(parent)
-        if call.context is not None:
-            needs += self._of_context[call.job, call.context]
-        step = optimizer_context(call.request)
-        if step is not None:
-            needs += self._of_context[call.job, step]
+        for context in (call.context, optimizer_context(call.request)):
+            if context is not None:
+                needs += self._of_context.pop((call.job, context), ())
         for record in (call.request, call.response):
             for rref in rrefs_in(record) if record is not None else ():
                 needs += self._rref(call.job, rref)
         if call.kind in GENERAL | PASSES:
-            earlier = self._changes[call.job, call.callee]
-            needs += [other.index for other in earlier if other.begin_ns < call.begin_ns]
+            since = self._covered.get((call.job, call.callee), -1)
+            self._covered[call.job, call.callee] = max(since, call.begin_ns)
+            changes = self._changes[call.job, call.callee]
+            needs += [c.index for c in changes if since <= c.begin_ns < call.begin_ns]
         return needs
 
     def _rref(self, job: int, rref: tuple[int, int]) -> list[int]:
         """Who makes an RRef, and its housekeeping."""
-        if (job, rref) in self._taken_rrefs:
+        if (job, rref) in self._taken_rrefs or job not in self._facts:
             return []
         self._taken_rrefs.add((job, rref))
         maker = self._facts[job].makers.get(rref)
