@@ -16,7 +16,7 @@ Traceback (most recent call last):
   File "/opt/venv/lib/python3.11/site-packages/torch/distributed/rpc/internal.py", line 209, in _run_function
     result = python_udf.func(*python_udf.args, **python_udf.kwargs)
              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-  File "/home/user/train.py", line 10, in bad
+  File "/srv/job/train.py", line 10, in bad
     raise ValueError("boom")
 ValueError: boom
 """
@@ -49,7 +49,7 @@ def test_what_is_left_of_a_native_error() -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (PYTHON, PYTHON.replace("/home/user/train.py", "/srv/x/train.py").replace("line 10", "line 12")),
+        (PYTHON, PYTHON.replace("/srv/job/train.py", "/srv/x/train.py").replace("line 10", "line 12")),
         (PYTHON, PYTHON.replace("id=1", "id=3")),
         (PYTHON, PYTHON.replace("^" * 20, "~" * 7)),
         (NATIVE, NATIVE.replace("0x7f87", "0x7a00").replace("ExpandUtils.cpp:35", "ExpandUtils.cpp:36")),
