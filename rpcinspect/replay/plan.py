@@ -88,7 +88,7 @@ def plan(
 
 
 def _casts(session: Session, exchanges: Exchanges, causes: Causes, options: PlanOptions) -> list[Cast]:
-    workers = workers_of(session, exchanges.calls)
+    workers = workers_of(session)
     if not options.roles and not options.live:
         return default_casts(workers, exchanges.calls, causes)
     casts, mistake = named_casts(workers, options.roles, options.live)
@@ -262,6 +262,14 @@ def _notes(session: Session, exchanges: Exchanges) -> list[str]:
         notes.append(
             f"The capture begins after the job: earlier requests of {', '.join(late)} are not in it, "
             "and what they left in workers is missing in the replay."
+        )
+    named = {name for names in workers_of(session).values() for name in names}
+    ends = {end for call in exchanges.calls for end in (call.caller, call.callee)}
+    if ends - named:
+        unnamed = ", ".join(sorted(ends - named))
+        notes.append(
+            f"Nothing tells the names of the workers at {unnamed}: they can't be played or started. "
+            "Capture from before the start of the job."
         )
     if len(session.captures) > 1:
         notes.append("The order is that of the captures' own clocks, taken as one.")

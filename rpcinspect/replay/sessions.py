@@ -33,15 +33,12 @@ class Cast:
     """In a sentence."""
 
 
-def workers_of(session: Session, calls: Sequence[Call]) -> dict[int, tuple[str, ...]]:
-    """Names of the workers of each job, as calls and the roster have them."""
+def workers_of(session: Session) -> dict[int, tuple[str, ...]]:
+    """Names of the workers of each job. Who is known by an id or an address only can't be played."""
     found: dict[int, dict[str, None]] = defaultdict(dict)
     for worker in session.workers:
         if worker.name is not None:
             found[worker.job].setdefault(worker.name)
-    for call in calls:
-        found[call.job].setdefault(call.caller)
-        found[call.job].setdefault(call.callee)
     return {job: tuple(names) for job, names in found.items()}
 
 

@@ -50,6 +50,7 @@ class Stage:
     ) -> None:
         """`blocked`: (live worker, context) in which a gradient that the worker waits for never comes."""
         self._roles = frozenset(cast.roles)
+        self._names = self._roles | frozenset(cast.live)
         self._single = len(cast.live) == 1
         self._causes = causes
         self._facts = facts
@@ -81,6 +82,9 @@ class Stage:
     def _judge(self, call: Call) -> Verdict:
         if call.control:
             return Verdict("skip", "control", "the agents' own call")
+        for name in (call.caller, call.callee):
+            if name not in self._names:
+                return Verdict("skip", "unsupported", f"nothing tells the name of the worker at {name}")
         played, answered = call.caller in self._roles, call.callee in self._roles
         if call.caller == call.callee:
             return self._self_call(call, played)

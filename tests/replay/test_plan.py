@@ -16,8 +16,10 @@ from rpcinspect.replay.gate import Allowance, Gate
 from rpcinspect.replay.model import REASONS, Plan, PlannedSession, Step
 from rpcinspect.replay.plan import PlanError, PlanOptions, plan
 from rpcinspect.replay.sources import Sources
+from rpcinspect.rpc.command import PythonCall
 from tests.conftest import SHARED
-from tests.replay.talks import Workers
+from tests.replay.talks import Workers, udf
+from tests.session.records import Talk, pipe
 from tests.truth import CAPTURES, workload
 
 BUNDLED = sorted(path for path in CAPTURES.iterdir() if path.name.endswith((".pcap", ".pcap.gz")))
@@ -356,3 +358,13 @@ def test_a_capture_that_begins_late_is_told() -> None:
     (note,) = workers.plan().notes
     assert "w0 (17 requests)" in note
     assert planned(path_of("basic_chain"))[0].notes == ()
+
+
+def test_workers_without_names_are_told() -> None:
+    talk = Talk(pipe(name="w0"))
+    talk.say(PythonCall(udf("app.f"), False))
+    session = talk.finish()
+    made = plan(session, talk.records, PlanOptions(trust=True))
+    assert any("names of the workers at 10.0.0.2:5000" in note for note in made.notes)
+    check_plan(made, read_exchanges(session, talk.records))
+    assert made.skips() == {"unsupported": 1}

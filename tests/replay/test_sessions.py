@@ -115,7 +115,7 @@ def test_mistakes(roles: Sequence[str], live: Sequence[str], told: str) -> None:
 def of_capture(path: Path) -> list[Cast]:
     with open_session(str(path)) as opened:
         calls = read_exchanges(opened.session, opened.messages()).calls
-        return default_casts(workers_of(opened.session, calls), calls, explain(calls))
+        return default_casts(workers_of(opened.session), calls, explain(calls))
 
 
 @pytest.mark.parametrize("name", ["ps_race", "ps_race_lock"])

@@ -182,6 +182,14 @@ def test_types_that_nobody_knows() -> None:
     assert judged(workers, cast("w0")) == {10: skip("unsupported")}
 
 
+def test_a_worker_without_a_name() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 10, 20)
+    workers.call(0, 2, 30, 40)
+    known = judged(workers, cast("w0", live=("w1",)))
+    assert known == {10: SEND, 30: skip("unsupported")}
+
+
 def test_an_answer_that_was_never_given() -> None:
     workers = Workers(2)
     workers.call(0, 1, 10, None)
