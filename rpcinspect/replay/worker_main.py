@@ -359,7 +359,7 @@ def main() -> None:
     from rpcinspect.replay.worker_protocol import ControlSocket
 
     control = ControlSocket(socket.socket(fileno=int(sys.argv[1])))
-    scratch = tempfile.mkdtemp(prefix="rpcinspect-")
+    scratch = tempfile.mkdtemp(prefix=f"rpcinspect-{os.getppid()}-")
     os.environ["HOME"] = scratch
     nursery = Nursery(control, scratch)
     try:

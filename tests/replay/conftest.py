@@ -39,7 +39,7 @@ def nothing_left() -> Iterator[None]:
 
     def there() -> tuple[set[int], int, set[str]]:
         files = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-        return descendants(os.getpid()), files, temporary_folders(tempfile.gettempdir())
+        return descendants(os.getpid()), files, temporary_folders(tempfile.gettempdir(), os.getpid())
 
     processes, files, folders = there()
     yield

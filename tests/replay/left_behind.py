@@ -23,6 +23,6 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def temporary_folders(folder: str) -> set[str]:
-    """Scratch folders of live workers."""
-    return {name for name in os.listdir(folder) if name.startswith("rpcinspect-")}
+def temporary_folders(folder: str, pid: int) -> set[str]:
+    """Scratch folders of the live workers that the process `pid` started."""
+    return {name for name in os.listdir(folder) if name.startswith(f"rpcinspect-{pid}-")}
