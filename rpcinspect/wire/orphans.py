@@ -8,7 +8,8 @@ just the lengths that the pipe's last descriptors announce. Where several are po
 them if it does so clearly: a descriptor and its tensors are written by one thread one after the other, so
 they are captured close to each other; the right answer must be closer by `MARGIN` than every other. A thread
 may be held up between the two, so an answer is not dropped for the tensors of a single message, unless it
-also asks for more tensors that were never sent.
+also asks for more tensors that were never sent. Where just the bytes that would tell were lost, a connection
+is never the answer, but keeps others from being it.
 
 There is nothing upstream to mirror: with the handshake, TensorPipe knows.
 """
@@ -61,6 +62,8 @@ class Match:
     """Mean distance in time between descriptors and tensors."""
     usual_ns: float
     """The same without the message that is the farthest from its tensors, if there are several."""
+    seen: bool
+    """Whether a captured length confirms it in each direction; else it is possible, but never the answer."""
 
 
 def adopt(states: Sequence[PipeState], orphans: Sequence[Orphan]) -> set[int]:
@@ -91,13 +94,14 @@ def _decided(match: Match, matches: Sequence[Match]) -> bool:
     """Whether the answer is plausible in time, and every other one for this pipe, and for this connection, is
     clearly worse.
     """
-    if match.distance_ns > FAR_NS / 2:
+    if not match.seen or match.distance_ns > FAR_NS / 2:
         return False
     worse = MARGIN * max(match.distance_ns, FLOOR_NS)
     return all(
         (other.distance_ns if _wants_more_luck(other, match) else other.usual_ns) >= worse
         for other in matches
-        if other is not match and (other.state is match.state or other.orphan is match.orphan)
+        if other is not match
+        and (other.state is match.state or (other.seen and other.orphan is match.orphan))
     )
 
 
@@ -137,18 +141,21 @@ def _matches(state: PipeState, orphan: Orphan) -> Iterator[Match]:
         return
     streams = (client, orphan.connection.other(client))
     ends = [list(_ends(state, direction, streams[direction])) for direction in range(2)]
-    for unsent_c, confirmed_c, distances_c in ends[0]:
-        for unsent_s, confirmed_s, distances_s in ends[1]:
+    for unsent_c, seen_c, distances_c in ends[0]:
+        for unsent_s, seen_s, distances_s in ends[1]:
             distances = distances_c + distances_s
-            if confirmed_c + confirmed_s:
-                yield Match(state, orphan, (unsent_c, unsent_s), _mean(distances), _usual(distances))
+            if seen_c is not None or seen_s is not None:
+                seen = seen_c is not False and seen_s is not False
+                yield Match(state, orphan, (unsent_c, unsent_s), _mean(distances), _usual(distances), seen)
 
 
-def _ends(state: PipeState, direction: int, stream: Stream) -> Iterator[tuple[int, int, Distances]]:
-    """(tensors not sent, lengths confirmed, distances in time) of each way that a direction may end."""
+def _ends(state: PipeState, direction: int, stream: Stream) -> Iterator[tuple[int, bool | None, Distances]]:
+    """(tensors not sent, whether a length confirms it, distances in time) of each way that a direction may
+    end; None: nothing is due.
+    """
     due, complete = state.due(direction)
     if not due:
-        yield 0, 0, []
+        yield 0, None, []
         return
     if stream.end is None:
         return
@@ -156,8 +163,10 @@ def _ends(state: PipeState, direction: int, stream: Stream) -> Iterator[tuple[in
     for unsent in range(1 if certain else min(MAX_UNSENT, len(due) - 1) + 1):
         sent = due[: len(due) - unsent]
         confirmed = fits(stream, stream.end, [d.length for d in sent])
-        if confirmed > 0:
-            yield unsent, confirmed, list(_distances(stream, sent))
+        begin = stream.end - sum(d.length + HEADER_BYTES for d in sent)
+        hidden = confirmed == 0 and stream.origin is not None and begin >= stream.origin
+        if confirmed > 0 or hidden:
+            yield unsent, confirmed > 0, list(_distances(stream, sent))
 
 
 def _distances(stream: Stream, sent: Sequence[Due]) -> Iterator[tuple[TpMessage, int]]:

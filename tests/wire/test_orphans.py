@@ -300,6 +300,31 @@ def test_one_lane_for_two_pipes(near: bool) -> None:
     assert right(story, found) == [False, near]
 
 
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_lane_whose_last_bytes_were_lost_is_still_possible(shown: bool) -> None:
+    """A pipe's lane would be told by the bytes that were lost, and another lane, whose own pipe was not
+    captured, would do: it must not be taken for that.
+    """
+    story = Story()
+    one, other = two(story)
+    story.say(one, 5)
+    story.say(one, 5, from_client=False)  # message 3, of which only the tensor is captured
+    story.say(one, 5, from_client=False)  # message 4, of which the tensor is not
+    for side in (True, False):
+        story.say(other, 5, from_client=side, after_ns=100 * MS)
+    rows = story.rows(lost=[other.descriptor])
+    answers, lane = 2 * one.descriptor + 1, 2 * one.extra[0] + 1
+    last = max(at for at, row in enumerate(rows) if row.flow == lane and row.payload)
+    assert rows[last].payload == frame(b"\x1d" * 5)
+    rows = [
+        row
+        for at, row in enumerate(rows)
+        if not (row.flow == answers and b"message 3" in row.payload) and (shown or at != last)
+    ]
+    found = heard(play(story.network, rows=rows))
+    assert right(story, found) == [shown, shown]
+
+
 # --- connections that were not closed in order ---
 
 
