@@ -109,6 +109,13 @@ class DescriptorReader:
         closed = stream.fin is not None and stream.connection.reset_ns is None
         return closed and self._lost_from is None and self.cursor.position == stream.fin
 
+    @property
+    def ends_known(self) -> bool:
+        """Whether nothing but messages that were read lies before the end of what was captured."""
+        stream = self.cursor.stream
+        read = self.cursor.position if self._lost_from is None else self._lost_from
+        return stream.end is None or read >= stream.end
+
     def advance(self) -> Iterator[TpMessage]:
         """Every message that has become complete; where it has tensors, their places are not settled yet.
 

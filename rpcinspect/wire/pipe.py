@@ -247,11 +247,13 @@ class PipeState:
 
     def due(self, direction: int) -> tuple[list[Due], bool]:
         """The tensors due since the last loss of messages, and whether they are the last of a direction
-        that was closed in order.
+        that was closed in order. None where messages may have been lost behind all that were read.
         """
         reader = self._readers[direction]
         if reader is None:
             return [], True
+        if not reader.ends_known:
+            return [], False
         if not self.awaits_channel:
             return self._channels[BASIC].lanes[direction][0].due(), reader.complete
         due: list[Due] = []
@@ -263,7 +265,12 @@ class PipeState:
         return due, reader.complete
 
     def end_lane(self, name: str, direction: int, unsent: int) -> None:
-        """What is due on a lane ends with its stream, but for the last tensors, which were never sent."""
+        """What is due on a lane ends with its stream, but for the last tensors, which were never sent, and
+        unless messages may have been lost behind all that were read.
+        """
+        reader = self._readers[direction]
+        if reader is not None and not reader.ends_known:
+            return
         lane = self._channels[name].lanes[direction][0]
         if lane.cursor is not None and lane.cursor.stream.end is not None:
             lane.end_at(lane.cursor.stream.end, unsent)

@@ -328,6 +328,39 @@ def test_a_lane_whose_last_bytes_were_lost_is_still_possible(shown: bool) -> Non
 # --- connections that were not closed in order ---
 
 
+@pytest.mark.parametrize("end", [FIN, RST, 0])
+@pytest.mark.parametrize("lost", [(2,), (1, 2), (1,), ()])
+def test_messages_that_were_lost_last_may_have_had_the_last_frames(lost: tuple[int, ...], end: int) -> None:
+    """Frames are counted from the end only if the end of the messages is there."""
+    story = Story()
+    pipe = story.pipe()
+    story.begin()
+    for _ in range(3):
+        story.say(pipe, 5, after_ns=10 * MS)
+    names = [b"message %d" % number for number in lost]
+    rows = [row for row in story.rows(end=end) if not any(name in row.payload for name in names)]
+    found = heard(play(story.network, rows=rows))
+    # A loss in the middle leaves what is behind it, and what is before it unplaced.
+    expected = {(2,): [False, False], (1, 2): [False], (1,): [False, True], (): [True] * 3}
+    assert right(story, found) == expected[lost]
+
+
+def test_a_message_that_began_before_the_capture_may_have_the_last_frame() -> None:
+    """Of the last answer only the end was captured, but all of its tensor."""
+    story = Story()
+    pipe = story.pipe()
+    story.say(pipe, 5, from_client=False)
+    story.begin()
+    story.say(pipe, 5)
+    story.say(pipe, 5, from_client=False)
+    rows = story.rows()
+    cut = next(at for at, row in enumerate(rows) if b"message 2" in row.payload)
+    half = len(rows[cut].payload) // 2
+    late = replace(rows[cut], sequence=rows[cut].sequence + half, payload=rows[cut].payload[half:])
+    found = heard(play(story.network, rows=[*rows[:cut], late, *rows[cut + 1 :]]))
+    assert right(story, found) == [True]
+
+
 @pytest.mark.parametrize("unsent", range(MAX_UNSENT + 2))
 @pytest.mark.parametrize("end", [RST, 0])
 def test_the_last_tensors_may_never_have_been_sent(unsent: int, end: int) -> None:
