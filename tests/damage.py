@@ -10,7 +10,8 @@ became of every message and tensor:
 
 Which bytes a copy still has is computed from the packets alone (tests/carriers.py): a byte is there if any
 packet that carried it was kept. A message is recognised by its direction and its id, which an agent gives out
-once.
+once. Tensors are filled with random bytes before anything is lost: those of a real job are often equal, and
+one in the place of another would not be seen.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tempfile
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rpcinspect.pipeline import Decoding, Options
@@ -149,20 +150,22 @@ class Original:
         carriers = Carriers(self.packets)
         offsets = [packet.offset for packet in self.packets]
         self.messages: dict[Key, MessageTruth] = {}
+        self._marked: dict[int, bytearray] = {}
+        """Records of packets in which tensors were filled."""
         with Decoding([str(path)]) as decoding:
             for record in decoding.records():
-                key, truth = key_of(record), self._truth(record, decoding, carriers, offsets)
+                key, truth = key_of(record), self._truth(record, carriers, offsets)
                 assert key not in self.messages, f"{self.name}: {key} twice"
                 self.messages[key] = truth
                 if any(truth.tensors):
                     self.channels |= {channel for _, channel in record.tp.pipe.channels}
+        for number, marked in self._marked.items():
+            self.packets[number] = replace(self.packets[number], record=bytes(marked))
 
     def __len__(self) -> int:
         return len(self.packets)
 
-    def _truth(
-        self, record: RpcRecord, decoding: Decoding, carriers: Carriers, offsets: list[int]
-    ) -> MessageTruth:
+    def _truth(self, record: RpcRecord, carriers: Carriers, offsets: list[int]) -> MessageTruth:
         tp = record.tp
         assert tp.payload_missing is None, "the capture lacks bytes of its own messages"
         stream = self.packets[tp.packet - 1].stream
@@ -177,13 +180,27 @@ class Original:
                 continue
             assert not tensor.extent.missing, "the capture lacks bytes of its own tensors"
             groups: list[tuple[int, ...]] = []
+            data = random.Random(str((key_of(record), len(tensors)))).randbytes(tensor.extent.length)
+            at = 0
             for _, offset, length in tensor.extent.pieces:
                 packet = self.packets[bisect_right(offsets, offset) - 1]
                 assert packet.stream is not None
                 start = packet.start + offset - packet.offset
-                groups += carriers.needs(packet.stream, start, start + length)
-            tensors.append(TensorTruth(tensor.extent.read(decoding.bytes), tuple(groups)))
+                needs_of_piece = carriers.needs(packet.stream, start, start + length)
+                self._fill({n for group in needs_of_piece for n in group}, start, data[at : at + length])
+                groups += needs_of_piece
+                at += length
+            tensors.append(TensorTruth(data, tuple(groups)))
         return MessageTruth(tp.from_client, tp.descriptor_body, tp.payloads, tuple(needs), tuple(tensors))
+
+    def _fill(self, carriers: Iterable[int], start: int, data: bytes) -> None:
+        """Writes bytes of a stream into every packet that carries them."""
+        for number in carriers:
+            packet = self.packets[number]
+            low, high = max(start, packet.start), min(start + len(data), packet.end)
+            record = self._marked.setdefault(number, bytearray(packet.record))
+            at = packet.at - packet.start
+            record[at + low : at + high] = data[low - start : high - start]
 
     def copy(self, keep: Keep) -> bytes:
         """A pcap file with the packets that are kept."""
