@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,23 @@ def test_the_output_in_the_readme_is_real() -> None:
                 continue
             cut = line.endswith("…")
             assert any(got.startswith(line[:-1]) if cut else got == line for got in real), line
+
+
+def test_the_python_in_the_readme_shows_what_the_workers_sent() -> None:
+    (block,) = re.findall(r"^```python\n(.*?)^```", text(README), re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", block], check=True, capture_output=True, encoding="utf-8", timeout=60, cwd=ROOT
+    )
+    shown = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    assert {placement for _, placement, _ in shown} == {"certain"}
+    calls = [
+        line
+        for line in text(ROOT / "captures" / "basic_chain.truth").splitlines()
+        if '"event": "call"' in line or '"event": "answer"' in line
+    ]
+    sent = set(re.findall(r'"storage_sha256": "([0-9a-f]{64})"', "".join(calls)))
+    assert sent
+    assert sent <= {sha256(bytes.fromhex(data)).hexdigest() for _, _, data in shown}
 
 
 @pytest.mark.parametrize("page", markdown_files(), ids=lambda page: page.name)
