@@ -4,6 +4,7 @@
 #   make test       run all tests (PYTEST_ARGS='tests/wire -x' runs some of them)
 #   make check      what CI checks beside the tests: ruff and mypy
 #   make fix        format, and repair what ruff can repair
+#   make damage     what is left of damaged captures, into docs/damage.md (DAMAGE_ARGS='--quick' only shows it)
 #   make bench      time of start-up and of 30,000 messages, beside tshark's
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
 
@@ -16,8 +17,9 @@ CAPTURE ?= captures/basic_chain.pcap
 MESSAGE ?= 6
 PYTEST_ARGS ?=
 CAPTURES ?=
+DAMAGE_ARGS ?= --write docs/damage.md
 
-.PHONY: demo test check fix bench captures
+.PHONY: demo test check fix damage bench captures
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/base.stamp
@@ -35,6 +37,9 @@ check: $(VENV)/dev.stamp
 fix: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+damage: $(VENV)/dev.stamp
+	$(BIN)/python bench/damage.py $(DAMAGE_ARGS)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py

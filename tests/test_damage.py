@@ -40,6 +40,7 @@ from tests.damage import (
 from tests.decoded import decode
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "damage.md"
 TORCH = ROOT.parent / "shared" / "captures" / "torch"
 LOSSY, CUT = "stress_lossy.pcap.gz", "snap300.pcap"
 
@@ -324,11 +325,27 @@ def test_the_command_writes_its_tables(tmp_path: Path) -> None:
     assert rows[1:] == [f"| {damage.name}" for damage in DAMAGES]
 
 
+def test_the_page_holds_every_row_and_nothing_wrong() -> None:
+    _, _, rest = PAGE.read_text(encoding="utf-8").partition("<!-- damage: begin -->\n")
+    tables, _, _ = rest.partition("<!-- damage: end -->")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in tables.splitlines()
+        if line.startswith("|")
+    ]
+    columns, rows = rows[0], [row for row in rows if row[0] in {damage.name for damage in DAMAGES}]
+    assert len(rows) % len(DAMAGES) == 0
+    assert rows
+    for row in rows:
+        fields = list(zip(columns, row, strict=True))
+        assert [value for name, value in fields if name in ("lost", "wrong")] == ["0", "0", "0"], row
+
+
 @pytest.mark.slow
 def test_the_whole_matrix(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -> None:
     """Every capture, 100 seeds; prints what share was recovered. Many minutes: only with `-m slow`."""
     if "slow" not in (request.config.option.markexpr or ""):
-        pytest.skip("takes many minutes: pytest -m slow tests/test_damage.py")
+        pytest.skip("takes many minutes: pytest -m slow tests/test_damage.py, or make damage")
     done = subprocess.run(
         [sys.executable, "bench/damage.py"],
         check=False,
