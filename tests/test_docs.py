@@ -19,7 +19,7 @@ from rpcinspect.wire.link import LINKS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-DOCS = ("data-path.md", "wire-format.md", "supported.md", "replay.md", "decisions.md")
+DOCS = ("data-path.md", "wire-format.md", "supported.md", "damage.md", "replay.md", "decisions.md")
 
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^ {4}[^\n]*\n)+", re.MULTILINE)
