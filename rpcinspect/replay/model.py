@@ -21,13 +21,13 @@ REASONS: dict[str, str] = {
     "older-state": "it builds on autograd state from before the capture",
     "no-gradient": "an edge of its context never gets a gradient, so that this pass would never end",
     "nested-in-answer": "it is sent while a request is served, by a live worker itself or not at all",
-    "driver-not-live": "it belongs to a live worker's own program, which does not run in this session",
+    "driver-not-live": "it belongs to a live worker's own program, which a replay does not run",
     "self-call": "a worker that is played here calls itself",
     "outside-rpc": "it depends on state that RPC does not carry",
     "control": "the agents' own call",
     "not-allowed": "its pickle names what nobody allowed",
     "unsupported": "it can't be replayed",
-    "both-played": "both its ends are played in this session: no live worker takes part",
+    "both-played": "both its ends are played: no live worker takes part",
 }
 """Every reason for a skip, in general words; a step's own text is more exact."""
 
