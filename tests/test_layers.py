@@ -20,7 +20,7 @@ LAYERS = (
     {"wire"},
     {"rpc"},
     {"session"},
-    {"compare"},
+    {"equality"},
     {"pipeline"},
     {"opened"},
     {"replay"},
@@ -33,7 +33,7 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 HOMES = {
-    "numpy": {"capture", "wire", "rpc", "session", "compare", "commands"},
+    "numpy": {"capture", "wire", "rpc", "session", "equality", "commands"},
     "orjson": {"views"},
     "rich": {"views", "commands"},
     "sortedcontainers": {"wire"},
@@ -51,7 +51,7 @@ NEVER_IMPORTED |= {"importlib", "runpy", "code", "codeop", "imp", "pkgutil", "to
 """What could run or import something that a capture names, or takes seconds to import."""
 NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
 
-PURE = {"wire", "rpc", "session", "compare"}
+PURE = {"wire", "rpc", "session", "equality"}
 NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}
 NOT_PURE |= {"subprocess", "tempfile", "pathlib", "shutil", "select", "threading", "asyncio", "glob"}
 NOT_PURE_CALLS = {"open", "print", "input"}

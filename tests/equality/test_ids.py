@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.compare.ids import CONTEXT, FORK, NO_ID, RREF, IdMap
+from rpcinspect.equality.ids import CONTEXT, FORK, NO_ID, RREF, IdMap
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 
 

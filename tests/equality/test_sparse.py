@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.compare.difference import Difference
-from rpcinspect.compare.elements import Storage, Tensors
-from rpcinspect.compare.rules import Rules
-from tests.compare.builders import codes, compare, from_torch
+from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.elements import Storage, Tensors
+from rpcinspect.equality.rules import Rules
+from tests.equality.builders import codes, compare, from_torch
 from tests.rpc.torch_tables import import_torch
 
 INDICES = [[0, 2, 1], [1, 0, 1]]

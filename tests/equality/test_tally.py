@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.compare.elements import Block
-from rpcinspect.compare.rules import Rules
-from rpcinspect.compare.tally import Tally, bits_of, value_of
+from rpcinspect.equality.elements import Block
+from rpcinspect.equality.rules import Rules
+from rpcinspect.equality.tally import Tally, bits_of, value_of
 
 BITS = Rules()
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rpcinspect.compare.difference import Difference, Elements, Json, to_json
-from rpcinspect.compare.elements import Block
-from rpcinspect.compare.floats import FLOATS, Codes, FloatLayout
-from rpcinspect.compare.rules import Rules, Tolerance
+from rpcinspect.equality.difference import Difference, Elements, Json, to_json
+from rpcinspect.equality.elements import Block
+from rpcinspect.equality.floats import FLOATS, Codes, FloatLayout
+from rpcinspect.equality.rules import Rules, Tolerance
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 
 KINDS = ("zero-sign", "nan-payload", "ulp", "value")

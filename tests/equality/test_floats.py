@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.compare.floats import FLOATS, FloatLayout
+from rpcinspect.equality.floats import FLOATS, FloatLayout
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 from tests.rpc.torch_tables import import_torch
 

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.compare.difference import verdict
-from rpcinspect.compare.elements import Storage, Tensors
-from rpcinspect.compare.rules import Rules
+from rpcinspect.equality.difference import verdict
+from rpcinspect.equality.elements import Storage, Tensors
+from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.dtypes import DTYPES
-from tests.compare.builders import STRICT, codes, compare, dense, floats, from_torch
-from tests.compare.test_elements import holed
+from tests.equality.builders import STRICT, codes, compare, dense, floats, from_torch
+from tests.equality.test_elements import holed
 from tests.rpc.torch_tables import import_torch
 
 LOOSE = Rules(rtol=1e-3, atol=1e-3)

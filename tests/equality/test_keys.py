@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.compare.keys import by_key, key_of, match
+from rpcinspect.equality.keys import by_key, key_of, match
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
-from tests.compare.builders import tree
+from tests.equality.builders import tree
 
 
 @pytest.mark.parametrize(

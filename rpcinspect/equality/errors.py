@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from rpcinspect.compare.difference import Difference, to_json
-from rpcinspect.compare.rules import Rules
+from rpcinspect.equality.difference import Difference, to_json
+from rpcinspect.equality.rules import Rules
 
 MAX_TEXT = 1 << 16
 """Characters of a text that are looked at."""

@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rpcinspect.compare.difference import Difference, Json, to_json
-from rpcinspect.compare.elements import Storage, Tensors
-from rpcinspect.compare.rules import Rules
-from rpcinspect.compare.sparse import compare_coalesced
-from rpcinspect.compare.tally import Tally
+from rpcinspect.equality.difference import Difference, Json, to_json
+from rpcinspect.equality.elements import Storage, Tensors
+from rpcinspect.equality.rules import Rules
+from rpcinspect.equality.sparse import compare_coalesced
+from rpcinspect.equality.tally import Tally
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.tensor import Quantizer, TensorMeta
 

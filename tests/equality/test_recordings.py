@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 import rpcinspect
-from rpcinspect.compare.difference import Difference, verdict
-from rpcinspect.compare.ids import IdMap
-from rpcinspect.compare.messages import compare_messages, same_payload
-from rpcinspect.compare.rules import Rules
+from rpcinspect.equality.difference import Difference, verdict
+from rpcinspect.equality.ids import IdMap
+from rpcinspect.equality.messages import compare_messages, same_payload
+from rpcinspect.equality.rules import Rules
 from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Options
 from rpcinspect.rpc.command import CleanupAutogradContextReq, PropagateGradientsReq
 from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
-from tests.compare.builders import STRICT, changed
+from tests.equality.builders import STRICT, changed
 from tests.session.records import tp_message
 from tests.test_change_one_field import CHANGES, Change
 

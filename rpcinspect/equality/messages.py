@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rpcinspect.compare.difference import Difference, to_json
-from rpcinspect.compare.elements import Read, Tensors, tensors_of
-from rpcinspect.compare.envelopes import compare_envelopes, contexts_of, other_id
-from rpcinspect.compare.errors import RemoteError, compare_errors
-from rpcinspect.compare.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
-from rpcinspect.compare.rules import Rules
-from rpcinspect.compare.tensors import WHOLE_BYTES, compare_tensors
-from rpcinspect.compare.values import Matching, compare_values
+from rpcinspect.equality.difference import Difference, to_json
+from rpcinspect.equality.elements import Read, Tensors, tensors_of
+from rpcinspect.equality.envelopes import compare_envelopes, contexts_of, other_id
+from rpcinspect.equality.errors import RemoteError, compare_errors
+from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
+from rpcinspect.equality.rules import Rules
+from rpcinspect.equality.tensors import WHOLE_BYTES, compare_tensors
+from rpcinspect.equality.values import Matching, compare_values
 from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import type_name

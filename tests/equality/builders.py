@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from rpcinspect.compare.difference import Difference
-from rpcinspect.compare.elements import Read, Tensors, in_memory
-from rpcinspect.compare.rules import Rules
-from rpcinspect.compare.tensors import compare_tensors
+from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.elements import Read, Tensors, in_memory
+from rpcinspect.equality.rules import Rules
+from rpcinspect.equality.tensors import compare_tensors
 from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.decode import DecodedRpc, reencode

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.compare.difference import Difference, Elements, to_json, verdict
-from rpcinspect.compare.rules import Rules
+from rpcinspect.equality.difference import Difference, Elements, to_json, verdict
+from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.pickles.tree import Call, Global
-from tests.compare.builders import tree
+from tests.equality.builders import tree
 
 VALUE = Difference(code="value", path="tensors[0].elements[1]")
 NEAR = Difference(code="ulp", path="tensors[0].elements[1]", tolerated=True)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rpcinspect.compare.difference import Difference
-from rpcinspect.compare.elements import Block, Tensors
-from rpcinspect.compare.rules import Rules
-from rpcinspect.compare.tally import Tally
+from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.elements import Block, Tensors
+from rpcinspect.equality.rules import Rules
+from rpcinspect.equality.tally import Tally
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.tensor import TensorMeta
 

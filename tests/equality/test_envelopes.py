@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.compare.difference import Difference
-from rpcinspect.compare.envelopes import compare_envelopes, contexts_of, other_id
-from rpcinspect.compare.ids import IdMap
-from rpcinspect.compare.rules import Rules
+from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.envelopes import compare_envelopes, contexts_of, other_id
+from rpcinspect.equality.ids import IdMap
+from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.envelope import (
     AutogradMetadata,
     Envelope,

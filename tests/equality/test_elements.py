@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.compare import elements
-from rpcinspect.compare.elements import Storage, Tensors, codes_of, in_memory, slice_extent
+from rpcinspect.equality import elements
+from rpcinspect.equality.elements import Storage, Tensors, codes_of, in_memory, slice_extent
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from rpcinspect.compare.rules import Rules
+from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.pickles.render import render
 from rpcinspect.rpc.pickles.tree import Value
 

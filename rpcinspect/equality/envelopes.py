@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from rpcinspect.compare.difference import Difference, Json, to_json
-from rpcinspect.compare.ids import AUTOGRAD_MESSAGE, CONTEXT, PROFILING, IdMap
-from rpcinspect.compare.rules import Rules
+from rpcinspect.equality.difference import Difference, Json, to_json
+from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, PROFILING, IdMap
+from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.profiling import LegacyEvent

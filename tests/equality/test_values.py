@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.compare import values
-from rpcinspect.compare.difference import Difference
-from rpcinspect.compare.ids import CONTEXT, IdMap
-from rpcinspect.compare.rules import Rules
-from rpcinspect.compare.values import Matching, compare_values
+from rpcinspect.equality import values
+from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.ids import CONTEXT, IdMap
+from rpcinspect.equality.rules import Rules
+from rpcinspect.equality.values import Matching, compare_values
 from rpcinspect.rpc.pickles.tree import Buffer, Call, Dict, Extension, Global, PersistentRef, Set, Value
 from rpcinspect.rpc.types import pack_id
-from tests.compare.builders import tree
+from tests.equality.builders import tree
 
 PICKLER = Call(
     Global("builtins", "getattr"), (Global("torch.distributed.rpc.internal", "_InternalRPCPickler"), "")

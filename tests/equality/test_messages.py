@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.compare.difference import Difference, verdict
-from rpcinspect.compare.elements import Read
-from rpcinspect.compare.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
-from rpcinspect.compare.messages import compare_messages, error_of, same_payload
-from rpcinspect.compare.rules import Rules
+from rpcinspect.equality.difference import Difference, verdict
+from rpcinspect.equality.elements import Read
+from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
+from rpcinspect.equality.messages import compare_messages, error_of, same_payload
+from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     Command,
@@ -38,7 +38,7 @@ from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
-from tests.compare.builders import STRICT, codes, from_parts, record
+from tests.equality.builders import STRICT, codes, from_parts, record
 
 
 def unique(local: int, worker: int = 0) -> GloballyUniqueId:

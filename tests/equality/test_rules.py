@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.compare.difference import CODES
-from rpcinspect.compare.rules import IGNORABLE, INFORMATION, TORCH_TOLERANCES, Rules, Tolerance
+from rpcinspect.equality.difference import CODES
+from rpcinspect.equality.rules import IGNORABLE, INFORMATION, TORCH_TOLERANCES, Rules, Tolerance
 from rpcinspect.rpc.dtypes import DTYPES
 
 

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rpcinspect.compare.difference import Difference, to_json
-from rpcinspect.compare.elements import Block
-from rpcinspect.compare.errors import same_main
-from rpcinspect.compare.ids import CONTEXT, FORK, RREF, IdMap
-from rpcinspect.compare.keys import by_key, key_of, match, one_module
-from rpcinspect.compare.rules import Rules
-from rpcinspect.compare.tally import Tally
+from rpcinspect.equality.difference import Difference, to_json
+from rpcinspect.equality.elements import Block
+from rpcinspect.equality.errors import same_main
+from rpcinspect.equality.ids import CONTEXT, FORK, RREF, IdMap
+from rpcinspect.equality.keys import by_key, key_of, match, one_module
+from rpcinspect.equality.rules import Rules
+from rpcinspect.equality.tally import Tally
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.pickles import numpy_nodes, semantic
 from rpcinspect.rpc.pickles.semantic import RRefForkData

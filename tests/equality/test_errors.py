@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from rpcinspect.compare.errors import RemoteError, compare_errors, essence, named_type
-from rpcinspect.compare.rules import Rules
+from rpcinspect.equality.errors import RemoteError, compare_errors, essence, named_type
+from rpcinspect.equality.rules import Rules
 
 PYTHON = """On WorkerInfo(id=1, name=worker1):
 ValueError('boom')
