@@ -20,7 +20,7 @@ LAYERS = (
     {"wire"},
     {"rpc"},
     {"session"},
-    {"equality"},
+    {"equality", "causes"},
     {"pipeline"},
     {"opened"},
     {"replay"},
@@ -51,7 +51,7 @@ NEVER_IMPORTED |= {"importlib", "runpy", "code", "codeop", "imp", "pkgutil", "to
 """What could run or import something that a capture names, or takes seconds to import."""
 NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
 
-PURE = {"wire", "rpc", "session", "equality"}
+PURE = {"wire", "rpc", "session", "equality", "causes"}
 NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}
 NOT_PURE |= {"subprocess", "tempfile", "pathlib", "shutil", "select", "threading", "asyncio", "glob"}
 NOT_PURE_CALLS = {"open", "print", "input"}

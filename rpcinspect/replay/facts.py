@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rpcinspect.replay.calls import Call, created, fork_of, rref_of
+from rpcinspect.causes.calls import Call, created, fork_of, rref_of
 from rpcinspect.replay.wrapping import requires_grad
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.envelope import RpcWithAutograd

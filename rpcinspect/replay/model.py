@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from rpcinspect.replay.causality import Ambiguity
+from rpcinspect.causes.causality import Ambiguity
 from rpcinspect.replay.sessions import Cast
 
 Action = Literal["send", "answer", "skip"]

@@ -13,8 +13,8 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from rpcinspect.replay.calls import Call
-from rpcinspect.replay.causality import GENERAL
+from rpcinspect.causes.calls import Call
+from rpcinspect.causes.causality import GENERAL
 from rpcinspect.replay.model import Overlap
 from rpcinspect.replay.steps import Verdict
 

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rpcinspect.causes.calls import Call, Exchanges, Orphan, is_builtin, read_exchanges
+from rpcinspect.causes.causality import Causes, explain
 from rpcinspect.errors import RpcInspectError
-from rpcinspect.replay.calls import Call, Exchanges, Orphan, read_exchanges
-from rpcinspect.replay.causality import Causes, explain
 from rpcinspect.replay.facts import JobFacts, read_facts
 from rpcinspect.replay.gate import Gate, Named
 from rpcinspect.replay.model import GlobalUse, Plan, PlannedSession, Step
@@ -25,7 +25,6 @@ from rpcinspect.replay.steps import Stage, Verdict, blocked_contexts
 from rpcinspect.replay.wrapping import (
     envelope_types,
     habit,
-    is_builtin,
     requires_grad,
     wrap_answer,
     wrap_request,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from rpcinspect.replay.calls import Call, function_of
-from rpcinspect.replay.causality import GENERAL, PASSES, Causes
+from rpcinspect.causes.calls import Call, function_of
+from rpcinspect.causes.causality import GENERAL, PASSES, Causes
 from rpcinspect.replay.facts import JobFacts, rrefs_in
 from rpcinspect.replay.sessions import OPTIMIZER, changes_state
 from rpcinspect.rpc.command import ScriptCall

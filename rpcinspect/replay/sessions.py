@@ -13,9 +13,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rpcinspect.replay.calls import FETCHES, HOUSEKEEPING, Call
-from rpcinspect.replay.causality import GENERAL, REMOTE, Causes
-from rpcinspect.replay.wrapping import is_builtin
+from rpcinspect.causes.calls import FETCHES, HOUSEKEEPING, Call, is_builtin
+from rpcinspect.causes.causality import GENERAL, REMOTE, Causes
 from rpcinspect.session.model import Session
 
 OPTIMIZER = ("torch.distributed.optim.", "__torch__.torch.distributed.optim.")

@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from rpcinspect.replay.calls import CALLS, FETCHES, HOUSEKEEPING, Call, fork_of, missing_bytes, uncertain
-from rpcinspect.replay.causality import PASSES, Causes
+from rpcinspect.causes.calls import CALLS, FETCHES, HOUSEKEEPING, Call, fork_of, missing_bytes, uncertain
+from rpcinspect.causes.causality import PASSES, Causes
 from rpcinspect.replay.facts import Carrier, Id, JobFacts, edge_of, rrefs_in
 from rpcinspect.replay.model import Action
 from rpcinspect.replay.sessions import Cast

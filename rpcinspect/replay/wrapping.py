@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rpcinspect.replay.calls import Call
-from rpcinspect.rpc.command import Command, ScriptCall, ScriptRemoteCall
+from rpcinspect.causes.calls import Call, is_builtin
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
 from rpcinspect.rpc.message import MessageType
@@ -50,11 +49,6 @@ class Wrapped:
 
 
 BARE = Wrapped((), False)
-
-
-def is_builtin(command: Command) -> bool:
-    """Whether a request calls an operator, not a TorchScript function: only those are not forced."""
-    return isinstance(command, (ScriptCall, ScriptRemoteCall)) and command.schema is not None
 
 
 def habit(kind: int, *, builtin: bool = False) -> Habit:

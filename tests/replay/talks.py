@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rpcinspect.replay.calls import Call, read_exchanges
+from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.replay.gate import Gate
 from rpcinspect.replay.model import Plan
 from rpcinspect.replay.plan import PlanOptions, plan

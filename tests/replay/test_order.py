@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.replay.calls import Call
+from rpcinspect.causes.calls import Call
 from rpcinspect.replay.order import arrivals, arrived_before, order, overlaps
 from rpcinspect.replay.steps import Verdict
 from tests.replay.talks import Workers

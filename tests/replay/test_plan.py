@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rpcinspect.causes.calls import Call, Exchanges, read_exchanges
 from rpcinspect.opened import open_session
-from rpcinspect.replay.calls import Call, Exchanges, read_exchanges
 from rpcinspect.replay.gate import Allowance, Gate
 from rpcinspect.replay.model import REASONS, Plan, PlannedSession, Step
 from rpcinspect.replay.plan import PlanError, PlanOptions, plan

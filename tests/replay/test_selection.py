@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rpcinspect.causes.calls import Call, Exchanges, read_exchanges
+from rpcinspect.causes.causality import explain
 from rpcinspect.opened import open_session
-from rpcinspect.replay.calls import Call, Exchanges, read_exchanges
-from rpcinspect.replay.causality import explain
 from rpcinspect.replay.facts import read_facts
 from rpcinspect.replay.selection import optimizer_context, select
 from tests.replay.talks import Workers

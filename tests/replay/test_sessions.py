@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from rpcinspect.causes.calls import read_exchanges
+from rpcinspect.causes.causality import explain
 from rpcinspect.opened import open_session
-from rpcinspect.replay.calls import read_exchanges
-from rpcinspect.replay.causality import explain
 from rpcinspect.replay.sessions import Cast, changes_state, default_casts, named_casts, workers_of
 from rpcinspect.rpc.command import Command, PythonRemoteCall, RemoteRet
 from rpcinspect.rpc.types import GloballyUniqueId

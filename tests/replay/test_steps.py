@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.replay.causality import explain
+from rpcinspect.causes.causality import explain
 from rpcinspect.replay.facts import JobFacts, read_facts
 from rpcinspect.replay.sessions import Cast
 from rpcinspect.replay.steps import Stage, Verdict, blocked_contexts

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from rpcinspect.causes.calls import Call, is_builtin, read_exchanges
 from rpcinspect.opened import open_session
-from rpcinspect.replay.calls import Call, read_exchanges
 from rpcinspect.replay.wrapping import (
     device_maps,
     differences,
     envelope_types,
     habit,
-    is_builtin,
     requires_grad,
     wrap_answer,
     wrap_request,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
+    Command,
     PropagateGradientsReq,
     PythonRemoteCall,
     PythonRRefFetchCall,
@@ -134,6 +135,12 @@ def function_of(record: RpcRecord) -> str | None:
     if isinstance(command, (ScriptCall, ScriptRemoteCall)):
         return command.function
     return record.facts.function
+
+
+def is_builtin(command: Command) -> bool:
+    """Whether a request calls an operator, not a TorchScript function: only those may stay without an
+    autograd envelope inside a context."""
+    return isinstance(command, (ScriptCall, ScriptRemoteCall)) and command.schema is not None
 
 
 def rref_of(record: RpcRecord) -> tuple[int, int] | None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rpcinspect.causes.calls import CALLS, Call, read_exchanges
+from rpcinspect.causes.causality import Causes, explain, open_requests
 from rpcinspect.opened import open_session
-from rpcinspect.replay.calls import CALLS, Call, read_exchanges
-from rpcinspect.replay.causality import Causes, explain, open_requests
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,

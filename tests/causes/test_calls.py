@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rpcinspect.causes.calls import created, fork_of, read_exchanges, rref_of
 from rpcinspect.opened import open_session
-from rpcinspect.replay.calls import created, fork_of, read_exchanges, rref_of
 from rpcinspect.rpc.command import PythonRemoteCall, PythonResp, RRefUserDelete
 from rpcinspect.rpc.types import GloballyUniqueId
 from tests.decoded import decode

@@ -18,8 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rpcinspect.replay.calls import CALLS, FETCHES, HOUSEKEEPING, Call, created, fork_of
-from rpcinspect.replay.wrapping import is_builtin
+from rpcinspect.causes.calls import CALLS, FETCHES, HOUSEKEEPING, Call, created, fork_of, is_builtin
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.types import unpack_id
 
