@@ -44,6 +44,8 @@ class Step:
     """The worker that is played at one end; the sender where none is, or both are."""
     to: str
     """The other end."""
+    sender: str
+    """Which of the two sent it in the capture."""
     action: Action
     """`send`: the request goes to a live worker; `answer`: a live worker sends it and gets the captured
     answer.

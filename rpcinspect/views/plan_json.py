@@ -1,8 +1,8 @@
 """A plan as JSON Lines: the contract's `step` lines without results, then the `plan` line.
 
-In: a plan. Out: bytes that end with a line. Fields beyond the contract: of a step `session`, `after`,
-`envelopes` and `note`; of the plan `sessions`, `ambiguous`, `overlaps`, `notes`, `left_out`, `trusted`, and
-each refused name's `reason`.
+In: a plan. Out: bytes that end with a line. Fields beyond the contract: of a step `session`, `sender`,
+`after`, `envelopes` and `note`; of the plan `sessions`, `ambiguous`, `overlaps`, `notes`, `left_out`,
+`trusted`, and each refused name's `reason`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def step_json(step: Step, session: PlannedSession) -> Json:
         "result": None,
         "answer": step.answer,
         "difference": None,
+        "sender": text(step.sender),
         "after": step.after,
         "envelopes": list(step.envelopes),
         "note": None if skipped or step.text is None else text(step.text),

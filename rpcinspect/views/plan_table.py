@@ -48,9 +48,9 @@ def _show_session(session: PlannedSession, console: Console, of: int, *, control
 
 
 def _ends(step: Step) -> str:
-    """Who sends the request to whom; `role` is the end that is played, which may be either."""
-    ends = (step.to, step.role) if step.action == "answer" else (step.role, step.to)
-    return join_ends(end_label(ends[0]), end_label(ends[1]))
+    """Who sends the request to whom."""
+    receiver = step.to if step.sender == step.role else step.role
+    return join_ends(end_label(step.sender), end_label(receiver))
 
 
 def _told(step: Step) -> str:

@@ -31,6 +31,11 @@ def test_a_plan() -> None:
     assert any(line.startswith("     1  nested-in-answer: it is sent while") for line in lines)
 
 
+def test_skipped_requests_of_live_workers_point_from_them() -> None:
+    lines = shown(conversation().plan(PlanOptions(roles=("w2",), trust=True)))
+    assert lines[3].startswith("     2  skip    w1 → w2  PYTHON_CALL  driver-not-live")
+
+
 def test_refusals() -> None:
     lines = shown(conversation().plan(PlanOptions(roles=("w0",)), Gate()))
     assert "  REFUSED  app.f  nobody allowed it (--allow app:f) (#0)" in lines
