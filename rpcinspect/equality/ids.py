@@ -67,6 +67,10 @@ class IdMap:
         """The partner of an id of the first run; None if none was learned."""
         return self._forward.get((kind, a))
 
+    def translate_back(self, kind: str, b: Hashable) -> Hashable | None:
+        """The partner of an id of the second run; None if none was learned."""
+        return self._backward.get((kind, b))
+
     def mark(self) -> tuple[int, int]:
         """The state now, for `rollback`."""
         return len(self._journal), len(self.contradictions)

@@ -22,6 +22,7 @@ def test_the_first_pair_is_learned_and_no_other_accepted() -> None:
     ]
     assert len(ids) == 2
     assert (ids.translate(CONTEXT, 1), ids.translate(CONTEXT, 2)) == (7, None)
+    assert (ids.translate_back(CONTEXT, 7), ids.translate_back(CONTEXT, 8)) == (1, None)
 
 
 def test_what_was_learned_of_a_wrong_pair_is_forgotten() -> None:
@@ -67,4 +68,4 @@ def test_it_is_one_to_one_and_has_a_mirror(pairs: list[tuple[str, int, int]]) ->
     assert len({(kind, a) for kind, a, _ in accepted}) == len(accepted)
     assert len({(kind, b) for kind, _, b in accepted}) == len(accepted)
     other = ids.mirrored()
-    assert all(other.translate(kind, b) == a for kind, a, b in accepted)
+    assert all(other.translate(kind, b) == ids.translate_back(kind, b) == a for kind, a, b in accepted)
