@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,13 @@ from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, RREF, WORKER, IdM
 from rpcinspect.equality.messages import compare_messages
 from rpcinspect.errors import ReplayError
 from rpcinspect.opened import OpenSession
+from rpcinspect.replay.control_calls import NO_TENSORS
+from rpcinspect.replay.events import RequestArrived, ResponseArrived
+from rpcinspect.replay.live_group import LiveGroup
+from rpcinspect.replay.loop import Loop
+from rpcinspect.replay.membership import PREFIX, Membership
+from rpcinspect.replay.peer import Peer
+from rpcinspect.replay.store_client import StoreClient
 from rpcinspect.replay.translate import PACKED, ids_of, learn_sent, translate
 from rpcinspect.rpc.command import (
     Command,
@@ -24,12 +32,13 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.pickles.patch import integer
 from rpcinspect.rpc.pickles.semantic import RRefForkData, python_udf, rref_fork
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id, unpack_id
 from tests.equality.builders import STRICT, from_parts, record
-from tests.replay.live_calls import python_call
+from tests.replay.live_calls import SECONDS, python_call, value_of
 from tests.session.records import tp_message
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -222,3 +231,81 @@ def test_what_nobody_but_torch_writes_is_not_changed(command: Command, reason: s
     ids.same(CONTEXT, 5, 6)
     with pytest.raises(ReplayError, match=f"its ids can't be replaced by those of live workers: .*{reason}"):
         translate(message, ids)
+
+
+# --- a live worker's RRef -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def joined(group: LiveGroup) -> Iterator[tuple[Peer, Loop, Membership]]:
+    """A played worker0 beside a live worker1."""
+    group.start("worker1", 1)
+    with (
+        StoreClient("127.0.0.1", group.port, prefix=PREFIX, timeout_s=SECONDS) as store,
+        Loop() as loop,
+    ):
+        peer = Peer(loop, "worker0", 0)
+        with Membership(store, [peer]) as membership:
+            yield peer, loop, membership
+
+
+def call_rref(function: str, fork: RRefForkData, *args: int) -> RpcRecord:
+    """`rref.local_value().function(*args)`, as `rref.rpc_sync()` would ask the owner for it."""
+    integers = (fork.owner_id, *fork.rref_id, *fork.fork_id, fork.parent)
+    numbers = (
+        b"".join(map(integer, integers)) + b"\x8c" + bytes([len(fork.type_str)]) + fork.type_str.encode()
+    )
+    pickle = (
+        b"\x80\x04ctorch.distributed.rpc.internal\nPythonUDF\n"
+        b"(ctorch.distributed.rpc.rref_proxy\n_local_invoke\n"
+        b"(cbuiltins\ngetattr\n(ctorch.distributed.rpc.internal\n_InternalRPCPickler\n"
+        b"\x8c\x11_py_rref_receivertR(" + numbers + b"t\x85R"
+        b"\x8c"
+        + bytes([len(function)])
+        + function.encode()
+        + b"("
+        + b"".join(map(integer, args))
+        + b"t}t}t\x81."
+    )
+    return record(PythonCall(pickle, False))[0]
+
+
+def test_an_rref_of_a_live_worker_that_has_another_id_than_captured(
+    joined: tuple[Peer, Loop, Membership],
+) -> None:
+    """Both ids exist in the live worker: the captured one would quietly be the wrong object."""
+    peer, loop, membership = joined
+
+    def ask(message: Message) -> ResponseArrived:
+        number = peer.send("worker1", message, timeout_s=SECONDS)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            for event in loop.wait(0.5):
+                if isinstance(event, ResponseArrived) and event.message.id == number:
+                    return event
+                if isinstance(event, RequestArrived) and not membership.handle(event):
+                    assert event.message.type == MessageType.RREF_CHILD_ACCEPT
+                    peer.answer(event, Message(int(MessageType.RREF_ACK), 0, b"", NO_TENSORS))
+        raise AssertionError("no answer")
+
+    make = python_call("torch.distributed.rpc", "RRef", [])
+    captured, read = from_parts(ask(make).message.to_payloads())
+    live, _ = from_parts(ask(make).message.to_payloads())
+    (then,), (now,) = captured.facts.forks, live.facts.forks
+    assert then.rref_id != now.rref_id
+    ids = IdMap()
+    assert compare_messages(captured, live, read, read, STRICT, ids) == []
+
+    # three forks that the played worker0 makes for the owner
+    for local, value in enumerate((5, 6, 7)):
+        request = call_rref("append", then._replace(fork_id=(0, local), parent=0), value)
+        sent = translate(request, ids)
+        learn_sent(request, ids)
+        (passed,) = record_of(request, sent).facts.forks
+        assert passed == now._replace(fork_id=(0, local), parent=0)
+        assert value_of(ask(sent)) is None
+    assert ids.contradictions == []
+    length = call_rref("__len__", then._replace(fork_id=(0, 3), parent=0))
+    assert value_of(ask(translate(length, ids))) == 3
+    untouched = call_rref("__len__", then._replace(fork_id=(0, 4), parent=0))
+    assert value_of(ask(untouched.rpc.message)) == 0
