@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from rpcinspect.replay.model import Plan, PlannedSession, Step
+from rpcinspect.replay.model import GlobalUse, Plan, PlannedSession, Step
 from rpcinspect.views.jsonl import lines
 from rpcinspect.views.message_json import text
 
@@ -59,15 +59,7 @@ def plan_json(plan: Plan) -> Json:
         "sends": plan.count("send"),
         "answers": plan.count("answer"),
         "skips": dict(plan.skips()),
-        "globals": [
-            {
-                "name": text(use.name),
-                "allowed": use.allowed or plan.trusted,
-                "messages": list(use.messages),
-                "reason": text(use.reason) or None,
-            }
-            for use in plan.globals
-        ],
+        "globals": [global_json(use, trusted=plan.trusted) for use in plan.globals],
         "sessions": [
             {
                 "session": session.number,
@@ -99,4 +91,14 @@ def plan_json(plan: Plan) -> Json:
         "notes": [text(note) for note in plan.notes],
         "left_out": plan.left_out,
         "trusted": plan.trusted,
+    }
+
+
+def global_json(use: GlobalUse, *, trusted: bool = False) -> Json:
+    """A name that would be imported or called."""
+    return {
+        "name": text(use.name),
+        "allowed": use.allowed or trusted,
+        "messages": list(use.messages),
+        "reason": text(use.reason) or None,
     }

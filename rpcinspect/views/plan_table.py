@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.console import Console
 
-from rpcinspect.replay.model import REASONS, Plan, PlannedSession, Step
+from rpcinspect.replay.model import REASONS, GlobalUse, Plan, PlannedSession, Step
 from rpcinspect.views.phrases import counted, printable
 from rpcinspect.views.table import end_label, join_ends, pad, write_line
 
@@ -28,17 +28,13 @@ def show_plan(plan: Plan, console: Console, *, control: bool = False) -> None:
 
 
 def _show_session(session: PlannedSession, console: Console, of: int, *, control: bool) -> None:
-    cast = session.cast
-    played, live = ", ".join(map(end_label, cast.roles)), ", ".join(map(end_label, cast.live))
-    title = f"session {session.number + 1} of {of}: {played} played, {live or 'nobody'} live"
-    write_line(console, f"{title} ({printable(cast.why)})", "bold")
+    write_line(console, f"{session_title(session, of)} ({printable(session.cast.why)})", "bold")
     steps = [step for step in session.steps if control or step.code != "control"]
-    ends = max((cell_len(_ends(step)) for step in steps), default=0)
-    kinds = max((len(step.type) for step in steps), default=0)
-    for step in steps:
+    heads = step_heads(steps)
+    for step, head in zip(steps, heads, strict=True):
         answer = "" if step.answer is None else f"#{step.answer}"
-        line = f"{step.message:>6}  {step.action:<6}  {pad(_ends(step), ends)}  {step.type:<{kinds}}  "
-        write_line(console, f"{line}{_told(step) or answer}".rstrip(), STYLES[step.action])
+        told = skip_phrase(step) if step.action == "skip" else printable(step.text or "")
+        write_line(console, f"{head}  {told or answer}".rstrip(), STYLES[step.action])
     sums = f"{session.count('send')} to send, {counted(session.count('answer'), 'answer')} to give"
     write_line(console, f"{sums}, {sum(session.skips().values())} skipped")
     if session.overlaps:
@@ -47,15 +43,31 @@ def _show_session(session: PlannedSession, console: Console, of: int, *, control
     write_line(console, "")
 
 
-def _ends(step: Step) -> str:
+def session_title(session: PlannedSession, of: int) -> str:
+    """`session 1 of 2: worker0 played, worker1 live`."""
+    cast = session.cast
+    played, live = ", ".join(map(end_label, cast.roles)), ", ".join(map(end_label, cast.live))
+    return f"session {session.number + 1} of {of}: {played} played, {live or 'nobody'} live"
+
+
+def step_heads(steps: Sequence[Step]) -> list[str]:
+    """What each line begins with, in columns: number, action, ends, type."""
+    ends = max((cell_len(step_ends(step)) for step in steps), default=0)
+    kinds = max((len(step.type) for step in steps), default=0)
+    return [
+        f"{step.message:>6}  {step.action:<6}  {pad(step_ends(step), ends)}  {step.type:<{kinds}}"
+        for step in steps
+    ]
+
+
+def step_ends(step: Step) -> str:
     """Who sends the request to whom."""
     receiver = step.to if step.sender == step.role else step.role
     return join_ends(end_label(step.sender), end_label(receiver))
 
 
-def _told(step: Step) -> str:
-    if step.action != "skip":
-        return printable(step.text or "")
+def skip_phrase(step: Step) -> str:
+    """Why it is skipped: code and words."""
     return printable(f"{step.code}: {step.text}" if step.text else step.code or "")
 
 
@@ -86,15 +98,19 @@ def _names(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "", ""
         yield "what the live workers would import and call:", "bold"
     for use in plan.globals:
-        allowed = use.allowed or plan.trusted
-        mark, style = ("allowed", "") if allowed else ("REFUSED", "bold red")
-        reason = f"  {printable(use.reason)}" if use.reason else ""
-        yield f"  {mark}  {printable(use.name)}{reason} ({_indexes(use.messages)})", style
+        yield name_line(use, allowed=use.allowed or plan.trusted)
     if plan.refused:
         count = counted(len(plan.refused), "name")
         yield f"A replay would be refused: {count} that nobody allowed.", "bold red"
     elif plan.trusted and any(not use.allowed for use in plan.globals):
         yield "Nothing is refused: --trust-capture lets this capture run whatever it names.", "bold yellow"
+
+
+def name_line(use: GlobalUse, *, allowed: bool) -> tuple[str, str]:
+    """A name with what the gate says of it and the messages that bring it; and its style."""
+    mark, style = ("allowed", "") if allowed else ("REFUSED", "bold red")
+    reason = f"  {printable(use.reason)}" if use.reason else ""
+    return f"  {mark}  {printable(use.name)}{reason} ({_indexes(use.messages)})", style
 
 
 def _indexes(messages: Sequence[int]) -> str:

@@ -1,0 +1,72 @@
+"""One difference of two messages in a line for people: where, both values, how far apart, how many.
+
+In: a `Difference`, and what its two sides are called. Out: printable text.
+"""
+
+from __future__ import annotations
+
+import json
+
+from rpcinspect.equality.difference import Difference, Elements, Json
+from rpcinspect.views.phrases import printable, shorten
+
+MAX_VALUE = 120
+
+KIND_WORDS = {
+    "zero-sign": "the sign of zero",
+    "nan-payload": "the payload of a NaN",
+    "form": "form",
+    "unknown": "not known",
+}
+"""Codes that the two values don't tell."""
+
+
+def difference_phrase(difference: Difference, sides: tuple[str, str]) -> str:
+    """`tensors[0].elements[5]: captured 0.5, live 0.50000006 (1 ulp; 3 of 12 elements)`."""
+    details = []
+    if difference.code in KIND_WORDS:
+        details.append(KIND_WORDS[difference.code])
+    if difference.elements is not None:
+        details += _extent(difference.elements, difference.code)
+    if difference.text is not None:
+        details.append(difference.text)
+    path = difference.path if difference.b_path is None else f"{difference.path} ({difference.b_path})"
+    words = f"{path}: {_values(difference, sides)}" if _has_values(difference) else path
+    return printable(f"{words} ({'; '.join(details)})" if details else words)
+
+
+def _has_values(difference: Difference) -> bool:
+    return difference.a_value is not None or difference.b_value is not None
+
+
+def _values(difference: Difference, sides: tuple[str, str]) -> str:
+    shown = [_value(value) for value in (difference.a_value, difference.b_value)]
+    bits = (difference.a_bits, difference.b_bits)
+    if shown[0] == shown[1] or difference.code in ("zero-sign", "nan-payload"):
+        shown = [value if b is None else f"{value} = {b}" for value, b in zip(shown, bits, strict=True)]
+    return ", ".join(f"{side} {value}" for side, value in zip(sides, shown, strict=True))
+
+
+def _value(value: Json) -> str:
+    if value is None:
+        return "nothing"
+    return shorten(json.dumps(value, ensure_ascii=False), MAX_VALUE)
+
+
+def _extent(elements: Elements, code: str) -> list[str]:
+    """How far apart, and how many."""
+    several = elements.differing > 1
+    most = "at most " if several else ""
+    out = []
+    if code == "ulp" and elements.max_ulp:
+        out.append(f"{most}{elements.max_ulp:,} ulp")
+    elif code == "value" and elements.max_abs is not None:
+        out.append(f"{most}{elements.max_abs:.3g} apart")
+    if elements.numel > 1:
+        beyond = elements.differing - elements.beyond
+        rest = (
+            f", {elements.beyond:,} of them beyond the tolerance" if 0 < beyond < elements.differing else ""
+        )
+        verb = "differ" if several else "differs"
+        out.append(f"{elements.differing:,} of {elements.numel:,} elements {verb}{rest}")
+    return out
