@@ -114,7 +114,7 @@ def read_exchanges(session: Session, messages: Sequence[RpcRecord]) -> Exchanges
                 caller=session.source(row),
                 callee=session.destination(row),
                 kind=message_type_of(record.rpc.command),
-                context=_context(record),
+                context=context_of(record),
                 wrapped=any(isinstance(e, RpcWithAutograd) for e in record.rpc.envelopes),
                 function=function_of(record),
                 control=bool(columns.control[row]),
@@ -141,6 +141,21 @@ def is_builtin(command: Command) -> bool:
     """Whether a request calls an operator, not a TorchScript function: only those may stay without an
     autograd envelope inside a context."""
     return isinstance(command, (ScriptCall, ScriptRemoteCall)) and command.schema is not None
+
+
+def context_of(record: RpcRecord) -> int | None:
+    """The autograd context that a message belongs to."""
+    command = record.rpc.command
+    if isinstance(command, PropagateGradientsReq):
+        return command.autograd_metadata.autograd_context_id
+    if isinstance(command, CleanupAutogradContextReq):
+        return command.context_id
+    if isinstance(command, RRefBackwardReq):
+        return command.autograd_context_id
+    for envelope in record.rpc.envelopes:
+        if isinstance(envelope, RpcWithAutograd):
+            return envelope.autograd_metadata.autograd_context_id
+    return None
 
 
 def rref_of(record: RpcRecord) -> tuple[int, int] | None:
@@ -178,20 +193,6 @@ def missing_bytes(record: RpcRecord) -> int:
 def uncertain(record: RpcRecord) -> bool:
     """Whether bytes of a tensor may be another tensor's, or belong nowhere."""
     return any(tensor.extent is None and tensor.descriptor.length for tensor in record.tp.tensors)
-
-
-def _context(record: RpcRecord) -> int | None:
-    command = record.rpc.command
-    if isinstance(command, PropagateGradientsReq):
-        return command.autograd_metadata.autograd_context_id
-    if isinstance(command, CleanupAutogradContextReq):
-        return command.context_id
-    if isinstance(command, RRefBackwardReq):
-        return command.autograd_context_id
-    for envelope in record.rpc.envelopes:
-        if isinstance(envelope, RpcWithAutograd):
-            return envelope.autograd_metadata.autograd_context_id
-    return None
 
 
 def _jobs_of_pipes(session: Session) -> list[int]:

@@ -24,8 +24,9 @@ class StepOutcome:
 
     step: Step
     result: Result | None
-    """None of skips. Of a `send` it is the answer's; of an `answer` it is that of the request to which the
-    captured answer was given, `unanswered` if the live worker never sent it."""
+    """None of skips, and of housekeeping that never came. Of a `send` it is the answer's; of an `answer` it
+    is that of the request to which the captured answer was given, `unanswered` if the live worker never sent
+    it."""
     differences: tuple[Difference, ...] = ()
     """`a` is captured, `b` is live."""
     text: str | None = None
@@ -47,7 +48,8 @@ class InboundOutcome:
     sender: str
     role: str
     """The played worker that was asked."""
-    result: Result
+    result: Result | None
+    """None: it was not captured and tells nothing, such as the going of an RRef."""
     differences: tuple[Difference, ...] = ()
     text: str | None = None
     same_payload: bool | None = None

@@ -1,0 +1,377 @@
+"""One session of a replay: sends what is planned, answers live workers from the capture, compares.
+
+In: a planned session, its captured messages, and peers that are members of the live workers' group. Out:
+what came of each step, and of each request of live workers. One thread, one loop of events; the schedule says
+what may be sent, `Expected` which captured request a live one repeats, `translate` which ids have other
+numbers here. Nothing that live workers send is executed or trusted; whatever they do, it ends in finite time.
+
+May assume that the gate has passed everything that the plan sends and gives as an answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rpcinspect.causes.calls import HOUSEKEEPING, Call
+from rpcinspect.equality.difference import Difference, verdict
+from rpcinspect.equality.elements import Read
+from rpcinspect.equality.ids import IdMap
+from rpcinspect.equality.messages import compare_messages, same_payload
+from rpcinspect.equality.rules import Rules
+from rpcinspect.errors import ReplayError
+from rpcinspect.replay.arrived import LiveRecords
+from rpcinspect.replay.control_calls import NO_TENSORS
+from rpcinspect.replay.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.replay.loop import Loop
+from rpcinspect.replay.matching import Expected
+from rpcinspect.replay.membership import Membership
+from rpcinspect.replay.model import PlannedSession, Step
+from rpcinspect.replay.outcome import InboundOutcome, Result, StepOutcome
+from rpcinspect.replay.patience import Patience
+from rpcinspect.replay.peer import Peer
+from rpcinspect.replay.schedule import Due, Schedule
+from rpcinspect.replay.translate import learn_sent, translate
+from rpcinspect.rpc.command import CleanupAutogradContextResp, Command, ExceptionResponse, RRefAck
+from rpcinspect.rpc.command_codec import message_type_of, to_payload
+from rpcinspect.rpc.message import Message, MessageType, type_name
+from rpcinspect.rpc.record import RpcRecord
+
+TICK_S = 0.05
+"""How often something is done about what does not come."""
+
+NOTHING_LIKE_IT = "nothing like it was captured"
+NOT_THERE = b"rpcinspect: nothing was captured that could answer this"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What a session is played from."""
+
+    planned: PlannedSession
+    calls: Mapping[int, Call]
+    """By the index of their request."""
+    read: Read
+    """Of captured bytes."""
+    rules: Rules
+    worker_ids: Mapping[str, int]
+    """Of all workers, as they have joined."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A request that is on its way."""
+
+    step: Step
+    call: Call
+    at: float
+    """Monotonic seconds."""
+
+
+class Player:
+    """Plays one session; `run` once, then `outcomes`."""
+
+    def __init__(
+        self,
+        material: Material,
+        loop: Loop,
+        peers: Mapping[str, Peer],
+        membership: Membership,
+        patience: Patience,
+        *,
+        speed: float | None = None,
+        alive: Callable[[], str | None] = lambda: None,
+        done: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`peers` by the worker that they stand for; `alive` says which live worker has ended, if any has, in
+        words; `done` is called for each step that came to its end."""
+        self._material = material
+        self._loop = loop
+        self._peers = peers
+        self._membership = membership
+        self._patience = patience
+        self._alive = alive
+        self._done = done
+        planned, calls = material.planned, material.calls
+        self._schedule = Schedule(planned, calls, speed=speed)
+        self._ids = IdMap()
+        for worker_id in material.worker_ids.values():
+            self._ids.worker(worker_id, worker_id)
+        asked = [calls[step.message] for step in planned.steps if _expects(step, calls)]
+        played = [material.worker_ids[role] for role in planned.cast.roles if role in material.worker_ids]
+        self._expected = Expected(asked, material.read, material.rules, self._ids, played)
+        self._steps = {step.message: step for step in planned.steps}
+        self._live = LiveRecords()
+        self._sent: dict[tuple[str, int], _Sent] = {}
+        """(peer, message id) → request without an answer."""
+        self._requests: dict[int, RequestArrived] = {}
+        """Captured request → the live one that repeats it and is not answered yet."""
+        self._outcomes: dict[int, StepOutcome] = {}
+        self.inbound: list[InboundOutcome] = []
+        self.failure: str | None = None
+
+    # --- the loop -------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until everything is sent and answered, or given up. `KeyboardInterrupt` passes through."""
+        quiet_since = time.monotonic()
+        while True:
+            now = time.monotonic()
+            due = list(self._schedule.ready(now, now - quiet_since))
+            for one in due:
+                self._send(one)
+            if self._schedule.empty and not self._sent:
+                return
+            wake = self._schedule.wake_in(now, 0.0 if due else now - quiet_since)
+            events = self._loop.wait(TICK_S if wake is None else min(wake, TICK_S))
+            for event in events:
+                self._take(event)
+            if events or due:
+                quiet_since = time.monotonic()
+            elif (ended := self._alive()) is not None:
+                self._end(ended)
+                return
+            elif wake is None:
+                self._lose_patience(time.monotonic() - quiet_since)
+
+    def _lose_patience(self, quiet_s: float) -> None:
+        """Nothing has happened for a while: what should have come from live workers by now won't."""
+        awaited = self._schedule.awaited() or ([] if self._sent else sorted(self._schedule.unasked))
+        for index in awaited:
+            if index in self._schedule.unasked and quiet_s >= self._patience.for_request(index):
+                self._schedule.arrived(index)
+
+    def _end(self, reason: str) -> None:
+        """A live worker is gone: the session can't go on."""
+        self.failure = reason
+        for sent in self._sent.values():
+            self._finish(StepOutcome(step=sent.step, result="failed", text=reason))
+        self._sent.clear()
+
+    def outcomes(self) -> tuple[StepOutcome, ...]:
+        """One for each step of the plan, in its order."""
+        return tuple(
+            self._outcomes.get(step.message) or self._unfinished(step) for step in self._steps_in_order
+        )
+
+    @property
+    def _steps_in_order(self) -> Sequence[Step]:
+        return self._material.planned.steps
+
+    def _unfinished(self, step: Step) -> StepOutcome:
+        if step.action == "skip":
+            return StepOutcome(step=step, result=None)
+        if step.action == "answer":
+            if self._call(step).kind in HOUSEKEEPING and self.failure is None:
+                text = "the live worker has not sent it by the end: when RRefs go is not its program's doing"
+                return StepOutcome(step=step, result=None, text=text)
+            return StepOutcome(step=step, result="unanswered", text=f"{step.to} never sent it")
+        return StepOutcome(step=step, result="failed", text=self.failure or "it was never sent")
+
+    def _call(self, step: Step) -> Call:
+        return self._material.calls[step.message]
+
+    def _finish(self, outcome: StepOutcome) -> None:
+        self._outcomes[outcome.step.message] = outcome
+        self._done()
+
+    # --- sending --------------------------------------------------------------------------------------------
+
+    def _send(self, due: Due) -> None:
+        if due.step.action == "send":
+            self._send_request(due.step)
+        else:
+            self._send_answer(due.step)
+
+    def _send_request(self, step: Step) -> None:
+        call = self._call(step)
+        peer = self._peers[step.role]
+        try:
+            message = translate(call.request, self._ids)
+            message_id = peer.send(
+                step.to,
+                message,
+                self._storages(call.request),
+                timeout_s=self._patience.for_answer(call),
+            )
+        except ReplayError as error:
+            self._finish(StepOutcome(step=step, result="failed", text=f"not sent: {error}"))
+            self._over(call)
+            return
+        learn_sent(call.request, self._ids)
+        self._sent[peer.name, message_id] = _Sent(step, call, time.monotonic())
+
+    def _send_answer(self, step: Step) -> None:
+        call = self._call(step)
+        event = self._requests.pop(step.message)
+        assert call.response is not None
+        try:
+            message = translate(call.response, self._ids)
+            given = self._peers[step.role].answer(event, message, self._storages(call.response))
+        except ReplayError as error:
+            self._fail_answer(step, f"the answer was not sent: {error}")
+            self._refuse(event)
+            return
+        if given:
+            learn_sent(call.response, self._ids)
+        else:
+            self._fail_answer(step, "the answer was not sent: the pipe is lost")
+
+    def _fail_answer(self, step: Step, text: str) -> None:
+        self._outcomes[step.message] = StepOutcome(step=step, result="failed", text=text)
+
+    def _storages(self, record: RpcRecord) -> list[bytes]:
+        read = self._material.read
+        return [b"" if tensor.extent is None else read(tensor.extent) for tensor in record.tp.tensors]
+
+    # --- what comes -----------------------------------------------------------------------------------------
+
+    def _take(self, event: PeerEvent) -> None:
+        if self._membership.handle(event):
+            return
+        if isinstance(event, ResponseArrived):
+            self._take_answer(event)
+        elif isinstance(event, RequestArrived):
+            self._take_request(event)
+        elif isinstance(event, Unanswered):
+            self._take_silence(event)
+        else:
+            self._take_loss(event)
+
+    def _take_answer(self, event: ResponseArrived) -> None:
+        sent = self._sent.pop((event.peer, event.message.id), None)
+        if sent is None:
+            return  # it came after it was given up
+        call = sent.call
+        live = self._live.decode(event.message, event.tensors, event.time_ns)
+        latency_s = time.monotonic() - sent.at
+        if call.response is None:
+            outcome = _too_much(sent.step, live.record, latency_s)
+        else:
+            found = compare_messages(
+                call.response, live.record, self._material.read, live.read, self._material.rules, self._ids
+            )
+            outcome = StepOutcome(
+                step=sent.step,
+                result=self._verdict(found),
+                differences=_of_interest(found),
+                same_payload=same_payload(call.response, live.record),
+                latency_s=latency_s,
+            )
+        self._finish(outcome)
+        self._over(call)
+
+    def _take_request(self, event: RequestArrived) -> None:
+        live = self._live.decode(event.message, event.tensors, event.time_ns)
+        match = self._expected.match(event.sender, event.peer, live)
+        kind = type_name(event.message.type)
+        if match is None:
+            result, text = self._unexpected(event, live.record)
+            self.inbound.append(
+                InboundOutcome(
+                    captured=None, type=kind, sender=event.sender, role=event.peer, result=result, text=text
+                )
+            )
+            return
+        step = self._steps[match.call.index]
+        result = self._verdict(match.differences)
+        differences = _of_interest(match.differences)
+        same = same_payload(match.call.request, live.record)
+        self.inbound.append(
+            InboundOutcome(
+                captured=match.call.index,
+                type=kind,
+                sender=event.sender,
+                role=event.peer,
+                result=result,
+                differences=differences,
+                same_payload=same,
+            )
+        )
+        if step.action == "skip":
+            self._refuse(event)
+            return
+        self._requests[step.message] = event
+        self._finish(StepOutcome(step=step, result=result, differences=differences, same_payload=same))
+        self._schedule.asked(step.message)
+
+    def _take_silence(self, event: Unanswered) -> None:
+        sent = self._sent.pop((event.peer, event.message_id), None)
+        if sent is None:
+            return
+        if sent.call.response is None:
+            text = f"as in the capture, no answer came; waited {event.timeout_s:g} s"
+            self._finish(StepOutcome(step=sent.step, result="identical", text=text))
+        else:
+            text = f"no answer within {event.timeout_s:g} s"
+            self._finish(StepOutcome(step=sent.step, result="unanswered", text=text))
+        self._over(sent.call)
+
+    def _take_loss(self, event: PipeLost) -> None:
+        for message_id in event.unanswered:
+            sent = self._sent.pop((event.peer, message_id), None)
+            if sent is not None:
+                ended = self._alive()
+                text = f"the pipe to {event.other} was lost: {event.reason}" + (f"; {ended}" if ended else "")
+                self._finish(StepOutcome(step=sent.step, result="failed", text=text))
+                self._over(sent.call)
+
+    def _over(self, call: Call) -> None:
+        """Nothing more comes for a request that was to be sent."""
+        self._schedule.answered(call.index)
+        if call.answer is not None:
+            self._schedule.arrived(call.answer)
+
+    def _verdict(self, found: Sequence[Difference]) -> Result:
+        return verdict(_of_interest(found), self._material.rules)
+
+    # --- what was not captured ------------------------------------------------------------------------------
+
+    def _unexpected(self, event: RequestArrived, record: RpcRecord) -> tuple[Result | None, str]:
+        """A request that no captured one is like: housekeeping is acknowledged, everything else refused."""
+        answer = ACKNOWLEDGED.get(message_type_of(record.rpc.command))
+        if answer is None:
+            self._refuse(event)
+            return "different", NOTHING_LIKE_IT
+        self._reply(event, answer)
+        return None, f"{NOTHING_LIKE_IT}; acknowledged: when RRefs and contexts go is not the program's doing"
+
+    def _refuse(self, event: RequestArrived) -> None:
+        self._reply(event, ExceptionResponse(NOT_THERE))
+
+    def _reply(self, event: RequestArrived, command: Command) -> None:
+        message = Message(message_type_of(command), 0, to_payload(command), NO_TENSORS)
+        self._peers[event.peer].answer(event, message)
+
+
+def _expects(step: Step, calls: Mapping[int, Call]) -> bool:
+    """Whether a live worker is to send this to a played one, be it without getting the captured answer."""
+    if step.action == "answer":
+        return True
+    return step.action == "skip" and step.code in ("missing-bytes", "not-allowed") and step.message in calls
+
+
+def _too_much(step: Step, live: RpcRecord, latency_s: float) -> StepOutcome:
+    """An answer where the capture has none."""
+    difference = Difference(
+        code="extra", path="answer", a_value=None, b_value=type_name(live.rpc.message.type)
+    )
+    text = "the capture has no answer to this"
+    return StepOutcome(
+        step=step, result="different", differences=(difference,), text=text, latency_s=latency_s
+    )
+
+
+def _of_interest(found: Sequence[Difference]) -> tuple[Difference, ...]:
+    """Without those of devices: the wire engine's workers have CPUs only, whatever was captured."""
+    return tuple(difference for difference in found if difference.code != "device")
+
+
+ACKNOWLEDGED: Mapping[int, Command] = {
+    MessageType.RREF_USER_DELETE: RRefAck(),
+    MessageType.RREF_FORK_REQUEST: RRefAck(),
+    MessageType.RREF_CHILD_ACCEPT: RRefAck(),
+    MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ: CleanupAutogradContextResp(),
+}
+"""Requests that come when Python drops something → what torch's agent answers."""

@@ -1,0 +1,92 @@
+"""The likely reason of a difference, in a sentence: where a replay parts from its capture, and what follows.
+
+In: what came of the steps of a session. Out: the same, with words. A difference is a place of its own if
+nothing before it, at the same worker or in the same context, was different already; what comes after may
+follow from it. What is said of the first is a guess from how the values differ, and is worded as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rpcinspect.causes.calls import Call
+from rpcinspect.equality.difference import Difference
+from rpcinspect.replay.outcome import InboundOutcome, StepOutcome
+
+RANDOM = (
+    "the same request was answered otherwise, with zeros at other places: a random mask such as dropout's; "
+    "the state of random numbers is not in a capture (outside-rpc)"
+)
+STATE = (
+    "the same request was answered otherwise: the function depends on something that RPC does not carry "
+    "(outside-rpc), such as random numbers, time, files, or what its worker's own program had set"
+)
+ROUNDING = (
+    "equal but for rounding: sums were made in another order, by other hardware, another number of threads "
+    "(--threads) or another release of torch"
+)
+
+
+def with_reasons(
+    steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Call]
+) -> tuple[tuple[StepOutcome, ...], tuple[InboundOutcome, ...]]:
+    """Differences with the likely reason; `calls` by the index of their request."""
+    first: dict[object, int] = {}
+    """Worker, or context → request of the first difference."""
+    told: dict[int, str] = {}
+    moments = sorted(
+        (calls[index].end_ns if sent else calls[index].begin_ns, index, found)
+        for index, sent, found in _different(steps, inbound, calls)
+    )
+    for _, index, found in moments:
+        call = calls[index]
+        places = [call.callee, call.caller, *([] if call.context is None else [("context", call.context)])]
+        earlier = [first[place] for place in places if place in first and first[place] != index]
+        told[index] = f"may follow from #{min(earlier)}" if earlier else _guess(found)
+        for place in places:
+            first.setdefault(place, index)
+    return (
+        tuple(
+            replace(one, text=told[one.step.message])
+            if one.result == "different" and one.text is None and one.step.message in told
+            else one
+            for one in steps
+        ),
+        tuple(
+            replace(one, text=told[one.captured])
+            if one.result == "different" and one.text is None and one.captured in told
+            else one
+            for one in inbound
+        ),
+    )
+
+
+def _different(
+    steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Call]
+) -> list[tuple[int, bool, tuple[Difference, ...]]]:
+    """(request, whether it was sent by us, differences)"""
+    found = [
+        (one.step.message, True, one.differences)
+        for one in steps
+        if one.result == "different" and one.step.action == "send" and one.step.message in calls
+    ]
+    found += [
+        (one.captured, False, one.differences)
+        for one in inbound
+        if one.result == "different" and one.captured is not None
+    ]
+    return [item for item in found if not item[1] or calls[item[0]].end_ns is not None]
+
+
+def _guess(differences: Sequence[Difference]) -> str:
+    for difference in differences:
+        if difference.elements is not None:
+            kinds = {kind for kind, count in difference.elements.kinds if count}
+            if kinds <= {"ulp", "zero-sign"}:
+                return ROUNDING
+            values = (difference.a_value, difference.b_value)
+            if (values[0] == 0) != (values[1] == 0):
+                return RANDOM
+            return STATE
+    return STATE

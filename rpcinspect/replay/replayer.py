@@ -1,0 +1,270 @@
+"""A whole replay: every session of a plan, each against fresh live workers; and nothing left behind.
+
+In: an open session, a plan whose names the gate has passed, options. Out: a `ReplayOutcome`. Starts the
+processes of live workers and ends all of them, whatever happens; what can't go on becomes the failure of its
+session, and the next one begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rpcinspect.causes.calls import Call, read_exchanges
+from rpcinspect.equality.rules import Rules
+from rpcinspect.errors import ReplayError
+from rpcinspect.opened import OpenSession
+from rpcinspect.replay.live_group import Gradient, LiveGroup
+from rpcinspect.replay.loop import Loop
+from rpcinspect.replay.membership import PREFIX, Membership
+from rpcinspect.replay.model import Plan, PlannedSession
+from rpcinspect.replay.outcome import ReplayOutcome, SessionOutcome, StepOutcome
+from rpcinspect.replay.patience import Patience
+from rpcinspect.replay.peer import Peer
+from rpcinspect.replay.player import Material, Player
+from rpcinspect.replay.reasons import with_reasons
+from rpcinspect.replay.roster import device_maps_of, worker_ids
+from rpcinspect.replay.store_client import StoreClient
+from rpcinspect.replay.workers import WorkerOptions, Workers
+
+Progress = Callable[[int, int], None]
+"""Called with the steps that are done and the steps that there are, skips left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How a plan is carried out."""
+
+    workers: WorkerOptions = field(default_factory=WorkerOptions)
+    rules: Rules = field(default_factory=lambda: Rules(strict=True))
+    """What counts as a difference. Forms should: identical answers have them."""
+    timeout_s: float | None = None
+    """The longest wait for an answer; None: as the captured times suggest."""
+    speed: float | None = None
+    """1.0: at the captured pace; None: as fast as causality allows."""
+    repeat: int = 1
+    record: Path | None = None
+    """Where the played workers' own connections are written as a capture."""
+    show_gradients: bool = False
+
+
+def replay(
+    opened: OpenSession, plan: Plan, options: ReplayOptions, *, progress: Progress | None = None
+) -> ReplayOutcome:
+    """Carries out a plan.
+
+    Raises `ReplayError` where nothing could be started: torch is absent or too old, or what the user named
+    can't be imported. Ctrl-C ends it early: what was done until then is in the outcome.
+    """
+    if plan.refused:
+        raise ReplayError("the plan has names that nobody allowed")
+    began = time.monotonic()
+    runs: list[tuple[SessionOutcome, ...]] = []
+    interrupted = False
+    replayer = _Replayer(opened, plan, options, progress)
+    if replayer.count:
+        with Workers(options.workers) as workers:
+            for _ in range(options.repeat):
+                outcomes: list[SessionOutcome] = []
+                try:
+                    for planned in plan.sessions:
+                        outcomes.append(replayer.play(planned, workers))
+                except _Interrupted as error:
+                    outcomes.append(error.outcome)
+                    interrupted = True
+                runs.append(tuple(outcomes))
+                if interrupted:
+                    break
+    return ReplayOutcome(
+        plan=plan,
+        runs=tuple(runs),
+        engine="wire",
+        device="cpu",
+        wall_s=time.monotonic() - began,
+        captured_wall_s=replayer.captured_wall_s,
+        interrupted=interrupted,
+    )
+
+
+class _Interrupted(Exception):
+    """Ctrl-C during a session, with what was done until then; it never leaves this module."""
+
+    def __init__(self, outcome: SessionOutcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+class _Replayer:
+    """What all sessions of a replay have in common."""
+
+    def __init__(
+        self, opened: OpenSession, plan: Plan, options: ReplayOptions, progress: Progress | None
+    ) -> None:
+        self._opened = opened
+        self._options = options
+        self._progress = progress
+        exchanges = read_exchanges(opened.session, opened.messages())
+        self._calls = exchanges.by_index()
+        self.count = sum(session.count("send") for session in plan.sessions)
+        self._all = options.repeat * sum(s.count("send") + s.count("answer") for s in plan.sessions)
+        self._done = 0
+        moments = [call.begin_ns for call in exchanges.calls]
+        moments += [call.end_ns for call in exchanges.calls if call.end_ns is not None]
+        self.captured_wall_s = (max(moments) - min(moments)) / 1e9 if moments else 0.0
+
+    def play(self, planned: PlannedSession, workers: Workers) -> SessionOutcome:
+        """One session, from the start of its live workers to their end."""
+        if not planned.count("send"):
+            return _not_played(planned, None)
+        run = _Run(self._opened, planned, self._calls, self._options, self._tick)
+        try:
+            run.go(workers)
+        except KeyboardInterrupt:
+            raise _Interrupted(run.outcome("it was interrupted")) from None
+        except ReplayError as error:
+            return run.outcome(str(error))
+        return run.outcome(None)
+
+    def _tick(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, self._all)
+
+
+class _Run:
+    """One session while it is played."""
+
+    def __init__(
+        self,
+        opened: OpenSession,
+        planned: PlannedSession,
+        calls: Mapping[int, Call],
+        options: ReplayOptions,
+        tick: Callable[[], None],
+    ) -> None:
+        self._opened = opened
+        self._planned = planned
+        self._options = options
+        self._tick = tick
+        self._calls = {index: call for index, call in calls.items() if call.job == planned.cast.job}
+        self._ids = worker_ids(opened.session, planned.cast, self._calls.values())
+        self._player: Player | None = None
+        self._wall_s = 0.0
+        self._gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
+        self._output: dict[str, str] = {}
+
+    def go(self, workers: Workers) -> None:
+        """Everything; what it found is in `outcome` afterwards, also if it raises."""
+        cast = self._planned.cast
+        with LiveGroup(workers) as group:
+            try:
+                maps = device_maps_of(self._calls.values())
+                for name in cast.live:
+                    group.start(name, self._ids[name], maps.get(name))
+                self._play(group)
+            finally:
+                self._note_ended(group)
+
+    def _play(self, group: LiveGroup) -> None:
+        cast = self._planned.cast
+        with (
+            Loop() as loop,
+            StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store,
+            contextlib.ExitStack() as stack,
+        ):
+            peers = {role: stack.enter_context(Peer(loop, role, self._ids[role])) for role in cast.roles}
+            membership = Membership(store, list(peers.values()))
+            membership.join()  # nobody leaves: the group ends with the session
+            for name in self._self_callers():
+                peer = peers[name] = stack.enter_context(Peer(loop, name, self._ids[name]))
+                peer.addresses[name] = store.get(f"addrs/{name}").decode("utf-8", "replace")
+            material = Material(
+                planned=self._planned,
+                calls=self._calls,
+                read=self._opened.read,
+                rules=self._options.rules,
+                worker_ids=self._ids,
+            )
+            self._player = Player(
+                material,
+                loop,
+                peers,
+                membership,
+                Patience(self._calls, self._options.timeout_s),
+                speed=self._options.speed,
+                alive=lambda: _ended(group),
+                done=self._tick,
+            )
+            with self._timed():
+                self._player.run()
+            if self._options.show_gradients:
+                self._gradients = dict(self._held(group))
+
+    def _self_callers(self) -> list[str]:
+        """Live workers to which a call of their own is sent, under their own name."""
+        names = [step.role for step in self._planned.steps if step.action == "send" and step.role == step.to]
+        return list(dict.fromkeys(names))
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._wall_s = time.monotonic() - began
+
+    def _held(self, group: LiveGroup) -> Iterator[tuple[str, dict[int, tuple[Gradient, ...]]]]:
+        """What the leaves of live workers have accumulated in each context that they still have."""
+        contexts = sorted({call.context for call in self._calls.values() if call.context is not None})
+        for name, worker in group.workers.items():
+            found = {}
+            for context in contexts:
+                with contextlib.suppress(ReplayError):  # it has no such context, or not any more
+                    found[context] = worker.gradients(context)
+            yield name, found
+
+    def _note_ended(self, group: LiveGroup) -> None:
+        for name, worker in group.workers.items():
+            if worker.child.exit_code is not None:
+                self._output[name] = worker.child.tail()
+
+    def outcome(self, failure: str | None) -> SessionOutcome:
+        """What came of it."""
+        player = self._player
+        if player is None:
+            return _not_played(self._planned, failure)
+        if failure is not None:
+            player.failure = failure
+        steps, inbound = with_reasons(player.outcomes(), player.inbound, self._calls)
+        return SessionOutcome(
+            planned=self._planned,
+            steps=steps,
+            inbound=inbound,
+            wall_s=self._wall_s,
+            failure=player.failure,
+            gradients=self._gradients,
+            worker_output=self._output or None,
+        )
+
+
+def _not_played(planned: PlannedSession, failure: str | None) -> SessionOutcome:
+    steps = [
+        StepOutcome(step=step, result=None)
+        if step.action == "skip"
+        else StepOutcome(step=step, result="failed", text=failure)
+        for step in planned.steps
+    ]
+    return SessionOutcome(planned=planned, steps=tuple(steps), inbound=(), wall_s=0.0, failure=failure)
+
+
+def _ended(group: LiveGroup) -> str | None:
+    """Which live worker has ended, in words."""
+    for name, worker in group.workers.items():
+        code = worker.child.exit_code
+        if code is not None:
+            how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+            return f"the live worker {name} {how}"
+    return None

@@ -1,0 +1,212 @@
+"""When each message of a session may be sent: as soon as causality allows, or at the captured pace.
+
+In: what is to be sent, each with the number of arrivals that must have come before, and what arrives. Out:
+what may be sent now. Pure: the clock is the caller's.
+
+Every played worker sends in its captured order. It sends nothing before everything has arrived, at any
+played worker, that had in the capture; what had arrived there was caused by something sent earlier, so no
+two wait for each other. Calls of different workers that overlapped have an order only by their answers: the
+later one waits for the earlier one's answer; but if nothing happens for a while, that may be waiting for the
+later one, which is sent then.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rpcinspect.causes.calls import Call
+from rpcinspect.replay.model import PlannedSession, Step
+
+SHORTEST_HOLD_S, LONGEST_HOLD_S = 0.1, 2.0
+"""How long nothing must have happened before a call no longer waits for the answer to one that it
+overlapped."""
+
+
+@dataclass(eq=False, slots=True)
+class Due:
+    """A message of a played worker: a request, or the answer to a live worker's request."""
+
+    message: int
+    """Index of the captured message."""
+    queue: str
+    """Messages of one queue are sent in order: a worker's requests, or one answer."""
+    after: int
+    """Arrivals that must have come."""
+    time_ns: int
+    """When it was sent in the capture."""
+    step: Step
+    place: tuple[bool, int]
+    """Among those of other workers that may be sent at the same time: answers first, by time, then requests
+    in the order of the plan."""
+    hold_s: float = 0.0
+    behind: set[int] = field(default_factory=set)
+    """Overlapping requests that come first, of which the answer has not come."""
+
+
+class Schedule:
+    """The queues of one session."""
+
+    def __init__(
+        self, planned: PlannedSession, calls: Mapping[int, Call], *, speed: float | None = None
+    ) -> None:
+        """`calls` by the index of their request; `speed`: 1.0 for the captured pace, None for no pace."""
+        self._arrivals = planned.arrivals
+        self._place = {index: place for place, index in enumerate(planned.arrivals)}
+        self._come = [False] * len(planned.arrivals)
+        self._prefix = 0
+        self._queues: dict[str, deque[Due]] = defaultdict(deque)
+        self._answers: dict[int, Due] = {}
+        """By the index of the request."""
+        self._unasked: set[int] = set()
+        """Requests of live workers that have not come and are not given up."""
+        self._speed = speed
+        self._began: float | None = None
+        self._followers: dict[int, list[Due]] = defaultdict(list)
+        self._build(planned, calls)
+
+    def _build(self, planned: PlannedSession, calls: Mapping[int, Call]) -> None:
+        times = [_arrival_time(index, calls) for index in _as_requests(planned)]
+        place = {step.message: number for number, step in enumerate(planned.steps)}
+        due: list[Due] = []
+        for number, step in enumerate(planned.steps):
+            call = calls.get(step.message)
+            if call is None or step.action == "skip":
+                continue
+            if step.action == "send":
+                due.append(Due(step.message, step.role, step.after, call.begin_ns, step, (True, number)))
+            else:
+                self._unasked.add(step.message)
+                if call.answered_ns is not None and step.answer is not None:
+                    after = bisect_left(times, call.answered_ns)
+                    self._answers[step.message] = Due(
+                        step.answer,
+                        f"answer {step.answer}",
+                        after,
+                        call.answered_ns,
+                        step,
+                        (False, call.answered_ns),
+                    )
+        for one in due:
+            self._queues[one.queue].append(one)
+        self._first_ns = min((one.time_ns for one in due), default=0)
+        self._hold(planned, {one.message: one for one in due}, place, calls)
+
+    def _hold(
+        self,
+        planned: PlannedSession,
+        sends: Mapping[int, Due],
+        place: Mapping[int, int],
+        calls: Mapping[int, Call],
+    ) -> None:
+        """Which overlapping call waits for which."""
+        for overlap in planned.overlaps:
+            for other in overlap.others:
+                pair = sorted((overlap.message, other), key=lambda index: place.get(index, -1))
+                if not all(index in sends for index in pair):
+                    continue
+                first, second = sends[pair[0]], sends[pair[1]]
+                call = calls[first.message]
+                took = 0.0 if call.end_ns is None else (call.end_ns - call.begin_ns) / 1e9
+                second.behind.add(first.message)
+                second.hold_s = max(second.hold_s, min(max(2 * took, SHORTEST_HOLD_S), LONGEST_HOLD_S))
+                self._followers[first.message].append(second)
+
+    # --- what happens ---------------------------------------------------------------------------------------
+
+    def arrived(self, index: int) -> None:
+        """A message of a live worker is there: the answer or the request with this captured index; or nobody
+        waits for it any more."""
+        place = self._place.get(index)
+        if place is not None:
+            self._come[place] = True
+            while self._prefix < len(self._come) and self._come[self._prefix]:
+                self._prefix += 1
+        self._unasked.discard(index)
+
+    def answered(self, request: int) -> None:
+        """A request that was sent has its answer, or gets none."""
+        for follower in self._followers.pop(request, ()):
+            follower.behind.discard(request)
+
+    def asked(self, request: int) -> None:
+        """A live worker has sent a planned request: its answer becomes due."""
+        self.arrived(request)
+        due = self._answers.pop(request, None)
+        if due is not None:  # answers are given beside what the worker sends, each in its own time
+            self._queues[due.queue].append(due)
+
+    # --- what may be done -----------------------------------------------------------------------------------
+
+    def ready(self, now: float, quiet_s: float = 0.0) -> Iterator[Due]:
+        """What may be sent at this moment, in order; what is given out counts as sent.
+
+        `quiet_s`: for how long nothing has happened. Of what only waits for an overlapping call, one at most
+        is given out then.
+        """
+        if self._began is None:
+            self._began = now
+        while True:
+            free = [queue for queue in self._queues.values() if self._free(queue[0], now)]
+            settled = [queue for queue in free if not queue[0].behind]
+            if not settled:
+                settled = [queue for queue in free if quiet_s >= queue[0].hold_s]
+                quiet_s = 0.0
+            if not settled:
+                return
+            yield self._pop(min(settled, key=lambda queue: queue[0].place))
+
+    def _pop(self, queue: deque[Due]) -> Due:
+        due = queue.popleft()
+        if not queue:
+            del self._queues[due.queue]
+        return due
+
+    def _free(self, due: Due, now: float) -> bool:
+        """Whether nothing but an overlapping call holds it up."""
+        return due.after <= self._prefix and (self._speed is None or now >= self._when(due))
+
+    def _when(self, due: Due) -> float:
+        assert self._began is not None
+        assert self._speed is not None
+        return self._began + (due.time_ns - self._first_ns) / 1e9 / self._speed
+
+    def wake_in(self, now: float, quiet_s: float) -> float | None:
+        """Seconds until something may be sent if nothing happens; None: then nothing can."""
+        found: list[float] = []
+        for queue in self._queues.values():
+            due = queue[0]
+            if due.after <= self._prefix:
+                pace = 0.0 if self._speed is None else self._when(due) - now
+                found.append(max(pace, due.hold_s - quiet_s if due.behind else 0.0, 0.0))
+        return min(found, default=None)
+
+    @property
+    def empty(self) -> bool:
+        """Everything was sent, and nothing that live workers were to ask is open."""
+        return not self._queues and not self._unasked
+
+    @property
+    def unasked(self) -> frozenset[int]:
+        """Requests that live workers have not sent, and that nobody gave up."""
+        return frozenset(self._unasked)
+
+    def awaited(self) -> Sequence[int]:
+        """Captured indexes of the arrivals that hold up the next messages, earliest first."""
+        heads = [queue[0].after for queue in self._queues.values()]
+        most = max(heads, default=0)
+        return [self._arrivals[p] for p in range(self._prefix, most) if not self._come[p]]
+
+
+def _as_requests(planned: PlannedSession) -> list[tuple[int, int]]:
+    """(request, arrival) for each arrival, in order."""
+    requests = {step.answer: step.message for step in planned.steps if step.action == "send"}
+    return [(requests.get(index, index), index) for index in planned.arrivals]
+
+
+def _arrival_time(arrival: tuple[int, int], calls: Mapping[int, Call]) -> int:
+    request, index = arrival
+    call = calls[request]
+    return call.arrived_ns if request == index or call.end_ns is None else call.end_ns
