@@ -55,6 +55,12 @@ _calls = 0
 # --- recording calls ------------------------------------------------------------------------------------
 
 
+def next_call() -> int:
+    """The number that this worker's next call will have."""
+    with _lock:
+        return _calls
+
+
 def _record_caller(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def recorded(to: Any, func: Any, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any) -> Any:
@@ -228,11 +234,16 @@ def backend_options(
 
 @contextlib.contextmanager
 def worker(
-    rank: int, world: int, options: rpc.TensorPipeRpcBackendOptions | None = None, *, group: int = 0
+    rank: int,
+    world: int,
+    options: rpc.TensorPipeRpcBackendOptions | None = None,
+    *,
+    group: int = 0,
+    name: str | None = None,
 ) -> Iterator[str]:
     """Join the group, print who this is, leave gracefully; `group`: which one of this process."""
     options = options or backend_options()
-    name = WORLD_NAME.format(rank)
+    name = name or WORLD_NAME.format(rank)
     rpc.init_rpc(name, rank=rank, world_size=world, rpc_backend_options=options)
     info = rpc.get_worker_info()
     truth("worker", name=info.name, id=info.id, world_size=world, torch=torch.__version__, group=group)
@@ -257,8 +268,9 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def launch(world: int, seconds: float = SECONDS) -> None:
+def launch(world: int, seconds: float = SECONDS, *, names: Sequence[str] = ()) -> None:
     """Entry of the script: start the workers, wait, print what each printed; exit 1 if one failed."""
+    names = names or [WORLD_NAME.format(rank) for rank in range(world)]
     script = Path(sys.argv[0]).resolve()
     environment = os.environ | {
         "MASTER_ADDR": "127.0.0.1",
@@ -281,11 +293,11 @@ def launch(world: int, seconds: float = SECONDS) -> None:
             )
             outputs.append(output)
         failed = _wait(workers, seconds)
-        for rank, output in enumerate(outputs):
+        for name, output in zip(names, outputs, strict=True):
             output.seek(0)
             for line in output:
                 if line.startswith("TRUTH "):
-                    line = f'TRUTH {{"worker": "{WORLD_NAME.format(rank)}", ' + line.removeprefix("TRUTH {")
+                    line = f'TRUTH {{"worker": "{name}", ' + line.removeprefix("TRUTH {")
                     sys.stdout.write(line)
     sys.stdout.flush()
     sys.exit(1 if failed else 0)

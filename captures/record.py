@@ -2,6 +2,7 @@
 
     python captures/record.py                  all of them, into the folder of this file
     python captures/record.py basic_chain …    these
+    python captures/record.py --times 10 --into DIR pairs/base   ten runs of one: pairs/base-1 to pairs/base-10
     python captures/record.py --setup          make the environment in the neutral path first
 
 In: the workload scripts beside this file, an interpreter with torch under the neutral path (tracebacks carry
@@ -55,6 +56,26 @@ WORKLOADS: dict[str, tuple[str, tuple[str, ...]]] = {
     "transport_matrix_uv_only": ("transport_matrix.py", ("uv_only",)),
     "transport_matrix_default": ("transport_matrix.py", ("default",)),
     "reinit": ("reinit.py", ()),
+    "pairs/base": ("training.py", ()),
+    "pairs/again": ("training.py", ("again",)),
+    "pairs/function": ("training.py", ("function",)),
+    "pairs/learning_rate": ("training.py", ("learning_rate",)),
+    "pairs/dropout_seed": ("training.py", ("dropout_seed",)),
+    "pairs/dtype": ("training.py", ("dtype",)),
+    "pairs/summation": ("training.py", ("summation",)),
+    "pairs/order_async": ("training.py", ("order_async",)),
+    "pairs/order_async_alike": ("training.py", ("order_async_alike",)),
+    "pairs/order_sync": ("training.py", ("order_sync",)),
+    "pairs/order_sync_alike": ("training.py", ("order_sync_alike",)),
+    "pairs/call_dropped": ("training.py", ("call_dropped",)),
+    "pairs/call_dropped_alike": ("training.py", ("call_dropped_alike",)),
+    "pairs/call_added": ("training.py", ("call_added",)),
+    "pairs/call_repeated": ("training.py", ("call_repeated",)),
+    "pairs/extra_iteration": ("training.py", ("extra_iteration",)),
+    "pairs/renamed": ("training.py", ("renamed",)),
+    "pairs/device_map": ("training.py", ("device_map",)),
+    "pairs/error": ("training.py", ("error",)),
+    "pairs/error_nested": ("training.py", ("error_nested",)),
 }
 """Capture → script and its arguments."""
 
@@ -263,13 +284,14 @@ def terminated(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def record_workload(name: str, python: Path, folder: Path, into: Path) -> None:
-    script, arguments = WORKLOADS[name]
-    raw = folder / f"{name}.pcap"
+def record_workload(workload: str, name: str, python: Path, folder: Path, into: Path) -> None:
+    script, arguments = WORKLOADS[workload]
+    raw = folder / f"{Path(name).name}.pcap"
     output, packets = record(python, folder / script, arguments, raw)
     content = raw.read_bytes()
     check_neutral(f"{name}.pcap", content)
     check_neutral(f"{name}.truth", output.encode())
+    (into / name).parent.mkdir(parents=True, exist_ok=True)
     if name in PLAIN:
         (into / f"{name}.pcap").write_bytes(content)
     else:
@@ -291,11 +313,14 @@ def main() -> int:
     parser.add_argument(
         "--into", type=Path, default=HERE, help="folder for the captures (default: that of this file)"
     )
+    parser.add_argument("--times", type=int, default=1, help="runs of each (default: %(default)s)")
     parser.add_argument("--setup", action="store_true", help="first make the environment in HOME")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in WORKLOADS]
     if unknown:
         parser.error(f"no such workload: {', '.join(unknown)}")
+    if options.times > 1 and options.into.resolve() == HERE:
+        parser.error("several runs of a workload need a folder of their own: --into")
     python = options.python or options.home / "bin/python"
     signal.signal(signal.SIGTERM, terminated)
     try:
@@ -303,11 +328,12 @@ def main() -> int:
         if options.setup:
             set_up(options.home)
         need_python(python)
-        options.into.mkdir(parents=True, exist_ok=True)
         scripts = {HERE / script for script, _ in WORKLOADS.values()}
         with stage(options.home, [*scripts, *SHARED]) as folder:
-            for name in options.names or WORKLOADS:
-                record_workload(name, python, folder, options.into)
+            for workload in options.names or WORKLOADS:
+                for run in range(1, options.times + 1):
+                    name = workload if options.times == 1 else f"{workload}-{run}"
+                    record_workload(workload, name, python, folder, options.into)
     except RecordError as error:
         print(f"record.py: {error}", file=sys.stderr)
         return 1

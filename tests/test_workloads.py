@@ -1,4 +1,4 @@
-"""The recorded workloads D01 to D11: decode says what the workers printed, no more and no less."""
+"""The recorded workloads, D01 to D11 and pairs: decode says what the workers printed, no more and no less."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tests.truth import (
     workload,
 )
 
-ALL = sorted(path.stem for path in CAPTURES.glob("*.truth"))
+ALL = sorted(str(path.relative_to(CAPTURES).with_suffix("")) for path in CAPTURES.rglob("*.truth"))
+PAIRS = [name for name in ALL if name.startswith("pairs/")]
 INVISIBLE = "transport_matrix_default"
 """The workers talk through shared memory: their calls are in the truth and not in the capture."""
 VISIBLE = [name for name in ALL if name != INVISIBLE and name not in REFUSED]
@@ -37,11 +38,12 @@ CONTEXTS = [
     "transport_matrix_uv_basic",
     "transport_matrix_uv_mpt",
     "transport_matrix_uv_only",
+    *PAIRS,
 ]
 
 
 def test_the_workloads_are_these() -> None:
-    assert len(ALL) == 18
+    assert (len(ALL), len(PAIRS)) == (38, 20)
     assert set(CONTEXTS) < set(VISIBLE)
 
 
@@ -118,6 +120,15 @@ def test_calls_and_answers(name: str) -> None:
 
 def _check_answer(run: Workload, call: Call) -> None:
     body, answered = call.response["body"], call.answered
+    if (
+        "error" in answered and body["type"] == "PYTHON_RET"
+    ):  # a Python function raised; the callee printed it
+        shown = {key: body["error"][key] for key in ("type", "text")}
+        ran = run.of("ran", worker=call.event["to"], function=call.event["function"])
+        assert shown in [event["error"] for event in ran if "error" in event]
+        # torch takes backslashes for escapes when it raises the error at the caller
+        assert shown["text"].encode().decode("unicode_escape") in answered["error"]["text"]
+        return
     if "error" in answered:
         assert body["type"] == "EXCEPTION"
         assert body["error"]["text"] == answered["error"]["text"]
@@ -161,13 +172,14 @@ def test_tensors_of_calls_and_answers(name: str) -> None:
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_contexts_and_who_takes_part(name: str) -> None:
     run = workload(name)
+    names = {number: worker for worker, number in run.ids.items()}
     shown = {context["context_id"]: context for context in run.decoded.of("context")}
     made = {event["context_id"]: event["worker"] for event in run.of("context")}
     assert {number: context["creator"] for number, context in shown.items()} == made
     for number, context in shown.items():
         known = run.of("edges", context_id=number)
         touched = {event["worker"] for event in known if event["known_workers"]}
-        touched |= {f"worker{i}" for event in known for i in event["known_workers"]}
+        touched |= {names[i] for event in known for i in event["known_workers"]}
         touched |= {event["worker"] for event in run.of("run", context_id=number)}
         touched.add(made[number])
         assert set(context["workers"]) == touched

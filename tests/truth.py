@@ -200,7 +200,7 @@ def capture_of(name: str) -> Path:
     return plain if plain.exists() else CAPTURES / f"{name}.pcap.gz"
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def workload(name: str) -> Workload:
     """A workload, read once for the tests that follow each other."""
     return Workload(name)
