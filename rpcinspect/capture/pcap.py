@@ -32,6 +32,8 @@ Report = Callable[[str, int | None], None]
 """Takes the reason of a problem and the number of the packet it concerns."""
 
 FILE_HEADER = 24
+SNAP_LENGTH = 1 << 18
+"""Of files that are written: no packet is longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,15 +151,25 @@ def write_pcap(
     stream: BinaryIO, packets: Iterable[tuple[int, bytes]], *, link_type: int = 1, nanoseconds: bool = True
 ) -> int:
     """Write (time in nanoseconds, link-layer bytes) pairs as a little-endian pcap; gives their number."""
-    magic, unit = (0xA1B23C4D, 1) if nanoseconds else (0xA1B2C3D4, 1000)
-    stream.write(struct.pack("<IHHiIII", magic, 2, 4, 0, 0, 1 << 18, link_type))
+    stream.write(pcap_header(link_type, nanoseconds=nanoseconds))
     count = 0
     for time_ns, data in packets:
-        seconds, rest = divmod(time_ns, 1_000_000_000)
-        stream.write(struct.pack("<IIII", seconds & 0xFFFFFFFF, rest // unit, len(data), len(data)))
-        stream.write(data)
+        stream.write(pcap_record(time_ns, data, nanoseconds=nanoseconds))
         count += 1
     return count
+
+
+def pcap_header(link_type: int, *, nanoseconds: bool = True) -> bytes:
+    """What a little-endian file begins with."""
+    magic = 0xA1B23C4D if nanoseconds else 0xA1B2C3D4
+    return struct.pack("<IHHiIII", magic, 2, 4, 0, 0, SNAP_LENGTH, link_type)
+
+
+def pcap_record(time_ns: int, data: bytes, *, nanoseconds: bool = True) -> bytes:
+    """One whole packet of such a file."""
+    seconds, rest = divmod(time_ns, 1_000_000_000)
+    fraction = rest if nanoseconds else rest // 1000
+    return struct.pack("<IIII", seconds & 0xFFFFFFFF, fraction, len(data), len(data)) + data
 
 
 MAGICS: dict[bytes, tuple[str, int, int]] = {

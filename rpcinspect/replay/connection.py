@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from rpcinspect.replay.loop import READ, WRITE, Loop
+from rpcinspect.replay.loop import READ, WRITE, Loop, Tap
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES
 
 READ_BYTES = 1 << 18
@@ -60,6 +60,8 @@ class Connection:
         self.closed = False
         self._local: tuple[str, int] = ("", 0)
         self._remote: tuple[str, int] = ("", 0)
+        self._tap: Tap | None = None
+        """The loop's, once the connection is open and both its ends are known."""
         sock.setblocking(False)
         if not connecting:
             self._connected(accepted=True)
@@ -110,8 +112,8 @@ class Connection:
         self._socket.close()
         self._out.clear()
         self._buffer.clear()
-        if self._loop.tap is not None and self._local[1]:
-            self._loop.tap.closed(self._local, self._remote)
+        if self._tap is not None:
+            self._tap.closed(self._local, self._remote)
 
     # --- for the loop --------------------------------------------------------------------------------------
 
@@ -147,6 +149,7 @@ class Connection:
             return
         if self._loop.tap is not None:
             self._loop.tap.opened(self._local, self._remote, accepted)
+            self._tap = self._loop.tap
 
     def _finish_connecting(self) -> None:
         error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -186,8 +189,8 @@ class Connection:
             except OSError as error:
                 self._lose(f"could not be written: {error.strerror}")
                 return
-            if self._loop.tap is not None:
-                self._loop.tap.data(self._local, self._remote, True, b"".join(parts)[:written])
+            if self._tap is not None:
+                self._tap.data(self._local, self._remote, True, _first(parts, written))
             self._write_progress = time.monotonic()
             self._out_bytes -= written
             while written:
@@ -211,8 +214,8 @@ class Connection:
                 self._ended = True
                 self._parse()
                 return
-            if self._loop.tap is not None:
-                self._loop.tap.data(self._local, self._remote, False, data)
+            if self._tap is not None:
+                self._tap.data(self._local, self._remote, False, data)
             if len(self._buffer) == self._position:
                 self._frame_start = time.monotonic()
             self._buffer += data
@@ -255,3 +258,14 @@ class Connection:
     def _lose(self, reason: str) -> None:
         self.close()
         self.on_lost(reason)
+
+
+def _first(parts: list[memoryview], length: int) -> bytes:
+    """So many bytes from the front; what lies behind them, which may be huge, is not copied."""
+    found: list[memoryview] = []
+    for part in parts:
+        if length <= 0:
+            break
+        found.append(part[:length])
+        length -= len(part)
+    return b"".join(found)

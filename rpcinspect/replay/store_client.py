@@ -18,6 +18,7 @@ from types import TracebackType
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.limits import DEFAULT_LIMITS
+from rpcinspect.replay.loop import Tap
 
 VALIDATE_MAGIC = 0x3C85F7CE
 VALIDATE, SET, COMPARE_SET, GET, ADD, CHECK, WAIT = range(7)
@@ -32,24 +33,41 @@ class StoreClient:
     """One connection to a store. Use it in a `with` statement."""
 
     def __init__(
-        self, host: str, port: int, *, prefix: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
+        self,
+        host: str,
+        port: int,
+        *,
+        prefix: str = "",
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        tap: Tap | None = None,
     ) -> None:
-        """Connects; `prefix` (such as `/rpc_prefix_0/`) goes before every key. Raises `ReplayError`."""
+        """Connects; `prefix` (such as `/rpc_prefix_0/`) goes before every key, `tap` sees every byte. Raises
+        `ReplayError`.
+        """
         self.prefix = prefix
         self.timeout_s = timeout_s
         self._place = f"store at {host}:{port}"
         self._deadline = time.monotonic() + timeout_s
         self._closed = False
+        self._tap: Tap | None = None
+        """Once both ends are known, and until the connection is closed."""
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as error:
             raise ReplayError(f"{self._place}: {error.strerror or error}") from error
         try:
+            self._local, self._remote = self._socket.getsockname()[:2], self._socket.getpeername()[:2]
+            if tap is not None:
+                tap.opened(self._local, self._remote, False)
+                self._tap = tap
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             nonce = (os.getpid() & 0xFFFFFFFF).to_bytes(4, "little")
             self._send(bytes((VALIDATE,)) + VALIDATE_MAGIC.to_bytes(4, "little") + bytes((PING,)) + nonce)
             if self._receive(4) != nonce:
                 raise ReplayError(f"{self._place} does not answer as a TCPStore of torch 2.2 or later")
+        except OSError as error:  # the store is gone again already
+            self.close()
+            raise ReplayError(f"{self._place}: {error.strerror or error}") from error
         except BaseException:
             self.close()
             raise
@@ -116,6 +134,9 @@ class StoreClient:
         """Ends the connection; calling it again is fine."""
         self._closed = True
         self._socket.close()
+        tap, self._tap = self._tap, None
+        if tap is not None:
+            tap.closed(self._local, self._remote)
 
     def __enter__(self) -> StoreClient:
         return self
@@ -143,6 +164,8 @@ class StoreClient:
         except OSError as error:
             self.close()
             raise ReplayError(f"{self._place}: {error.strerror or error}") from error
+        if self._tap is not None:
+            self._tap.data(self._local, self._remote, True, data)
 
     def _receive(self, length: int, *, close_on_timeout: bool = True) -> bytes:
         """Exactly so many bytes. Raises `TimeoutError` only with `close_on_timeout` off and nothing read."""
@@ -163,6 +186,8 @@ class StoreClient:
             if not part:
                 self.close()
                 raise ReplayError(f"the {self._place} closed the connection")
+            if self._tap is not None:
+                self._tap.data(self._local, self._remote, False, part)
             parts.append(part)
             missing -= len(part)
         return b"".join(parts)

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import rpcinspect
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.command import PropagateGradientsReq
+from rpcinspect.rpc.command_codec import to_payload
+from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, peel
+from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.record import RpcRecord
 
 
@@ -50,3 +53,20 @@ def captured(path: str) -> Iterator[list[Captured]]:
                 tensors.append(opened.read(tensor.extent))
             found.append(Captured(record, tuple(tensors)))
         yield found
+
+
+def autograd_message_id(message: Message) -> int:
+    """Which of its worker's recorded calls a wrapped message is."""
+    envelope = peel(message.type, message.payload)[0][0]
+    assert isinstance(envelope, RpcWithAutograd)
+    return envelope.autograd_metadata.autograd_message_id
+
+
+def remapped(request: Captured, live_ids: dict[int, int]) -> Message:
+    """A captured backward request with the id that the live worker gave its answer."""
+    command = request.record.rpc.command
+    assert isinstance(command, PropagateGradientsReq)
+    metadata = command.autograd_metadata
+    live = AutogradMetadata(metadata.autograd_context_id, live_ids[metadata.autograd_message_id])
+    payload = to_payload(PropagateGradientsReq(live, command.grads, command.retain_graph))
+    return Message(int(MessageType.BACKWARD_AUTOGRAD_REQ), 0, payload, request.message.tensor_table)

@@ -20,11 +20,8 @@ from rpcinspect.replay.loop import Loop
 from rpcinspect.replay.membership import MEMBERS, PREFIX, TOKEN, Membership, read_members
 from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.store_client import StoreClient
-from rpcinspect.rpc.command import PropagateGradientsReq
-from rpcinspect.rpc.command_codec import to_payload
-from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, peel
 from rpcinspect.rpc.message import Message, MessageType
-from tests.replay.captured import Captured, captured
+from tests.replay.captured import autograd_message_id, captured, remapped
 from tests.replay.live_calls import SECONDS, python_call, value_of
 
 RET = int(MessageType.PYTHON_RET)
@@ -197,12 +194,6 @@ def test_a_worker_killed_mid_call(group: LiveGroup, store: StoreClient, loop: Lo
 # --- a captured context -----------------------------------------------------------------------------------
 
 
-def autograd_message_id(message: Message) -> int:
-    envelope = peel(message.type, message.payload)[0][0]
-    assert isinstance(envelope, RpcWithAutograd)
-    return envelope.autograd_metadata.autograd_message_id
-
-
 def test_a_captured_backward_pass_gives_the_same_gradients(
     group: LiveGroup, store: StoreClient, loop: Loop, repo: Path
 ) -> None:
@@ -255,13 +246,3 @@ def test_a_captured_backward_pass_gives_the_same_gradients(
             with pytest.raises(ReplayError, match="Could not find autograd context with id: 0"):
                 worker.gradients(0)
         assert worker.leave()
-
-
-def remapped(request: Captured, live_ids: dict[int, int]) -> Message:
-    """A captured backward request with the id that the live worker gave its answer."""
-    command = request.record.rpc.command
-    assert isinstance(command, PropagateGradientsReq)
-    metadata = command.autograd_metadata
-    live = AutogradMetadata(metadata.autograd_context_id, live_ids[metadata.autograd_message_id])
-    payload = to_payload(PropagateGradientsReq(live, command.grads, command.retain_graph))
-    return Message(BACKWARD, 0, payload, request.message.tensor_table)
