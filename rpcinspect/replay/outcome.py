@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from rpcinspect.equality.difference import Difference
@@ -75,6 +76,15 @@ class SessionOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The capture that was made of the replay."""
+
+    path: Path
+    failure: str | None
+    """Why it ends early. What no recording holds is said by `recorder.NOT_RECORDED`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutcome:
     """Everything that was done."""
 
@@ -88,3 +98,4 @@ class ReplayOutcome:
     captured_wall_s: float
     """From the first to the last message that was captured."""
     interrupted: bool = False
+    recording: Recording | None = None

@@ -7,7 +7,7 @@ one thread.
 
 The file is written as the replay goes, in steps of 1 MiB, and holds whole packets only, also after a failure
 or Ctrl-C. A failed write, such as that of a full disk, does not disturb the replay: the recording ends there,
-and `close` says so.
+and `failure` says why.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Recorder:
 
     def __init__(self, path: Path) -> None:
         """Creates or empties the file; raises `OutputError` if it can't be written."""
-        self._path = path
+        self.path = path
         self._connections: dict[tuple[Endpoint, Endpoint], _Connection] = {}
         """By (client, server)."""
         self._time_ns = 0
@@ -69,6 +69,7 @@ class Recorder:
             raise OutputError(_cannot_write(path, error)) from error
         if not self._flush():
             self.close()
+            raise OutputError(self._failure)
 
     # --- the tap -------------------------------------------------------------------------------------------
 
@@ -107,9 +108,7 @@ class Recorder:
         return self._failure
 
     def close(self) -> None:
-        """Writes what waits and closes the file; calling it again is fine. Raises `OutputError` if not
-        everything could be written.
-        """
+        """Writes what waits and closes the file; calling it again is fine. `failure` is final then."""
         if self._file.closed:
             return
         try:
@@ -120,8 +119,6 @@ class Recorder:
                 self._file.truncate(self._written)
             self._file.close()
             self._recording = False
-        if self._failure is not None:
-            raise OutputError(self._failure)
 
     def __enter__(self) -> Recorder:
         return self
@@ -129,11 +126,7 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self.close()
-        except OutputError:
-            if error is None:  # otherwise the first error says more
-                raise
+        self.close()
 
     # --- inside --------------------------------------------------------------------------------------------
 
@@ -167,7 +160,7 @@ class Recorder:
             while done < len(waiting):
                 done += self._file.write(waiting[done:])
         except OSError as error:
-            self._failure = _cannot_write(self._path, error)
+            self._failure = _cannot_write(self.path, error)
             return False
         self._written, self._waiting = self._written + done, bytearray()
         return True

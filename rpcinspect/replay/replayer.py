@@ -18,14 +18,15 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.live_group import Gradient, LiveGroup
-from rpcinspect.replay.loop import Loop
+from rpcinspect.replay.loop import Loop, Tap
 from rpcinspect.replay.membership import PREFIX, Membership
 from rpcinspect.replay.model import Plan, PlannedSession
-from rpcinspect.replay.outcome import ReplayOutcome, SessionOutcome, StepOutcome
+from rpcinspect.replay.outcome import Recording, ReplayOutcome, SessionOutcome, StepOutcome
 from rpcinspect.replay.patience import Patience
 from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.player import Material, Player
 from rpcinspect.replay.reasons import with_reasons
+from rpcinspect.replay.recorder import Recorder
 from rpcinspect.replay.roster import device_maps_of, worker_ids
 from rpcinspect.replay.store_client import StoreClient
 from rpcinspect.replay.workers import WorkerOptions, Workers
@@ -57,7 +58,8 @@ def replay(
     """Carries out a plan.
 
     Raises `ReplayError` where nothing could be started: torch is absent or too old, or what the user named
-    can't be imported. Ctrl-C ends it early: what was done until then is in the outcome.
+    can't be imported; `OutputError` where the recording can't be written at all. Ctrl-C ends it early: what
+    was done until then is in the outcome.
     """
     if plan.refused:
         raise ReplayError("the plan has names that nobody allowed")
@@ -65,13 +67,14 @@ def replay(
     runs: list[tuple[SessionOutcome, ...]] = []
     interrupted = False
     replayer = _Replayer(opened, plan, options, progress)
+    recorder = Recorder(options.record) if replayer.count and options.record is not None else None
     if replayer.count:
-        with Workers(options.workers) as workers:
+        with recorder or contextlib.nullcontext(), Workers(options.workers) as workers:
             for _ in range(options.repeat):
                 outcomes: list[SessionOutcome] = []
                 try:
                     for planned in plan.sessions:
-                        outcomes.append(replayer.play(planned, workers))
+                        outcomes.append(replayer.play(planned, workers, recorder))
                 except _Interrupted as error:
                     outcomes.append(error.outcome)
                     interrupted = True
@@ -86,6 +89,7 @@ def replay(
         wall_s=time.monotonic() - began,
         captured_wall_s=replayer.captured_wall_s,
         interrupted=interrupted,
+        recording=None if recorder is None else Recording(path=recorder.path, failure=recorder.failure),
     )
 
 
@@ -115,11 +119,11 @@ class _Replayer:
         moments += [call.end_ns for call in exchanges.calls if call.end_ns is not None]
         self.captured_wall_s = (max(moments) - min(moments)) / 1e9 if moments else 0.0
 
-    def play(self, planned: PlannedSession, workers: Workers) -> SessionOutcome:
+    def play(self, planned: PlannedSession, workers: Workers, tap: Tap | None) -> SessionOutcome:
         """One session, from the start of its live workers to their end."""
         if not planned.count("send"):
             return _not_played(planned, None)
-        run = _Run(self._opened, planned, self._calls, self._options, self._tick)
+        run = _Run(self._opened, planned, self._calls, self._options, self._tick, tap)
         try:
             run.go(workers)
         except KeyboardInterrupt:
@@ -144,7 +148,9 @@ class _Run:
         calls: Mapping[int, Call],
         options: ReplayOptions,
         tick: Callable[[], None],
+        tap: Tap | None,
     ) -> None:
+        self._tap = tap
         self._opened = opened
         self._planned = planned
         self._options = options
@@ -171,8 +177,8 @@ class _Run:
     def _play(self, group: LiveGroup) -> None:
         cast = self._planned.cast
         with (
-            Loop() as loop,
-            StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store,
+            Loop(tap=self._tap) as loop,
+            StoreClient("127.0.0.1", group.port, prefix=PREFIX, tap=self._tap) as store,
             contextlib.ExitStack() as stack,
         ):
             peers = {role: stack.enter_context(Peer(loop, role, self._ids[role])) for role in cast.roles}
