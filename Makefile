@@ -5,7 +5,7 @@
 #   make check      what CI checks beside the tests: ruff and mypy
 #   make fix        format, and repair what ruff can repair
 #   make damage     what is left of damaged captures, into docs/damage.md (DAMAGE_ARGS='--quick' only shows it)
-#   make bench      time of start-up and of 30,000 messages, beside tshark's
+#   make bench      time of start-up and of 30,000 messages, beside tshark's, and of replays
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
 
 PYTHON ?= python3
@@ -43,6 +43,7 @@ damage: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/replay.py
 
 captures: $(VENV)/dev.stamp
 	$(BIN)/python captures/record.py $(CAPTURES)
