@@ -2,9 +2,9 @@
 
 In: a bundled capture, and bench/data/small-3000.pcap, made by make_small.py where it is missing and can be
 made. Out: for each a line without and one with a recording: messages that passed (requests and answers, both
-ways), seconds of the conversation alone as a median of several rounds, messages per second, the recorded job's
-own seconds, the time of all rounds with the start of torch and the workers, and how many pairs of request and
-answer came out identical.
+ways), seconds of the conversation alone as a median of several rounds, messages per second, the recorded
+job's own seconds, the time of all rounds with the start of torch and the workers, and how many pairs of
+request and answer came out identical.
 """
 
 from __future__ import annotations
