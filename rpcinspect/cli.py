@@ -236,15 +236,76 @@ def replay(
         bool,
         typer.Option("--trust-capture", help="Refuse nothing: the capture may run whatever it names."),
     ] = False,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            show_default=False,
+            help="Import this in live workers before anything is sent; may be repeated.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed the random numbers of live workers.")
+    ] = None,
+    threads: Annotated[
+        int,
+        typer.Option("--threads", metavar="N", help="Threads of each live worker; sums depend on it."),
+    ] = 1,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            help="Wait so long for an answer; otherwise as the captured times suggest.",
+        ),
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            "--speed",
+            metavar="X",
+            help="Send at X times the captured pace; otherwise as fast as causality allows.",
+        ),
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option("--repeat", metavar="N", help="Replay everything so many times.")
+    ] = 1,
+    tolerance: Annotated[
+        bool,
+        typer.Option("--tolerance", help="Accept what torch.testing accepts; otherwise every bit counts."),
+    ] = False,
+    rtol: Annotated[
+        float | None,
+        typer.Option("--rtol", metavar="X", help="The same with this relative tolerance."),
+    ] = None,
+    atol: Annotated[
+        float | None,
+        typer.Option("--atol", metavar="X", help="The same with this absolute tolerance."),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Write the replay's own connections as a pcap there."),
+    ] = None,
+    show_gradients: Annotated[
+        bool, typer.Option("--show-gradients", help="Show what live workers hold at the end.")
+    ] = False,
+    require_all: Annotated[
+        bool, typer.Option("--require-all", help="Exit with 1 if a request was skipped.")
+    ] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", "-a", help="Show every step; with --plan the agents' own calls too.")
+    ] = False,
     output_format: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.table,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write there instead of standard output.")
     ] = None,
 ) -> None:
-    """Plan how captured requests would be sent to live workers again; so far only --plan is there."""
+    """Send captured requests to live workers again, and say whether the same answers and gradients come."""
 
     def command() -> int:
-        from rpcinspect.commands.replay import Request, run
+        from rpcinspect.commands.replay import run
+        from rpcinspect.commands.replay_request import Request
 
         return run(
             Request(
@@ -257,6 +318,19 @@ def replay(
                 paths=tuple(path or ()),
                 main=main,
                 trust=trust_capture,
+                imports=tuple(imports or ()),
+                seed=seed,
+                threads=threads,
+                timeout_s=timeout,
+                speed=speed,
+                repeat=repeat,
+                tolerance=tolerance,
+                rtol=rtol,
+                atol=atol,
+                record=record,
+                show_gradients=show_gradients,
+                require_all=require_all,
+                show_all=show_all,
                 jsonl=output_format is Format.jsonl,
                 output=output,
             )

@@ -6,8 +6,11 @@ A module of its own, since both `cli` and the commands below it need the numbers
 OK = 0
 DIFFERENT = 1
 """What was asked for was looked at and did not hold: a finding of severity error with --check, a message that
-does not come out byte for byte with --roundtrip."""
+does not come out byte for byte with --roundtrip, a replay that came out otherwise, failed, or had nothing to
+replay."""
 USAGE = 2
 UNREADABLE = 3
 """No capture, or --strict and any problem."""
+REFUSED = 4
+"""A replay would run what nobody allowed; nothing was started."""
 INTERRUPTED = 130

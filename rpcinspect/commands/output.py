@@ -88,3 +88,11 @@ def give_up_stdout() -> None:
 def say(line: str) -> None:
     """One line for people, whatever it quotes made harmless."""
     print(f"rpcinspect: {printable(line)}", file=sys.stderr)
+
+
+def say_block(text: str) -> None:
+    """Several lines for people, those below the first as they were quoted."""
+    first, *rest = text.splitlines() or [""]
+    say(first)
+    for line in rest:
+        print(f"  {printable(line)}", file=sys.stderr)

@@ -1,112 +1,129 @@
-"""`rpcinspect replay --plan`: decodes a capture and says what a replay would do. Starts nothing, runs
-nothing.
+"""`rpcinspect replay`: decodes captures, plans, has the plan carried out, and says what came of it. With
+`--plan`, or where the gate refuses a name, nothing is started.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rpcinspect import exit_codes
-from rpcinspect.commands.output import open_console, open_output, overwritten_input, say
+from rpcinspect.commands.output import open_console, open_output, say, say_block
+from rpcinspect.commands.progress import ProgressBar
+from rpcinspect.commands.replay_request import Request, mistake
+from rpcinspect.commands.torch_there import missing_torch
+from rpcinspect.errors import ReplayError
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.gate import Allowance, Gate
 from rpcinspect.replay.model import Plan
-from rpcinspect.replay.plan import PlanOptions, plan
-from rpcinspect.replay.sources import Sources
-from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id
-from rpcinspect.views.phrases import printable_json
-
-NOT_YET = "replaying is not there yet: --plan says what would be sent, and starts nothing"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What the command line asked for; see `cli.replay` for the meaning of each."""
-
-    files: tuple[str, ...]
-    plan: bool = False
-    roles: tuple[str, ...] = ()
-    live: tuple[str, ...] = ()
-    context: str | None = None
-    allow: tuple[str, ...] = ()
-    paths: tuple[Path, ...] = ()
-    main: Path | None = None
-    trust: bool = False
-    jsonl: bool = False
-    output: Path | None = None
+from rpcinspect.replay.outcome import ReplayOutcome
+from rpcinspect.replay.plan import plan
+from rpcinspect.replay.replayer import replay
+from rpcinspect.replay.report import Report, report
+from rpcinspect.session.model import Session
+from rpcinspect.views.empty import empty_line
+from rpcinspect.views.phrases import counted, printable_json
 
 
 def run(request: Request) -> int:
-    """Plans and writes; returns the exit code."""
-    mistake = _mistake(request)
-    if mistake is not None:
-        say(mistake)
+    """Plans, replays, writes; returns the exit code."""
+    wrong = mistake(request)
+    if wrong is not None:
+        say(wrong)
         return exit_codes.USAGE
-    gate = Gate(
-        [found for found in map(Allowance.parse, request.allow) if found is not None],
-        Sources(request.main, request.paths),
-    )
-    options = PlanOptions(
-        roles=_names(request.roles),
-        live=_names(request.live),
-        context=None if request.context is None else context_id(request.context),
-        trust=request.trust,
-    )
+    gate = request.gate()
     with OpenSession(request.files) as opened:
-        made = plan(opened.session, opened.messages(), options, gate)
-    _write(request, made)
-    if request.trust and any(not use.allowed for use in made.globals):
-        say("--trust-capture: a replay would run what this capture names, whatever it is")
-    return exit_codes.OK
+        made = plan(opened.session, opened.messages(), request.plan_options(), gate)
+        empty = empty_line(opened.session)
+        if empty is not None:
+            say(empty)
+        if request.plan:
+            return _planned(request, made)
+        if request.trust and any(not use.allowed for use in made.globals):
+            say("--trust-capture: live workers run what this capture names, whatever it is")
+        return _replayed(request, made, opened)
 
 
-def context_id(value: str) -> int | None:
-    """The context id of `281474976710657` or `1:1` (creator:counter, as the table shows it)."""
-    creator, colon, counter = value.partition(":")
-    if not all(part.isascii() and part.isdigit() for part in ((creator, counter) if colon else (creator,))):
-        return None
-    if not colon:
-        number = int(creator)
-        return number if number < 1 << 63 else None
-    if int(creator) >= 1 << 16 or int(counter) >= 1 << LOCAL_ID_BITS:
-        return None
-    return pack_id(int(creator), int(counter))
-
-
-def _mistake(request: Request) -> str | None:
-    """What is wrong with the options, in one line."""
-    if not request.plan:
-        return NOT_YET
-    if not request.files:
-        return "no capture is named: give FILE, or - for standard input"
-    if request.files.count("-") > 1:
-        return "standard input can be read only once"
-    if request.roles and request.live:
-        return "--role and --live can't be used together: each says who the others are"
-    for allowed in request.allow:
-        if Allowance.parse(allowed) is None:
-            return f"--allow {allowed}: not MODULE or MODULE:NAME"
-    if request.context is not None and context_id(request.context) is None:
-        return f"--context {request.context}: not a context id, such as 3 or 0:3"
-    overwritten = overwritten_input(request.output, request.files)
-    return None if overwritten is None else f"{overwritten}: is an input, --output would overwrite it"
-
-
-def _names(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Names from options that may be repeated and may hold several, separated by commas."""
-    names = [name.strip() for value in given for name in value.split(",")]
-    return tuple(dict.fromkeys(name for name in names if name))
-
-
-def _write(request: Request, made: Plan) -> None:
+def _planned(request: Request, made: Plan) -> int:
     if request.jsonl:
         from rpcinspect.views.plan_json import plan_lines
 
         with open_output(request.output) as output:
             output.write(printable_json(plan_lines(made)))
+    else:
+        from rpcinspect.views.plan_table import show_plan
+
+        with open_console(request.output) as console:
+            show_plan(made, console, control=request.show_all)
+    if request.trust and any(not use.allowed for use in made.globals):
+        say("--trust-capture: a replay would run what this capture names, whatever it is")
+    return exit_codes.OK
+
+
+def _replayed(request: Request, made: Plan, opened: OpenSession) -> int:
+    outcome, error = _not_started(made, opened.session), None
+    if not made.refused and made.count("send"):
+        missing = missing_torch()
+        if missing is not None:
+            say(missing)
+            return exit_codes.USAGE
+        try:
+            with ProgressBar("replaying") as progress, _broken_pipes_are_errors():
+                outcome = replay(opened, made, request.replay_options(), progress=progress)
+        except ReplayError as failed:
+            error = str(failed)
+    result = report(outcome)
+    _write(request, outcome, result, error)
+    if error is not None and request.jsonl:
+        say_block(error)
+    if request.require_all and result.lost:
+        say(f"--require-all: {counted(result.lost, 'request')} skipped")
+    return exit_code(result, require_all=request.require_all)
+
+
+def exit_code(result: Report, *, require_all: bool) -> int:
+    """Of the contract."""
+    if result.verdict == "refused":
+        return exit_codes.REFUSED
+    if result.interrupted:
+        return exit_codes.INTERRUPTED
+    if not result.same or (require_all and result.lost):
+        return exit_codes.DIFFERENT
+    return exit_codes.OK
+
+
+def _not_started(made: Plan, session: Session) -> ReplayOutcome:
+    """The outcome where nothing is to be started, or could be."""
+    begin = min(session.messages.time_ns, default=0)
+    end = max(session.messages.end_time_ns, default=0)
+    return ReplayOutcome(
+        plan=made, runs=(), engine="wire", device="cpu", wall_s=0.0, captured_wall_s=(end - begin) / 1e9
+    )
+
+
+@contextmanager
+def _broken_pipes_are_errors() -> Iterator[None]:
+    """While we talk to live workers: one that ends must not end us, as `| head` does when it has seen
+    enough.
+    """
+    if not hasattr(signal, "SIGPIPE"):
+        yield
         return
-    from rpcinspect.views.plan_table import show_plan
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+
+
+def _write(request: Request, outcome: ReplayOutcome, result: Report, error: str | None) -> None:
+    if request.jsonl:
+        from rpcinspect.views.replay_json import replay_lines
+
+        with open_output(request.output) as output:
+            output.write(printable_json(replay_lines(outcome, result, error)))
+        return
+    from rpcinspect.views.replay_table import show_replay
 
     with open_console(request.output) as console:
-        show_plan(made, console)
+        show_replay(outcome, result, console, every_step=request.show_all, error=error)

@@ -49,7 +49,7 @@ class Counts:
 
     @classmethod
     def of(cls, results: Iterable[Result | None]) -> Counts:
-        """None: skipped."""
+        """None: skipped, or housekeeping that did not come."""
         by = Counter(results)
         return cls(
             expected=by.total(),
@@ -152,7 +152,7 @@ def report(outcome: ReplayOutcome) -> Report:
         self_calls=len(gradients.self_calls),
         out_of_reach=len(gradients.out_of_reach),
         not_replayed=not_replayed(sessions),
-        unexpected=sum(one.captured is None for one in _inbound(outcome)),
+        unexpected=sum(one.captured is None and one.result is not None for one in _inbound(outcome)),
         runs=len(outcome.runs),
         identical_runs=_identical_runs(outcome),
         wall_s=outcome.wall_s,

@@ -15,7 +15,15 @@ from typing import Any, TypeAlias
 from rpcinspect.equality.difference import Difference
 from rpcinspect.replay.live_group import Gradient
 from rpcinspect.replay.model import PlannedSession
-from rpcinspect.replay.outcome import InboundOutcome, ReplayOutcome, Result, SessionOutcome, StepOutcome
+from rpcinspect.replay.outcome import (
+    InboundOutcome,
+    Recording,
+    ReplayOutcome,
+    Result,
+    SessionOutcome,
+    StepOutcome,
+)
+from rpcinspect.replay.recorder import NOT_RECORDED
 from rpcinspect.replay.report import Counts, Report, first_difference, never
 from rpcinspect.views.jsonl import lines
 from rpcinspect.views.message_json import text
@@ -147,10 +155,19 @@ def report_json(outcome: ReplayOutcome, made: Report, error: str | None = None) 
         "messages_wall_s": made.messages_wall_s,
         "interrupted": made.interrupted,
         "failures": [*_failures(outcome, error)],
+        "recording": recording_json(outcome.recording),
         "notes": [text(note) for note in outcome.plan.notes],
         "refused": [global_json(use) for use in made.refused],
         "trusted": outcome.plan.trusted,
     }
+
+
+def recording_json(made: Recording | None) -> Json | None:
+    """The capture of the replay, and what is not in it."""
+    if made is None:
+        return None
+    failure = None if made.failure is None else text(made.failure)
+    return {"path": text(str(made.path)), "failure": failure, "not_recorded": NOT_RECORDED}
 
 
 def counts_json(counts: Counts) -> Json:

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.replay.model import Step
 from rpcinspect.replay.outcome import Result, StepOutcome
 from rpcinspect.replay.report import SessionResult, first_difference
 from rpcinspect.views.difference import difference_phrase
-from rpcinspect.views.phrases import duration, printable
+from rpcinspect.views.phrases import counted, duration, printable
 from rpcinspect.views.plan_table import session_title, skip_phrase, step_ends, step_heads
 from rpcinspect.views.table import write_line
 
@@ -45,40 +44,44 @@ def show_steps(session: SessionResult, console: Console, of: int) -> None:
     write_line(console, "")
 
 
-def outcome_line(one: StepOutcome) -> str:
-    """A step that is told by itself: `#14  worker1 → worker0  BACKWARD_AUTOGRAD_REQ  different: …`."""
-    return f"#{one.step.message}  {step_ends(one.step)}  {one.step.type}  {_came(one)}"
+def outcome_lines(one: StepOutcome) -> list[str]:
+    """A step that is told by itself: what it is and what came of it, then why, a line each."""
+    head = f"#{one.step.message}  {step_ends(one.step)}  {one.step.type}  {_result(one)}"
+    return [head, *told(one.differences, one.result, one.text)]
 
 
 def _came(one: StepOutcome) -> str:
-    if one.result is None:
-        return skip_phrase(one.step) if one.step.action == "skip" else "not begun"
-    word = f"{RESULT_WORDS[one.result]}{_to(one.step, one.result)}"
+    """The same in what is left of a line."""
+    if one.step.action == "skip":
+        return skip_phrase(one.step)
     why = told(one.differences, one.result, one.text)
     if why:
-        return f"{word}: {why}"
+        return f"{_result(one)}: {'; '.join(why)}"
     if one.latency_s is not None and one.result == "identical":
-        return f"{word}, {duration(round(one.latency_s * 1e9))}"
-    return word
+        return f"{_result(one)}, {duration(round(one.latency_s * 1e9))}"
+    return _result(one)
 
 
-def _to(step: Step, result: Result) -> str:
-    """Which captured message a sent one's answer was compared with."""
-    if step.action != "send" or step.answer is None or result == "failed":
-        return ""
-    return f" to #{step.answer}" if result != "unanswered" else f", #{step.answer} was captured"
+def _result(one: StepOutcome) -> str:
+    """The result, and which captured message the answer to a sent one was compared with."""
+    if one.result is None:
+        return "not begun" if one.step.action == "send" else "did not come"
+    word = RESULT_WORDS[one.result]
+    if one.step.action != "send" or one.step.answer is None or one.result == "failed":
+        return word
+    if one.result == "unanswered":
+        return f"{word}, #{one.step.answer} was captured"
+    return f"{word} to #{one.step.answer}"
 
 
-def told(differences: Sequence[Difference], result: Result, text: str | None) -> str:
+def told(differences: Sequence[Difference], result: Result | None, text: str | None) -> list[str]:
     """Why a result is what it is: the first difference that counts, then the engine's words."""
-    words = []
+    lines = []
     first = first_difference(differences, result)
     if first is not None:
-        words.append(difference_phrase(first, SIDES))
-    if len(differences) > 1:
-        words.append(
-            f"{len(differences) - 1} more differences" if len(differences) > 2 else "1 more difference"
-        )
+        more = len(differences) - 1
+        rest = f"; {counted(more, 'more difference')}" if more else ""
+        lines.append(f"{difference_phrase(first, SIDES)}{rest}")
     if text:
-        words.append(printable(text))
-    return "; ".join(words)
+        lines.append(printable(text))
+    return lines

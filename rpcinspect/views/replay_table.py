@@ -9,24 +9,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.replay.live_group import Gradient
 from rpcinspect.replay.model import REASONS
-from rpcinspect.replay.outcome import InboundOutcome, ReplayOutcome, SessionOutcome, StepOutcome
+from rpcinspect.replay.outcome import InboundOutcome, Recording, ReplayOutcome, SessionOutcome, StepOutcome
+from rpcinspect.replay.recorder import NOT_RECORDED
 from rpcinspect.replay.report import GRADIENT, RANK, Counts, Report, SessionResult, merged
 from rpcinspect.rpc.dtypes import DTYPES, element_value
-from rpcinspect.views.phrases import counted, duration, packed, printable
+from rpcinspect.views.phrases import counted, duration, packed, path_label, printable
 from rpcinspect.views.plan_table import name_line, session_title
-from rpcinspect.views.replay_steps import RESULT_STYLES, RESULT_WORDS, outcome_line, show_steps, told
+from rpcinspect.views.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
 from rpcinspect.views.table import end_label, join_ends
 
 Line = tuple[str, str]
 """Text and style."""
 
-MAX_SHOWN = 20
+MAX_SHOWN = 10
 MAX_ALIKE = 3
 """Failures with the same reason that are told one by one."""
 MAX_SESSIONS = 12
@@ -70,6 +72,7 @@ def _lines(
     if outcome.runs:
         yield from _failures(outcome)
         yield from _times(made)
+    yield from _recording(outcome.recording)
     for note in outcome.plan.notes:
         yield f"note: {printable(note)}", "yellow"
     if outcome.plan.ambiguities:
@@ -85,12 +88,15 @@ def _sessions(sessions: Sequence[SessionResult]) -> Iterator[Line]:
     """Who was played in each, in a line."""
     left_out = 0
     for place, session in enumerate(sessions):
-        steps = [one for one in session.steps if one.step.action != "skip"]
-        counts = Counts.of(one.result for one in steps)
+        counts = Counts.of(one.result for one in session.steps if one.result is not None)
         if place >= MAX_SESSIONS and counts.alike == counts.expected:
             left_out += 1
             continue
-        did = f"{counts.alike} of {counts.expected} messages as captured" if steps else "nothing to do"
+        did = (
+            f"{counts.alike} of {counts.expected} messages as captured"
+            if counts.expected
+            else "nothing to do"
+        )
         yield f"{session_title(session.planned, len(sessions))}; {did}", "bold"
     if left_out:
         yield f"and {counted(left_out, 'more session')}, everything as captured", ""
@@ -109,7 +115,7 @@ def _results(outcome: ReplayOutcome, made: Report, sessions: Sequence[SessionRes
     if made.responses.expected:
         yield f"answers: {alike(made.responses)}", _style(made.responses)
         yield from _bad(answers, several)
-    requests = [pair for pair in others if pair[0].step.action == "answer"]
+    requests = [pair for pair in others if pair[0].step.action == "answer" and pair[0].result is not None]
     counts = Counts.of(one.result for one, _ in requests)
     if requests:
         yield f"requests of live workers, apart from gradients: {alike(counts)}", _style(counts)
@@ -124,12 +130,14 @@ def alike(counts: Counts) -> str:
 
 
 def _directions(made: Report) -> str:
-    """How many of the gradients were sent, and how many came back."""
+    """How many of the gradients were sent, which says that they were taken, and how many came back, which
+    says that they were computed again.
+    """
     back, all_ = made.gradients_back, made.gradients
-    if not back.expected:
-        return ""
     taken, sent = all_.alike - back.alike, all_.expected - back.expected
-    return f" ({taken} of {sent} sent and taken, {back.alike} of {back.expected} came back)"
+    parts = [f"{taken} of {sent} sent and taken"] if sent else []
+    parts.append(f"{back.alike} of {back.expected} came back" if back.expected else "none to come back")
+    return f" ({', '.join(parts)})"
 
 
 def _style(counts: Counts) -> str:
@@ -143,12 +151,14 @@ def _bad(pairs: Sequence[tuple[StepOutcome, int]], several: bool) -> Iterator[Li
     shown = 0
     reasons: Counter[str | None] = Counter()
     for one, session in bad:
-        reasons[one.text] += one.result == "failed"
+        reasons[one.text] += 1
         if shown == MAX_SHOWN or (one.result == "failed" and reasons[one.text] > MAX_ALIKE):
             continue
         shown += 1
+        head, *why = outcome_lines(replace(one, text=one.text if reasons[one.text] == 1 else None))
         where = f" (session {session + 1})" if several else ""
-        yield f"  {outcome_line(one)}{where}", RESULT_STYLES[one.result or "identical"]
+        yield f"  {head}{where}", RESULT_STYLES[one.result or "identical"]
+        yield from ((f"      {line}", "") for line in why)
     if len(bad) > shown:
         yield f"  and {len(bad) - shown:,} more; --all lists every step", "yellow"
 
@@ -168,16 +178,15 @@ def _unexpected(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> It
             where += f" (run {number + 1})" if len(outcome.runs) > 1 else ""
             for one in session.inbound:
                 known = one.captured is not None and (session.planned.number, one.captured) in steps
-                if one.result != "identical" and not known:
+                if one.result not in ("identical", None) and not known:
                     bad.append((one, where))
     if bad:
         yield f"not expected: {counted(len(bad), 'request')} of live workers", "bold red"
     for one, where in bad[:MAX_SHOWN]:
         like = "nothing like it was captured" if one.captured is None else f"#{one.captured}"
         ends = join_ends(end_label(one.sender), end_label(one.role))
-        words = f"{like}  {ends}  {one.type}  {RESULT_WORDS[one.result]}"
-        why = told(one.differences, one.result, one.text)
-        yield f"  {words}{f': {why}' if why else ''}{where}", RESULT_STYLES[one.result]
+        yield f"  {ends}  {one.type}  {like}{where}", RESULT_STYLES[one.result or "identical"]
+        yield from ((f"      {line}", "") for line in told(one.differences, one.result, one.text))
     if len(bad) > MAX_SHOWN:
         yield f"  and {len(bad) - MAX_SHOWN:,} more; --format jsonl lists them", "yellow"
 
@@ -228,6 +237,13 @@ def _times(made: Report) -> Iterator[Line]:
     runs = f" in {made.runs} runs" if made.runs > 1 else ""
     times = [_seconds(value) for value in (made.messages_wall_s, made.captured_wall_s, made.wall_s)]
     yield f"the messages took {times[0]}{runs}, {times[1]} in the capture; the whole replay {times[2]}", ""
+
+
+def _recording(made: Recording | None) -> Iterator[Line]:
+    if made is not None:
+        yield f"recorded in {path_label(str(made.path))}. {NOT_RECORDED}", ""
+    if made is not None and made.failure is not None:
+        yield f"the recording ends early: {printable(made.failure)}", "bold red"
 
 
 def _seconds(value: float) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from rpcinspect.replay.live_group import Gradient
 from rpcinspect.replay.model import REASONS
-from rpcinspect.replay.outcome import InboundOutcome, ReplayOutcome
+from rpcinspect.replay.outcome import InboundOutcome, Recording, ReplayOutcome
 from rpcinspect.replay.report import report
 from rpcinspect.views.replay_json import replay_lines
 from tests.contract import MAYBE_COUNT, MAYBE_TEXT, NUMBER, TYPE, check, count, map_of
@@ -188,6 +189,14 @@ def test_failures_and_what_workers_wrote() -> None:
     assert made["failures"] == [
         {"session": 0, "run": 0, "text": "worker1 has ended", "output": {"worker1": "Killed\n"}}
     ]
+
+
+def test_a_recording() -> None:
+    made = Recording(path=Path("again.pcap"), failure="no space left")
+    line = lines_of(outcome_of(planned(CHAIN), recording=made))[-1]
+    assert (line["recording"]["path"], line["recording"]["failure"]) == ("again.pcap", "no space left")
+    assert "not what live workers sent to each other" in line["recording"]["not_recorded"]
+    assert lines_of(outcome_of(planned(CHAIN)))[-1]["recording"] is None
 
 
 def test_what_live_workers_hold() -> None:

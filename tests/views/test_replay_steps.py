@@ -8,7 +8,7 @@ import pytest
 
 from rpcinspect.replay.outcome import StepOutcome
 from rpcinspect.replay.report import merged
-from rpcinspect.views.replay_steps import outcome_line, show_steps
+from rpcinspect.views.replay_steps import outcome_lines, show_steps
 from tests.commands.runner import visible
 from tests.replay.outcomes import ONE_ULP, not_started, outcome_of, planned, refused, session_of
 from tests.views.opened import file_console, terminal_console
@@ -26,31 +26,36 @@ def step(message: int, **fields: Any) -> StepOutcome:
 @pytest.mark.parametrize(
     ("message", "fields", "told"),
     [
-        (8, {}, "worker0 → worker1  FORWARD_AUTOGRAD_REQ  identical to #9, 1.5 ms"),
-        (11, {}, "worker1 → worker0  BACKWARD_AUTOGRAD_REQ  identical"),
+        (8, {}, ["worker0 → worker1  FORWARD_AUTOGRAD_REQ  identical to #9"]),
+        (11, {}, ["worker1 → worker0  BACKWARD_AUTOGRAD_REQ  identical"]),
+        (11, {"result": None}, ["worker1 → worker0  BACKWARD_AUTOGRAD_REQ  did not come"]),
         (
             8,
             {"result": "unanswered"},
-            "worker0 → worker1  FORWARD_AUTOGRAD_REQ  nothing came, #9 was captured",
+            ["worker0 → worker1  FORWARD_AUTOGRAD_REQ  nothing came, #9 was captured"],
         ),
         (
             8,
             {"result": "failed", "text": "the pipe\nwas lost"},
-            "worker0 → worker1  FORWARD_AUTOGRAD_REQ  failed: the pipe\\nwas lost",
+            ["worker0 → worker1  FORWARD_AUTOGRAD_REQ  failed", "the pipe\\nwas lost"],
         ),
         (
             11,
-            {"result": "different", "differences": (ONE_ULP,) * 3},
-            (
-                "worker1 → worker0  BACKWARD_AUTOGRAD_REQ  different: tensors[0].elements[5]: captured 0.5, "
-                "live 0.5000000596046448 (1 ulp; 1 of 12 elements differs); 2 more differences"
-            ),
+            {"result": "different", "differences": (ONE_ULP,) * 3, "text": "rounding"},
+            [
+                "worker1 → worker0  BACKWARD_AUTOGRAD_REQ  different",
+                (
+                    "tensors[0].elements[5]: captured 0.5, live 0.5000000596046448 "
+                    "(1 ulp; 1 of 12 elements differs); 2 more differences"
+                ),
+                "rounding",
+            ],
         ),
-        (0, {}, "worker1 → worker0  PYTHON_CALL  control: the agents' own call"),
     ],
 )
-def test_one_step(message: int, fields: dict[str, Any], told: str) -> None:
-    assert outcome_line(step(message, **fields)) == f"#{message}  {told}"
+def test_one_step(message: int, fields: dict[str, Any], told: list[str]) -> None:
+    head, *why = outcome_lines(step(message, **fields))
+    assert [head.removeprefix(f"#{message}  "), *why] == told
 
 
 def test_a_session() -> None:
@@ -72,6 +77,9 @@ def test_a_session() -> None:
 
 def test_what_was_refused_was_not_begun() -> None:
     (session,) = merged(not_started(refused(CHAIN)))
-    told = {one.step.message: outcome_line(one) for one in session.steps}
-    assert "not-allowed: basic_chain.scale" in told[6]
-    assert told[8].endswith("not begun")
+    console, out = file_console()
+    show_steps(session, console, 1)
+    rows = {int(row[:6]): row for row in out.getvalue().splitlines()[1:-1]}
+    assert "not-allowed: basic_chain.scale" in rows[6]
+    assert rows[8].endswith("not begun")
+    assert rows[0].endswith("control: the agents' own call")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rpcinspect.replay.live_group import Gradient
-from rpcinspect.replay.outcome import InboundOutcome, ReplayOutcome
+from rpcinspect.replay.outcome import InboundOutcome, Recording, ReplayOutcome
 from rpcinspect.replay.report import report
 from rpcinspect.views.replay_table import gradient_phrase, show_replay
 from tests.commands.runner import visible
@@ -73,12 +74,16 @@ def test_differences_are_told_gradients_first() -> None:
     element = (
         "tensors[0].elements[5]: captured 0.5, live 0.5000000596046448 (1 ulp; 1 of 12 elements differs)"
     )
-    assert lines[1:9] == [
+    assert lines[1:13] == [
         "gradients: 2 of 4 identical, 1 within the tolerance (2 of 2 sent and taken, 1 of 2 came back)",
-        f"  #11  worker1 → worker0  BACKWARD_AUTOGRAD_REQ  different: {element}; random numbers are drawn",
-        f"  #15  worker1 → worker0  BACKWARD_AUTOGRAD_REQ  within the tolerance: {element}",
+        "  #11  worker1 → worker0  BACKWARD_AUTOGRAD_REQ  different",
+        f"      {element}",
+        "      random numbers are drawn",
+        "  #15  worker1 → worker0  BACKWARD_AUTOGRAD_REQ  within the tolerance",
+        f"      {element}",
         "answers: 4 of 5 identical",
-        f"  #6  worker0 → worker1  FORWARD_AUTOGRAD_REQ  different to #7: {element}; 1 more difference",
+        "  #6  worker0 → worker1  FORWARD_AUTOGRAD_REQ  different to #7",
+        f"      {element}; 1 more difference",
         "requests of live workers, apart from gradients: 0 of 1 identical",
         "  #19  worker1 → worker0  CLEANUP_AUTOGRAD_CONTEXT_REQ  nothing came",
         "skipped: 4 control: the agents' own call",
@@ -104,7 +109,8 @@ def test_unexpected_requests() -> None:
     known = replace(came, captured=11, type="BACKWARD_AUTOGRAD_REQ")
     lines = shown(outcome_of(plan, [session_of(plan.sessions[0], inbound=[came, known])]))
     assert "not expected: 1 request of live workers" in lines
-    assert "  nothing like it was captured  worker1 → worker0  PYTHON_CALL  different: app.f" in lines
+    at = lines.index("  worker1 → worker0  PYTHON_CALL  nothing like it was captured")
+    assert lines[at + 1] == "      app.f"
 
 
 def test_many_failures_for_one_reason_are_a_few_lines() -> None:
@@ -118,7 +124,8 @@ def test_many_failures_for_one_reason_are_a_few_lines() -> None:
         worker_output={"worker1": "line\n" * 100 + "\x1b[31mthe end\n"},
     )
     lines = shown(outcome_of(plan, [broken]))
-    assert sum("failed: worker1 has ended" in line for line in lines) == 3
+    assert sum(line.endswith("PYTHON_CALL  failed") for line in lines) == 3
+    assert lines.count("      worker1 has ended") == 1
     assert any(line.startswith("  and ") and "--all lists every step" in line for line in lines)
     at = lines.index("session 1 ended early: worker1 has ended:")
     assert lines[at + 1 : at + 3] == ["  Segmentation fault", "worker1 ended; the last that it wrote:"]
@@ -158,6 +165,16 @@ def test_runs_and_interruption() -> None:
     assert lines[-1].startswith("different (1 of 2 runs as captured): 3 of 4 gradients")
     assert any("500 ms in 2 runs" in line for line in lines)
     assert shown(outcome_of(plan, interrupted=True))[-1].startswith("interrupted; identical: ")
+
+
+def test_a_recording() -> None:
+    made = Recording(path=Path("again.pcap"), failure=None)
+    lines = shown(outcome_of(planned(CHAIN), recording=made))
+    assert any(
+        line.startswith("recorded in again.pcap. The recording holds the connections") for line in lines
+    )
+    broken = replace(made, failure="no space left")
+    assert "the recording ends early: no space left" in shown(outcome_of(planned(CHAIN), recording=broken))
 
 
 def test_every_step() -> None:

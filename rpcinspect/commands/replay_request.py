@@ -1,0 +1,161 @@
+"""What the command line says of a replay, what is wrong with it, and what the plan and the engine take of it.
+
+In: values of options. Out: a `Request`; one line about the first mistake in it; options for below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rpcinspect.commands.output import overwritten_input
+from rpcinspect.equality.rules import Rules
+from rpcinspect.replay.gate import Allowance, Gate
+from rpcinspect.replay.plan import PlanOptions
+from rpcinspect.replay.replayer import ReplayOptions
+from rpcinspect.replay.sources import Sources
+from rpcinspect.replay.workers import WorkerOptions
+from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id
+
+SEEDS = range(-1 << 63, 1 << 64)
+"""What torch.manual_seed takes."""
+MAX_THREADS = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the command line asked for; see `cli.replay` for the meaning of each."""
+
+    files: tuple[str, ...]
+    plan: bool = False
+    roles: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
+    context: str | None = None
+    allow: tuple[str, ...] = ()
+    paths: tuple[Path, ...] = ()
+    main: Path | None = None
+    trust: bool = False
+    imports: tuple[str, ...] = ()
+    seed: int | None = None
+    threads: int = 1
+    timeout_s: float | None = None
+    speed: float | None = None
+    repeat: int = 1
+    tolerance: bool = False
+    rtol: float | None = None
+    atol: float | None = None
+    record: Path | None = None
+    show_gradients: bool = False
+    require_all: bool = False
+    show_all: bool = False
+    jsonl: bool = False
+    output: Path | None = None
+
+    def gate(self) -> Gate:
+        """Who may be imported and called. Raises `OutputError` for files that can't be read."""
+        allowed = [found for found in map(Allowance.parse, self.allow) if found is not None]
+        return Gate(allowed, Sources(self.main, self.paths))
+
+    def plan_options(self) -> PlanOptions:
+        """For the plan."""
+        return PlanOptions(
+            roles=_names(self.roles),
+            live=_names(self.live),
+            context=None if self.context is None else context_id(self.context),
+            trust=self.trust,
+        )
+
+    def replay_options(self) -> ReplayOptions:
+        """For the engine."""
+        folders = [path.parent if path.is_file() else path for path in self.paths]
+        return ReplayOptions(
+            workers=WorkerOptions(
+                path=tuple(dict.fromkeys(map(str, folders))),
+                imports=self.imports,
+                main=None if self.main is None else str(self.main),
+                seed=self.seed,
+                threads=self.threads,
+            ),
+            rules=self.rules(),
+            timeout_s=self.timeout_s,
+            speed=self.speed,
+            repeat=self.repeat,
+            record=self.record,
+            show_gradients=self.show_gradients,
+        )
+
+    def rules(self) -> Rules:
+        """Identical means the same form too. What of the tolerance is not given is torch's, by dtype."""
+        by_dtype = self.tolerance or self.rtol is not None or self.atol is not None
+        return Rules(rtol=self.rtol, atol=self.atol, by_dtype=by_dtype, strict=True)
+
+
+def context_id(value: str) -> int | None:
+    """The context id of `281474976710657` or `1:1` (creator:counter, as the table shows it)."""
+    creator, colon, counter = value.partition(":")
+    if not all(part.isascii() and part.isdigit() for part in ((creator, counter) if colon else (creator,))):
+        return None
+    if not colon:
+        number = int(creator)
+        return number if number < 1 << 63 else None
+    if int(creator) >= 1 << 16 or int(counter) >= 1 << LOCAL_ID_BITS:
+        return None
+    return pack_id(int(creator), int(counter))
+
+
+def mistake(request: Request) -> str | None:
+    """What is wrong with the options, in one line."""
+    return next(_mistakes(request), None)
+
+
+def _mistakes(request: Request) -> Iterator[str]:
+    if not request.files:
+        yield "no capture is named: give FILE, or - for standard input"
+    if request.files.count("-") > 1:
+        yield "standard input can be read only once"
+    if request.roles and request.live:
+        yield "--role and --live can't be used together: each says who the others are"
+    for allowed in request.allow:
+        if Allowance.parse(allowed) is None:
+            yield f"--allow {allowed}: not MODULE or MODULE:NAME"
+    for module in request.imports:
+        if not all(part.isidentifier() for part in module.split(".")):
+            yield f"--import {module}: not the name of a module"
+    if request.context is not None and context_id(request.context) is None:
+        yield f"--context {request.context}: not a context id, such as 3 or 0:3"
+    yield from _wrong_numbers(request)
+    yield from _overwritten(request)
+
+
+def _wrong_numbers(request: Request) -> Iterator[str]:
+    if request.seed is not None and request.seed not in SEEDS:
+        yield f"--seed {request.seed}: torch takes seeds of 64 bits"
+    if not 1 <= request.threads <= MAX_THREADS:
+        yield f"--threads {request.threads}: a number from 1 to {MAX_THREADS}"
+    if request.repeat < 1:
+        yield f"--repeat {request.repeat}: a number from 1 up"
+    for name, value in (("--timeout", request.timeout_s), ("--speed", request.speed)):
+        if value is not None and not 0 < value < math.inf:
+            yield f"{name} {value:g}: a finite number above 0"
+    for name, value in (("--rtol", request.rtol), ("--atol", request.atol)):
+        if value is not None and not 0 <= value < math.inf:
+            yield f"{name} {value:g}: a finite number from 0 up"
+
+
+def _overwritten(request: Request) -> Iterator[str]:
+    inputs = [*request.files, *(str(path) for path in (request.main, *request.paths) if path is not None)]
+    for name, path in (("--output", request.output), ("--record", request.record)):
+        overwritten = overwritten_input(path, inputs)
+        if overwritten is not None:
+            yield f"{overwritten}: is an input, {name} would overwrite it"
+    named = [path.absolute() for path in (request.output, request.record) if path is not None]
+    if len(set(named)) < len(named):
+        yield f"{request.record}: --output and --record are the same file"
+
+
+def _names(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Names from options that may be repeated and may hold several, separated by commas."""
+    names = [name.strip() for value in given for name in value.split(",")]
+    return tuple(dict.fromkeys(name for name in names if name))

@@ -1,0 +1,116 @@
+"""Options of a replay: what is wrong with them, and what becomes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rpcinspect.commands.replay_request import Request, context_id, mistake
+from tests.commands.runner import CAPTURES, CHAIN, rpcinspect
+
+REQUEST = Request(files=(str(CHAIN),))
+OTHERS = (str(CHAIN), "-o", "x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "no capture is named"),
+        (("-", "-"), "only once"),
+        ((CHAIN, "--role", "worker0", "--live", "worker1"), "can't be used together"),
+        ((CHAIN, "--role", "nobody"), "no worker is called nobody"),
+        ((CHAIN, "--role", "worker0,worker1"), "nobody is left to be live"),
+        ((CHAIN, "--context", "77"), "no autograd context 77"),
+        ((CHAIN, "--context", "x"), "not a context id"),
+        ((CHAIN, "--allow", "a b"), "not MODULE or MODULE:NAME"),
+        ((CHAIN, "--path", "absent"), "no such file or folder"),
+        ((CHAIN, "--main", "absent.py"), "can't be read"),
+        ((CHAIN, "--import", "a-b"), "not the name of a module"),
+        ((CHAIN, "--import", "a..b"), "not the name of a module"),
+        ((CHAIN, "--seed", str(1 << 64)), "64 bits"),
+        ((CHAIN, "--threads", "0"), "--threads 0: a number from 1"),
+        ((CHAIN, "--threads", "100000"), "to 1024"),
+        ((CHAIN, "--repeat", "0"), "--repeat 0: a number from 1"),
+        ((CHAIN, "--timeout", "0"), "--timeout 0: a finite number above 0"),
+        ((CHAIN, "--timeout", "nan"), "--timeout nan"),
+        ((CHAIN, "--speed=-1"), "--speed -1: a finite number above 0"),
+        ((CHAIN, "--speed", "inf"), "--speed inf"),
+        ((CHAIN, "--rtol=-1"), "--rtol -1: a finite number from 0 up"),
+        ((CHAIN, "--atol", "nan"), "--atol nan"),
+        ((CHAIN, "-o", CHAIN), "--output would overwrite it"),
+        ((CHAIN, "--record", CHAIN), "--record would overwrite it"),
+        ((CHAIN, "--main", CAPTURES / "describe.py", "-o", CAPTURES / "describe.py"), "would overwrite it"),
+        ((CHAIN, "--record", "out.pcap", "-o", "./out.pcap"), "are the same file"),
+    ],
+)
+@pytest.mark.parametrize("plan", [True, False], ids=["plan", "replay"])
+def test_mistakes(arguments: tuple[object, ...], told: str, plan: bool) -> None:
+    ran = rpcinspect("replay", *(("--plan",) if plan else ()), *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert told in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_no_mistake() -> None:
+    assert mistake(REQUEST) is None
+    fine = replace(
+        REQUEST, imports=("a.b", "c"), seed=-1, threads=1024, timeout_s=0.5, speed=2.0, repeat=3, rtol=0.0
+    )
+    assert mistake(fine) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "rules"),
+    [
+        ({}, (None, None, False)),
+        ({"tolerance": True}, (None, None, True)),
+        ({"rtol": 0.1}, (0.1, None, True)),
+        ({"atol": 0.0}, (None, 0.0, True)),
+        ({"rtol": 0.0, "atol": 0.0, "tolerance": True}, (0.0, 0.0, True)),
+    ],
+)
+def test_tolerances(given: dict[str, Any], rules: tuple[object, ...]) -> None:
+    made = replace(REQUEST, **given).rules()
+    assert (made.rtol, made.atol, made.by_dtype) == rules
+    assert made.strict
+
+
+def test_without_tolerance_every_bit_counts() -> None:
+    assert REQUEST.rules().tolerance("float32") is None
+    assert replace(REQUEST, rtol=0.0, atol=0.0).rules().tolerance("float32") is None
+    assert replace(REQUEST, rtol=0.5).rules().tolerance("float32") == (0.5, 1e-5)
+
+
+def test_what_the_engine_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("")
+    request = replace(
+        REQUEST,
+        paths=(tmp_path, file, CAPTURES),
+        main=file,
+        imports=("mine",),
+        seed=3,
+        threads=2,
+        timeout_s=4.0,
+        speed=1.0,
+        repeat=5,
+        record=tmp_path / "out.pcap",
+        show_gradients=True,
+    )
+    options = request.replay_options()
+    assert options.workers.path == (str(tmp_path), str(CAPTURES))
+    assert (options.workers.main, options.workers.imports) == (str(file), ("mine",))
+    assert (options.workers.seed, options.workers.threads) == (3, 2)
+    assert (options.timeout_s, options.speed, options.repeat) == (4.0, 1.0, 5)
+    assert (options.record, options.show_gradients) == (tmp_path / "out.pcap", True)
+
+
+def test_context_ids() -> None:
+    assert context_id("3") == context_id("0:3") == 3
+    assert context_id("1:2") == (1 << 48) + 2
+    assert context_id("65535:0") == -1 << 48
+    for bad in ("", ":", "1:", ":1", "-1", "x", "65536:0", "0:281474976710656", str(1 << 63)):
+        assert context_id(bad) is None
