@@ -83,8 +83,10 @@ def same_main(name: str) -> str:
 
 _NAMED = re.compile(r"On WorkerInfo\(id=\d+, name=[^\n]*\):\n([A-Za-z_][\w.]{0,200})\(")
 _FRAME = re.compile(r'\s+File "([^"]*)", line \d+, in (.*)')
+_TORCH = r"torch[/\\](?:_\w*|autograd|distributed|functional|jit|nn|optim|testing|utils)[/\\.]"
+"""torch where it was built; a user's folder may be called torch too."""
 _LIBRARY = re.compile(
-    r"(?:^|[/\\])(?:site-packages|dist-packages|lib[/\\]python3[.\d]*|torch)[/\\]|^<frozen "
+    rf"(?:^|[/\\])(?:(?:site-packages|dist-packages|lib[/\\]python3[.\d]*)[/\\]|{_TORCH})|^<frozen "
 )
 _CARETS = re.compile(r"\s*[~^]+\s*")
 

@@ -14,11 +14,13 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
+from rpcinspect.replay.gate import SCRIPT_PREFIX
 from rpcinspect.replay.live_group import Gradient
 from rpcinspect.replay.model import REASONS
 from rpcinspect.replay.outcome import InboundOutcome, Recording, ReplayOutcome, SessionOutcome, StepOutcome
 from rpcinspect.replay.recorder import NOT_RECORDED
 from rpcinspect.replay.report import GRADIENT, RANK, Counts, Report, SessionResult, merged
+from rpcinspect.replay.sources import MAIN_NAMES
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 from rpcinspect.views.phrases import counted, duration, packed, path_label, printable
 from rpcinspect.views.plan_table import name_line, session_title
@@ -195,6 +197,8 @@ def _skips(made: Report) -> Iterator[Line]:
     """Requests that no session replayed."""
     for code, count in made.not_replayed.items():
         yield f"skipped: {count:,} {code}: {REASONS.get(code, code)}", "" if code == "control" else "yellow"
+    if made.self_calls:
+        yield f"to oneself: {counted(made.self_calls, 'gradient')}, not among those above", ""
     if made.not_observed:
         yield f"not observed: {counted(made.not_observed, 'gradient')} between live workers", ""
 
@@ -300,7 +304,7 @@ def verdict_line(made: Report) -> Line:
     if made.interrupted:
         word, style = f"interrupted; {word}", "bold red"
     if made.verdict == "refused":
-        return f"{word}: nothing was started (--allow, --path or --main name what may run)", style
+        return f"{word}: nothing was started; {_how_to_allow(made)}", style
     if made.runs > 1:
         word = f"{word} ({made.identical_runs} of {made.runs} runs as captured)"
     parts = [
@@ -313,6 +317,14 @@ def verdict_line(made: Report) -> Line:
         reasons = ", ".join(f"{count:,} {code}" for code, count in made.not_replayed.items())
         out += f"; {skipped:,} skipped ({reasons})"
     return out, style
+
+
+def _how_to_allow(made: Report) -> str:
+    """Which option names what was refused."""
+    modules = {use.name.removeprefix(SCRIPT_PREFIX).partition(".")[0] for use in made.refused}
+    scripts = modules & MAIN_NAMES
+    main = "--main FILE for the job's script, " if scripts else ""
+    return f"{main}--path DIR for your sources, or --allow MODULE says what may run"
 
 
 def _n_of_m(counts: Counts, noun: str) -> str:

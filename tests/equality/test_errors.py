@@ -50,6 +50,8 @@ def test_what_is_left_of_a_native_error() -> None:
     ("one", "other"),
     [
         (PYTHON, PYTHON.replace("/srv/job/train.py", "/srv/x/train.py").replace("line 10", "line 12")),
+        (PYTHON, PYTHON.replace("/srv/job/train.py", "/srv/torch/train.py")),
+        (PYTHON, PYTHON.replace("/opt/venv/lib/python3.11/site-packages/", "/src/pytorch/")),
         (PYTHON, PYTHON.replace("id=1", "id=3")),
         (PYTHON, PYTHON.replace("^" * 20, "~" * 7)),
         (NATIVE, NATIVE.replace("0x7f87", "0x7a00").replace("ExpandUtils.cpp:35", "ExpandUtils.cpp:36")),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rpcinspect.replay.gate import Gate
 from rpcinspect.replay.live_group import Gradient
 from rpcinspect.replay.outcome import InboundOutcome, Recording, ReplayOutcome
 from rpcinspect.replay.report import report
@@ -140,7 +141,16 @@ def test_refused() -> None:
         "what a live worker would import and call, and nobody allowed:",
         "  REFUSED  basic_chain.scale  nobody allowed it (--allow basic_chain:scale) (#6)",
     ]
-    assert lines[-1].startswith("refused: nothing was started")
+    assert lines[-1] == (
+        "refused: nothing was started; --path DIR for your sources, or --allow MODULE says what may run"
+    )
+
+
+def test_refused_functions_of_the_jobs_script() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 10, 20, "__mp_main__.step")
+    lines = shown(not_started(workers.plan(None, Gate())))
+    assert "--main FILE for the job's script, " in lines[-1]
 
 
 def test_nothing_to_replay() -> None:
