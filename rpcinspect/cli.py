@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from rpcinspect import __version__, exit_codes
+from rpcinspect.cli_options import Format, FormatOption, OutputOption
 from rpcinspect.errors import CaptureError, OutputError, RpcInspectError
 
 app = typer.Typer(
@@ -28,13 +29,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Format(str, Enum):
-    """What commands write."""
-
-    table = "table"
-    jsonl = "jsonl"
 
 
 class Reader(str, Enum):
@@ -71,10 +65,8 @@ def decode(
             "Several are read as one session.",
         ),
     ] = None,
-    output_format: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write there instead of standard output.")
-    ] = None,
+    output_format: FormatOption = Format.table,
+    output: OutputOption = None,
     message: Annotated[
         int | None,
         typer.Option(
@@ -296,10 +288,8 @@ def replay(
     show_all: Annotated[
         bool, typer.Option("--all", "-a", help="Show every step; with --plan the agents' own calls too.")
     ] = False,
-    output_format: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write there instead of standard output.")
-    ] = None,
+    output_format: FormatOption = Format.table,
+    output: OutputOption = None,
 ) -> None:
     """Send captured requests to live workers again, and say whether the same answers and gradients come."""
 
@@ -330,6 +320,88 @@ def replay(
                 record=record,
                 show_gradients=show_gradients,
                 require_all=require_all,
+                show_all=show_all,
+                jsonl=output_format is Format.jsonl,
+                output=output,
+            )
+        )
+
+    raise typer.Exit(_guarded(command))
+
+
+@app.command()
+def diff(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="A [B]",
+            show_default=False,
+            help="Two runs, each a capture as for decode, or several of one run as A1,A2. With --context "
+            "twice, one is enough.",
+        ),
+    ] = None,
+    context: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--context",
+            metavar="N",
+            show_default=False,
+            help="Only this autograd context: its id, or CREATOR:COUNTER. Twice: a's and b's.",
+        ),
+    ] = None,
+    rtol: Annotated[
+        float | None,
+        typer.Option("--rtol", metavar="R", help="Floats may differ by R times the smaller of the two."),
+    ] = None,
+    atol: Annotated[
+        float | None, typer.Option("--atol", metavar="A", help="Floats may differ by A, beside --rtol.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ignore",
+            metavar="WHAT,…",
+            show_default=False,
+            help="No differences: device, device-map, latency, form, requires-grad, zero-sign, nan-payload, "
+            "profile-events, error.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Count the form of tensors, the order of independent calls and the agents' own calls too.",
+        ),
+    ] = False,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rename",
+            metavar="OLD=NEW",
+            show_default=False,
+            help="Worker OLD of A is NEW of B; may be repeated.",
+        ),
+    ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", "-a", help="List every difference, before the summary.")
+    ] = False,
+    output_format: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Compare two runs and name the first message at which they part. Exits with 1 if they are different."""
+
+    def command() -> int:
+        from rpcinspect.commands.diff import Request, run
+
+        return run(
+            Request(
+                files=tuple(files or ()),
+                contexts=tuple(context or ()),
+                rtol=rtol,
+                atol=atol,
+                ignore=tuple(ignore or ()),
+                strict=strict,
+                renames=tuple(rename or ()),
                 show_all=show_all,
                 jsonl=output_format is Format.jsonl,
                 output=output,

@@ -19,7 +19,7 @@ from rpcinspect.wire.link import LINKS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-DOCS = ("data-path.md", "wire-format.md", "supported.md", "damage.md", "replay.md", "decisions.md")
+DOCS = ("data-path.md", "wire-format.md", "supported.md", "damage.md", "replay.md", "diff.md", "decisions.md")
 
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^ {4}[^\n]*\n)+", re.MULTILINE)
@@ -60,7 +60,7 @@ def run(*arguments: str) -> str:
 
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-COMMANDS = ("decode", "replay")
+COMMANDS = ("decode", "replay", "diff")
 
 
 def options_of(command: str) -> set[str]:
@@ -89,7 +89,7 @@ def markdown_files() -> list[Path]:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_documented(command: str) -> None:
     options = options_of(command)
-    assert len(options) >= 10
+    assert len(options) >= 9
     pages = text(README) + "".join(text(ROOT / "docs" / name) for name in DOCS)
     assert {option for option in options if option not in pages} == set()
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rpcinspect.commands.arguments import context_id, names
 from rpcinspect.commands.output import overwritten_input
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.gate import Allowance, Gate
@@ -17,7 +18,6 @@ from rpcinspect.replay.plan import PlanOptions
 from rpcinspect.replay.replayer import ReplayOptions
 from rpcinspect.replay.sources import Sources
 from rpcinspect.replay.workers import WorkerOptions
-from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id
 
 SEEDS = range(-1 << 63, 1 << 64)
 """What torch.manual_seed takes."""
@@ -61,8 +61,8 @@ class Request:
     def plan_options(self) -> PlanOptions:
         """For the plan."""
         return PlanOptions(
-            roles=_names(self.roles),
-            live=_names(self.live),
+            roles=names(self.roles),
+            live=names(self.live),
             context=None if self.context is None else context_id(self.context),
             trust=self.trust,
         )
@@ -90,19 +90,6 @@ class Request:
         """Identical means the same form too. What of the tolerance is not given is torch's, by dtype."""
         by_dtype = self.tolerance or self.rtol is not None or self.atol is not None
         return Rules(rtol=self.rtol, atol=self.atol, by_dtype=by_dtype, strict=True)
-
-
-def context_id(value: str) -> int | None:
-    """The context id of `281474976710657` or `1:1` (creator:counter, as the table shows it)."""
-    creator, colon, counter = value.partition(":")
-    if not all(part.isascii() and part.isdigit() for part in ((creator, counter) if colon else (creator,))):
-        return None
-    if not colon:
-        number = int(creator)
-        return number if number < 1 << 63 else None
-    if int(creator) >= 1 << 16 or int(counter) >= 1 << LOCAL_ID_BITS:
-        return None
-    return pack_id(int(creator), int(counter))
 
 
 def mistake(request: Request) -> str | None:
@@ -153,9 +140,3 @@ def _overwritten(request: Request) -> Iterator[str]:
     named = [path.absolute() for path in (request.output, request.record) if path is not None]
     if len(set(named)) < len(named):
         yield f"{request.record}: --output and --record are the same file"
-
-
-def _names(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Names from options that may be repeated and may hold several, separated by commas."""
-    names = [name.strip() for value in given for name in value.split(",")]
-    return tuple(dict.fromkeys(name for name in names if name))

@@ -84,6 +84,8 @@ class Difference:
     b_bits: str | None = None
     text: str | None = None
     """What else there is to say."""
+    both: bool = False
+    """Of `unknown`: neither message has these bytes, so that nothing is known of any difference."""
 
     def as_json(self) -> dict[str, Json]:
         """The fields of the contract, then what applies of the others."""
@@ -103,6 +105,8 @@ class Difference:
             out["elements"] = self.elements.as_json()
         if self.text is not None:
             out["text"] = self.text
+        if self.both:
+            out["both"] = True
         return out
 
     def mirrored(self) -> Difference:

@@ -102,9 +102,8 @@ class _Comparison:
         missing = [sum(record.tp.payload_missing or ()) for record in (a, b)]
         if any(missing):
             yield from self.field("type", type_name(a.rpc.message.type), type_name(b.rpc.message.type))
-            yield Difference(
-                code="unknown", path="payload", text=f"{sum(missing):,} bytes of it were not captured"
-            )
+            text = f"{sum(missing):,} bytes of it were not captured"
+            yield Difference(code="unknown", path="payload", text=text, both=all(missing))
             return
         self.matching.contexts = contexts_of(a.rpc.envelopes)
         yield from compare_envelopes(a.rpc.envelopes, b.rpc.envelopes, self.rules, self.ids)

@@ -50,6 +50,8 @@ class Tally:
     first: int = -1
     first_beyond: int = -1
     first_unknown: int = -1
+    half_known: bool = False
+    """Of some element that is unknown, one of the two has all bytes."""
     worst: int | None = None
     max_abs: int | float | None = None
     max_rel: float | None = None
@@ -68,6 +70,7 @@ class Tally:
             if self.first_unknown < 0 and unknown.any():
                 self.first_unknown = a.start + int(unknown.argmax())
             differs &= ~unknown
+            self.half_known |= a.unknown is None or b.unknown is None or bool((a.unknown ^ b.unknown).any())
         where = np.flatnonzero(differs)
         if where.size:
             self._add(a.start, where, a.codes, b.codes)
@@ -120,7 +123,8 @@ class Tally:
             out.append(self._difference(path))
         if self.unknown:
             text = f"{self.unknown:,} of {self.numel:,} elements have bytes that were not captured"
-            out.append(Difference(code="unknown", path=f"{path}.elements[{self.first_unknown}]", text=text))
+            place = f"{path}.elements[{self.first_unknown}]"
+            out.append(Difference(code="unknown", path=place, text=text, both=not self.half_known))
         return out
 
     def _difference(self, path: str) -> Difference:

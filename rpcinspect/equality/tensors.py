@@ -50,7 +50,10 @@ def compare_elements(
     if storage_a is None or storage_b is None or storage_a.extent is None or storage_b.extent is None:
         states = _state(storage_a), _state(storage_b)
         text = f"all {numel:,} elements have bytes that were not captured"
-        return [Difference(code="unknown", path=path, a_value=states[0], b_value=states[1], text=text)]
+        both = not any(s is not None and s.extent is not None for s in (storage_a, storage_b))
+        return [
+            Difference(code="unknown", path=path, a_value=states[0], b_value=states[1], text=text, both=both)
+        ]
     if _same_bytes(a, meta_a, b, meta_b):
         return []
     tally = Tally(meta_a.dtype, numel, rules)
@@ -59,7 +62,8 @@ def compare_elements(
             tally.add(block_a, block_b)
     except DecodeError as error:
         text = f"the tensor can't be read: {error}"
-        return [*tally.differences(path), Difference(code="unknown", path=path, text=text)]
+        both = meta_a == meta_b and storage_a.nbytes == storage_b.nbytes
+        return [*tally.differences(path), Difference(code="unknown", path=path, text=text, both=both)]
     return tally.differences(path)
 
 

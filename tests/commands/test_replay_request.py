@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.commands.replay_request import Request, context_id, mistake
+from rpcinspect.commands.replay_request import Request, mistake
 from tests.commands.runner import CAPTURES, CHAIN, rpcinspect
 
 REQUEST = Request(files=(str(CHAIN),))
@@ -106,11 +106,3 @@ def test_what_the_engine_is_told(tmp_path: Path) -> None:
     assert (options.workers.seed, options.workers.threads) == (3, 2)
     assert (options.timeout_s, options.speed, options.repeat) == (4.0, 1.0, 5)
     assert (options.record, options.show_gradients) == (tmp_path / "out.pcap", True)
-
-
-def test_context_ids() -> None:
-    assert context_id("3") == context_id("0:3") == 3
-    assert context_id("1:2") == (1 << 48) + 2
-    assert context_id("65535:0") == -1 << 48
-    for bad in ("", ":", "1:", ":1", "-1", "x", "65536:0", "0:281474976710656", str(1 << 63)):
-        assert context_id(bad) is None

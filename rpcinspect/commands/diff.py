@@ -1,0 +1,123 @@
+"""`rpcinspect diff`: decodes two runs, compares them and says where they part."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from rpcinspect import exit_codes
+from rpcinspect.commands.arguments import context_id, names, renames
+from rpcinspect.commands.output import open_console, open_output, overwritten_input, say
+from rpcinspect.diff.compare import compare_runs
+from rpcinspect.diff.model import Comparison
+from rpcinspect.equality.rules import IGNORABLE, Rules
+from rpcinspect.errors import RpcInspectError
+from rpcinspect.opened import OpenSession
+from rpcinspect.session.model import AutogradContext
+from rpcinspect.views.phrases import packed, printable_json
+
+MAX_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the command line asked for; see `cli.diff` for the meaning of each."""
+
+    files: tuple[str, ...]
+    contexts: tuple[str, ...] = ()
+    rtol: float | None = None
+    atol: float | None = None
+    ignore: tuple[str, ...] = ()
+    strict: bool = False
+    renames: tuple[str, ...] = ()
+    show_all: bool = False
+    jsonl: bool = False
+    output: Path | None = None
+
+
+def run(request: Request) -> int:
+    """Compares and writes; returns the exit code."""
+    mistake = _mistake(request)
+    if mistake is not None:
+        say(mistake)
+        return exit_codes.USAGE
+    rules = Rules(
+        rtol=request.rtol,
+        atol=request.atol,
+        ignore=frozenset(names(request.ignore)),
+        strict=request.strict,
+        renames=renames(request.renames) or {},
+    )
+    with ExitStack() as stack:
+        runs = [stack.enter_context(OpenSession(_paths(file))) for file in request.files]
+        a, b = runs[0], runs[-1]
+        contexts = _context(a, request.contexts[:1]), _context(b, request.contexts[-1:])
+        comparison = compare_runs(a, b, rules, contexts=contexts)
+        _write(request, comparison, (a, b))
+    return exit_codes.OK if comparison.same else exit_codes.DIFFERENT
+
+
+def _write(request: Request, comparison: Comparison, runs: tuple[OpenSession, OpenSession]) -> None:
+    if request.jsonl:
+        from rpcinspect.views.diff_json import diff_lines
+
+        with open_output(request.output) as output:
+            output.write(printable_json(diff_lines(comparison)))
+        return
+    from rpcinspect.views.diff_table import show_diff
+
+    with open_console(request.output) as console:
+        show_diff(comparison, runs, console, show_all=request.show_all)
+
+
+def _mistake(request: Request) -> str | None:
+    """What is wrong with the arguments, in one line."""
+    if not request.files:
+        return "no capture is named: give A and B, or one capture and --context twice"
+    if len(request.files) > 2:
+        return "two runs can be compared: give A and B; several captures of one run as A1,A2"
+    if len(request.files) == 1 and len(request.contexts) != 2:
+        return "one capture is compared with itself only by two of its contexts: give --context twice, or B"
+    if len(request.contexts) > 2:
+        return "--context can be given twice: the first is a's, the second b's"
+    for context in request.contexts:
+        if context_id(context) is None:
+            return f"--context {context}: not a context id, such as 3 or 0:3"
+    for name in names(request.ignore):
+        if name not in IGNORABLE:
+            return f"--ignore {name}: these can be ignored: {', '.join(sorted(IGNORABLE))}"
+    for name, value in (("--rtol", request.rtol), ("--atol", request.atol)):
+        if value is not None and not 0 <= value < float("inf"):
+            return f"{name} {value}: not a finite number from 0 up"
+    given = renames(request.renames)
+    if given is None or len(set(given.values())) < len(given):
+        return "--rename: not OLD=NEW with each name once"
+    paths = [path for file in request.files for path in _paths(file)]
+    if paths.count("-") > 1:
+        return "standard input can be read only once"
+    overwritten = overwritten_input(request.output, paths)
+    return None if overwritten is None else f"{overwritten}: is an input, --output would overwrite it"
+
+
+def _paths(file: str) -> tuple[str, ...]:
+    """Several captures of one run are separated by commas; a file whose name has a comma is one."""
+    if "," not in file or os.path.exists(file):
+        return (file,)
+    return tuple(part for part in file.split(",") if part)
+
+
+def _context(opened: OpenSession, given: tuple[str, ...]) -> AutogradContext | None:
+    """The context that is asked for; None: the whole run."""
+    if not given:
+        return None
+    number, contexts = context_id(given[0]), opened.session.contexts
+    for context in contexts:
+        if context.context_id == number:
+            return context
+    if not contexts:
+        raise RpcInspectError(f"--context {given[0]}: the capture has no autograd context")
+    shown = ", ".join(packed(context.context_id) for context in contexts[:MAX_LISTED])
+    more = f" and {len(contexts) - MAX_LISTED:,} more" if len(contexts) > MAX_LISTED else ""
+    raise RpcInspectError(f"--context {given[0]}: there is no such context, but {shown}{more}")

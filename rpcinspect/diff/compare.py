@@ -1,0 +1,232 @@
+"""Two runs → a `Comparison`: the steps of a diff, one after the other.
+
+In: open sessions and rules. Out: every message of both runs in one order, what differs, and where the runs
+part. Messages are compared with each other by `equality`, pair by pair; nothing of them is kept but what
+differs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+
+from rpcinspect.diff.align import Alignment, align_runs
+from rpcinspect.diff.explain import explain, with_causes
+from rpcinspect.diff.latency import latencies
+from rpcinspect.diff.merge import merge
+from rpcinspect.diff.model import Aligned, Comparison, Found, Side
+from rpcinspect.diff.reordered import changed_places
+from rpcinspect.diff.run import Run
+from rpcinspect.diff.workers import Label, labels, same_workers
+from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.ids import CONTEXT, IdMap
+from rpcinspect.equality.messages import compare_messages
+from rpcinspect.equality.rules import Rules
+from rpcinspect.opened import OpenSession
+from rpcinspect.session.model import AutogradContext
+
+BY_DEFAULT = Rules()
+
+
+def compare(
+    a: OpenSession | str | Sequence[str], b: OpenSession | str | Sequence[str], rules: Rules = BY_DEFAULT
+) -> Comparison:
+    """The diff of two runs, each an open session, a capture or several of them. The package offers it as
+    `rpcinspect.compare`."""
+    with ExitStack() as stack:
+        runs = []
+        for given in (a, b):
+            if not isinstance(given, OpenSession):
+                paths = [given] if isinstance(given, str) else given
+                given = stack.enter_context(OpenSession(paths))
+            runs.append(given)
+        return compare_runs(runs[0], runs[1], rules)
+
+
+def compare_runs(
+    a: OpenSession,
+    b: OpenSession,
+    rules: Rules = BY_DEFAULT,
+    *,
+    contexts: tuple[AutogradContext | None, AutogradContext | None] = (None, None),
+) -> Comparison:
+    """The diff of two sessions; with `contexts`, of one autograd context of each, perhaps of one session."""
+    runs = Run(a, contexts[0]), Run(b, contexts[1])
+    notes = _recognise(*runs, rules)
+    alignment = align_runs(*runs)
+    messages = merge(*runs, alignment)
+    comparing = _Comparing(*runs, alignment, rules)
+    found = list(comparing.all(messages))
+    explained = with_causes(messages, found)
+    first = explain(messages, explained, *runs)
+    explained += _latencies(*runs, alignment, messages, rules)
+    return Comparison(
+        a=_side(runs[0], messages, 0),
+        b=_side(runs[1], messages, 1),
+        rules=rules,
+        messages=tuple(messages),
+        found=tuple(explained),
+        first=first,
+        unknown=comparing.unknown,
+        notes=tuple(notes),
+    )
+
+
+def _recognise(a: Run, b: Run, rules: Rules) -> list[str]:
+    """Gives workers the names that hold in both runs; notes on those that only one of them has."""
+    names: tuple[dict[tuple[int, str], str], dict[tuple[int, str], str]] = ({}, {})
+    notes = []
+    labels_a, labels_b = _labels(a), _labels(b)
+    for job in sorted(labels_a.keys() | labels_b.keys()):
+        one, other = labels_a.get(job, []), labels_b.get(job, [])
+        same = same_workers(one, other, rules.worker_name)
+        names[0].update({(job, text): name for text, name in same.items()})
+        only_a = [label.text for label in one if label.text not in same]
+        only_b = [label.text for label in other if label.text not in same.values()]
+        names[0].update({(job, text): rules.worker_name(text) for text in only_a})
+        if len(only_a) == len(only_b) == 1:
+            notes.append(f"if {only_a[0]} of a is {only_b[0]} of b, --rename {only_a[0]}={only_b[0]} says so")
+        else:
+            notes += [f"only a has a worker {text}" for text in only_a]
+            notes += [f"only b has a worker {text}" for text in only_b]
+    a.recognise(names[0], rules.worker_name if rules.renames else None)
+    b.recognise(names[1])
+    return notes
+
+
+def _labels(run: Run) -> Mapping[int, list[Label]]:
+    """The workers of each job."""
+    seen: dict[int, list[str]] = defaultdict(list)
+    for call in run.calls.values():
+        seen[call.job] += [call.caller, call.callee]
+    for orphan in run.orphans:
+        seen[orphan.job] += [orphan.source, orphan.destination]
+    return {job: labels(its, run.opened.session.workers, job) for job, its in seen.items()}
+
+
+class _Comparing:
+    """Compares pair by pair, and remembers which ids are the same."""
+
+    def __init__(self, a: Run, b: Run, alignment: Alignment, rules: Rules) -> None:
+        self._a = a
+        self._b = b
+        self._rules = rules
+        self._alignment = alignment
+        self._ids: dict[int, IdMap] = defaultdict(IdMap)
+        """Of each job: ids are unique in one only."""
+        self.unknown = 0
+        """Messages of which both runs lack the same bytes."""
+        self._jobs = {call.index: call.job for call in a.calls.values()}
+        self._jobs.update({call.answer: call.job for call in a.calls.values() if call.answer is not None})
+        self._jobs.update({orphan.index: orphan.job for orphan in a.orphans})
+        self._learn_contexts()
+
+    def _learn_contexts(self) -> None:
+        """The contexts of calls that are the same are the same; the first pair decides."""
+        for index, partner in self._alignment.pairs.items():
+            call, other = self._a.calls[index], self._b.calls[partner]
+            ids = self._ids[call.job]
+            if call.context is None or other.context is None:
+                continue
+            if ids.translate(CONTEXT, call.context) is None:
+                mark = ids.mark()
+                if not ids.packed(CONTEXT, call.context, other.context):
+                    ids.rollback(mark)
+
+    def all(self, messages: Sequence[Aligned]) -> Iterator[Found]:
+        """The differences of all messages, in their order."""
+        moved = self._reordered(messages)
+        for place, message in enumerate(messages):
+            for difference in self._one(message):
+                yield self._found(place, message, difference)
+            if place in moved:
+                yield self._found(place, message, moved[place])
+
+    def _found(self, place: int, message: Aligned, difference: Difference) -> Found:
+        rules = self._rules
+        counts = rules.counts(difference.code) and not difference.tolerated
+        return Found(
+            message=place,
+            difference=difference,
+            counts=counts and (not message.control or rules.strict),
+        )
+
+    def _one(self, message: Aligned) -> list[Difference]:
+        if message.a is None or message.b is None:
+            return [self._one_sided(message)]
+        ids = self._ids[self._jobs[message.a]]
+        mark = ids.mark()
+        found = compare_messages(
+            self._a.messages[message.a],
+            self._b.messages[message.b],
+            self._a.opened.read,
+            self._b.opened.read,
+            self._rules,
+            ids,
+        )
+        if not found:
+            return found
+        if any(difference.code == "function" for difference in found):
+            ids.rollback(mark)  # another call has taken its place: their ids are not the same
+        both = [difference for difference in found if difference.both]
+        self.unknown += bool(both)
+        return [difference for difference in found if not difference.both]
+
+    def _one_sided(self, message: Aligned) -> Difference:
+        what = f"{message.type} {message.function}" if message.function else message.type
+        alignment = self._alignment
+        repeated = message.request and (
+            message.a in alignment.repeated_a if message.b is None else message.b in alignment.repeated_b
+        )
+        if message.b is None:
+            return Difference(code="repeated" if repeated else "missing", path="", a_value=what)
+        return Difference(code="repeated" if repeated else "extra", path="", b_value=what)
+
+    def _reordered(self, messages: Sequence[Aligned]) -> dict[int, Difference]:
+        """Place of the first of some calls → that they have changed places."""
+        found: dict[int, Difference] = {}
+        groups = changed_places(self._a, self._b, self._alignment.pairs)
+        places = {message.a: place for place, message in enumerate(messages)} if groups else {}
+        for group in groups:
+            order_b = sorted(group, key=lambda pair: self._b.calls[pair[1]].begin_ns)
+            found[min(places[a] for a, _ in group)] = Difference(
+                code="reordered",
+                path="",
+                a_value=[a for a, _ in group][:MAX_SHOWN],
+                b_value=[b for _, b in order_b][:MAX_SHOWN],
+                text=f"{len(group)} calls, one after the other in both runs, come in another order",
+            )
+        return found
+
+
+MAX_SHOWN = 16
+"""Calls of a group that have changed places that are named."""
+
+
+def _latencies(
+    a: Run, b: Run, alignment: Alignment, messages: Sequence[Aligned], rules: Rules
+) -> list[Found]:
+    """Information on calls that took another time; none for contexts of one run or where it is ignored."""
+    if rules.ignores("latency"):
+        return []
+    places = {message.a: place for place, message in enumerate(messages) if message.request}
+    found = []
+    for slower in latencies(a, b, alignment.pairs):
+        text = f"median of {slower.count:,} calls, in nanoseconds"
+        difference = Difference(
+            code="latency", path="latency", a_value=slower.a_ns, b_value=slower.b_ns, text=text
+        )
+        found.append(Found(message=places[slower.call[0]], difference=difference, counts=False))
+    return found
+
+
+def _side(run: Run, messages: Sequence[Aligned], side: int) -> Side:
+    indexes = [message.a if side == 0 else message.b for message in messages]
+    its = _labels(run)
+    return Side(
+        paths=tuple(info.path for info in run.opened.session.captures),
+        messages=sum(index is not None for index in indexes),
+        workers=tuple(dict.fromkeys(label.text for job in sorted(its) for label in its[job])),
+        context=None if run.context is None else run.context.context_id,
+    )

@@ -1,0 +1,191 @@
+"""Where two runs part, what is likely behind it, and which differences only follow from others.
+
+In: the messages of both runs in one causal order, with their differences. Out: for each different message the
+one that it follows from, and an `Explanation` of the first. A different answer to an equal request is a place
+where the runs part, and so is a different request of a worker that nothing different has reached. All else
+follows: the answer to a different request, and whatever a worker sends after something different has come to
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rpcinspect.diff.model import Aligned, Explanation, Found, Likely
+from rpcinspect.diff.run import Run
+from rpcinspect.equality.difference import Difference
+
+ONE_SIDED = frozenset({"missing", "extra", "repeated"})
+DEVICES = frozenset({"dtype", "device", "device-map", "quantizer"})
+NUMBERS = frozenset({"value", "ulp", "zero-sign", "nan-payload"})
+SMALL_ERROR = 1e-3
+"""Relative errors up to this come from adding in another order, in most programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    likely: Likely
+    text: str
+
+
+def with_causes(messages: Sequence[Aligned], found: Sequence[Found]) -> list[Found]:
+    """The differences, each with the message that it follows from."""
+    causes = _causes(messages, {one.message for one in found if _parts(one)})
+    return [
+        replace(one, follows=causes[one.message]) if causes.get(one.message) is not None else one
+        for one in found
+    ]
+
+
+def explain(messages: Sequence[Aligned], found: Sequence[Found], a: Run, b: Run) -> Explanation | None:
+    """The first difference that counts, explained; None if there is none. What can't be compared since bytes
+    were not captured comes after all that is known to differ."""
+    counting = [place for place, one in enumerate(found) if one.counts]
+    known = [place for place in counting if found[place].difference.code != "unknown"]
+    if not counting:
+        return None
+    first = (known or counting)[0]
+    place = found[first].message
+    its = [one.difference for one in found if one.message == place and one.counts]
+    message = messages[place]
+    guess = _guess(messages, message, its, a, b)
+    different = {one.message: one.follows for one in found if _parts(one)}
+    roots = {at for at, cause in different.items() if cause is None}
+    return Explanation(
+        found=first,
+        likely=guess.likely,
+        text=guess.text,
+        worker=message.source,
+        function=message.function,
+        following=sum(_root(at, different) == place for at in different) - (place in different),
+        beside=tuple(sorted(roots - {place})),
+    )
+
+
+def _parts(one: Found) -> bool:
+    """Whether a difference can be the cause of others."""
+    return one.counts and one.difference.code not in ("reordered", "unknown")
+
+
+def _causes(messages: Sequence[Aligned], different: set[int]) -> dict[int, int | None]:
+    """Different message → the one that it follows from, directly."""
+    causes: dict[int, int | None] = {}
+    arrived: dict[str, int] = {}
+    """Worker → the latest different message that has come to it."""
+    for place in sorted(different):
+        message = messages[place]
+        if message.answers is not None and message.answers in different:
+            causes[place] = message.answers
+        else:
+            causes[place] = arrived.get(message.source)
+        arrived[message.destination] = place
+    return causes
+
+
+def _root(place: int, causes: Mapping[int, int | None]) -> int:
+    """Where a chain of causes begins; causes stand before what follows from them, so it ends."""
+    while True:
+        cause = causes.get(place)
+        if cause is None:
+            return place
+        place = cause
+
+
+def _guess(
+    messages: Sequence[Aligned], message: Aligned, its: Sequence[Difference], a: Run, b: Run
+) -> _Guess:
+    codes = {difference.code for difference in its}
+    if codes & ONE_SIDED:
+        return _one_sided(messages, message, codes, a, b)
+    who, what = message.source, _called(message)
+    if "error" in codes:
+        return _Guess("error", f"{who} fails in one of the two runs, or in another way: {what}")
+    if codes == {"unknown"}:
+        return _Guess("capture", "bytes were captured of one run only; nothing that is known differs")
+    if codes == {"reordered"}:
+        return _Guess("other-order", f"{who} makes the same calls one after the other, in another order")
+    if codes & DEVICES:
+        return _Guess("device-or-dtype", f"{who} sends tensors of another type, or for another device")
+    if "function" in codes:
+        return _Guess("other-call", f"{who} calls another function of {message.destination}")
+    if codes <= {"envelope", "profile-events"}:
+        return _Guess("configuration", f"{who} runs with another autograd context or profiler")
+    if message.request and message.type != "BACKWARD_AUTOGRAD_REQ":
+        return _Guess("other-inputs", f"nothing different came to {who} before: its own inputs are others")
+    return _result(message, its, a, b)
+
+
+def _result(message: Aligned, its: Sequence[Difference], a: Run, b: Run) -> _Guess:
+    """An answer, or a gradient: what a worker has computed from equal inputs."""
+    who, what = message.source, _called(message)
+    given = "the same call" if not message.request else "the same messages"
+    if all(_small(difference) for difference in its):
+        text = f"{who} computes nearly the same from {given}: sums in another order, or another kernel"
+        return _Guess("accumulation", text)
+    if not message.request:
+        for run, label in ((a, "a"), (b, "b")):
+            pair = _alike(run, message.a if run is a else message.b)
+            if pair is not None:
+                text = f"{who} answers equal calls in different ways within {label} too, #{pair[0]} and"
+                text += f" #{pair[1]}: {what} keeps a state or is not deterministic"
+                return _Guess("not-deterministic", text)
+    text = (
+        f"{who} gives another result for {given}: other code or state in {what}, or it is not deterministic"
+    )
+    return _Guess("function", text)
+
+
+def _small(difference: Difference) -> bool:
+    if difference.code == "ulp":
+        return True
+    elements = difference.elements
+    if difference.code != "value" or elements is None or elements.max_rel is None:
+        return False
+    return elements.max_rel <= SMALL_ERROR
+
+
+def _alike(run: Run, answer: int | None) -> tuple[int, int] | None:
+    """Two equal calls of one run, one of them with this answer, whose answers are not equal."""
+    call = next((c for c in run.calls.values() if c.answer == answer), None)
+    if call is None or answer is None:
+        return None
+    sign, content = run.signs[call.index], run.content(call.index)
+    for other in run.calls.values():
+        if other.answer is None or run.signs[other.index] != sign or other.index == call.index:
+            continue
+        if run.content(other.index) == content and run.content(other.answer) != run.content(answer):
+            return (call.index, other.index) if call.index < other.index else (other.index, call.index)
+    return None
+
+
+def _one_sided(messages: Sequence[Aligned], message: Aligned, codes: set[str], a: Run, b: Run) -> _Guess:
+    run, other, label = (a, b, "a") if message.b is None else (b, a, "b")
+    who, what = message.source, _called(message)
+    if not message.request:
+        return _Guess("missing-call", f"only in {label}, {who} answers {what}")
+    strange = sorted({message.source, message.destination} - _workers(other))
+    if strange:
+        return _Guess("other-worker", f"only {label} has a worker {strange[0]!r}")
+    if _alone(messages, message, run, label):
+        return _Guess("other-length", f"only {label} has the autograd context in which {who} sends {what}")
+    how = "once more " if "repeated" in codes else ""
+    return _Guess("missing-call", f"only in {label}, {who} sends {how}{what} to {message.destination}")
+
+
+def _alone(messages: Sequence[Aligned], message: Aligned, run: Run, label: str) -> bool:
+    """Whether a request is of an autograd context that the other run has nothing of."""
+    own = {m.a if label == "a" else m.b: m.a is not None and m.b is not None for m in messages}
+    index = message.a if label == "a" else message.b
+    context = run.calls[index].context if index is not None else None
+    if context is None:
+        return False
+    return not any(own[call.index] for call in run.calls.values() if call.context == context)
+
+
+def _called(message: Aligned) -> str:
+    return message.function or message.type
+
+
+def _workers(run: Run) -> set[str]:
+    return {worker for sign in run.signs.values() for worker in (sign.caller, sign.callee)}

@@ -1,0 +1,109 @@
+"""Aligned calls → the messages of both runs in one order that holds in both as far as there is one.
+
+In: two runs and their alignment. Out: `Aligned` messages. What comes before something in both runs comes
+before it here, so no message stands before one that it follows from. The other way round the order is the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from rpcinspect.diff.align import Alignment
+from rpcinspect.diff.model import Aligned
+from rpcinspect.diff.run import Run, Sign
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.message import type_name
+
+
+class _Entry(NamedTuple):
+    """A message of both runs or of one, and the request that it answers."""
+
+    a: int | None
+    b: int | None
+    request: tuple[int | None, int | None] | None
+    sign: Sign
+    control: bool
+
+
+def merge(a: Run, b: Run, alignment: Alignment) -> list[Aligned]:
+    """The messages of both runs, in order."""
+    entries = list(_entries(a, b, alignment))
+    both = [(entry.a, entry.b) for entry in entries if entry.a is not None and entry.b is not None]
+    keys_a = _keys(both, 0, (entry.a for entry in entries if entry.b is None))
+    keys_b = _keys(both, 1, (entry.b for entry in entries if entry.a is None))
+
+    def key(entry: _Entry) -> tuple[object, ...]:
+        if entry.a is not None and entry.b is not None:
+            return max(entry.a, entry.b), min(entry.a, entry.b), 0, 0, ""
+        index = entry.a if entry.b is None else entry.b
+        assert index is not None
+        return *(keys_a if entry.b is None else keys_b)[index], 1, index, str(entry.sign)
+
+    entries.sort(key=key)
+    places = {(entry.a, entry.b): place for place, entry in enumerate(entries)}
+    return [_aligned(entry, places, a, b) for entry in entries]
+
+
+def _entries(a: Run, b: Run, alignment: Alignment) -> Iterator[_Entry]:
+    """Requests and answers, in no order."""
+    taken = set(alignment.pairs.values())
+    for call in a.calls.values():
+        partner = alignment.pairs.get(call.index)
+        other = None if partner is None else b.calls[partner]
+        sign = a.signs[call.index]
+        yield _Entry(call.index, partner, None, sign, call.control)
+        answer = None if other is None else other.answer
+        if call.answer is not None or answer is not None:
+            yield _Entry(call.answer, answer, (call.index, partner), sign, call.control)
+    for call in b.calls.values():
+        if call.index not in taken:
+            sign = b.signs[call.index]
+            yield _Entry(None, call.index, None, sign, call.control)
+            if call.answer is not None:
+                yield _Entry(None, call.answer, (None, call.index), sign, call.control)
+    taken = set(alignment.orphans.values())
+    for orphan in a.orphans:
+        partner = alignment.orphans.get(orphan.index)
+        yield _Entry(orphan.index, partner, (None, None), a.signs[orphan.index], False)
+    for orphan in b.orphans:
+        if orphan.index not in taken:
+            yield _Entry(None, orphan.index, (None, None), b.signs[orphan.index], False)
+
+
+def _keys(
+    both: Iterable[tuple[int, int]], side: int, alone: Iterable[int | None]
+) -> dict[int, tuple[int, int]]:
+    """For messages that one run alone has: the key of the pairs that come before."""
+    known = {pair[side]: (max(pair), min(pair)) for pair in both}
+    wanted = {index for index in alone if index is not None}
+    keys: dict[int, tuple[int, int]] = {}
+    latest = (-1, -1)
+    for index in sorted(known.keys() | wanted):
+        if index in wanted:
+            keys[index] = latest
+        else:
+            latest = max(latest, known[index])
+    return keys
+
+
+def _aligned(entry: _Entry, places: dict[tuple[int | None, int | None], int], a: Run, b: Run) -> Aligned:
+    sign, is_answer = entry.sign, entry.request is not None
+    run, index = (b, entry.b) if entry.a is None else (a, entry.a)
+    assert index is not None
+    found = Aligned(
+        a=entry.a,
+        b=entry.b,
+        type=type_name(message_type_of(run.messages[index].rpc.command)),
+        source=sign.caller,
+        destination=sign.callee,
+        function=sign.function,
+        request=not is_answer,
+        answers=None if entry.request is None else places.get(entry.request),
+        control=entry.control,
+    )
+    if is_answer and entry.request != (None, None):
+        found = replace(found, source=sign.callee, destination=sign.caller)
+    return found

@@ -1,0 +1,134 @@
+"""What a diff comes to: plain records that every view is written against.
+
+Messages are named by their indexes in their own run, as `decode` numbers them; inside a `Comparison` by their
+place in `messages`, which are those of both runs in one causal order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.rules import Rules
+
+Likely: TypeAlias = Literal[
+    "other-inputs",
+    "function",
+    "not-deterministic",
+    "accumulation",
+    "device-or-dtype",
+    "missing-call",
+    "other-call",
+    "other-length",
+    "other-order",
+    "other-worker",
+    "error",
+    "configuration",
+    "capture",
+]
+"""What is likely behind the first difference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two runs."""
+
+    paths: tuple[str, ...]
+    messages: int
+    """Of those that were compared."""
+    workers: tuple[str, ...]
+    context: int | None = None
+    """If only one autograd context was compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aligned:
+    """A message of both runs, or one that only one of them has."""
+
+    a: int | None
+    b: int | None
+    type: str
+    """Without its envelopes."""
+    source: str
+    destination: str
+    """Workers as the second run calls them."""
+    function: str | None
+    """Of an answer: that of its request."""
+    request: bool
+    answers: int | None
+    """Place of its request."""
+    control: bool
+    """The agents' own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One difference, and where it is."""
+
+    message: int
+    """Place of the message."""
+    difference: Difference
+    counts: bool
+    """It makes the runs different."""
+    follows: int | None = None
+    """Place of the different message from which this one follows; None: here the runs part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Where the runs part first, and what is likely behind it."""
+
+    found: int
+    """Place in `Comparison.found`."""
+    likely: Likely
+    text: str
+    worker: str | None
+    """On which the runs part."""
+    function: str | None
+    following: int
+    """Different messages that follow from it, directly or not."""
+    beside: tuple[int, ...] = ()
+    """Places of other messages at which the runs part, that do not follow from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The outcome."""
+
+    a: Side
+    b: Side
+    rules: Rules
+    messages: tuple[Aligned, ...]
+    found: tuple[Found, ...]
+    """In the order of the messages; latencies last."""
+    first: Explanation | None
+    unknown: int
+    """Messages that can't be compared in full, since both runs lack the same bytes."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing makes the runs different."""
+        return self.first is None
+
+    @property
+    def tolerated(self) -> bool:
+        """Whether they are the same only within the tolerance."""
+        return self.same and any(found.difference.tolerated for found in self.found)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many differences there are of each code."""
+        return dict(sorted(Counter(found.difference.code for found in self.found).items()))
+
+    @property
+    def different(self) -> int:
+        """How many messages are different."""
+        return len({found.message for found in self.found if found.counts})
+
+    @property
+    def paired(self) -> int:
+        """How many messages both runs have."""
+        return sum(message.a is not None and message.b is not None for message in self.messages)

@@ -1,0 +1,211 @@
+"""A comparison for people: the verdict and the first difference on a screen, all differences on demand.
+
+In: a comparison, and the two runs for what their messages say. Out: lines of printable text on a console.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from rich.console import Console
+
+from rpcinspect.diff.model import Aligned, Comparison, Found, Side
+from rpcinspect.equality.difference import Elements, Json
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.views.phrases import Phrases, counted, duration, packed, path_label, printable, shorten
+from rpcinspect.views.table import end_label, join_ends, write_line
+
+MAX_DIFFERENCES = 4
+"""Of the first message, that are shown without --all."""
+MAX_INFORMATION = 2
+MAX_VALUE = 60
+MAX_PHRASE = 160
+
+
+class Messages(Protocol):
+    """Where the messages of a run are."""
+
+    def message(self, index: int) -> RpcRecord:
+        """The record of a message."""
+
+
+def show_diff(
+    comparison: Comparison, runs: tuple[Messages, Messages], console: Console, *, show_all: bool = False
+) -> None:
+    """Prints the summary; with `show_all` every difference too, before it."""
+    if show_all:
+        for found in comparison.found:
+            for line in _listed(found, comparison):
+                write_line(console, line, _style(found))
+        if comparison.found:
+            write_line(console, "")
+    for line, style in _summary(comparison, runs, show_all=show_all):
+        write_line(console, line, style)
+
+
+def _summary(
+    comparison: Comparison, runs: tuple[Messages, Messages], *, show_all: bool
+) -> Iterator[tuple[str, str]]:
+    """(line, style)."""
+    for label, side in (("a", comparison.a), ("b", comparison.b)):
+        yield _side_line(label, side), ""
+    yield _verdict_line(comparison), "bold green" if comparison.same else "bold red"
+    if comparison.first is not None:
+        yield from _first(comparison, runs)
+    for line in _rest(comparison, show_all=show_all):
+        yield line, ""
+    for note in comparison.notes:
+        yield f"note: {printable(note)}", "yellow"
+
+
+def _side_line(label: str, side: Side) -> str:
+    paths = ", ".join(path_label(path) for path in side.paths)
+    context = "" if side.context is None else f", context {packed(side.context)}"
+    return f"{label}  {paths}{context}: {counted(side.messages, 'message')} between {_names(side.workers)}"
+
+
+def _names(workers: Sequence[str]) -> str:
+    shown = ", ".join(end_label(worker) for worker in workers[:6])
+    return f"{shown} and {len(workers) - 6} more" if len(workers) > 6 else shown or "nobody"
+
+
+def _verdict_line(comparison: Comparison) -> str:
+    if not comparison.same:
+        return f"different: {comparison.different:,} of {counted(len(comparison.messages), 'message')}"
+    what = "the same within the tolerance" if comparison.tolerated else "the same"
+    if not comparison.messages:
+        return "the same: neither run has a message"
+    return f"{what}: {counted(comparison.paired, 'message')} of both runs"
+
+
+def _first(comparison: Comparison, runs: tuple[Messages, Messages]) -> Iterator[tuple[str, str]]:
+    first = comparison.first
+    assert first is not None
+    place = comparison.found[first.found].message
+    message = comparison.messages[place]
+    yield "", ""
+    yield f"the runs part at {_where(message, comparison)}", "bold"
+    phrases = Phrases()
+    for label, run, index in (("a", runs[0], message.a), ("b", runs[1], message.b)):
+        if index is not None:
+            yield f"  {label} #{index}  {shorten(phrases.phrase(run.message(index)), MAX_PHRASE)}", ""
+    its = [one for one in comparison.found if one.message == place and one.counts]
+    for one in its[:MAX_DIFFERENCES]:
+        yield f"  {_difference(one)}", "red"
+    if len(its) > MAX_DIFFERENCES:
+        yield f"  and {counted(len(its) - MAX_DIFFERENCES, 'more difference')} in this message", "red"
+    yield f"likely {first.likely}: {printable(first.text)}", "bold"
+    others = comparison.different - 1
+    if others:
+        yield _others(comparison), ""
+
+
+def _others(comparison: Comparison) -> str:
+    first = comparison.first
+    assert first is not None
+    told = counted(comparison.different - 1, "more different message")
+    if first.following == comparison.different - 1:
+        return f"{told}: {'all follow' if first.following > 1 else 'it follows'} from that one"
+    shown = ", ".join(_index(comparison.messages[place]) for place in first.beside[:5])
+    if len(first.beside) > 5:
+        shown += f" and {len(first.beside) - 5:,} more"
+    return f"{told}: {first.following:,} follow from that one; the runs part at {shown} too"
+
+
+def _where(message: Aligned, comparison: Comparison) -> str:
+    ends = join_ends(end_label(message.source), end_label(message.destination))
+    what = printable(message.function or message.type)
+    if message.request:
+        return f"{_index(message)}, {ends}, {message.type}{f' {what}' if message.function else ''}"
+    request = None if message.answers is None else comparison.messages[message.answers]
+    answered = "" if request is None else f" answers {_index(request)}"
+    return f"{_index(message)}, {ends}, {message.type}{answered}{f' {what}' if message.function else ''}"
+
+
+def _index(message: Aligned) -> str:
+    """How both runs number a message."""
+    if message.a == message.b:
+        return f"#{message.a}"
+    if message.b is None:
+        return f"a#{message.a}"
+    return f"b#{message.b}" if message.a is None else f"a#{message.a}/b#{message.b}"
+
+
+def _difference(found: Found) -> str:
+    one = found.difference
+    path = one.path if one.b_path is None else f"{one.path} / {one.b_path}"
+    words = [one.code, printable(path)]
+    if one.code == "latency":
+        words.append(f"{duration(one.a_value)} → {duration(one.b_value)}")
+    elif one.a_value is not None or one.b_value is not None:
+        words.append(f"{_value(one.a_value)} → {_value(one.b_value)}")
+    if one.a_value == one.b_value and one.a_bits is not None:
+        words.append(f"({one.a_bits} → {one.b_bits})")
+    if one.elements is not None:
+        words.append(f"({_elements(one.elements)})")
+    if one.text is not None:
+        words.append(f"({printable(one.text)})")
+    if one.tolerated:
+        words.append("(within the tolerance)")
+    return "  ".join(word for word in words if word)
+
+
+def _value(value: Json) -> str:
+    if value is None:
+        return "nothing"
+    return shorten(printable(value if isinstance(value, str) else repr(value)), MAX_VALUE)
+
+
+def _elements(elements: Elements) -> str:
+    words = f"{elements.differing:,} of {counted(elements.numel, 'element')}"
+    if elements.beyond != elements.differing:
+        words += f", {elements.beyond:,} beyond the tolerance"
+    if elements.max_abs is not None:
+        words += f", at most {elements.max_abs:.3g}"
+        words += f", relative {elements.max_rel:.3g}" if elements.max_rel is not None else ""
+    return words
+
+
+def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
+    """What there is to say beside the first difference."""
+    counted_codes = Counter(one.difference.code for one in comparison.found if one.counts)
+    if sum(counted_codes.values()) > 1:
+        yield "differences: " + ", ".join(f"{count:,} {code}" for code, count in counted_codes.most_common())
+    others = [one for one in comparison.found if not one.counts]
+    control = [one for one in others if comparison.messages[one.message].control]
+    told = [one for one in others if one not in control] if len(others) < 1000 else others
+    for code in dict.fromkeys(one.difference.code for one in told):
+        its = [one for one in told if one.difference.code == code]
+        if show_all:
+            yield f"not counted: {len(its):,} {code}"
+            continue
+        for one in its[:MAX_INFORMATION]:
+            message = comparison.messages[one.message]
+            ends = join_ends(end_label(message.source), end_label(message.destination))
+            yield f"not counted: {_index(message)} {ends} {printable(message.function or message.type)}  " + (
+                _difference(one)
+            )
+        if len(its) > MAX_INFORMATION:
+            yield f"not counted: {len(its) - MAX_INFORMATION:,} more {code}"
+    if control:
+        yield f"not counted: {counted(len(control), 'difference')} in the agents' own calls"
+    if comparison.unknown:
+        told_of = counted(comparison.unknown, "message")
+        yield f"not known: {told_of} can't be compared in full, since both runs lack the same bytes"
+    if not show_all and len(comparison.found) > 1:
+        yield f"--all lists all {len(comparison.found):,} differences"
+
+
+def _listed(found: Found, comparison: Comparison) -> Iterator[str]:
+    """One difference of the list."""
+    message = comparison.messages[found.message]
+    ends = join_ends(end_label(message.source), end_label(message.destination))
+    what = f"{message.type} {printable(message.function)}" if message.function else message.type
+    follows = "" if found.follows is None else f"  follows {_index(comparison.messages[found.follows])}"
+    yield f"{_index(message):>8}  {ends}  {what}  {_difference(found)}{follows}"
+
+
+def _style(found: Found) -> str:
+    return "dim" if not found.counts else "bold red" if found.follows is None else "red"

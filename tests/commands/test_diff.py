@@ -1,0 +1,143 @@
+"""`rpcinspect diff`: options, outputs, exit codes."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.runner import CAPTURES, CHAIN, Ran, rpcinspect, visible
+from tests.views.test_diff_json import check_contract
+
+LOCKED = CAPTURES / "ps_race_lock.pcap.gz"
+RACE = CAPTURES / "ps_race.pcap.gz"
+CROWD = CAPTURES / "ctx_crowd.pcap.gz"
+
+
+def diff(*arguments: object, stdin: bytes = b"") -> Ran:
+    return rpcinspect("diff", *arguments, stdin=stdin)
+
+
+def verdict(ran: Ran) -> dict[str, Any]:
+    check_contract(ran.objects)
+    return ran.objects[-1]
+
+
+def test_the_same() -> None:
+    ran = diff(CHAIN, CHAIN)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[-1] == "the same: 24 messages of both runs"
+
+
+def test_different() -> None:
+    ran = diff(LOCKED, RACE)
+    assert (ran.code, ran.err) == (1, "")
+    assert visible(ran.out)
+    assert len(ran.out.splitlines()) <= 24
+    assert "the runs part at a#28" in ran.out
+    assert "likely missing-call: only in a, worker3 sends ps_race.take_turn to worker0" in ran.out
+
+
+def test_all_differences() -> None:
+    ran = diff("--all", LOCKED, RACE)
+    told = verdict(diff("--format", "jsonl", LOCKED, RACE))
+    assert ran.code == 1
+    assert ran.out.index("take_turn") < ran.out.index("the runs part")
+    blank = ran.out.splitlines().index("")
+    assert blank == sum(told["counts"].values())
+
+
+def test_json_lines() -> None:
+    ran = diff("--format", "jsonl", LOCKED, RACE)
+    told = verdict(ran)
+    assert ran.code == 1
+    assert told["same"] is False
+    assert (told["first"]["a"], told["first"]["b"], told["first"]["code"]) == (28, None, "missing")
+    lines = ran.objects[:-1]
+    assert told["counts"] == {
+        code: sum(line["code"] == code for line in lines) for code in {line["code"] for line in lines}
+    }
+    there, back = diff("--format", "jsonl", CHAIN, CHAIN), diff("--format", "jsonl", CHAIN, CHAIN)
+    assert there.out == back.out
+    assert verdict(there)["same"] is True
+
+
+def test_two_contexts_of_one_run() -> None:
+    ran = diff(CROWD, "--context", "0:1", "--context", "2", "--format", "jsonl")
+    told = verdict(ran)
+    assert ran.code == 1
+    assert (told["a"]["context"], told["b"]["context"]) == (1, 2)
+    assert told["first"]["code"] == "argument"
+    same = diff(CROWD, "--context", "0:1", "--context", "0:1")
+    assert (same.code, same.err) == (0, "")
+    one = diff(CROWD, CROWD, "--context", "0:1", "--format", "jsonl")
+    assert verdict(one)["a"]["context"] == verdict(one)["b"]["context"] == 1
+
+
+def test_several_captures_of_one_run(tmp_path: Path) -> None:
+    both = f"{CHAIN},{CAPTURES / 'param_detach.pcap'}"
+    told = verdict(diff(both, both, "--format", "jsonl"))
+    assert told["same"] is True
+    assert len(told["a"]["paths"]) == 2
+    odd = tmp_path / "a,b.pcap"
+    odd.write_bytes(CHAIN.read_bytes())
+    assert diff(odd, CHAIN).code == 0
+
+
+def test_standard_input(tmp_path: Path) -> None:
+    assert diff("-", RACE, stdin=gzip.decompress(RACE.read_bytes())).code == 0
+
+
+def test_an_output_file(tmp_path: Path) -> None:
+    there = tmp_path / "diff.jsonl"
+    ran = diff(CHAIN, CHAIN, "--format", "jsonl", "-o", there)
+    assert (ran.code, ran.out) == (0, "")
+    assert there.read_text().count("\n") == 1
+    input_ = tmp_path / "x.pcap"
+    input_.write_bytes(CHAIN.read_bytes())
+    ran = diff(input_, CHAIN, "-o", input_)
+    assert ran.code == 2
+    assert input_.read_bytes() == CHAIN.read_bytes()
+
+
+def test_the_options_are_the_rules(shared: Path) -> None:
+    old, new = (shared / "captures" / "versions" / f"torch-{v}.pcap" for v in ("1.8.1", "2.14.1"))
+    assert diff(old, new).code == 1
+    ran = diff(old, new, "--ignore", "device,latency", "--ignore", "profile-events")
+    assert ran.code == 0
+    assert "latency" not in ran.out
+    assert diff(old, new, "--ignore", "device,latency,profile-events", "--strict").code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "no capture is named: give A and B, or one capture and --context twice"),
+        ((CHAIN,), "one capture is compared with itself only by two of its contexts"),
+        ((CHAIN, CHAIN, CHAIN), "two runs can be compared"),
+        ((CHAIN, CHAIN, "--ignore", "everything"), "--ignore everything: these can be ignored: device,"),
+        ((CHAIN, CHAIN, "--rename", "x"), "--rename: not OLD=NEW"),
+        ((CHAIN, CHAIN, "--rename", "x=z", "--rename", "y=z"), "--rename: not OLD=NEW"),
+        ((CHAIN, CHAIN, "--rtol", "-1"), "--rtol -1.0: not a finite number from 0 up"),
+        ((CHAIN, CHAIN, "--atol", "nan"), "--atol nan: not a finite number from 0 up"),
+        ((CHAIN, CHAIN, "--context", "x"), "--context x: not a context id, such as 3 or 0:3"),
+        ((CHAIN, CHAIN, *("--context", "0") * 3), "--context can be given twice"),
+        ((CROWD, CROWD, "--context", "9:9"), "--context 9:9: there is no such context, but 0:0, 0:1"),
+        (("-", "-"), "standard input can be read only once"),
+    ],
+)
+def test_mistakes(arguments: tuple[object, ...], told: str) -> None:
+    ran = diff(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"rpcinspect: {told}")
+    assert ran.err.count("\n") == 1
+
+
+def test_what_is_no_capture(tmp_path: Path) -> None:
+    wrong = tmp_path / "x"
+    wrong.write_bytes(b"no capture")
+    assert diff(CHAIN, wrong).code == 3
+    assert diff(wrong, CHAIN).code == 3
+    assert diff(CHAIN, tmp_path / "absent").code == 3

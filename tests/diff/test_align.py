@@ -1,0 +1,150 @@
+"""Which call is which: dropped, added, repeated, swapped, replaced, interleaved."""
+
+from __future__ import annotations
+
+import random
+
+from rpcinspect.diff.align import align_runs, overlap
+from tests.diff.stories import Story, answer
+
+
+def iterations(*arguments: int, first_context: int = 0) -> Story:
+    story = Story(first_context=first_context)
+    for argument in arguments:
+        story.iteration(argument)
+    return story
+
+
+def pairs(a: Story, b: Story) -> dict[int, int]:
+    return align_runs(a.run(), b.run()).pairs
+
+
+def test_a_run_is_itself() -> None:
+    story = iterations(1, 2, 2, 3)
+    run = story.run()
+    assert pairs(story, story) == {index: index for index in run.calls}
+
+
+def test_an_iteration_more_at_any_place() -> None:
+    base = iterations(1, 2, 3, 4)
+    size = len(base.run().messages) // 4
+    for at in range(5):
+        arguments = [1, 2, 3, 4]
+        arguments.insert(at, 9)
+        longer = iterations(*arguments, first_context=7)
+        found = pairs(base, longer)
+        assert len(found) == len(base.run().calls)
+        assert all(b - a == (size if a >= at * size else 0) for a, b in found.items())
+
+
+def test_one_call_dropped_inside_an_iteration() -> None:
+    a, b = Story(), Story()
+    for story, dropped in ((a, None), (b, 1)):
+        for n in range(3):
+            for k in range(3):
+                if (n, k) != (1, dropped):
+                    story.ask("app.f", 10 * n + k, context=n)
+    found = pairs(a, b)
+    assert len(found) == 8
+    assert 8 not in found  # the second call of the second iteration
+
+
+def test_equal_calls_repeated() -> None:
+    a, b = Story(), Story()
+    for story, times in ((a, 2), (b, 3)):
+        story.ask("app.f", 1)
+        for _ in range(times):
+            story.ask("app.f", 2)
+        story.ask("app.f", 3)
+    found = align_runs(a.run(), b.run())
+    assert len(found.pairs) == 4
+    assert len(found.repeated_b) == 1
+    assert not found.repeated_a
+    assert align_runs(b.run(), a.run()).repeated_a == found.repeated_b
+
+
+def test_swapped_calls_are_found_by_what_they_say() -> None:
+    a, b = Story(), Story()
+    for story, order in ((a, (1, 2, 3, 4)), (b, (1, 3, 2, 4))):
+        for argument in order:
+            story.ask("app.f", argument, argument)
+    assert pairs(a, b) == {0: 0, 2: 4, 4: 2, 6: 6}
+
+
+def test_a_replaced_function_has_the_place_of_the_other() -> None:
+    a, b = Story(), Story()
+    for story, name in ((a, "app.g"), (b, "app.h")):
+        story.ask("app.f", 1, context=5)
+        story.ask(name, 2, context=5)
+        story.ask("app.f", 3, context=5)
+    assert pairs(a, b) == {0: 0, 2: 2, 4: 4}
+    a, b = Story(), Story()
+    for story, name in ((a, "app.g"), (b, "app.h")):
+        story.ask("app.f", 1)
+        story.ask(name, 2)
+        story.ask("app.f", 3)
+    assert pairs(a, b) == {0: 0, 2: 2, 4: 4}
+
+
+def test_equal_calls_at_once_are_told_apart_by_their_answers() -> None:
+    a, b = Story(), Story()
+    for story, results in ((a, (7, 8)), (b, (8, 7))):
+        story.ask("app.f", 1, results[0], at=0, takes=20)
+        story.ask("app.f", 1, results[1], at=5, takes=20)
+    assert pairs(a, b) == {0: 1, 1: 0}
+    a, b = Story(), Story()
+    for story, results in ((a, (7, 8)), (b, (8, 7))):
+        story.ask("app.f", 1, results[0])
+        story.ask("app.f", 1, results[1])
+    assert pairs(a, b) == {0: 0, 2: 2}
+
+
+def test_nested_calls_go_with_their_parents() -> None:
+    a, b = Story(), Story()
+    for story, results in ((a, (3, 4)), (b, (5, 6))):
+        for n, result in enumerate(results):
+            story.ask("app.outer", n, at=100 * n, takes=90)
+            story.ask("app.inner", result, caller=1, callee=2, at=100 * n + 20)
+    found = pairs(a, b)
+    assert found == {index: index for index in a.run().calls}
+
+
+def test_threads_interleave_as_they_like() -> None:
+    dice = random.Random(5)
+    for _ in range(20):
+        runs = []
+        for _ in range(2):
+            story = Story()
+            waiting = {context: list(range(4)) for context in range(3)}
+            starts = dice.sample(range(3), 3)
+            while any(waiting.values()):
+                context = dice.choice([c for c in starts if waiting[c]])
+                n = waiting[context].pop(0)
+                story.ask("app.f", 10 * context + n, 10 * context + n, context=context)
+            runs.append(story.run())
+        found = align_runs(*runs).pairs
+        assert len(found) == 12
+        assert all(runs[0].content(i) == runs[1].content(j) for i, j in found.items())
+
+
+def test_answers_without_a_request() -> None:
+    runs = []
+    for first in (3, 4):
+        story = Story()
+        for value in (first, 5):
+            story.say(answer(value), pipe=1, id=90 + value, from_client=False, time_ns=value)
+        runs.append(story.run())
+    assert align_runs(*runs).orphans == {0: 0, 1: 1}
+
+
+def test_overlap() -> None:
+    story = Story()
+    story.ask("app.f", at=0, takes=20)
+    story.ask("app.f", at=10, takes=20)
+    story.ask("app.f", at=50)
+    story.ask("app.f", at=90, result=None)
+    one, two, three, four = story.run().calls.values()
+    assert overlap(one, two)
+    assert overlap(two, one)
+    assert not overlap(one, three)
+    assert not overlap(four, one)

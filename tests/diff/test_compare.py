@@ -1,0 +1,150 @@
+"""Comparisons of real captures: with themselves, with each other, with another recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import rpcinspect
+from rpcinspect import Comparison, OpenSession, Rules
+from rpcinspect.diff.compare import compare_runs
+from tests.diff.stories import codes, first
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared" / "captures"
+LARGE = {"stress_lossy.pcap.gz", "stress_basic.pcap.gz", "stress_mpt_uv.pcap.gz", "kitchen.pcap"}
+
+
+def captures() -> list[Path]:
+    """Every capture present."""
+    found = sorted(ROOT.glob("captures/**/*.pcap*"))
+    for folder in ("torch", "torch-suite", "versions", "examples"):
+        found += sorted((SHARED / folder).glob("*.pcap*"))
+    return found
+
+
+def each_capture() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", captures(), ids=lambda path: f"{path.parent.name}/{path.name}")
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Callable[[Path], OpenSession]]:
+    """Opens captures; the last few stay open, for the test that comes next."""
+    kept: dict[Path, OpenSession] = {}
+
+    def give(path: Path) -> OpenSession:
+        found = kept.pop(path, None)
+        if found is None:  # an empty one is false
+            found = rpcinspect.open(str(path))
+        kept[path] = found
+        if len(kept) > 3:
+            kept.pop(next(iter(kept))).close()
+        return found
+
+    yield give
+    for session in kept.values():
+        session.close()
+
+
+Opened = Callable[[Path], OpenSession]
+
+
+def mirrored(comparison: Comparison) -> list[tuple[object, ...]]:
+    """What must be the same the other way round: codes, messages, verdicts."""
+    swap = {"missing": "extra", "extra": "missing"}
+    return sorted(
+        (
+            swap.get(one.difference.code, one.difference.code),
+            str(comparison.messages[one.message].b),
+            str(comparison.messages[one.message].a),
+            one.counts,
+            one.difference.tolerated,
+        )
+        for one in comparison.found
+    )
+
+
+def plainly(comparison: Comparison) -> list[tuple[object, ...]]:
+    return sorted(
+        (
+            one.difference.code,
+            str(comparison.messages[one.message].a),
+            str(comparison.messages[one.message].b),
+            one.counts,
+            one.difference.tolerated,
+        )
+        for one in comparison.found
+    )
+
+
+@each_capture()
+def test_a_capture_is_itself(path: Path, opened: Opened) -> None:
+    with rpcinspect.open(str(path)) as other:
+        comparison = compare_runs(opened(path), other, Rules(strict=True))
+    assert comparison.found == ()
+    assert comparison.same
+    assert comparison.paired == len(comparison.messages) == len(opened(path))
+
+
+@each_capture()
+def test_the_other_way_round_it_is_the_mirror_image(path: Path, opened: Opened) -> None:
+    every = captures()
+    partner = every[(every.index(path) + 1) % len(every)]
+    there = compare_runs(opened(path), opened(partner))
+    back = compare_runs(opened(partner), opened(path))
+    assert there.same == back.same
+    assert mirrored(there) == plainly(back)
+
+
+def test_two_recordings_of_one_job() -> None:
+    for kinds in (("uv_basic", "uv_mpt"), ("uv_mpt", "uv_basic")):
+        paths = [str(ROOT / "captures" / f"transport_matrix_{kind}.pcap.gz") for kind in kinds]
+        comparison = rpcinspect.compare(*paths, Rules(strict=True, ignore=frozenset({"latency"})))
+        assert comparison.found == ()
+        assert comparison.paired == len(comparison.messages) > 0
+
+
+def test_two_releases_say_the_same(shared: Path) -> None:
+    paths = [str(shared / "captures" / "versions" / f"torch-{v}.pcap") for v in ("1.13.1", "2.14.1")]
+    comparison = rpcinspect.compare(*paths)
+    assert comparison.same
+    assert codes(comparison) == []
+    assert comparison.paired == 50
+
+
+def test_an_old_release_names_no_target_devices(shared: Path) -> None:
+    paths = [str(shared / "captures" / "versions" / f"torch-{v}.pcap") for v in ("1.8.1", "2.14.1")]
+    comparison = rpcinspect.compare(*paths)
+    assert first(comparison)[0] == "device"
+    assert first(comparison)[3] == "device-or-dtype"
+
+
+def test_without_the_lock_turns_are_missing() -> None:
+    paths = [str(ROOT / "captures" / f"{name}.pcap.gz") for name in ("ps_race_lock", "ps_race")]
+    comparison = rpcinspect.compare(*paths)
+    assert first(comparison)[0] == "missing"
+    assert first(comparison)[3] == "missing-call"
+
+
+def test_two_contexts_of_one_run(opened: Opened) -> None:
+    one = opened(ROOT / "captures" / "ctx_crowd.pcap.gz")
+    contexts = one.session.contexts
+    same = compare_runs(one, one, contexts=(contexts[1], contexts[1]))
+    assert same.same
+    assert same.a.context == same.b.context == contexts[1].context_id
+    other = compare_runs(one, one, contexts=(contexts[1], contexts[2]))
+    assert other.a.messages < len(one)
+    assert other.a.context != other.b.context
+    assert other.messages
+
+
+def test_what_neither_has_is_told_and_not_called_equal() -> None:
+    hidden = str(ROOT / "captures" / "transport_matrix_default.pcap")
+    cut = ROOT.parent / "shared" / "captures" / "torch" / "snap300.pcap"
+    if cut.exists():
+        comparison = rpcinspect.compare(str(cut), str(cut))
+        assert comparison.same
+        assert comparison.unknown > 0
+    assert rpcinspect.compare(hidden, hidden).same
