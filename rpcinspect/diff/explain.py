@@ -45,9 +45,12 @@ def explain(messages: Sequence[Aligned], found: Sequence[Found], a: Run, b: Run)
     known = [place for place in counting if found[place].difference.code != "unknown"]
     if not counting:
         return None
-    first = (known or counting)[0]
-    place = found[first].message
+    place = found[(known or counting)[0]].message
     its = [one.difference for one in found if one.message == place and one.counts]
+    first = min(
+        (at for at in counting if found[at].message == place),
+        key=lambda at: (_telling(found[at].difference.code), at),
+    )
     message = messages[place]
     guess = _guess(messages, message, its, a, b)
     different = {one.message: one.follows for one in found if _parts(one)}
@@ -61,6 +64,11 @@ def explain(messages: Sequence[Aligned], found: Sequence[Found], a: Run, b: Run)
         following=sum(_root(at, different) == place for at in different) - (place in different),
         beside=tuple(sorted(roots - {place})),
     )
+
+
+def _telling(code: str) -> int:
+    """Of a message's differences, the lowest is the one to begin with: an error has no autograd envelope."""
+    return 0 if code == "error" else 2 if code in ("envelope", "profile-events", "unknown") else 1
 
 
 def _parts(one: Found) -> bool:

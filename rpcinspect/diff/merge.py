@@ -14,7 +14,6 @@ from typing import NamedTuple
 from rpcinspect.diff.align import Alignment
 from rpcinspect.diff.model import Aligned
 from rpcinspect.diff.run import Run, Sign
-from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import type_name
 
 
@@ -35,12 +34,19 @@ def merge(a: Run, b: Run, alignment: Alignment) -> list[Aligned]:
     keys_a = _keys(both, 0, (entry.a for entry in entries if entry.b is None))
     keys_b = _keys(both, 1, (entry.b for entry in entries if entry.a is None))
 
-    def key(entry: _Entry) -> tuple[object, ...]:
+    signs = sorted({entry.sign for entry in entries}, key=str)
+    ranks = {sign: rank for rank, sign in enumerate(signs)}
+
+    def key(entry: _Entry) -> tuple[int, int, int, int, int, bytes]:
+        """Two pairs that have changed places have the same indexes: then what they are decides, then what
+        they say."""
         if entry.a is not None and entry.b is not None:
-            return max(entry.a, entry.b), min(entry.a, entry.b), 0, 0, ""
+            payload = a.messages[entry.a].rpc.message.payload
+            return max(entry.a, entry.b), min(entry.a, entry.b), 0, 0, ranks[entry.sign], payload
         index = entry.a if entry.b is None else entry.b
         assert index is not None
-        return *(keys_a if entry.b is None else keys_b)[index], 1, index, str(entry.sign)
+        before = (keys_a if entry.b is None else keys_b)[index]
+        return *before, 1, index, ranks[entry.sign], b""
 
     entries.sort(key=key)
     places = {(entry.a, entry.b): place for place, entry in enumerate(entries)}
@@ -96,7 +102,7 @@ def _aligned(entry: _Entry, places: dict[tuple[int | None, int | None], int], a:
     found = Aligned(
         a=entry.a,
         b=entry.b,
-        type=type_name(message_type_of(run.messages[index].rpc.command)),
+        type=type_name(run.messages[index].rpc.message.type),
         source=sign.caller,
         destination=sign.callee,
         function=sign.function,

@@ -50,7 +50,7 @@ class Aligned:
     a: int | None
     b: int | None
     type: str
-    """Without its envelopes."""
+    """The outermost, of the first run if both have it."""
     source: str
     destination: str
     """Workers as the second run calls them."""
