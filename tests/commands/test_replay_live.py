@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect, visible
-from tests.replay.left_behind import descendants
+from tests.replay.left_behind import descendants, temporary_folders
 from tests.views.test_replay_json import check_contract
 
 pytest.importorskip("torch")
@@ -128,12 +129,18 @@ def start(*arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def test_a_worker_that_ends_does_not_end_us(tmp_path: Path) -> None:
-    path = job(tmp_path, "print('about to go', flush=True); os._exit(3)")
+@pytest.mark.parametrize(
+    "end",
+    ["os._exit(3)", "os.kill(os.getppid(), 9); time.sleep(5)"],
+    ids=["the worker", "the parent of all, of which the socket breaks"],
+)
+def test_a_worker_that_ends_does_not_end_us(end: str, tmp_path: Path) -> None:
+    path = job(tmp_path, f"print('about to go', flush=True); {end}")
     with start(CHAIN, "--path", path, "--timeout", "20") as running:
         out, err = running.communicate(timeout=60)
     assert (running.returncode, err) == (1, "")
-    assert "about to go" in out
+    assert not temporary_folders(tempfile.gettempdir(), running.pid)
+    assert ("about to go" in out) or "kill" in end
     assert out.splitlines()[-1].startswith("failed: 0 of 4 gradients, 0 of 5 answers")
 
 
@@ -150,6 +157,7 @@ def test_control_c(tmp_path: Path) -> None:
     assert running.returncode == 130, err
     assert workers
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    assert not temporary_folders(tempfile.gettempdir(), running.pid)
     assert out.splitlines()[-1].startswith("interrupted; failed: ")
 
 
