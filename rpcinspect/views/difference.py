@@ -40,11 +40,20 @@ def _has_values(difference: Difference) -> bool:
 
 
 def _values(difference: Difference, sides: tuple[str, str]) -> str:
-    shown = [_value(value) for value in (difference.a_value, difference.b_value)]
+    shown = [_value(value) for value in _narrowed(difference.a_value, difference.b_value)]
     bits = (difference.a_bits, difference.b_bits)
     if shown[0] == shown[1] or difference.code in ("zero-sign", "nan-payload"):
         shown = [value if b is None else f"{value} = {b}" for value, b in zip(shown, bits, strict=True)]
     return ", ".join(f"{side} {value}" for side, value in zip(sides, shown, strict=True))
+
+
+def _narrowed(a: Json, b: Json) -> tuple[Json, Json]:
+    """Of two mappings, the entries in which they differ."""
+    if not (isinstance(a, dict) and isinstance(b, dict)):
+        return a, b
+    keys = [key for key in {**a, **b} if a.get(key) != b.get(key)]
+    first, second = ({key: its[key] for key in keys if key in its} for its in (a, b))
+    return first, second
 
 
 def _value(value: Json) -> str:

@@ -72,6 +72,15 @@ def one_element(elements: Elements) -> Elements:
             difference("zero-sign", a_value=0.0, b_value=-0.0, a_bits="0x0", b_bits="0x8"),
             "tensors[0].elements[5]: captured 0.0 = 0x0, live -0.0 = 0x8 (the sign of zero)",
         ),
+        (
+            difference(
+                "profile-events",
+                path="envelopes[0].events",
+                a_value={"aten::add": 2, "aten::mul": 1},
+                b_value={"aten::mul": 2, "aten::add": 2, "aten::sin": 1},
+            ),
+            'envelopes[0].events: captured {"aten::mul": 1}, live {"aten::mul": 2, "aten::sin": 1}',
+        ),
         (FORM, "tensors[0].stride: captured [4, 1], live [1, 3] (form)"),
         (
             difference("field", path="envelopes[0]", a_value="A", b_path="envelopes[1]"),
