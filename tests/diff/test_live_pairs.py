@@ -1,0 +1,54 @@
+"""The same deterministic job, run and captured several times: all runs are the same, whatever interleaved."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from tests.commands.runner import rpcinspect
+from tests.test_captures import load_record
+from tests.truth import CAPTURES
+
+RUNS = 3
+"""Ten of them were the same, too, each with each: `captures/record.py --times 10` records them."""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    """Captures of that many runs of captures/training.py."""
+    record = load_record()
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    if os.geteuid() != 0:
+        pytest.skip("not root")
+    for program in ("ip", "tcpdump", "unshare"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    if subprocess.run(
+        ["unshare", "--net", "--mount", "--uts", "true"], check=False, capture_output=True
+    ).returncode:
+        pytest.skip("no network namespaces here")
+    captures = [tmp_path / f"run-{run}.pcap" for run in range(RUNS)]
+    script = CAPTURES / "training.py"
+    with record.stage(tmp_path, [script, *record.SHARED]) as folder:
+        for capture in captures:
+            record.record(Path(sys.executable), folder / script.name, (), capture)
+    return captures
+
+
+@pytest.mark.rooted
+@pytest.mark.slow
+def test_runs_of_a_deterministic_job_are_the_same(runs: list[Path]) -> None:
+    for a, b in combinations(runs, 2):
+        ran = rpcinspect("diff", a, b, "--strict", "--format", "jsonl")
+        assert ran.code == 0
+        assert {line["code"] for line in ran.objects if line["kind"] == "difference"} <= {"latency"}
+        (verdict,) = [line for line in ran.objects if line["kind"] == "verdict"]
+        assert verdict["same"]
