@@ -1,5 +1,5 @@
-"""The pairs that differ in one thing: which message of each run is the first to differ, whichever run is given
-first, and that nothing is told of runs that are the same. More of them in tests/commands/test_diff_pairs.py.
+"""The pairs that differ in one thing: which message of each run is the first to differ, in either direction,
+and that nothing is told of runs that are the same. More of them in tests/commands/test_diff_pairs.py.
 """
 
 from __future__ import annotations
