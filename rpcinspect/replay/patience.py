@@ -13,10 +13,10 @@ from rpcinspect.causes.calls import HOUSEKEEPING, Call
 
 TIMES = 10.0
 """A replay may take so many times as long as the run did."""
-LEAST_S = 10.0
+LEAST_S = 5.0
 """For an answer."""
-SILENCE_S = 3.0
-"""For an answer that the capture has not."""
+SILENCE_S = 2.0
+"""For an answer that the capture has not, or of a function that did not answer before."""
 QUIET_S = 2.0
 """For a request of a live worker, while nothing else happens; and the captured pause, several times."""
 HOUSEKEEPING_S = 0.3
@@ -26,9 +26,17 @@ HOUSEKEEPING_S = 0.3
 class Patience:
     """The waits of one session."""
 
-    def __init__(self, calls: Mapping[int, Call], timeout_s: float | None = None) -> None:
-        """`calls` of the session's job; `timeout_s`: the longest wait that the user allows."""
+    def __init__(
+        self,
+        calls: Mapping[int, Call],
+        timeout_s: float | None = None,
+        silent: set[str] | None = None,
+    ) -> None:
+        """`calls` of the session's job; `timeout_s`: the longest wait that the user allows; `silent`: the
+        functions that did not answer in earlier sessions, to which those of this one are added.
+        """
         self._timeout_s = timeout_s
+        self._silent = set() if silent is None else silent
         self._calls = calls
         moments = {call.begin_ns for call in calls.values()}
         moments |= {call.end_ns for call in calls.values() if call.end_ns is not None}
@@ -40,7 +48,13 @@ class Patience:
             return SILENCE_S if self._timeout_s is None else min(self._timeout_s, SILENCE_S)
         if self._timeout_s is not None:
             return self._timeout_s
-        return LEAST_S + TIMES * max(call.end_ns - call.begin_ns, 0) / 1e9
+        least = SILENCE_S if call.function in self._silent else LEAST_S
+        return least + TIMES * max(call.end_ns - call.begin_ns, 0) / 1e9
+
+    def disappointed(self, call: Call) -> None:
+        """The wait for its answer was in vain: the next one for the same function is shorter."""
+        if call.function is not None:
+            self._silent.add(call.function)
 
     def for_request(self, index: int) -> float:
         """Seconds without any event after which a live worker's request is given up."""

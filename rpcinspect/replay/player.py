@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rpcinspect.causes.calls import HOUSEKEEPING, Call
+from rpcinspect.causes.calls import HOUSEKEEPING, Call, created
 from rpcinspect.equality.difference import Difference, verdict
 from rpcinspect.equality.elements import Read
-from rpcinspect.equality.ids import IdMap
+from rpcinspect.equality.ids import FORK, IdMap
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
@@ -37,9 +37,12 @@ from rpcinspect.rpc.command import CleanupAutogradContextResp, Command, Exceptio
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.message import Message, MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId
 
 TICK_S = 0.05
 """How often something is done about what does not come."""
+
+HIGHEST_LOCAL_ID = (1 << LOCAL_ID_BITS) - 1
 
 NOTHING_LIKE_IT = "nothing like it was captured"
 NOT_THERE = b"rpcinspect: nothing was captured that could answer this"
@@ -187,6 +190,8 @@ class Player:
     def _send_request(self, step: Step) -> None:
         call = self._call(step)
         peer = self._peers[step.role]
+        if step.role == step.to:
+            self._fork_of_own(call)
         try:
             message = translate(call.request, self._ids)
             message_id = peer.send(
@@ -201,6 +206,16 @@ class Player:
             return
         learn_sent(call.request, self._ids)
         self._sent[peer.name, message_id] = _Sent(step, call, time.monotonic())
+
+    def _fork_of_own(self, call: Call) -> None:
+        """A worker that makes a remote object at itself has it before it asks, and the object's id is also
+        the fork's. The live worker has heard of nothing yet: it gets the request as from anybody else, with
+        a fork of another id.
+        """
+        made = created(call.request)
+        if made is not None and made[0] == made[1]:
+            fork = GloballyUniqueId(*made[1])
+            self._ids.same(FORK, fork, GloballyUniqueId(fork.created_on, HIGHEST_LOCAL_ID - fork.local_id))
 
     def _send_answer(self, step: Step) -> None:
         call = self._call(step)
@@ -301,10 +316,11 @@ class Player:
         if sent is None:
             return
         if sent.call.response is None:
-            text = f"as in the capture, no answer came; waited {event.timeout_s:g} s"
+            text = f"as in the capture, no answer came; waited {event.timeout_s:.1f} s"
             self._finish(StepOutcome(step=sent.step, result="identical", text=text))
         else:
-            text = f"no answer within {event.timeout_s:g} s"
+            text = f"no answer within {event.timeout_s:.1f} s"
+            self._patience.disappointed(sent.call)
             self._finish(StepOutcome(step=sent.step, result="unanswered", text=text))
         self._over(sent.call)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rpcinspect.causes.calls import Call, read_exchanges
@@ -69,7 +69,7 @@ def replay(
     replayer = _Replayer(opened, plan, options, progress)
     recorder = Recorder(options.record) if replayer.count and options.record is not None else None
     if replayer.count:
-        with recorder or contextlib.nullcontext(), Workers(options.workers) as workers:
+        with recorder or contextlib.nullcontext(), Workers(_with_modules(options.workers, plan)) as workers:
             for _ in range(options.repeat):
                 outcomes: list[SessionOutcome] = []
                 try:
@@ -91,6 +91,13 @@ def replay(
         interrupted=interrupted,
         recording=None if recorder is None else Recording(path=recorder.path, failure=recorder.failure),
     )
+
+
+def _with_modules(options: WorkerOptions, plan: Plan) -> WorkerOptions:
+    """Lets the modules of everything that the plan brings to live workers be imported before they are forked:
+    once, and not while a call is waited for."""
+    names = [use.name for use in plan.globals if use.allowed or plan.trusted]
+    return replace(options, names=(*options.names, *names))
 
 
 class _Interrupted(Exception):
@@ -115,6 +122,8 @@ class _Replayer:
         self.count = sum(session.count("send") for session in plan.sessions)
         self._all = options.repeat * sum(s.count("send") + s.count("answer") for s in plan.sessions)
         self._done = 0
+        self._silent: set[str] = set()
+        """Functions that did not answer, see `Patience`."""
         moments = [call.begin_ns for call in exchanges.calls]
         moments += [call.end_ns for call in exchanges.calls if call.end_ns is not None]
         self.captured_wall_s = (max(moments) - min(moments)) / 1e9 if moments else 0.0
@@ -123,7 +132,7 @@ class _Replayer:
         """One session, from the start of its live workers to their end."""
         if not planned.count("send"):
             return _not_played(planned, None)
-        run = _Run(self._opened, planned, self._calls, self._options, self._tick, tap)
+        run = _Run(self._opened, planned, self._calls, self._options, self._tick, tap, self._silent)
         try:
             run.go(workers)
         except KeyboardInterrupt:
@@ -149,8 +158,10 @@ class _Run:
         options: ReplayOptions,
         tick: Callable[[], None],
         tap: Tap | None,
+        silent: set[str],
     ) -> None:
         self._tap = tap
+        self._silent = silent
         self._opened = opened
         self._planned = planned
         self._options = options
@@ -199,7 +210,7 @@ class _Run:
                 loop,
                 peers,
                 membership,
-                Patience(self._calls, self._options.timeout_s),
+                Patience(self._calls, self._options.timeout_s, self._silent),
                 speed=self._options.speed,
                 alive=lambda: _ended(group),
                 done=self._tick,

@@ -225,6 +225,22 @@ def load(options: dict[str, Any]) -> None:
         importlib.import_module(name)
     if options["main"] is not None:
         load_main(options["main"])
+    for module in sorted({name.rpartition(".")[0] for name in options["names"]}):
+        load_named(module)
+
+
+def load_named(module: str) -> None:
+    """The module of something that messages name. What can't be imported fails when it is used, or is a
+    class."""
+    while module and module.partition(".")[0] not in ("__main__", "__mp_main__"):
+        try:
+            importlib.import_module(module)
+            return
+        except ModuleNotFoundError:
+            module = module.rpartition(".")[0]
+        except Exception:
+            traceback.print_exc()
+            return
 
 
 # --- the store ----------------------------------------------------------------------------------------------

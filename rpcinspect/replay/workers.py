@@ -44,6 +44,8 @@ class WorkerOptions:
     """Folders that modules are searched in first."""
     imports: tuple[str, ...] = ()
     """Modules that are imported before any message is sent."""
+    names: tuple[str, ...] = ()
+    """`module.function`, as messages name them: their modules are imported too, where that is possible."""
     main: str | None = None
     """The user's script, whose functions captured pickles call `__main__.f` or `__mp_main__.f`."""
     seed: int | None = None
@@ -219,6 +221,7 @@ class Workers:
             "path": [str(Path(folder).resolve()) for folder in options.path] + main_folder,
             "sys_path": [folder for folder in sys.path if folder],
             "imports": list(options.imports),
+            "names": list(options.names),
             "main": str(Path(options.main).resolve()) if options.main else None,
         }
         number = theirs.sock.fileno()
