@@ -25,9 +25,9 @@ class StepOutcome:
 
     step: Step
     result: Result | None
-    """None of skips, and of housekeeping that never came. Of a `send` it is the answer's; of an `answer` it
-    is that of the request to which the captured answer was given, `unanswered` if the live worker never sent
-    it."""
+    """Of a `send` it is the answer's; of an `answer` it is that of the request to which the captured answer
+    was given, `unanswered` if the live worker never sent it. None of skips, of housekeeping that never came,
+    and of answers that the capture can't have, since it ends before them."""
     differences: tuple[Difference, ...] = ()
     """`a` is captured, `b` is live."""
     text: str | None = None

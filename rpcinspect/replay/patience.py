@@ -21,6 +21,10 @@ QUIET_S = 2.0
 """For a request of a live worker, while nothing else happens; and the captured pause, several times."""
 HOUSEKEEPING_S = 0.3
 """For one that Python sends when it drops something, which may be at any time."""
+OVER_S = 0.05
+"""For one that came, in the capture, while something was served that is answered by now."""
+END_S = 0.05
+"""A capture that ends so soon after a request says nothing about its answer."""
 
 
 class Patience:
@@ -38,9 +42,12 @@ class Patience:
         self._timeout_s = timeout_s
         self._silent = set() if silent is None else silent
         self._calls = calls
+        self._over: set[int] = set()
         moments = {call.begin_ns for call in calls.values()}
         moments |= {call.end_ns for call in calls.values() if call.end_ns is not None}
         self._moments = sorted(moments)
+        took = sorted(call.end_ns - call.begin_ns for call in calls.values() if call.end_ns is not None)
+        self._usual_s = took[len(took) * 9 // 10] / 1e9 if took else 0.0
 
     def for_answer(self, call: Call) -> float:
         """Seconds for the answer to a request that is sent."""
@@ -56,12 +63,37 @@ class Patience:
         if call.function is not None:
             self._silent.add(call.function)
 
+    def over(self, call: Call) -> None:
+        """A request that was sent is answered, or given up: its function has come to its end."""
+        self._over.add(call.index)
+
     def for_request(self, index: int) -> float:
         """Seconds without any event after which a live worker's request is given up."""
         call = self._calls[index]
         if call.kind in HOUSEKEEPING:
             return HOUSEKEEPING_S
+        if self._served_before(call):
+            return OVER_S
         place = bisect_left(self._moments, call.begin_ns)
         before = self._moments[place - 1] if place else call.begin_ns
         seconds = QUIET_S + TIMES * (call.begin_ns - before) / 1e9
         return seconds if self._timeout_s is None else min(seconds, self._timeout_s)
+
+    def _served_before(self, call: Call) -> bool:
+        """Whether all that its sender served at that time in the capture is over here."""
+        serving = [
+            one.index
+            for one in self._calls.values()
+            if one.callee == call.caller
+            and one.begin_ns <= call.begin_ns
+            and (one.answered_ns is None or one.answered_ns >= call.begin_ns)
+            and (one.context == call.context or call.context is None or one.context is None)
+        ]
+        return bool(serving) and self._over.issuperset(serving)
+
+    def cut_off(self, call: Call) -> bool:
+        """Whether the capture ended before an answer was due, so that its absence says nothing."""
+        if call.end_ns is not None:
+            return False
+        left_s = (self._moments[-1] - call.begin_ns) / 1e9
+        return left_s <= max(END_S, TIMES * self._usual_s)

@@ -262,7 +262,7 @@ class Player:
         live = self._live.decode(event.message, event.tensors, event.time_ns)
         latency_s = time.monotonic() - sent.at
         if call.response is None:
-            outcome = _too_much(sent.step, live.record, latency_s)
+            outcome = _too_much(sent.step, live.record, latency_s, cut_off=self._patience.cut_off(call))
         else:
             found = compare_messages(
                 call.response, live.record, self._material.read, live.read, self._material.rules, self._ids
@@ -335,6 +335,7 @@ class Player:
 
     def _over(self, call: Call) -> None:
         """Nothing more comes for a request that was to be sent."""
+        self._patience.over(call)
         self._schedule.answered(call.index)
         if call.answer is not None:
             self._schedule.arrived(call.answer)
@@ -368,14 +369,18 @@ def _expects(step: Step, calls: Mapping[int, Call]) -> bool:
     return step.action == "skip" and step.code in ("missing-bytes", "not-allowed") and step.message in calls
 
 
-def _too_much(step: Step, live: RpcRecord, latency_s: float) -> StepOutcome:
-    """An answer where the capture has none."""
-    difference = Difference(
-        code="extra", path="answer", a_value=None, b_value=type_name(live.rpc.message.type)
-    )
-    text = "the capture has no answer to this"
+def _too_much(step: Step, live: RpcRecord, latency_s: float, *, cut_off: bool) -> StepOutcome:
+    """An answer where the capture has none; `cut_off`: it ended before one was due."""
+    if cut_off:
+        text = "the capture ends before its answer, with which this one can't be compared"
+        return StepOutcome(step=step, result=None, text=text, latency_s=latency_s)
+    got = type_name(live.rpc.message.type)
     return StepOutcome(
-        step=step, result="different", differences=(difference,), text=text, latency_s=latency_s
+        step=step,
+        result="different",
+        differences=(Difference(code="extra", path="answer", a_value=None, b_value=got),),
+        text="in the capture it was never answered",
+        latency_s=latency_s,
     )
 
 

@@ -22,6 +22,10 @@ STATE = (
     "the same request was answered otherwise: the function depends on something that RPC does not carry "
     "(outside-rpc), such as random numbers, time, files, or what its worker's own program had set"
 )
+WAITS = (
+    "its function may wait for something that RPC does not carry (outside-rpc), such as what its worker's own "
+    "program does, which does not run here"
+)
 ROUNDING = (
     "equal but for rounding: sums were made in another order, by other hardware, another number of threads "
     "(--threads) or another release of torch"
@@ -40,19 +44,13 @@ def with_reasons(
         for index, sent, found in _different(steps, inbound, calls)
     )
     for _, index, found in moments:
-        call = calls[index]
-        places = [call.callee, call.caller, *([] if call.context is None else [("context", call.context)])]
+        places = _places(calls[index])
         earlier = [first[place] for place in places if place in first and first[place] != index]
         told[index] = f"may follow from #{min(earlier)}" if earlier else _guess(found)
         for place in places:
             first.setdefault(place, index)
     return (
-        tuple(
-            replace(one, text=told[one.step.message])
-            if one.result == "different" and one.text is None and one.step.message in told
-            else one
-            for one in steps
-        ),
+        tuple(_step_with_reason(one, told, first, calls) for one in steps),
         tuple(
             replace(one, text=told[one.captured])
             if one.result == "different" and one.text is None and one.captured in told
@@ -60,6 +58,24 @@ def with_reasons(
             for one in inbound
         ),
     )
+
+
+def _step_with_reason(
+    one: StepOutcome, told: Mapping[int, str], first: Mapping[object, int], calls: Mapping[int, Call]
+) -> StepOutcome:
+    index = one.step.message
+    if one.result == "different" and one.text is None and index in told:
+        return replace(one, text=told[index])
+    if one.result == "unanswered" and one.step.action == "send":
+        earlier = [first[place] for place in _places(calls[index]) if place in first]
+        why = f"it may follow from #{min(earlier)}" if earlier else WAITS
+        return replace(one, text=f"{one.text}; {why}")
+    return one
+
+
+def _places(call: Call) -> list[object]:
+    """Where a difference shows again: at both workers, and in the context."""
+    return [call.callee, call.caller, *([] if call.context is None else [("context", call.context)])]
 
 
 def _different(
