@@ -48,6 +48,8 @@ EVENT = LegacyEvent(
     cuda_us=-1,
     shapes=(),
 )
+OTHER_EVENT = replace(EVENT, handle=3.0)
+"""The same operator once more."""
 ANSWER = RpcWithProfilingResp(
     profiling_id=GloballyUniqueId(0, 1),
     profiled_events=(EVENT, replace(EVENT, kind=2, name="")),
@@ -88,6 +90,8 @@ def known() -> IdMap:
         (PROFILED, replace(PROFILED, profiling_id=GloballyUniqueId(0, 9))),
         (ANSWER, replace(ANSWER, profiled_events=ANSWER.profiled_events[::-1])),
         (ANSWER, replace(ANSWER, profiled_events=(replace(EVENT, cpu_ns=99), ANSWER.profiled_events[1]))),
+        # A thread that has profiled before tells each event twice, see profiled_legacy.pcap #15.
+        (ANSWER, replace(ANSWER, profiled_events=tuple(e for e in ANSWER.profiled_events for _ in "12"))),
     ],
 )
 def test_what_another_run_has_otherwise(one: Envelope, other: Envelope) -> None:
@@ -118,7 +122,7 @@ def test_what_another_run_has_otherwise(one: Envelope, other: Envelope) -> None:
             "config.state",
         ),
         (ANSWER, replace(ANSWER, profiled_events=(EVENT,)), "profile-events", "events"),
-        (ANSWER, replace(ANSWER, profiled_events=(EVENT, EVENT)), "profile-events", "events"),
+        (ANSWER, replace(ANSWER, profiled_events=(EVENT, OTHER_EVENT)), "profile-events", "events"),
     ],
 )
 def test_differences(one: Envelope, other: Envelope, code: str, path: str) -> None:
