@@ -23,8 +23,8 @@ STATE = (
     "(outside-rpc), such as random numbers, time, files, or what its worker's own program had set"
 )
 WAITS = (
-    "its function may wait for something that RPC does not carry (outside-rpc), such as what its worker's own "
-    "program does, which does not run here"
+    "its function may wait for something that RPC does not carry (outside-rpc), such as what its worker's "
+    "own program does, which does not run here"
 )
 ROUNDING = (
     "equal but for rounding: sums were made in another order, by other hardware, another number of threads "
