@@ -15,8 +15,8 @@ import common
 WORLD = 2
 
 
-def wave(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return (x * y).sin()
+def clip(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (x * y).clamp_min(0.5)
 
 
 @torch.jit.script
@@ -33,10 +33,10 @@ def run(rank: int) -> None:
 def drive() -> None:
     x, y = torch.arange(4.0), torch.full((4,), 0.5)
     with profiler_legacy.profile() as plain:
-        rpc.rpc_sync("worker1", wave, args=(x, y))
+        rpc.rpc_sync("worker1", clip, args=(x, y))
         rpc.rpc_sync("worker1", torch.add, args=(x, y))
         rpc.rpc_sync("worker1", plus_one, args=(x,))
-        handle = rpc.remote("worker1", wave, args=(x, y))
+        handle = rpc.remote("worker1", clip, args=(x, y))
         common.truth("fetched", **common.described("value", handle.to_here()))
     del handle
     events("plain", plain)
@@ -45,13 +45,13 @@ def drive() -> None:
         common.context() as context_id,
     ):
         leaf = x.clone().requires_grad_()
-        out = rpc.rpc_sync("worker1", wave, args=(leaf, y))
+        out = rpc.rpc_sync("worker1", clip, args=(leaf, y))
         out = rpc.rpc_sync("worker1", torch.mul, args=(out, out))
         common.backward(context_id, [out.sum()])
         common.gradients(context_id, leaf=leaf)
     events("over autograd", nested)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as kineto:
-        rpc.rpc_sync("worker1", wave, args=(x, y))
+        rpc.rpc_sync("worker1", clip, args=(x, y))
     events("kineto", kineto)
     common.expect(
         WORLD,

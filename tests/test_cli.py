@@ -21,6 +21,7 @@ import pytest
 
 from rpcinspect import __version__
 from tests.commands.runner import CAPTURES, CHAIN, decode, rpcinspect
+from tests.decoded import decode as messages_of
 
 PROGRAM = (sys.executable, "-m", "rpcinspect")
 STYLE = re.compile(r"\x1b\[[\d;]*m")
@@ -140,8 +141,17 @@ def test_closed_streams_and_poor_encodings_cause_no_traceback() -> None:
 
 # --- input that is still being made -------------------------------------------------------------------------
 
-BEGUN = 45_000
-"""Bytes of the capture up to the first call and the answer to it."""
+
+def begun() -> int:
+    """Bytes of the capture up to the first call and the answer to it: message 8 is the next."""
+    data = CHAIN.read_bytes()
+    at = 24
+    for _ in range(messages_of(CHAIN).messages[8]["location"]["packet"] - 1):
+        at += 16 + int.from_bytes(data[at + 8 : at + 12], "little")
+    return at
+
+
+BEGUN = begun()
 
 
 def read_until(process: subprocess.Popen[bytes], wanted: bytes) -> bytes:

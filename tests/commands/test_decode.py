@@ -54,7 +54,7 @@ def test_table_has_a_line_per_message_and_a_summary() -> None:
     assert lines[0].split() == ["#", "seconds", "from", "→", "to", "message", "what", "happened"]
     assert [int(line.split()[0]) for line in lines[1:17]] == list(range(6, 22))
     assert "basic_chain.scale(tensor#0[3,4] float32 grad, tensor#1[4] float32 grad, gain=2.0)" in lines[1]
-    assert lines[2].split()[5:9] == ["FORWARD_AUTOGRAD_RESP", "#6", "3.83", "ms"]
+    assert lines[2].split()[5:7] == ["FORWARD_AUTOGRAD_RESP", "#6"]
     assert "24 messages in" in lines[18]
     assert "8 messages of the agents' own calls not shown (--all shows them)" in lines
     assert not any(line != line.rstrip() for line in lines)
@@ -114,9 +114,11 @@ def test_compressed_and_piped_inputs_give_the_same(form: str, tmp_path: Path) ->
 
 
 def test_standard_input_is_called_so() -> None:
-    assert "24 messages in standard input (pcap, 641 packets" in decode("-", stdin=CHAIN.read_bytes()).out
+    packets = f"(pcap, {len(packets_of(CHAIN)[1])} packets"
+    assert f"24 messages in standard input {packets}" in decode("-", stdin=CHAIN.read_bytes()).out
     one = decode("-", "--message", "6", stdin=CHAIN.read_bytes()).out
-    assert "place: standard input, packet 416" in one
+    (whole,) = decode(CHAIN, "--message", "6", "--format", "jsonl").objects
+    assert f"place: standard input, packet {whole['location']['packet']}," in one
     assert "/dev/fd" not in one
 
 
@@ -146,7 +148,7 @@ def test_several_files_are_one_session(cut: str, tmp_path: Path) -> None:
 def test_several_files_are_listed(tmp_path: Path) -> None:
     out = decode(CHAIN, CHAIN).out
     assert "24 messages in 2 captures\n" in out
-    assert out.count(f"  {CHAIN} (pcap, 641 packets, ") == 2
+    assert out.count(f"  {CHAIN} (pcap, {len(packets_of(CHAIN)[1])} packets, ") == 2
 
 
 def test_truncated_file_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:

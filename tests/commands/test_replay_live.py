@@ -57,7 +57,7 @@ def test_json_lines(tmp_path: Path) -> None:
 
 
 def test_a_function_that_does_something_else(tmp_path: Path) -> None:
-    path = job(tmp_path, "return torch.tanh(x * weight) * gain * 1.001")
+    path = job(tmp_path, "return torch.clamp(x * weight, -1, 1) * gain * 1.001")
     ran = replay(CHAIN, "--path", path, "--format", "jsonl")
     assert ran.code == 1
     check_contract(ran.objects)

@@ -135,10 +135,10 @@ def test_head_and_answer_name_each_other() -> None:
     with opened(Path("basic_chain.pcap")) as capture:
         request, answer = told(capture, 6), told(capture, 7)
     assert request[0] == "message 6: FORWARD_AUTOGRAD_REQ, worker0 → worker1"
-    assert request[2] == "  answered by: message 7, after 3.83 ms"
-    assert answer[2] == "  answers: message 6, after 3.83 ms"
-    assert request[3].startswith("  time: 0.034716000 s after the first, 2026-11-")
-    assert request[5].endswith("basic_chain.pcap, packet 416, 127.0.0.1:39248>127.0.0.1:46685, offset 363")
+    assert request[2] == "  answered by: message 7, after 1.91 ms"
+    assert answer[2] == "  answers: message 6, after 1.91 ms"
+    assert request[3].startswith("  time: 0.028726000 s after the first, 2026-11-")
+    assert request[5].endswith("basic_chain.pcap, packet 357, 127.0.0.1:53808>127.0.0.1:46111, offset 363")
     assert "  context_id: 0 (0:0)" in request
     assert "    gain: 2.0" in request
     assert "  error: None" not in answer
@@ -148,11 +148,11 @@ def test_profiler_events_are_a_line_each() -> None:
     with opened(Path("profiled_legacy.pcap")) as capture:
         lines = told(capture, 19)
     first = lines.index("  events: 12 events") + 1
-    assert lines[first] == "    0: mark  +0.000 ms  __start_profile  (thread 4, handle 0, node 1)"
+    assert lines[first] == "    0: mark  +0.000 ms  __start_profile  (thread 8, handle 0, node 1)"
     assert lines[first + 1] == (
-        "    1: push  +0.556 ms  aten::mul  shapes [[4], [4]]  (thread 4, handle 14, node 1)"
+        "    1: push  +0.317 ms  aten::mul  shapes [[4], [4]]  (thread 8, handle 14, node 1)"
     )
-    assert lines[first + 3] == "    3: alloc +0.588 ms  +16 bytes  (thread 4, handle 0, node -1)"
+    assert lines[first + 3] == "    3: alloc +0.339 ms  +16 bytes  (thread 8, handle 0, node -1)"
 
 
 def test_tracebacks_keep_their_lines() -> None:

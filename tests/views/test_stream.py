@@ -104,7 +104,8 @@ def test_a_file_that_begins_in_the_middle(tmp_path: Path) -> None:
     data = (CAPTURES / "basic_chain.pcap").read_bytes()
     cut = tmp_path / "late.pcap"
     start, at = 24, 0
-    while at < 430:  # packets; the first call is in 416
+    call = decode(CAPTURES / "basic_chain.pcap").messages[6]["location"]["packet"]
+    while at < call + 14:  # packets
         start += 16 + int.from_bytes(data[start + 8 : start + 12], "little")
         at += 1
     cut.write_bytes(data[:24] + data[start:])
