@@ -53,9 +53,15 @@ class ReplayOptions:
 
 
 def replay(
-    opened: OpenSession, plan: Plan, options: ReplayOptions, *, progress: Progress | None = None
+    opened: OpenSession,
+    plan: Plan,
+    options: ReplayOptions,
+    *,
+    progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> ReplayOutcome:
-    """Carries out a plan.
+    """Carries out a plan. `workers`: the parent process of live workers, if there is one already; it has its
+    own options, imports nothing more, and stays.
 
     Raises `ReplayError` where nothing could be started: torch is absent or too old, or what the user named
     can't be imported; `OutputError` where the recording can't be written at all. Ctrl-C ends it early: what
@@ -69,7 +75,9 @@ def replay(
     replayer = _Replayer(opened, plan, options, progress)
     recorder = Recorder(options.record) if replayer.count and options.record is not None else None
     if replayer.count:
-        with recorder or contextlib.nullcontext(), Workers(_with_modules(options.workers, plan)) as workers:
+        with recorder or contextlib.nullcontext(), contextlib.ExitStack() as stack:
+            if workers is None:
+                workers = stack.enter_context(Workers(_with_modules(options.workers, plan)))
             for _ in range(options.repeat):
                 outcomes: list[SessionOutcome] = []
                 try:

@@ -14,12 +14,18 @@ from rpcinspect.replay.live_group import LiveGroup
 from rpcinspect.replay.workers import WorkerOptions, Workers
 from tests.replay.left_behind import descendants, temporary_folders
 
+JOBS = (
+    *("basic_chain", "profiled_legacy", "param_detach", "dtype_zoo", "views_alias", "ctx_crowd"),
+    *("rref_relay", "bwd_boom", "ps_race", "devmap_cpu", "reinit", "training"),
+)
+"""The modules of the bundled captures' jobs."""
+
 
 @pytest.fixture(scope="session")
 def workers(repo: Path) -> Iterator[Workers]:
     """One parent process for all live workers of a test run; importing torch takes seconds."""
     pytest.importorskip("torch")
-    options = WorkerOptions(path=(str(repo / "captures"),), imports=("basic_chain",), rpc_timeout_s=10)
+    options = WorkerOptions(path=(str(repo / "captures"),), imports=JOBS, rpc_timeout_s=10)
     before = descendants(os.getpid())
     with Workers(options) as found:
         yield found
