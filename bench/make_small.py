@@ -30,6 +30,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--iterations", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=1, help="of all numbers (default: %(default)s)")
     parser.add_argument(
         "--home", type=Path, default=record.HOME, help="the neutral path (default: %(default)s)"
     )
@@ -47,7 +48,7 @@ def main() -> int:
             output, packets = record.record(
                 python,
                 folder / "small_job.py",
-                [str(options.iterations)],
+                [str(options.iterations), str(options.seed)],
                 raw,
                 buffer_kib=BUFFER_KIB,
                 seconds=330,

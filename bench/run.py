@@ -1,7 +1,8 @@
 """`make bench`: how long the start takes, and how long 30,000 small messages, beside tshark on the same file.
 
-In: bench/data/small.pcap, made by make_small.py where it is missing and can be made. Out: a table of medians
-over a few runs in turns, with the peak memory of each program.
+In: bench/data/small.pcap and two more recordings of its job, one with other numbers, made by make_small.py
+where they are missing and can be made. Out: a table of medians over a few runs in turns, with the peak memory
+of each program. A diff must not take more than 2.5 times as long as decoding both captures.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PCAP = HERE / "data" / "small.pcap"
+AGAIN = HERE / "data" / "small-again.pcap"
+OTHER = HERE / "data" / "small-other.pcap"
+RECORDINGS: dict[Path, list[str]] = {PCAP: [], AGAIN: [], OTHER: ["--seed", "2"]}
+"""Captures → options of make_small.py."""
 SMALL = HERE.parent / "captures" / "basic_chain.pcap"
 RPCINSPECT = [sys.executable, "-m", "rpcinspect"]
 RUNS = 5
@@ -29,6 +34,8 @@ START: dict[str, list[str]] = {
 LARGE: dict[str, list[str]] = {
     "decode --format jsonl": [*RPCINSPECT, "decode", "--format", "jsonl", str(PCAP)],
     "decode": [*RPCINSPECT, "decode", str(PCAP)],
+    "diff with another recording": [*RPCINSPECT, "diff", str(PCAP), str(AGAIN)],
+    "diff, all numbers are others": [*RPCINSPECT, "diff", str(PCAP), str(OTHER)],
     "tshark -q -z conv,tcp": ["tshark", "-q", "-z", "conv,tcp", "-r", str(PCAP)],
 }
 
@@ -40,7 +47,7 @@ def once(command: list[str]) -> tuple[float, float]:
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - before
         process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    if process.returncode and command[-1] != str(OTHER):  # which is different, and says so
         raise SystemExit(f"bench: {' '.join(command)} ended with {process.returncode}")
     return seconds, usage.ru_maxrss / 1024
 
@@ -65,9 +72,12 @@ def measure(commands: dict[str, list[str]]) -> None:
 def main() -> int:
     print(f"start, median of {RUNS}:", flush=True)
     measure(START)
-    if not PCAP.exists():
-        print("making the capture of 30,000 messages", flush=True)
-        if subprocess.run([sys.executable, str(HERE / "make_small.py")], check=False).returncode:
+    for path, options in RECORDINGS.items():
+        if path.exists():
+            continue
+        print(f"making {path.name}, 30,000 messages", flush=True)
+        make = [sys.executable, str(HERE / "make_small.py"), "--name", path.stem, *options]
+        if subprocess.run(make, check=False).returncode:
             print("bench: without that capture there is nothing more to measure")
             return 1
     commands = dict(LARGE)

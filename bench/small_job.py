@@ -21,9 +21,10 @@ def double(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def run(rank: int, iterations: str) -> None:
+def run(rank: int, iterations: str, seed: str) -> None:
     with common.worker(rank, WORLD):
         if rank == 0:
+            torch.manual_seed(int(seed))
             drive(int(iterations))
 
 

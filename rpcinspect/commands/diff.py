@@ -16,6 +16,7 @@ from rpcinspect.equality.rules import IGNORABLE, Rules
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.opened import OpenSession
 from rpcinspect.session.model import AutogradContext
+from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import packed, printable_json
 
 MAX_LISTED = 8
@@ -52,6 +53,10 @@ def run(request: Request) -> int:
     )
     with ExitStack() as stack:
         runs = [stack.enter_context(OpenSession(_paths(file))) for file in request.files]
+        for opened in runs:
+            empty = empty_line(opened.session)
+            if empty is not None:
+                say(empty)
         a, b = runs[0], runs[-1]
         contexts = _context(a, request.contexts[:1]), _context(b, request.contexts[-1:])
         comparison = compare_runs(a, b, rules, contexts=contexts)

@@ -16,7 +16,7 @@ from typing import TypeVar
 from rpcinspect.causes.calls import HOUSEKEEPING, Call
 from rpcinspect.causes.causality import GENERAL
 from rpcinspect.diff.run import Run
-from rpcinspect.diff.sequences import Level, align, between, unpaired
+from rpcinspect.diff.sequences import Level, align, between, overlapping, unpaired
 from rpcinspect.diff.units import Unit, units_of
 
 T = TypeVar("T")
@@ -105,13 +105,17 @@ class _Aligner:
         """Units that lie in the same place: for each owner a sequence."""
         found: list[tuple[Unit, Unit]] = []
         for lane_a, lane_b in _lanes(a, b, _owner, _owner):
-            levels = [
-                self._level(lane_a, lane_b, Unit.said, crossing=True),
-                self._level(lane_a, lane_b, Unit.begin, crossing=True),
-                self._level(lane_a, lane_b, Unit.shape),
-                self._level(lane_a, lane_b, Unit.kind),
-            ]
-            pairs = align(len(lane_a), len(lane_b), levels)
+            said = self._level(lane_a, lane_b, Unit.said, crossing=True)
+            pairs = align(len(lane_a), len(lane_b), [said])
+            left = unpaired(len(lane_a), len(lane_b), pairs)
+            if left[0] and left[1]:
+                pairs += self._overlapping(lane_a, lane_b, *left)
+                levels = [
+                    self._level(lane_a, lane_b, Unit.begin, crossing=True),
+                    self._level(lane_a, lane_b, Unit.shape),
+                    self._level(lane_a, lane_b, Unit.kind),
+                ]
+                pairs = align(len(lane_a), len(lane_b), levels, pairs)
             left = unpaired(len(lane_a), len(lane_b), pairs)
             for gap_a, gap_b in between(pairs, *left):
                 if len(gap_a) == len(gap_b):
@@ -123,6 +127,19 @@ class _Aligner:
             found += self._told_apart([(lane_a[i], lane_b[j]) for i, j in pairs])
         self._settled |= {id(unit) for pair in found for unit in pair}
         return found
+
+    def _overlapping(
+        self, a: Sequence[Unit], b: Sequence[Unit], left_a: Sequence[int], left_b: Sequence[int]
+    ) -> list[tuple[int, int]]:
+        """Units that have most of what they say in common; single calls have all or nothing."""
+        some_a, some_b = (
+            [place for place in left if len(units[place].calls) > 1]
+            for units, left in ((a, left_a), (b, left_b))
+        )
+        found = overlapping(
+            [a[place].requests(self.a) for place in some_a], [b[place].requests(self.b) for place in some_b]
+        )
+        return [(some_a[i], some_b[j]) for i, j in found]
 
     def _told_apart(self, pairs: list[tuple[Unit, Unit]]) -> list[tuple[Unit, Unit]]:
         """Equal calls at once, outside of contexts, by their answers."""

@@ -21,9 +21,10 @@ from rpcinspect.diff.run import Run
 from rpcinspect.diff.workers import Label, labels, same_workers
 from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.ids import CONTEXT, IdMap
-from rpcinspect.equality.messages import compare_messages
+from rpcinspect.equality.messages import compare_messages, error_of
 from rpcinspect.equality.rules import Rules
 from rpcinspect.opened import OpenSession
+from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import AutogradContext
 
 BY_DEFAULT = Rules()
@@ -60,6 +61,9 @@ def compare_runs(
     found = list(comparing.all(messages))
     explained = with_causes(messages, found)
     first = explain(messages, explained, *runs)
+    if comparing.reworded:
+        what = "paths, line numbers, addresses, ids, or frames of libraries"
+        notes.append(f"error texts that are not the same only in {what}: {comparing.reworded:,}")
     explained += _latencies(*runs, alignment, messages, rules)
     return Comparison(
         a=_side(runs[0], messages, 0),
@@ -115,6 +119,8 @@ class _Comparing:
         self._alignment = alignment
         self._ids: dict[int, IdMap] = defaultdict(IdMap)
         """Of each job: ids are unique in one only."""
+        self.reworded = 0
+        """Errors whose texts differ in what is taken out of them before they are compared."""
         self.unknown = 0
         """Messages of which both runs lack the same bytes."""
         self._jobs = {call.index: call.job for call in a.calls.values()}
@@ -155,17 +161,12 @@ class _Comparing:
     def _one(self, message: Aligned) -> list[Difference]:
         if message.a is None or message.b is None:
             return [self._one_sided(message)]
+        one, other = self._a.messages[message.a], self._b.messages[message.b]
         ids = self._ids[self._jobs[message.a]]
         mark = ids.mark()
-        found = compare_messages(
-            self._a.messages[message.a],
-            self._b.messages[message.b],
-            self._a.opened.read,
-            self._b.opened.read,
-            self._rules,
-            ids,
-        )
+        found = compare_messages(one, other, self._a.opened.read, self._b.opened.read, self._rules, ids)
         if not found:
+            self.reworded += _texts_differ(one, other)
             return found
         if any(difference.code == "function" for difference in found):
             ids.rollback(mark)  # another call has taken its place: their ids are not the same
@@ -200,6 +201,11 @@ class _Comparing:
         return found
 
 
+def _texts_differ(a: RpcRecord, b: RpcRecord) -> bool:
+    error_a, error_b = error_of(a), error_of(b)
+    return error_a is not None and error_b is not None and error_a.text != error_b.text
+
+
 MAX_SHOWN = 16
 """Calls of a group that have changed places that are named."""
 
@@ -227,6 +233,6 @@ def _side(run: Run, messages: Sequence[Aligned], side: int) -> Side:
     return Side(
         paths=tuple(info.path for info in run.opened.session.captures),
         messages=sum(index is not None for index in indexes),
-        workers=tuple(dict.fromkeys(label.text for job in sorted(its) for label in its[job])),
+        workers=tuple(sorted({label.text for labels in its.values() for label in labels})),
         context=None if run.context is None else run.context.context_id,
     )

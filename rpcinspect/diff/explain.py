@@ -54,15 +54,15 @@ def explain(messages: Sequence[Aligned], found: Sequence[Found], a: Run, b: Run)
     message = messages[place]
     guess = _guess(messages, message, its, a, b)
     different = {one.message: one.follows for one in found if _parts(one)}
-    roots = {at for at, cause in different.items() if cause is None}
+    roots = _roots(different)
     return Explanation(
         found=first,
         likely=guess.likely,
         text=guess.text,
         worker=message.source,
         function=message.function,
-        following=sum(_root(at, different) == place for at in different) - (place in different),
-        beside=tuple(sorted(roots - {place})),
+        following=sum(root == place for root in roots.values()) - (place in roots),
+        beside=tuple(sorted(set(roots.values()) - {place})),
     )
 
 
@@ -91,13 +91,13 @@ def _causes(messages: Sequence[Aligned], different: set[int]) -> dict[int, int |
     return causes
 
 
-def _root(place: int, causes: Mapping[int, int | None]) -> int:
-    """Where a chain of causes begins; causes stand before what follows from them, so it ends."""
-    while True:
-        cause = causes.get(place)
-        if cause is None:
-            return place
-        place = cause
+def _roots(causes: Mapping[int, int | None]) -> dict[int, int]:
+    """Different message → where its chain of causes begins; causes stand before what follows from them."""
+    roots: dict[int, int] = {}
+    for place in sorted(causes):
+        cause = causes[place]
+        roots[place] = place if cause is None else roots[cause]
+    return roots
 
 
 def _guess(

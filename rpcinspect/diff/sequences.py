@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 Pairs: TypeAlias = list[tuple[int, int]]
 
+MAX_HOLDERS = 16
+"""Collections that may have an item before it is taken for one that tells nothing."""
 MAX_DEPTH = 40
 """How often what lies between anchors is searched for anchors of its own."""
 
@@ -27,10 +29,11 @@ class Level(NamedTuple):
     """Equal keys belong together wherever they stand, not only in the same order."""
 
 
-def align(count_a: int, count_b: int, levels: Iterable[Level]) -> Pairs:
-    """Pairs by the first level, then, of what is left, by the next; ascending in the first run."""
-    pairs: Pairs = []
-    left_a, left_b = list(range(count_a)), list(range(count_b))
+def align(count_a: int, count_b: int, levels: Iterable[Level], known: Pairs | None = None) -> Pairs:
+    """Pairs by the first level, then, of what is left, by the next; ascending in the first run. `known` are
+    pairs already."""
+    pairs: Pairs = list(known or ())
+    left_a, left_b = unpaired(count_a, count_b, pairs)
     for level in levels:
         if not left_a or not left_b:
             break
@@ -74,6 +77,30 @@ def in_order(a: Sequence[Hashable], b: Sequence[Hashable]) -> Pairs:
 def anywhere(a: Sequence[Hashable], b: Sequence[Hashable]) -> Pairs:
     """Pairs of equal keys, the first with the first of them and so on."""
     return _numbered(a, b, 0, len(a), 0, len(b))
+
+
+def overlapping(a: Sequence[Collection[Hashable]], b: Sequence[Collection[Hashable]]) -> Pairs:
+    """Pairs of collections that share at least half of the smaller one; those that share most first. What is
+    in many of them tells nothing."""
+    holders: dict[Hashable, list[int]] = defaultdict(list)
+    for j, items in enumerate(b):
+        for item in set(items):
+            holders[item].append(j)
+    shared: Counter[tuple[int, int]] = Counter()
+    for i, items in enumerate(a):
+        for item in set(items):
+            its = holders.get(item, ())
+            if len(its) <= MAX_HOLDERS:
+                shared.update((i, j) for j in its)
+    found: Pairs = []
+    taken_a, taken_b = set(), set()
+    for (i, j), count in sorted(shared.items(), key=lambda row: (-row[1], max(row[0]), min(row[0]))):
+        if i in taken_a or j in taken_b or 2 * count < min(len(set(a[i])), len(set(b[j]))):
+            continue
+        found.append((i, j))
+        taken_a.add(i)
+        taken_b.add(j)
+    return sorted(found)
 
 
 def ascending(pairs: Iterable[tuple[int, int]]) -> Pairs:

@@ -36,7 +36,11 @@ class Unit:
 
     def said(self, run: Run) -> Hashable:
         """Which calls it has, and what their requests say."""
-        return as_multiset([(run.signs[index], run.content(index)) for index in self.calls])
+        return as_multiset(self.requests(run))
+
+    def requests(self, run: Run) -> list[Hashable]:
+        """Each of its calls, and what that says."""
+        return [(run.signs[index], run.content(index)) for index in self.calls]
 
     def begin(self, run: Run) -> Hashable:
         """Its first call, and what that says."""

@@ -174,8 +174,8 @@ def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
     if sum(counted_codes.values()) > 1:
         yield "differences: " + ", ".join(f"{count:,} {code}" for code, count in counted_codes.most_common())
     others = [one for one in comparison.found if not one.counts]
-    control = [one for one in others if comparison.messages[one.message].control]
-    told = [one for one in others if one not in control] if len(others) < 1000 else others
+    control = sum(comparison.messages[one.message].control for one in others)
+    told = [one for one in others if not comparison.messages[one.message].control]
     for code in dict.fromkeys(one.difference.code for one in told):
         its = [one for one in told if one.difference.code == code]
         if show_all:
@@ -190,7 +190,7 @@ def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
         if len(its) > MAX_INFORMATION:
             yield f"not counted: {len(its) - MAX_INFORMATION:,} more {code}"
     if control:
-        yield f"not counted: {counted(len(control), 'difference')} in the agents' own calls"
+        yield f"not counted: {counted(control, 'difference')} in the agents' own calls"
     if comparison.unknown:
         told_of = counted(comparison.unknown, "message")
         yield f"not known: {told_of} can't be compared in full, since both runs lack the same bytes"

@@ -8,7 +8,16 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.diff.sequences import Level, align, anywhere, ascending, between, in_order, unpaired
+from rpcinspect.diff.sequences import (
+    Level,
+    align,
+    anywhere,
+    ascending,
+    between,
+    in_order,
+    overlapping,
+    unpaired,
+)
 
 KEYS = st.lists(st.integers(0, 5), max_size=25)
 
@@ -70,6 +79,19 @@ def test_ascending_is_as_long_as_can_be(order: list[int]) -> None:
     found = ascending(list(enumerate(order)))
     assert len(found) == max(lengths)
     assert [j for _, j in found] == sorted(j for _, j in found)
+
+
+def test_collections_that_share_most() -> None:
+    a = ["abcd", "efgh", "xy"]
+    b = ["efg", "bcdx", "zz"]
+    assert overlapping(a, b) == [(0, 1), (1, 0)]
+    assert overlapping(["abcd"], ["axyz"]) == []
+    assert overlapping(["ab"] * 20, ["ab"] * 20) == []  # in too many of them
+
+
+def test_known_pairs_stay() -> None:
+    assert align(2, 2, [Level("xy", "xx")], [(1, 0)]) == [(1, 0)]  # x lies on the other side of it
+    assert align(2, 2, [Level("xy", "xx", crossing=True)], [(1, 0)]) == [(0, 1), (1, 0)]
 
 
 def test_gaps() -> None:
