@@ -219,9 +219,9 @@ def _latencies(
     places = {message.a: place for place, message in enumerate(messages) if message.request}
     found = []
     for slower in latencies(a, b, alignment.pairs):
-        text = f"median of {slower.count:,} calls, in nanoseconds"
+        text = f"of {slower.count:,} call{'' if slower.count == 1 else 's'}"
         difference = Difference(
-            code="latency", path="latency", a_value=slower.a_ns, b_value=slower.b_ns, text=text
+            code="latency", path="median_ns", a_value=slower.a_ns, b_value=slower.b_ns, text=text
         )
         found.append(Found(message=places[slower.call[0]], difference=difference, counts=False))
     return found

@@ -136,7 +136,7 @@ def _index(message: Aligned) -> str:
 def _difference(found: Found) -> str:
     one = found.difference
     path = one.path if one.b_path is None else f"{one.path} / {one.b_path}"
-    words = [one.code, printable(path)]
+    words = [one.code, "" if path == one.code else printable(path)]
     if one.code == "latency":
         words.append(f"{duration(one.a_value)} → {duration(one.b_value)}")
     elif one.a_value is not None or one.b_value is not None:

@@ -39,7 +39,7 @@ def test_the_first_difference_in_full() -> None:
         "the runs part at #1, w1 → w0, PYTHON_RET answers #0 app.f",
         "  a #1  = 1",
         "  b #1  = 2",
-        "  value  value  1 → 2",
+        "  value  1 → 2",
         f"likely function: w1 gives another result for the same call: {likely}",
         "1 more different message: it follows from that one",
         "differences: 1 value, 1 argument",
@@ -55,7 +55,7 @@ def test_a_message_that_one_run_lacks() -> None:
 
 def test_all() -> None:
     lines = shown(story(1, more=2), story(2, more=2), show_all=True)
-    assert lines[0] == "      #1  w1 → w0  PYTHON_RET app.f  value  value  1 → 2"
+    assert lines[0] == "      #1  w1 → w0  PYTHON_RET app.f  value  1 → 2"
     assert lines[1].endswith("argument  args[0]  1000 → 2000  follows #1")
     assert lines.index("") == 3
 
