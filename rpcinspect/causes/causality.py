@@ -181,9 +181,14 @@ class _Judge:
         for case in open_cases:
             if (case.job, case.name) not in self._drivers and case.name not in self._named:
                 self._nest(case, "" if len(case.candidates) == 1 else _serving(case))
-        for case in open_cases:
-            if (case.job, case.name) in self._drivers or case.name in self._named:
-                self._decide(case)
+        left = [
+            case for case in open_cases if (case.job, case.name) in self._drivers or case.name in self._named
+        ]
+        for case in left:
+            if not _held(case):
+                self._own_signs[_sign(case.call)] += 1  # before the others, which are judged by it
+        for case in left:
+            self._decide(case)
 
     def _like_own(self, case: _Case) -> bool:
         """Whether other workers send the same of their own, and functions that would have to send it here are

@@ -17,6 +17,7 @@ from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
 from rpcinspect.opened import OpenSession
+from rpcinspect.replay.gate import SCRIPT_PREFIX
 from rpcinspect.replay.live_group import Gradient, LiveGroup
 from rpcinspect.replay.loop import Loop, Tap
 from rpcinspect.replay.membership import PREFIX, Membership
@@ -30,6 +31,10 @@ from rpcinspect.replay.recorder import Recorder
 from rpcinspect.replay.roster import device_maps_of, worker_ids
 from rpcinspect.replay.store_client import StoreClient
 from rpcinspect.replay.workers import WorkerOptions, Workers
+
+OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
+LOADED_BY_OPTIMIZERS = "torch._dynamo.disable"
+"""The first optimizer of a process imports its module, for seconds, while somebody waits for the answer."""
 
 Progress = Callable[[int, int], None]
 """Called with the steps that are done and the steps that there are, skips left out."""
@@ -77,7 +82,7 @@ def replay(
     if replayer.count:
         with recorder or contextlib.nullcontext(), contextlib.ExitStack() as stack:
             if workers is None:
-                workers = stack.enter_context(Workers(_with_modules(options.workers, plan)))
+                workers = stack.enter_context(Workers(with_modules(options.workers, plan)))
             for _ in range(options.repeat):
                 outcomes: list[SessionOutcome] = []
                 try:
@@ -101,10 +106,12 @@ def replay(
     )
 
 
-def _with_modules(options: WorkerOptions, plan: Plan) -> WorkerOptions:
+def with_modules(options: WorkerOptions, plan: Plan) -> WorkerOptions:
     """Lets the modules of everything that the plan brings to live workers be imported before they are forked:
     once, and not while a call is waited for."""
-    names = [use.name for use in plan.globals if use.allowed or plan.trusted]
+    names = [use.name.removeprefix(SCRIPT_PREFIX) for use in plan.globals if use.allowed or plan.trusted]
+    if any(name.startswith(OPTIMIZERS) for name in names):
+        names.append(LOADED_BY_OPTIMIZERS)
     return replace(options, names=(*options.names, *names))
 
 

@@ -175,6 +175,18 @@ def test_what_looks_like_calls_of_its_own_elsewhere() -> None:
     assert "like calls elsewhere" in causes.ambiguities[0].text
 
 
+def test_calls_that_all_fall_into_others_are_judged_by_those_that_end_later() -> None:
+    """Everybody calls everybody; of the calls that begin while another is served, one happens to end first."""
+    workers = Workers(3)
+    workers.call(2, 0, 5, 15, "app.begin")
+    workers.call(0, 1, 10, 100, "app.train")
+    workers.call(1, 2, 20, 130, "app.train")
+    workers.call(2, 0, 30, 120, "app.train")
+    causes = explain(workers.calls())
+    assert causes.parents == {}
+    assert [doubt.decided for doubt in causes.ambiguities] == [None, None, None]
+
+
 def test_gradients_follow_from_gradients() -> None:
     """w0 begins a pass: w1 hands it on to w2, and w2's own gradients go back the same way."""
     workers = Workers(3)

@@ -16,9 +16,10 @@ import pytest
 from rpcinspect.equality.rules import Rules
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.gate import Allowance, Gate
+from rpcinspect.replay.model import GlobalUse, Plan
 from rpcinspect.replay.outcome import ReplayOutcome
 from rpcinspect.replay.plan import PlanOptions, plan
-from rpcinspect.replay.replayer import ReplayOptions, replay
+from rpcinspect.replay.replayer import ReplayOptions, replay, with_modules
 from rpcinspect.replay.report import Report, report
 from rpcinspect.replay.sources import Sources
 from rpcinspect.replay.workers import WorkerOptions, Workers
@@ -194,6 +195,22 @@ def test_everybody_calls_everybody(shared: Path) -> None:
     assert (made.verdict, made.gradients.expected, made.gradients.identical) == ("identical", 64, 64)
     assert made.responses.identical == made.responses.expected
     assert set(made.not_replayed) == {"control"}
+
+
+def test_what_is_imported_before_anything_is_sent() -> None:
+    """The modules of TorchScript too, which no pickle names; of what is refused, nothing."""
+    names = ("app.f", "__torch__.script.module.f", "torch.optim.sgd.SGD")
+    uses = [GlobalUse(name, True, (0,), "") for name in names]
+    refused = GlobalUse("os.system", False, (1,), "nobody allowed it")
+    made = Plan(sessions=(), globals=(*uses, refused), ambiguities=(), notes=(), left_out=0, trusted=False)
+    options = with_modules(WorkerOptions(names=("user.g",)), made)
+    assert options.names == (
+        "user.g",
+        "app.f",
+        "script.module.f",
+        "torch.optim.sgd.SGD",
+        "torch._dynamo.disable",
+    )
 
 
 # --- what is not the same -----------------------------------------------------------------------------------
