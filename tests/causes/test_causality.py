@@ -176,7 +176,7 @@ def test_what_looks_like_calls_of_its_own_elsewhere() -> None:
 
 
 def test_calls_that_all_fall_into_others_are_judged_by_those_that_end_later() -> None:
-    """Everybody calls everybody; of the calls that begin while another is served, one happens to end first."""
+    """Everybody calls everybody; one call happens to end before what is served."""
     workers = Workers(3)
     workers.call(2, 0, 5, 15, "app.begin")
     workers.call(0, 1, 10, 100, "app.train")
