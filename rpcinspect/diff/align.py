@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from rpcinspect.causes.calls import HOUSEKEEPING, Call
 from rpcinspect.causes.causality import GENERAL
+from rpcinspect.diff.repeated import repeated
 from rpcinspect.diff.run import Run
 from rpcinspect.diff.sequences import Level, align, between, overlapping, unpaired
 from rpcinspect.diff.units import Unit, units_of
@@ -68,8 +69,8 @@ def _align(a: Run, b: Run) -> Alignment:
     orphans = [[orphan.index for orphan in run.orphans] for run in (a, b)]
     for lane_a, lane_b in aligner.by_sign(*orphans):
         found.orphans.update(aligner.matched(lane_a, lane_b))
-    found.repeated_a = _repeated(a, set(found.pairs))
-    found.repeated_b = _repeated(b, set(found.pairs.values()))
+    found.repeated_a = repeated(a, set(found.pairs))
+    found.repeated_b = repeated(b, set(found.pairs.values()))
     return found
 
 
@@ -376,37 +377,6 @@ def _depths(calls: Sequence[int], run: Run) -> list[list[int]]:
             levels.append([])
         levels[depth[index]].append(index)
     return levels
-
-
-def _repeated(run: Run, paired: set[int]) -> set[int]:
-    """Calls without a partner whose neighbour in their lane has one and says the same."""
-    found: set[int] = set()
-    left = [call for call in run.calls.values() if call.index not in paired and _runs_code(call)]
-    if not left:
-        return found
-    wanted = {run.signs[call.index] for call in left}
-    lanes: dict[Hashable, list[int]] = defaultdict(list)
-    for call in run.calls.values():
-        if run.signs[call.index] in wanted:
-            lanes[run.signs[call.index]].append(call.index)
-    for lane in lanes.values():
-        for order in (range(len(lane)), range(len(lane) - 1, -1, -1)):
-            last: int | None = None  # the last one that has a partner, or repeats one
-            for at in order:
-                index = lane[at]
-                if index in paired or index in found:
-                    last = index
-                elif last is not None and run.content(last) == run.content(index) and _near(run, last, index):
-                    found.add(index)
-                    last = index
-                else:
-                    last = None
-    return found
-
-
-def _near(run: Run, one: int, other: int) -> bool:
-    """Whether two calls are of one context, or of none."""
-    return run.calls[one].context == run.calls[other].context
 
 
 def _owner(unit: Unit) -> Hashable:
