@@ -241,6 +241,7 @@ class _Comparison:
         if call_a is None or call_b is None:
             yield from self.values(a, b, "args[0]", "argument")
             return
+        self.matching.joined_names = self.a.facts.control and bool(self.rules.renames)
         if (self.a.facts.function or "").startswith("torch.distributed."):
             self.matching.contexts = None
         yield from self.values(call_a.func, call_b.func, "function", "function")

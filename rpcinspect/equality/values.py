@@ -49,6 +49,18 @@ class Matching:
     """Ids of contexts that may stand among the values as plain integers; None: any context that is known.
     Those of worker 0 are as small as other numbers, so they are looked for in these only."""
 
+    joined_names: bool = False
+    """Texts may be the names of all workers, sorted and joined, as the agents' own calls have them."""
+
+    def same_joined(self, a: str, b: str) -> bool:
+        """Whether two texts are the same but for renamed workers inside of them, wherever sorting puts
+        these."""
+        for old, new in self.rules.renames.items():
+            if a.count(old) != b.count(new):
+                return False
+            a, b = a.replace(old, ""), b.replace(new, "")
+        return a == b
+
     def same_context(self, a: int, b: int) -> bool:
         """Whether two integers are the ids of one context."""
         if self.contexts is not None and a not in self.contexts and a >> LOCAL_ID_BITS == 0:
@@ -152,7 +164,7 @@ class _Walk:
         rules = self.matching.rules
         worker, slash, device = a.partition("/")  # worker1/cpu is a device of another worker
         renamed = rules.worker_name(worker) + slash
-        if renamed + device == b:
+        if renamed + device == b or (self.matching.joined_names and self.matching.same_joined(a, b)):
             return None
         if rules.ignores("device") and b.startswith(renamed if slash else ""):
             other = b[len(renamed) :] if slash else b

@@ -73,12 +73,7 @@ def test_first_message_the_other_way_round(check: Check) -> None:
     assert (first["code"], first["a"], first["b"]) in swapped
 
 
-NOISY = pytest.mark.xfail(reason="names of workers stand joined in arguments of the agents' own calls")
-
-
-@pytest.mark.parametrize(
-    "check", [pytest.param(c, id=str(c), marks=NOISY if "--rename" in c.flags else ()) for c in SAME]
-)
+@pytest.mark.parametrize("check", SAME, ids=str)
 @pytest.mark.parametrize("way", [diff, mirrored])
 def test_same_runs_have_no_differences(check: Check, way: Callable[[Check], Ran]) -> None:
     """But for those that a tolerance covers, and information."""

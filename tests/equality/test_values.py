@@ -284,3 +284,18 @@ def test_too_many_values_are_not_called_equal(monkeypatch: pytest.MonkeyPatch) -
     found = diff(list(range(20)), list(range(20)))
     assert found is not None
     assert found.code == "unknown"
+
+
+def test_joined_names_of_workers() -> None:
+    """As the agents' own calls have them: sorted, so that a renamed worker may stand elsewhere."""
+
+    def same(a: str, b: str, *, joined: bool = True) -> bool:
+        rules = Rules(renames={"w2": "ps"})
+        matching = Matching(rules, IdMap(), joined_names=joined)
+        return compare_values(a, b, "v", matching) is None
+
+    assert same("w1w2w30", "psw1w30")
+    assert not same("w1w2w30", "psw1w30", joined=False)
+    assert not same("w1w2w30", "psw1w31")
+    assert not same("w1w2w2", "psw1")
+    assert not same("w1", "psw1")
