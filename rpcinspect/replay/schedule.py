@@ -5,9 +5,11 @@ what may be sent now. Pure: the clock is the caller's.
 
 Every played worker sends in its captured order. It sends nothing before everything has arrived, at any
 played worker, that had in the capture; what had arrived there was caused by something sent earlier, so no
-two wait for each other. Calls of different workers that overlapped have an order only by their answers: the
-later one waits for the earlier one's answer; but if nothing happens for a while, that may be waiting for the
-later one, which is sent then.
+two wait for each other. Gradients are an exception: of those that a live worker is sent together, whichever
+it takes up first is answered last, and that may be another one than in the capture. So a gradient waits for
+no answer to one of its context, and that one has come is said at once. Calls of different workers that
+overlapped have an order only by their answers: the later one waits for the earlier one's answer; but if
+nothing happens for a while, that may be waiting for the later one, which is sent then.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from dataclasses import dataclass, field
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.replay.model import PlannedSession, Step
+from rpcinspect.rpc.command import PropagateGradientsResp
+from rpcinspect.rpc.message import MessageType
 
 SHORTEST_HOLD_S, LONGEST_HOLD_S = 0.1, 2.0
 """How long nothing must have happened before a call no longer waits for the answer to one that it
@@ -42,6 +46,8 @@ class Due:
     """Among those of other workers that may be sent at the same time: answers first, by time, then requests
     in the order of the plan."""
     hold_s: float = 0.0
+    context: int | None = None
+    """Of a gradient."""
     behind: set[int] = field(default_factory=set)
     """Overlapping requests that come first, of which the answer has not come."""
 
@@ -56,6 +62,11 @@ class Schedule:
         self._arrivals = planned.arrivals
         self._place = {index: place for place, index in enumerate(planned.arrivals)}
         self._come = [False] * len(planned.arrivals)
+        self._gradient_answers = [
+            _gradient_context(calls[request]) if request != index else None
+            for request, index in _as_requests(planned)
+        ]
+        """Of each arrival, the context if it is the answer to a gradient."""
         self._prefix = 0
         self._queues: dict[str, deque[Due]] = defaultdict(deque)
         self._answers: dict[int, Due] = {}
@@ -76,11 +87,13 @@ class Schedule:
             if call is None or step.action == "skip":
                 continue
             if step.action == "send":
-                due.append(Due(step.message, step.role, step.after, call.begin_ns, step, (True, number)))
+                send = Due(step.message, step.role, step.after, call.begin_ns, step, (True, number))
+                send.context = _gradient_context(call)
+                due.append(send)
             else:
                 self._unasked.add(step.message)
                 if call.answered_ns is not None and step.answer is not None:
-                    after = bisect_left(times, call.answered_ns)
+                    after = 0 if _takes_a_gradient(call) else bisect_left(times, call.answered_ns)
                     self._answers[step.message] = Due(
                         step.answer,
                         f"answer {step.answer}",
@@ -166,7 +179,14 @@ class Schedule:
 
     def _free(self, due: Due, now: float) -> bool:
         """Whether nothing but an overlapping call holds it up."""
-        return due.after <= self._prefix and (self._speed is None or now >= self._when(due))
+        return self._caused(due) and (self._speed is None or now >= self._when(due))
+
+    def _caused(self, due: Due) -> bool:
+        """Whether everything has come that must have."""
+        if due.context is None or due.after <= self._prefix:
+            return due.after <= self._prefix
+        missing = [place for place in range(self._prefix, due.after) if not self._come[place]]
+        return all(self._gradient_answers[place] == due.context for place in missing)
 
     def _when(self, due: Due) -> float:
         assert self._began is not None
@@ -178,7 +198,7 @@ class Schedule:
         found: list[float] = []
         for queue in self._queues.values():
             due = queue[0]
-            if due.after <= self._prefix:
+            if self._caused(due):
                 pace = 0.0 if self._speed is None else self._when(due) - now
                 found.append(max(pace, due.hold_s - quiet_s if due.behind else 0.0, 0.0))
         return min(found, default=None)
@@ -198,6 +218,16 @@ class Schedule:
         heads = [queue[0].after for queue in self._queues.values()]
         most = max(heads, default=0)
         return [self._arrivals[p] for p in range(self._prefix, most) if not self._come[p]]
+
+
+def _gradient_context(call: Call) -> int | None:
+    """The context of a gradient; None: the request is none."""
+    return call.context if call.kind == MessageType.BACKWARD_AUTOGRAD_REQ else None
+
+
+def _takes_a_gradient(call: Call) -> bool:
+    """Whether a request is a gradient, and is answered by no more than that it has come."""
+    return call.response is not None and isinstance(call.response.rpc.command, PropagateGradientsResp)
 
 
 def _as_requests(planned: PlannedSession) -> list[tuple[int, int]]:

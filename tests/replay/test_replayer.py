@@ -97,24 +97,28 @@ class Job:
 ROUNDED = Rules(rtol=3e-7, atol=0.0, strict=True)
 """Two units in the last place of a float32; what is identical is told as such all the same."""
 NESTED = frozenset({"nested-in-answer"})
+TRAINERS = ("worker1", "worker2", "worker3")
 
 BUNDLED = [
-    Job("profiled_legacy", answers=12, asked=3, gradients=4, rounds=True),
+    Job("basic_chain", answers=5, asked=3, gradients=4),
+    Job("profiled_legacy", answers=12, asked=3, gradients=4),
     Job("param_detach", answers=5, asked=2, gradients=3),
     Job("dtype_zoo", answers=45, asked=0, gradients=0),
     Job("views_alias", answers=14, asked=0, gradients=0),
     Job("ctx_crowd", answers=34, asked=10, gradients=10),
     Job("rref_relay", answers=16, asked=11, gradients=1, left=NESTED),
     Job("bwd_boom", answers=3, asked=1, gradients=1, not_observed=1, left=NESTED),
+    Job("ps_race", answers=34, asked=13, gradients=6, roles=TRAINERS),
+    Job("ps_race_lock", answers=84, asked=27, gradients=12, roles=TRAINERS),
     Job("devmap_cpu", answers=12, asked=6, gradients=8),
     Job("reinit", answers=9, asked=6, gradients=6),
 ]
-"""D01 to D08, D10, and D09 in its lock variant; and a group that is made three times."""
+"""D01 to D10, and a group that is made three times. `ps_race`: one parameter server and its trainers."""
 
 
 @pytest.mark.parametrize("job", BUNDLED, ids=str)
 def test_a_bundled_job(job: Job, workers: Workers) -> None:
-    outcome, made = replayed(capture_of(job.name), options=ReplayOptions(rules=ROUNDED), workers=workers)
+    outcome, made = replayed(capture_of(job.name), workers=workers)
     job.check(outcome, made)
     check_counts(workload(job.name), made)
 
