@@ -31,6 +31,14 @@ app = typer.Typer(
 )
 
 
+class DiffFormat(str, Enum):
+    """What `diff` writes."""
+
+    table = "table"
+    jsonl = "jsonl"
+    html = "html"
+
+
 class Reader(str, Enum):
     """Who reads captures."""
 
@@ -385,7 +393,9 @@ def diff(
     show_all: Annotated[
         bool, typer.Option("--all", "-a", help="List every difference, before the summary.")
     ] = False,
-    output_format: FormatOption = Format.table,
+    output_format: Annotated[
+        DiffFormat, typer.Option("--format", help="What to write; html is one page that needs nothing else.")
+    ] = DiffFormat.table,
     output: OutputOption = None,
 ) -> None:
     """Compare two runs and name the first message at which they part. Exits with 1 if they are different."""
@@ -403,7 +413,8 @@ def diff(
                 strict=strict,
                 renames=tuple(rename or ()),
                 show_all=show_all,
-                jsonl=output_format is Format.jsonl,
+                jsonl=output_format is DiffFormat.jsonl,
+                html=output_format is DiffFormat.html,
                 output=output,
             )
         )

@@ -35,6 +35,7 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 HOMES = {
+    "jinja2": {"views"},
     "numpy": {"capture", "wire", "rpc", "session", "equality", "commands"},
     "orjson": {"views"},
     "rich": {"views", "commands"},

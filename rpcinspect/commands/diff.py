@@ -35,6 +35,7 @@ class Request:
     renames: tuple[str, ...] = ()
     show_all: bool = False
     jsonl: bool = False
+    html: bool = False
     output: Path | None = None
 
 
@@ -70,6 +71,13 @@ def _write(request: Request, comparison: Comparison, runs: tuple[OpenSession, Op
 
         with open_output(request.output) as output:
             output.write(printable_json(diff_lines(comparison)))
+        return
+    if request.html:
+        from rpcinspect.views.diff_html import diff_html
+
+        page = list(diff_html(comparison, runs))  # a failure must not leave half a page
+        with open_output(request.output) as output:
+            output.writelines(page)
         return
     from rpcinspect.views.diff_table import show_diff
 

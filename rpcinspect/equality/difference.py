@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from rpcinspect.equality.histogram import Histogram
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.pickles.render import render
 from rpcinspect.rpc.pickles.tree import Value
@@ -48,9 +49,11 @@ class Elements:
     """Largest |a − b| / min(|a|, |b|)."""
     max_ulp: int | None
     """Largest number of representable steps between two finite floats."""
+    histogram: Histogram | None = None
+    """Of the absolute errors; None where they are not defined (plain bits)."""
 
     def as_json(self) -> dict[str, Json]:
-        """For the line of a difference."""
+        """For the line of a difference, which has no room for a histogram."""
         return {
             "numel": self.numel,
             "differing": self.differing,

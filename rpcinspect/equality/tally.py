@@ -15,6 +15,7 @@ import numpy.typing as npt
 from rpcinspect.equality.difference import Difference, Elements, Json, to_json
 from rpcinspect.equality.elements import Block
 from rpcinspect.equality.floats import FLOATS, Codes, FloatLayout
+from rpcinspect.equality.histogram import ErrorCounts
 from rpcinspect.equality.rules import Rules, Tolerance
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 
@@ -56,6 +57,8 @@ class Tally:
     max_abs: int | float | None = None
     max_rel: float | None = None
     max_ulp: int | None = None
+    errors: ErrorCounts | None = None
+    """None as long as no error is defined."""
     kinds: list[int] = field(default_factory=lambda: [0] * len(KINDS))
     beyond_kinds: list[int] = field(default_factory=lambda: [0] * len(KINDS))
     samples: dict[int, tuple[Codes, Codes]] = field(default_factory=dict)
@@ -104,6 +107,8 @@ class Tally:
     def _measure(self, start: int, where: npt.NDArray[Any], found: _Sorted) -> None:
         if found.error is not None:
             error = found.error
+            self.errors = self.errors or ErrorCounts()
+            self.errors.add(error)
             usable = ~np.isnan(error) if error.dtype.kind == "f" else np.ones(error.shape, np.bool_)
             if usable.any():
                 at = int(np.where(usable, error, error.dtype.type(0)).argmax())
@@ -142,6 +147,7 @@ class Tally:
             max_abs=self.max_abs,
             max_rel=self.max_rel,
             max_ulp=self.max_ulp,
+            histogram=None if self.errors is None else self.errors.histogram(),
         )
         return Difference(
             code=KINDS[worst],

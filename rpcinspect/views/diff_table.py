@@ -14,6 +14,7 @@ from rich.console import Console
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
 from rpcinspect.equality.difference import Elements, Json
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.views.diff_words import numbers, verdict_line
 from rpcinspect.views.phrases import Phrases, counted, duration, packed, path_label, printable, shorten
 from rpcinspect.views.table import end_label, join_ends, write_line
 
@@ -51,7 +52,7 @@ def _summary(
     """(line, style)."""
     for label, side in (("a", comparison.a), ("b", comparison.b)):
         yield _side_line(label, side), ""
-    yield _verdict_line(comparison), "bold green" if comparison.same else "bold red"
+    yield verdict_line(comparison), "bold green" if comparison.same else "bold red"
     if comparison.first is not None:
         yield from _first(comparison, runs)
     for line in _rest(comparison, show_all=show_all):
@@ -69,15 +70,6 @@ def _side_line(label: str, side: Side) -> str:
 def _names(workers: Sequence[str]) -> str:
     shown = ", ".join(end_label(worker) for worker in workers[:6])
     return f"{shown} and {len(workers) - 6} more" if len(workers) > 6 else shown or "nobody"
-
-
-def _verdict_line(comparison: Comparison) -> str:
-    if not comparison.same:
-        return f"different: {comparison.different:,} of {counted(len(comparison.messages), 'message')}"
-    what = "the same within the tolerance" if comparison.tolerated else "the same"
-    if not comparison.messages:
-        return "the same: neither run has a message"
-    return f"{what}: {counted(comparison.paired, 'message')} of both runs"
 
 
 def _first(comparison: Comparison, runs: tuple[Messages, Messages]) -> Iterator[tuple[str, str]]:
@@ -108,7 +100,7 @@ def _others(comparison: Comparison) -> str:
     told = counted(comparison.different - 1, "more different message")
     if first.following == comparison.different - 1:
         return f"{told}: {'all follow' if first.following > 1 else 'it follows'} from that one"
-    shown = ", ".join(_index(comparison.messages[place]) for place in first.beside[:5])
+    shown = ", ".join(numbers(comparison.messages[place]) for place in first.beside[:5])
     if len(first.beside) > 5:
         shown += f" and {len(first.beside) - 5:,} more"
     return f"{told}: {first.following:,} follow from that one; the runs part at {shown} too"
@@ -118,19 +110,10 @@ def _where(message: Aligned, comparison: Comparison) -> str:
     ends = join_ends(end_label(message.source), end_label(message.destination))
     what = printable(message.function or message.type)
     if message.request:
-        return f"{_index(message)}, {ends}, {message.type}{f' {what}' if message.function else ''}"
+        return f"{numbers(message)}, {ends}, {message.type}{f' {what}' if message.function else ''}"
     request = None if message.answers is None else comparison.messages[message.answers]
-    answered = "" if request is None else f" answers {_index(request)}"
-    return f"{_index(message)}, {ends}, {message.type}{answered}{f' {what}' if message.function else ''}"
-
-
-def _index(message: Aligned) -> str:
-    """How both runs number a message."""
-    if message.a == message.b:
-        return f"#{message.a}"
-    if message.b is None:
-        return f"a#{message.a}"
-    return f"b#{message.b}" if message.a is None else f"a#{message.a}/b#{message.b}"
+    answered = "" if request is None else f" answers {numbers(request)}"
+    return f"{numbers(message)}, {ends}, {message.type}{answered}{f' {what}' if message.function else ''}"
 
 
 def _difference(found: Found) -> str:
@@ -184,8 +167,9 @@ def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
         for one in its[:MAX_INFORMATION]:
             message = comparison.messages[one.message]
             ends = join_ends(end_label(message.source), end_label(message.destination))
-            yield f"not counted: {_index(message)} {ends} {printable(message.function or message.type)}  " + (
-                _difference(one)
+            yield (
+                f"not counted: {numbers(message)} {ends} {printable(message.function or message.type)}  "
+                + (_difference(one))
             )
         if len(its) > MAX_INFORMATION:
             yield f"not counted: {len(its) - MAX_INFORMATION:,} more {code}"
@@ -203,8 +187,8 @@ def _listed(found: Found, comparison: Comparison) -> Iterator[str]:
     message = comparison.messages[found.message]
     ends = join_ends(end_label(message.source), end_label(message.destination))
     what = f"{message.type} {printable(message.function)}" if message.function else message.type
-    follows = "" if found.follows is None else f"  follows {_index(comparison.messages[found.follows])}"
-    yield f"{_index(message):>8}  {ends}  {what}  {_difference(found)}{follows}"
+    follows = "" if found.follows is None else f"  follows {numbers(comparison.messages[found.follows])}"
+    yield f"{numbers(message):>8}  {ends}  {what}  {_difference(found)}{follows}"
 
 
 def _style(found: Found) -> str:

@@ -1,11 +1,12 @@
 """One difference of two messages in a line for people: where, both values, how far apart, how many.
 
-In: a `Difference`, and what its two sides are called. Out: printable text.
+In: a `Difference`, and what its two sides are called. Out: printable text, in parts or as a whole.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from rpcinspect.equality.difference import Difference, Elements, Json
 from rpcinspect.views.phrases import printable, shorten
@@ -21,30 +22,53 @@ KIND_WORDS = {
 """Codes that the two values don't tell."""
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What there is to say of a difference, in printable text."""
+
+    path: str
+    values: tuple[str, str] | None
+    """None where there are none to show."""
+    kind: str | None
+    """What differs, where the values don't tell."""
+    extent: tuple[str, ...]
+    """Of elements: how far apart they are, and how many."""
+    text: str | None
+
+
+def told(difference: Difference, limit: int = MAX_VALUE) -> Told:
+    """Part by part; `limit` is that of each value."""
+    path = difference.path if difference.b_path is None else f"{difference.path} ({difference.b_path})"
+    elements = difference.elements
+    return Told(
+        path=printable(path),
+        values=_values(difference, limit) if _has_values(difference) else None,
+        kind=KIND_WORDS.get(difference.code),
+        extent=() if elements is None else tuple(_extent(elements, difference.code)),
+        text=None if difference.text is None else printable(difference.text),
+    )
+
+
 def difference_phrase(difference: Difference, sides: tuple[str, str]) -> str:
     """`tensors[0].elements[5]: captured 0.5, live 0.50000006 (1 ulp; 3 of 12 elements)`."""
-    details = []
-    if difference.code in KIND_WORDS:
-        details.append(KIND_WORDS[difference.code])
-    if difference.elements is not None:
-        details += _extent(difference.elements, difference.code)
-    if difference.text is not None:
-        details.append(difference.text)
-    path = difference.path if difference.b_path is None else f"{difference.path} ({difference.b_path})"
-    words = f"{path}: {_values(difference, sides)}" if _has_values(difference) else path
-    return printable(f"{words} ({'; '.join(details)})" if details else words)
+    its = told(difference)
+    words = its.path
+    if its.values is not None:
+        words += ": " + ", ".join(f"{side} {value}" for side, value in zip(sides, its.values, strict=True))
+    details = [detail for detail in (its.kind, *its.extent, its.text) if detail is not None]
+    return f"{words} ({'; '.join(details)})" if details else words
 
 
 def _has_values(difference: Difference) -> bool:
     return difference.a_value is not None or difference.b_value is not None
 
 
-def _values(difference: Difference, sides: tuple[str, str]) -> str:
-    shown = [_value(value) for value in _narrowed(difference.a_value, difference.b_value)]
+def _values(difference: Difference, limit: int) -> tuple[str, str]:
+    shown = [_value(value, limit) for value in _narrowed(difference.a_value, difference.b_value)]
     bits = (difference.a_bits, difference.b_bits)
     if shown[0] == shown[1] or difference.code in ("zero-sign", "nan-payload"):
         shown = [value if b is None else f"{value} = {b}" for value, b in zip(shown, bits, strict=True)]
-    return ", ".join(f"{side} {value}" for side, value in zip(sides, shown, strict=True))
+    return printable(shown[0]), printable(shown[1])
 
 
 def _narrowed(a: Json, b: Json) -> tuple[Json, Json]:
@@ -56,10 +80,10 @@ def _narrowed(a: Json, b: Json) -> tuple[Json, Json]:
     return first, second
 
 
-def _value(value: Json) -> str:
+def _value(value: Json, limit: int) -> str:
     if value is None:
         return "nothing"
-    return shorten(json.dumps(value, ensure_ascii=False), MAX_VALUE)
+    return shorten(json.dumps(value, ensure_ascii=False), limit)
 
 
 def _extent(elements: Elements, code: str) -> list[str]:

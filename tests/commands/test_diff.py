@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,25 @@ def test_json_lines() -> None:
     there, back = diff("--format", "jsonl", CHAIN, CHAIN), diff("--format", "jsonl", CHAIN, CHAIN)
     assert there.out == back.out
     assert verdict(there)["same"] is True
+
+
+def test_one_page(tmp_path: Path) -> None:
+    there = tmp_path / "diff.html"
+    ran = diff("--format", "html", LOCKED, RACE, "-o", there)
+    assert (ran.code, ran.out, ran.err) == (1, "", "")
+    page = there.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    index, who = first_turn()["index"], first_turn()["src"]
+    verdict_is = f"the runs part at a#{index}, where {who} sends ps_race.take_turn to worker0"
+    assert f"<h1>Different: {verdict_is}</h1>" in page
+    told = verdict(diff("--format", "jsonl", LOCKED, RACE))
+    for code, count in told["counts"].items():
+        row = re.search(rf"<code>{code}</code></th><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td>", page)
+        assert row is not None
+        assert sum(int(n.replace(",", "")) for n in row.groups() if n != "–") == count
+    ran = diff("--format", "html", CHAIN, CHAIN)
+    assert (ran.code, ran.err) == (0, "")
+    assert "<h1>The same: 24 messages of both runs</h1>" in ran.out
 
 
 def test_two_contexts_of_one_run() -> None:
