@@ -5,11 +5,10 @@ what may be sent now. Pure: the clock is the caller's.
 
 Every played worker sends in its captured order. It sends nothing before everything has arrived, at any
 played worker, that had in the capture; what had arrived there was caused by something sent earlier, so no
-two wait for each other. Gradients are an exception: of those that a live worker is sent together, whichever
-it takes up first is answered last, and that may be another one than in the capture. So a gradient waits for
-no answer to one of its context, and that one has come is said at once. Calls of different workers that
-overlapped have an order only by their answers: the later one waits for the earlier one's answer; but if
-nothing happens for a while, that may be waiting for the later one, which is sent then.
+two wait for each other. Gradients are an exception, see `late_answers`: they do not wait for answers that may
+come after them, and that one has come is said at once. Calls of different workers that overlapped have an
+order only by their answers: the later one waits for the earlier one's answer; but if nothing happens for a
+while, that may be waiting for the later one, which is sent then.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rpcinspect.causes.calls import Call
+from rpcinspect.replay.late_answers import gradient_context, late_answers, takes_gradient
 from rpcinspect.replay.model import PlannedSession, Step
-from rpcinspect.rpc.command import PropagateGradientsResp
-from rpcinspect.rpc.message import MessageType
 
 SHORTEST_HOLD_S, LONGEST_HOLD_S = 0.1, 2.0
 """How long nothing must have happened before a call no longer waits for the answer to one that it
@@ -62,11 +60,9 @@ class Schedule:
         self._arrivals = planned.arrivals
         self._place = {index: place for place, index in enumerate(planned.arrivals)}
         self._come = [False] * len(planned.arrivals)
-        self._gradient_answers = [
-            _gradient_context(calls[request]) if request != index else None
-            for request, index in _as_requests(planned)
-        ]
-        """Of each arrival, the context if it is the answer to a gradient."""
+        late = late_answers(calls)
+        self._late = [late.get(request) if request != at else None for request, at in _as_requests(planned)]
+        """Of each arrival, the context for which gradients do not wait for it."""
         self._prefix = 0
         self._queues: dict[str, deque[Due]] = defaultdict(deque)
         self._answers: dict[int, Due] = {}
@@ -88,12 +84,12 @@ class Schedule:
                 continue
             if step.action == "send":
                 send = Due(step.message, step.role, step.after, call.begin_ns, step, (True, number))
-                send.context = _gradient_context(call)
+                send.context = gradient_context(call)
                 due.append(send)
             else:
                 self._unasked.add(step.message)
                 if call.answered_ns is not None and step.answer is not None:
-                    after = 0 if _takes_a_gradient(call) else bisect_left(times, call.answered_ns)
+                    after = 0 if takes_gradient(call) else bisect_left(times, call.answered_ns)
                     self._answers[step.message] = Due(
                         step.answer,
                         f"answer {step.answer}",
@@ -186,7 +182,7 @@ class Schedule:
         if due.context is None or due.after <= self._prefix:
             return due.after <= self._prefix
         missing = [place for place in range(self._prefix, due.after) if not self._come[place]]
-        return all(self._gradient_answers[place] == due.context for place in missing)
+        return all(self._late[place] == due.context for place in missing)
 
     def _when(self, due: Due) -> float:
         assert self._began is not None
@@ -218,16 +214,6 @@ class Schedule:
         heads = [queue[0].after for queue in self._queues.values()]
         most = max(heads, default=0)
         return [self._arrivals[p] for p in range(self._prefix, most) if not self._come[p]]
-
-
-def _gradient_context(call: Call) -> int | None:
-    """The context of a gradient; None: the request is none."""
-    return call.context if call.kind == MessageType.BACKWARD_AUTOGRAD_REQ else None
-
-
-def _takes_a_gradient(call: Call) -> bool:
-    """Whether a request is a gradient, and is answered by no more than that it has come."""
-    return call.response is not None and isinstance(call.response.rpc.command, PropagateGradientsResp)
 
 
 def _as_requests(planned: PlannedSession) -> list[tuple[int, int]]:
