@@ -51,12 +51,16 @@ def align_runs(a: Run, b: Run) -> Alignment:
 
 
 def _comes_first(a: Run, b: Run) -> bool:
+    """By the first call that differs. Numbers of hash() only say whether it does: they are others in every
+    process, as an order made of them would be."""
     if len(a.calls) != len(b.calls):
         return len(a.calls) < len(b.calls)
     for one, other in zip(a.calls, b.calls, strict=True):
-        key_a, key_b = (hash((run.signs[at], run.content(at))) for run, at in ((a, one), (b, other)))
-        if key_a != key_b:
-            return key_a < key_b
+        if (a.signs[one], a.content(one)) == (b.signs[other], b.content(other)):
+            continue
+        said = a.said(one), b.said(other)
+        if said[0] != said[1]:
+            return said[0] < said[1]
     return False
 
 

@@ -84,6 +84,21 @@ class Run:
             known = self._contents[index] = self._content_of.of(self.messages[index])
         return known
 
+    def said(self, index: int) -> tuple[int, str, bytes, tuple[bytes, ...]]:
+        """A request as it travelled, to put requests into an order that is the same in every process, and
+        whatever workers are renamed to. What was not captured is empty."""
+        record = self.messages[index]
+        extents = [tensor.extent for tensor in record.tp.tensors]
+        tensors = [
+            b"" if extent is None or extent.missing else self.opened.read(extent) for extent in extents
+        ]
+        return (
+            self.signs[index].kind,
+            self.signs[index].function or "",
+            record.rpc.message.payload,
+            tuple(tensors),
+        )
+
     def rref(self, index: int) -> Hashable:
         """What the RRef is, in any run, that a request of housekeeping is about."""
         call = self.calls[index]

@@ -94,7 +94,7 @@ def overlapping(a: Sequence[Collection[Hashable]], b: Sequence[Collection[Hashab
                 shared.update((i, j) for j in its)
     found: Pairs = []
     taken_a, taken_b = set(), set()
-    for (i, j), count in sorted(shared.items(), key=lambda row: (-row[1], max(row[0]), min(row[0]))):
+    for (i, j), count in sorted(shared.items(), key=lambda row: (-row[1], max(row[0]), row[0])):
         if i in taken_a or j in taken_b or 2 * count < min(len(set(a[i])), len(set(b[j]))):
             continue
         found.append((i, j))

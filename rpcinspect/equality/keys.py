@@ -40,8 +40,8 @@ def key_of(value: Value, translate: Callable[[str], str] | None = None, depth: i
         items = tuple(key_of(item, translate, depth + 1) for item in value[:MAX_ITEMS])
         return (kind.__name__, len(value), items)
     if kind is Set:
-        found = frozenset(key_of(item, translate, depth + 1) for item in value.items[:MAX_ITEMS])
-        return ("set", value.frozen, found)
+        found = {key_of(item, translate, depth + 1) for item in value.items[:MAX_ITEMS]}
+        return ("set", value.frozen, tuple(sorted(found, key=repr)))  # in one order in every process
     if kind is Dict:
         return ("dict", len(value.pairs))
     if kind is Call and semantic.tensor_index(value) is None and semantic.rref_fork(value) is None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
@@ -98,3 +101,19 @@ def test_the_summary_is_a_screen_or_less(check: Check) -> None:
     assert ran.code == 1
     assert len(ran.out.splitlines()) <= 24
     assert "the runs part at" in ran.out
+
+
+@pytest.mark.parametrize("name", ["order_sync_alike", "call_repeated", "error_nested", "renamed"])
+def test_every_process_says_the_same(name: str) -> None:
+    (a, b), *_ = [check.paths() for check in checks() if check.b == name]
+    told = {
+        subprocess.run(
+            [sys.executable, "-m", "rpcinspect", "diff", "--all", a, b],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            check=False,
+            capture_output=True,
+        ).stdout
+        for seed in (1, 2, 3)
+    }
+    assert len(told) == 1
+    assert told != {b""}

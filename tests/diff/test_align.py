@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 from rpcinspect.diff.align import align_runs, overlap
 from tests.diff.stories import Story, answer
@@ -148,3 +152,40 @@ def test_overlap() -> None:
     assert overlap(two, one)
     assert not overlap(one, three)
     assert not overlap(four, one)
+
+
+def scrambled(seed: int) -> Story:
+    """Some calls of few kinds, at once and one after the other, in some contexts."""
+    dice = random.Random(seed)
+    story = Story()
+    for n in range(5):
+        function, context = dice.choice(["app.f", "app.g"]), dice.choice([None, 0, 1, 2])
+        takes = dice.choice([5, 30])
+        story.ask(function, dice.randint(0, 2), dice.randint(0, 1), at=7 * n, takes=takes, context=context)
+    return story
+
+
+def scrambled_pairs() -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+    """The pairs of many stories, in both directions."""
+    found = []
+    for seed in range(0, 400, 2):
+        a, b = scrambled(seed), scrambled(seed + 1)
+        found.append((sorted(pairs(a, b).items()), sorted((i, j) for j, i in pairs(b, a).items())))
+    return found
+
+
+def test_every_process_aligns_alike() -> None:
+    """Python's numbers for texts are others in each, unless PYTHONHASHSEED says which."""
+    script = "from tests.diff.test_align import scrambled_pairs; print(scrambled_pairs())"
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            cwd=Path(__file__).parent.parent.parent,
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in (1, 2, 3)
+    }
+    assert len(told) == 1
+    assert all(there == back for there, back in scrambled_pairs())
