@@ -23,7 +23,7 @@ LAYERS = (
     {"equality", "causes"},
     {"pipeline"},
     {"opened"},
-    {"diff"},
+    {"diff", "writing"},
     {"replay"},
     {"views"},
     {"commands"},
@@ -57,7 +57,7 @@ NEVER_IMPORTED |= {"importlib", "runpy", "code", "codeop", "imp", "pkgutil", "to
 """What could run or import something that a capture names, or takes seconds to import."""
 NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
 
-PURE = {"wire", "rpc", "session", "equality", "causes"}
+PURE = {"wire", "rpc", "session", "equality", "causes", "writing"}
 NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}
 NOT_PURE |= {"subprocess", "tempfile", "pathlib", "shutil", "select", "threading", "asyncio", "glob"}
 NOT_PURE_CALLS = {"open", "print", "input"}

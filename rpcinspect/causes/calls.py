@@ -93,12 +93,11 @@ class Exchanges:
 def read_exchanges(session: Session, messages: Sequence[RpcRecord]) -> Exchanges:
     """The exchanges of a session; `messages` in the order of time, so that a place is an index."""
     columns = session.messages
-    jobs = _jobs_of_pipes(session)
     calls: list[Call] = []
     orphans: list[Orphan] = []
     for index, record in enumerate(messages):
         row = record.row
-        job = jobs[columns.pipe[row]]
+        job = session.jobs[columns.pipe[row]]
         partner = columns.partner[row]
         if not columns.from_client[row]:
             if partner == NONE:
@@ -193,12 +192,6 @@ def missing_bytes(record: RpcRecord) -> int:
 def uncertain(record: RpcRecord) -> bool:
     """Whether bytes of a tensor may be another tensor's, or belong nowhere."""
     return any(tensor.extent is None and tensor.descriptor.length for tensor in record.tp.tensors)
-
-
-def _jobs_of_pipes(session: Session) -> list[int]:
-    """The job of each pipe: that of the worker which listens at its address."""
-    jobs = {address: worker.job for worker in session.workers for address in worker.addresses}
-    return [jobs.get(str(pipe.listener), 0) for pipe in session.pipes]
 
 
 CALLS = frozenset(

@@ -22,7 +22,7 @@ from types import TracebackType
 
 from rpcinspect.capture.pcap import pcap_header, pcap_record
 from rpcinspect.errors import OutputError
-from rpcinspect.replay.tcp_frames import LINK_TYPE, Endpoint, Talk
+from rpcinspect.wire.tcp_frames import LINK_TYPE, Endpoint, Talk
 
 FLUSH_BYTES = 1 << 20
 

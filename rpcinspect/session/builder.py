@@ -191,6 +191,7 @@ class SessionBuilder:
             pipes=tuple(pipes),
             clients=roster.clients,
             servers=roster.servers,
+            jobs=roster.jobs,
             messages=columns,
             order=order,
             index=index,

@@ -153,6 +153,8 @@ class Session:
     clients: tuple[str, ...]
     """Label of the client of each pipe: name, `worker:ID` or `ip:port`."""
     servers: tuple[str, ...]
+    jobs: tuple[int, ...]
+    """Job of each pipe: ids are unique in one only."""
     messages: MessageColumns
     order: NDArray[np.int64]
     """Row of each index."""

@@ -151,7 +151,7 @@ def _call_job(job: int, pipes: Sequence[Pipe], entries: Sequence[StoreEntry], wi
     for pipe in pipes:
         said = witness.ends.get((pipe.number, True), End())
         end = End(set(said.names), set(said.ids))
-        if pipe.client_name is not None:
+        if pipe.client_name:  # an empty one is no worker's: what wrote the capture did not know it
             end.names = {pipe.client_name}
         clients.append(end)
         address = str(pipe.listener)

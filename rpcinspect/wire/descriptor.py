@@ -237,6 +237,7 @@ class DescriptorReader:
             stream.offset(position),
             length,
             after_loss,
+            payloads_ns=(first, last) if shape.descriptor.tensors else None,
         )
 
     def _damaged_message(

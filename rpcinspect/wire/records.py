@@ -113,3 +113,6 @@ class TpMessage:
     """An unknown number of messages of this direction before this one was lost."""
     identified: bool = True
     """Whether type and id were captured; false only inside the wire stage."""
+    payloads_ns: tuple[int, int] | None = None
+    """First and last captured byte of descriptor and payloads alone; None without tensors, where they are
+    `first_ns` and `last_ns`."""

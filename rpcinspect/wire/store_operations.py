@@ -58,6 +58,16 @@ def may_become_store(first_client_bytes: bytes) -> bool:
     return bool(_DYNAMIC_GROUP_1_9.match(first_client_bytes + _DYNAMIC_GROUP_EXAMPLE[length:]))
 
 
+def opening_of(generation: StoreGeneration) -> bytes:
+    """What a client of this generation says before its first operation, so that it is known by that.
+
+    Raises `ValueError` for generations whose clients begin with an operation.
+    """
+    if generation is not StoreGeneration.V2_2:
+        raise ValueError(f"clients of {generation.value} have no opening")
+    return next(opening for opening, its in _OPENINGS if its is generation)
+
+
 _SET = Operation("set", "kv", tells_value=True)
 _COMPARE_SET = Operation("compare_set", "kvv", "values")
 _GET = Operation("get", "k", "values")

@@ -37,10 +37,10 @@ from rpcinspect.replay.plan import PlanOptions, plan
 from rpcinspect.replay.recorder import Recorder
 from rpcinspect.replay.replayer import ReplayOptions, replay
 from rpcinspect.replay.store_client import StoreClient
-from rpcinspect.replay.tcp_frames import MAX_PAYLOAD, Endpoint
 from rpcinspect.replay.workers import WorkerOptions
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
+from rpcinspect.wire.tcp_frames import MAX_PAYLOAD, Endpoint
 from tests.replay.captured import autograd_message_id, captured, remapped
 from tests.replay.live_calls import SECONDS
 from tests.wire.reading import Reading, read_streams

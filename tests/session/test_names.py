@@ -163,11 +163,16 @@ def test_the_members_of_a_dynamic_group() -> None:
     assert (roster.by_id(0), roster.by_id(1)) == ("a", "b")
 
 
-@pytest.mark.parametrize("name", ["worker:3", "worker:²", "10.0.0.7:80", "[::1]:²", "", "a" * 4000, "\udcff"])
+@pytest.mark.parametrize("name", ["worker:3", "worker:²", "10.0.0.7:80", "[::1]:²", "a" * 4000, "\udcff"])
 def test_any_context_name(name: str) -> None:
     roster = call_roll([pipe(name=name)], [], Witness())
     assert roster.clients == (name,)
     assert len(roster.workers) in (1, 2)
+
+
+def test_an_empty_context_name_is_no_name() -> None:
+    roster = call_roll([pipe(name="")], [], Witness())
+    assert roster.clients == ("10.0.0.1:1000",)
 
 
 def test_facts_count_only_what_is_new() -> None:

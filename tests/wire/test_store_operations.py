@@ -13,6 +13,7 @@ from rpcinspect.wire.store_operations import (
     StoreGeneration,
     looks_like_store,
     may_become_store,
+    opening_of,
 )
 
 V1_8, V1_9, V2_2 = StoreGeneration.V1_8, StoreGeneration.V1_9, StoreGeneration.V2_2
@@ -89,3 +90,10 @@ def test_what_every_release_has_is_the_same(name: str, arguments: str, reply: st
     for operations in OPERATIONS.values():
         [found] = [operation for operation in operations.values() if operation.name == name]
         assert (found.arguments, found.reply) == (arguments, reply)
+
+
+def test_what_is_said_first_tells_the_generation() -> None:
+    assert looks_like_store(opening_of(StoreGeneration.V2_2)) is StoreGeneration.V2_2
+    for generation in (StoreGeneration.V1_8, StoreGeneration.V1_9):
+        with pytest.raises(ValueError, match="no opening"):
+            opening_of(generation)

@@ -1,10 +1,11 @@
 """Bytes that passed over a socket -> the Ethernet frames that a capture of the loopback could hold.
 
-In: the two ends of a connection, and what each of them sent, in order. Out: frames with the headers of
-Ethernet, IPv4 or IPv6 and TCP: the three segments of the opening, data with the sequence numbers and
-acknowledgements that belong to it, the three segments of the end. Nothing is lost, late or sent twice; who
-really ended the connection, how the system cut the bytes into segments and when it acknowledged them, nobody
-knows who has only the socket. Checksums are right, so that a reader that looks at them is content.
+In: the two ends of a connection, and what each of them sent, in order unless the place of bytes is told. Out:
+frames with the headers of Ethernet, IPv4 or IPv6 and TCP: the three segments of the opening, data with the
+sequence numbers and acknowledgements that belong to it, the three segments of the end. Nothing is sent twice,
+and nothing acknowledged that has not been sent; who really ended the connection, how the system cut the bytes
+into segments and when it acknowledged them, nobody knows who has only the socket. Checksums are right, so
+that a reader that looks at them is content.
 
 Mirrors RFC 791, 8200 and 9293.
 """
@@ -44,37 +45,63 @@ class Talk:
         """`initial`: the sequence numbers at which client and server begin."""
         there, back = _Direction(client, server), _Direction(server, client)
         self._directions = there, back
-        self._next = [initial[0] % 2**32, initial[1] % 2**32]
-        """Sequence number of the next byte of client and server."""
+        self._first = initial[0] + 1, initial[1] + 1
+        """Sequence number of the first byte of client and server."""
+        self._sent = [-1, -1]
+        """Bytes that each side has sent without a gap; -1 before its SYN."""
+        self._early: tuple[dict[int, int], dict[int, int]] = {}, {}
+        """Of each side, bytes that were sent behind a gap: from → to."""
 
     def open(self) -> Iterator[bytes]:
         """SYN, the SYN that answers it, and the acknowledgement."""
-        yield self._frame(0, SYN, options=SYN_OPTIONS)
-        yield self._frame(1, SYN | ACK, options=SYN_OPTIONS)
-        yield self._frame(0, ACK)
+        yield self._frame(0, SYN, -1, options=SYN_OPTIONS)
+        yield self._frame(1, SYN | ACK, -1, options=SYN_OPTIONS)
+        yield self._frame(0, ACK, 0)
 
-    def data(self, from_client: bool, data: bytes) -> Iterator[bytes]:
-        """Bytes of one side, in as many segments as they need."""
-        view = memoryview(data)
+    def data(self, from_client: bool, data: bytes | memoryview, at: int | None = None) -> Iterator[bytes]:
+        """Bytes of one side, in as many segments as they need. `at`: their distance from the first byte that
+        it says, where they do not follow what was sent last; what lies between may come later, or never."""
+        view, side = memoryview(data), 0 if from_client else 1
+        at = self._sent[side] if at is None else at
         for start in range(0, len(view), MAX_PAYLOAD):
             part = view[start : start + MAX_PAYLOAD]
             last = start + len(part) == len(view)
-            yield self._frame(0 if from_client else 1, ACK | PSH if last else ACK, part)
+            yield self._frame(side, ACK | PSH if last else ACK, at + start, part)
 
-    def close(self, by_client: bool) -> Iterator[bytes]:
-        """One side has nothing more to say, then the other."""
+    def close(self, by_client: bool, said: tuple[int, int] | None = None) -> Iterator[bytes]:
+        """One side has nothing more to say, then the other. `said`: how many bytes client and server have
+        said, where some of them were never sent here."""
         first = 0 if by_client else 1
-        yield self._frame(first, FIN | ACK)
-        yield self._frame(1 - first, FIN | ACK)
-        yield self._frame(first, ACK)
+        ends = self._sent if said is None else said
+        last = ends[first], ends[1 - first]
+        yield self._frame(first, FIN | ACK, last[0])
+        yield self._frame(1 - first, FIN | ACK, last[1])
+        yield self._frame(first, ACK, last[0] + 1)
 
     def _frame(
-        self, side: int, flags: int, payload: bytes | memoryview = b"", *, options: bytes = b""
+        self,
+        side: int,
+        flags: int,
+        at: int,
+        payload: bytes | memoryview = b"",
+        *,
+        options: bytes = b"",
     ) -> bytes:
-        sequence = self._next[side]
-        acknowledgment = self._next[1 - side] if flags & ACK else 0
-        self._next[side] = (sequence + len(payload) + bool(flags & (SYN | FIN))) % 2**32
+        """`at`: counted from the first byte that the side says; its SYN is at -1."""
+        acknowledgment = (self._first[1 - side] + self._sent[1 - side]) % 2**32 if flags & ACK else 0
+        self._took(side, at, at + len(payload) + bool(flags & (SYN | FIN)))
+        sequence = (self._first[side] + at) % 2**32
         return self._directions[side].frame(sequence, acknowledgment, flags, options, payload)
+
+    def _took(self, side: int, start: int, stop: int) -> None:
+        """Notes that a side has sent a range."""
+        early = self._early[side]
+        if start > self._sent[side]:
+            early[start] = max(stop, early.get(start, 0))
+            return
+        self._sent[side] = max(stop, self._sent[side])
+        while early and (start := min(early)) <= self._sent[side]:
+            self._sent[side] = max(self._sent[side], early.pop(start))
 
 
 class _Direction:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rpcinspect.capture.pcap import write_pcap
 from rpcinspect.capture.tshark import find_program
-from rpcinspect.replay.tcp_frames import LINK_TYPE, MAX_PAYLOAD, Talk
+from rpcinspect.wire.tcp_frames import LINK_TYPE, MAX_PAYLOAD, Talk
 
 CLIENT, SERVER = ("127.0.0.1", 0x1234), ("127.0.0.1", 0x5678)
 CLIENT6, SERVER6 = ("::1", 0x1234), ("::1", 0x5678)
@@ -106,3 +106,39 @@ def test_the_sequence_wraps() -> None:
     list(talk.data(False, b"12345"))
     (frame,) = talk.data(True, b"x")
     assert frame[38:46] == bytes.fromhex("00000000 00000003")
+
+
+def numbers(frame: bytes) -> tuple[int, int]:
+    """Sequence and acknowledgement of a frame of IPv4."""
+    return int.from_bytes(frame[38:42], "big"), int.from_bytes(frame[42:46], "big")
+
+
+def test_bytes_out_of_their_order_are_acknowledged_once_those_before_them_came() -> None:
+    talk = Talk(CLIENT, SERVER, initial=(100, 200))
+    list(talk.open())
+    (late,) = talk.data(True, b"def", 3)
+    assert numbers(late) == (104, 201)
+    assert numbers(next(talk.data(False, b"x"))) == (201, 101)  # nothing to acknowledge yet
+    (early,) = talk.data(True, b"abc", 0)
+    assert numbers(early) == (101, 202)
+    assert numbers(next(talk.data(False, b"y"))) == (202, 107)
+    assert numbers(next(talk.data(True, b"g"))) == (107, 203)
+
+
+def test_what_never_comes_is_never_acknowledged_and_counts_at_the_end() -> None:
+    talk = Talk(CLIENT, SERVER, initial=(100, 200))
+    list(talk.open())
+    list(talk.data(True, b"abc"))
+    list(talk.data(True, b"z", 10))
+    first, second, third = talk.close(True, (11, 0))
+    assert (numbers(first), numbers(second), numbers(third)) == ((112, 201), (201, 104), (113, 202))
+
+
+@given(st.permutations(range(8)))
+def test_any_order_comes_to_the_same(order: list[int]) -> None:
+    talk = Talk(CLIENT, SERVER, initial=(2**32 - 4, 0))
+    list(talk.open())
+    for place in order:
+        (frame,) = talk.data(True, bytes([place]), place)
+        assert numbers(frame)[0] == (2**32 - 3 + place) % 2**32
+    assert numbers(next(talk.data(False, b"x")))[1] == (2**32 - 3 + 8) % 2**32

@@ -1,0 +1,58 @@
+"""The workers of a job → a conversation with a store that tells their names, ids and addresses.
+
+In: the session's workers of one job. Out: a `Talk` in which a client sets the keys that workers set when a
+group begins. One store for each job, since names and ids are unique in a job only.
+
+Mirrors the client of `torch/csrc/distributed/c10d/TCPStore.cpp` and the keys of
+`torch/csrc/distributed/rpc/tensorpipe_agent.cpp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rpcinspect.session.model import Worker
+from rpcinspect.wire.store_operations import OPERATIONS, StoreGeneration, opening_of
+from rpcinspect.writing.talks import CLIENT, Ports, Talk
+
+NOWHERE = "127.0.0.1"
+"""Host of the store of workers without any address on the network."""
+
+GENERATION = StoreGeneration.V2_2
+SET = next(code for code, operation in OPERATIONS[GENERATION].items() if operation.name == "set")
+
+
+def store_talk(workers: Sequence[Worker], time_ns: int, ports: Ports) -> Talk | None:
+    """The conversation of a job; None where it has no worker with a name."""
+    entries = [entry for worker in workers for entry in _entries(worker)]
+    if not entries:
+        return None
+    addresses = [address for worker in workers for address in worker.addresses]
+    host = _host(addresses[0]) if addresses else NOWHERE
+    server = ports.take(host)
+    talk = Talk(ports.take(host), server, time_ns)
+    talk.greet(CLIENT, opening_of(GENERATION))
+    for key, value in entries:
+        written = [_string(text.encode("utf-8", "surrogateescape")) for text in (key, value)]
+        talk.greet(CLIENT, bytes((SET,)) + b"".join(written))
+    return talk
+
+
+def _entries(worker: Worker) -> Iterator[tuple[str, str]]:
+    if worker.name is None:
+        return
+    prefix = f"/rpc_prefix_{worker.group}/"
+    if worker.id is not None and worker.id >= 0:
+        yield f"{prefix}names/{worker.id}", worker.name
+    if worker.addresses:  # pipes are written as uv's, also those that were opened elsewhere
+        yield f"{prefix}addrs/{worker.name}", f"uv://{worker.addresses[0]}"
+    elif worker.elsewhere:
+        yield f"{prefix}addrs/{worker.name}", worker.elsewhere[0]
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
+def _string(data: bytes) -> bytes:
+    return len(data).to_bytes(8, "little") + data

@@ -1,0 +1,53 @@
+"""Which tensors are on `basic`: all that were on the network; the channels of others keep their names."""
+
+from __future__ import annotations
+
+from rpcinspect.opened import OpenSession
+from rpcinspect.wire.tensorpipe import Layout, read_descriptor
+from rpcinspect.writing.channels import BASIC, CPU, Channels, channels_of
+from tests.truth import CAPTURES, capture_of
+
+
+def of_first_pipe(name: str) -> tuple[Channels, OpenSession]:
+    opened = OpenSession([str(capture_of(name))])
+    pipe = opened.session.pipes[0]
+    messages = [record.tp for record in opened.messages() if record.tp.pipe is pipe]
+    return channels_of(pipe, messages), opened
+
+
+def test_what_came_on_mpt_is_on_basic() -> None:
+    channels, opened = of_first_pipe("transport_matrix_uv_mpt")
+    with opened:
+        assert (channels.for_pair, channels.names) == ({(CPU, CPU): BASIC}, (BASIC,))
+        carried = [
+            channels.carries(record.tp, tensor)
+            for record in opened.messages()
+            for tensor in record.tp.tensors
+            if tensor.descriptor.length
+        ]
+        assert carried
+        assert all(carried)
+
+
+def test_what_never_was_on_the_network_keeps_its_channel() -> None:
+    channels, opened = of_first_pipe("transport_matrix_uv_only")
+    with opened:
+        assert (channels.for_pair, channels.names) == ({(CPU, CPU): "cma"}, ("cma",))
+        assert not any(channels.carries(r.tp, t) for r in opened.messages() for t in r.tp.tensors)
+
+
+def test_a_pipe_of_which_nothing_is_known_offers_basic() -> None:
+    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+        pipe = opened.session.pipes[0]
+        pipe.channels = ()
+        channels = channels_of(pipe, [])
+    assert (channels.layout, channels.names) == (Layout.V1_9, (BASIC,))
+
+
+def test_descriptors_are_the_captured_bytes() -> None:
+    channels, opened = of_first_pipe("views_alias")
+    with opened:
+        for record in opened.messages():
+            body = channels.descriptor_body(record.tp)
+            assert body is record.tp.descriptor_body
+            assert read_descriptor(body) == (record.tp.descriptor, Layout.V1_9)
