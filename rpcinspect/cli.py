@@ -371,7 +371,7 @@ def diff(
             metavar="WHAT,…",
             show_default=False,
             help="No differences: device, device-map, latency, form, requires-grad, zero-sign, nan-payload, "
-            "profile-events, error.",
+            "profile-events, error; missing, extra: calls that only A or only B has.",
         ),
     ] = None,
     strict: Annotated[
@@ -388,6 +388,14 @@ def diff(
             metavar="OLD=NEW",
             show_default=False,
             help="Worker OLD of A is NEW of B; may be repeated.",
+        ),
+    ] = None,
+    shrink: Annotated[
+        Path | None,
+        typer.Option(
+            "--shrink",
+            metavar="FILE",
+            help="Write the smallest part of B that shows the first difference as a pcap there.",
         ),
     ] = None,
     show_all: Annotated[
@@ -416,6 +424,7 @@ def diff(
                 jsonl=output_format is DiffFormat.jsonl,
                 html=output_format is DiffFormat.html,
                 output=output,
+                shrink=shrink,
             )
         )
 

@@ -25,6 +25,7 @@ LAYERS = (
     {"opened"},
     {"diff", "writing"},
     {"replay"},
+    {"shrink"},
     {"views"},
     {"commands"},
     {"cli_options"},

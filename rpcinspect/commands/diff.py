@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rpcinspect import exit_codes
@@ -37,6 +38,7 @@ class Request:
     jsonl: bool = False
     html: bool = False
     output: Path | None = None
+    shrink: Path | None = None
 
 
 def run(request: Request) -> int:
@@ -62,6 +64,8 @@ def run(request: Request) -> int:
         contexts = _context(a, request.contexts[:1]), _context(b, request.contexts[-1:])
         comparison = compare_runs(a, b, rules, contexts=contexts)
         _write(request, comparison, (a, b))
+        if request.shrink is not None:
+            _shrink(request, request.shrink, comparison, (a, b), contexts)
     return exit_codes.OK if comparison.same else exit_codes.DIFFERENT
 
 
@@ -83,6 +87,41 @@ def _write(request: Request, comparison: Comparison, runs: tuple[OpenSession, Op
 
     with open_console(request.output) as console:
         show_diff(comparison, runs, console, show_all=request.show_all)
+
+
+def _shrink(
+    request: Request,
+    path: Path,
+    comparison: Comparison,
+    runs: tuple[OpenSession, OpenSession],
+    contexts: tuple[AutogradContext | None, AutogradContext | None],
+) -> None:
+    """Writes the part of a run that shows the first difference, and says how to look at it."""
+    from rpcinspect.shrink.shrink import shrink
+
+    if comparison.same:
+        say(f"{path}: not written, since nothing makes the runs different")
+        return
+    with open_output(path) as output:
+        shrunk = shrink(comparison, *runs, output, contexts=contexts)
+    assert shrunk is not None
+    say(f"{path}: {len(shrunk.messages):,} of {shrunk.side}'s {shrunk.of:,} messages")
+    files = [str(path), request.files[-1]] if shrunk.side == "a" else [request.files[0], str(path)]
+    if shrunk.shows:
+        again = replace(request, ignore=(*request.ignore, shrunk.ignore))
+        say(f"the same difference: rpcinspect diff {shlex.join([*files, *_options(again)])}")
+    else:
+        say(f"compared without the others, {shrunk.side}'s messages do not show the same difference first")
+
+
+def _options(request: Request) -> list[str]:
+    """The options that say what counts as a difference."""
+    words = [f"--ignore={','.join(names(request.ignore))}"]
+    words += [f"--context={context}" for context in request.contexts]
+    words += [f"--rename={rename}" for rename in request.renames]
+    words += [f"--rtol={request.rtol}"] if request.rtol is not None else []
+    words += [f"--atol={request.atol}"] if request.atol is not None else []
+    return [*words, "--strict"] if request.strict else words
 
 
 def _mistake(request: Request) -> str | None:
@@ -110,8 +149,13 @@ def _mistake(request: Request) -> str | None:
     paths = [path for file in request.files for path in _paths(file)]
     if paths.count("-") > 1:
         return "standard input can be read only once"
-    overwritten = overwritten_input(request.output, paths)
-    return None if overwritten is None else f"{overwritten}: is an input, --output would overwrite it"
+    for option, path in (("--output", request.output), ("--shrink", request.shrink)):
+        overwritten = overwritten_input(path, paths)
+        if overwritten is not None:
+            return f"{overwritten}: is an input, {option} would overwrite it"
+    if request.shrink is not None and request.shrink == request.output:
+        return f"{request.shrink}: --output and --shrink can't both be written there"
+    return None
 
 
 def _paths(file: str) -> tuple[str, ...]:

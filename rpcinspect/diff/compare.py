@@ -144,10 +144,19 @@ class _Comparing:
         """The differences of all messages, in their order."""
         moved = self._reordered(messages)
         for place, message in enumerate(messages):
+            if self._ignored(messages, message):
+                continue
             for difference in self._one(message):
                 yield self._found(place, message, difference)
             if place in moved:
                 yield self._found(place, message, moved[place])
+
+    def _ignored(self, messages: Sequence[Aligned], message: Aligned) -> bool:
+        """Whether it belongs to a call that one run has alone, and that may be."""
+        request = message if message.answers is None else messages[message.answers]
+        if request.a is not None and request.b is not None:
+            return False
+        return ("missing" if request.b is None else "extra") in self._rules.ignore
 
     def _found(self, place: int, message: Aligned, difference: Difference) -> Found:
         rules = self._rules

@@ -22,9 +22,13 @@ IGNORABLE: Mapping[str, frozenset[str]] = MappingProxyType(
         "nan-payload": frozenset({"nan-payload"}),
         "profile-events": frozenset({"profile-events"}),
         "error": frozenset({"error"}),
+        "missing": frozenset(),
+        "extra": frozenset(),
     }
 )
-"""What `Rules.ignore` may name → the codes of difference that it drops."""
+"""What `Rules.ignore` may name → the codes of difference that it drops. `missing` and `extra` drop whole
+calls that the first or the second run has alone, whatever they are told as; an answer that one run lacks to a
+call of both is never dropped by them."""
 
 INFORMATION = frozenset({"latency", "reordered"})
 """Codes that are told and never make two messages different, unless `strict` in case of `reordered`."""
@@ -118,4 +122,9 @@ class Rules:
 
     def mirrored(self) -> Rules:
         """The rules of the comparison the other way round."""
-        return replace(self, renames={b: a for a, b in self.renames.items()})
+        other = {"missing": "extra", "extra": "missing"}
+        return replace(
+            self,
+            renames={b: a for a, b in self.renames.items()},
+            ignore=frozenset(other.get(name, name) for name in self.ignore),
+        )

@@ -152,3 +152,17 @@ def test_what_neither_has_is_told_and_not_called_equal() -> None:
         assert comparison.same
         assert comparison.unknown > 0
     assert rpcinspect.compare(hidden, hidden).same
+
+
+def test_calls_that_one_run_has_alone_can_be_ignored(opened: Opened) -> None:
+    """With their answers, and only of the side that is named."""
+    base, added = (opened(ROOT / "captures" / "pairs" / f"{name}.pcap.gz") for name in ("base", "call_added"))
+    told = codes(compare_runs(base, added, Rules(ignore=frozenset({"missing"}))))
+    assert told == codes(compare_runs(base, added))
+    assert {code for code, _, _ in told} == {"extra"}
+    ignoring = compare_runs(base, added, Rules(ignore=frozenset({"extra"})))
+    assert ignoring.same
+    assert not codes(ignoring)
+    back = compare_runs(added, base, Rules(ignore=frozenset({"missing"})))
+    assert back.same
+    assert back.messages == compare_runs(added, base).messages

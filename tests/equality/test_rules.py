@@ -71,3 +71,10 @@ def test_workers_are_renamed_as_whole_words() -> None:
     )
     assert rules.mirrored().renamed_text("trainer") == "w1"
     assert hash(rules) == hash(Rules())
+
+
+def test_the_other_way_round_calls_that_one_run_has_alone_are_the_other_s() -> None:
+    rules = Rules(ignore=frozenset({"missing", "error"}), renames={"a": "b"})
+    assert rules.mirrored() == Rules(ignore=frozenset({"extra", "error"}), renames={"b": "a"})
+    assert rules.mirrored().mirrored() == rules
+    assert not rules.ignores("missing")  # an answer may be missing to a call that both have

@@ -1,12 +1,12 @@
-"""`--context`: what one context needs."""
+"""What one context needs (`--context`), and the least that any calls need (`diff --shrink`)."""
 
 from __future__ import annotations
 
 from rpcinspect.causes.calls import Call, Exchanges, read_exchanges
 from rpcinspect.causes.causality import explain
 from rpcinspect.opened import open_session
-from rpcinspect.replay.facts import read_facts
-from rpcinspect.replay.selection import optimizer_context, select
+from rpcinspect.replay.facts import read_facts, rrefs_in
+from rpcinspect.replay.selection import needed, optimizer_context, select
 from tests.replay.talks import Workers
 from tests.replay.test_sessions import remote
 from tests.truth import CAPTURES, workload
@@ -79,3 +79,40 @@ def test_an_optimizers_step_brings_the_context_of_its_gradients() -> None:
 
     assert contexts_in(late) == contexts
     assert contexts_in(early) == {early}
+
+
+def least(roots: set[int], exchanges: Exchanges) -> set[int]:
+    calls = exchanges.calls
+    return set(needed(roots, calls, explain(calls), read_facts(calls)))
+
+
+def test_a_call_needs_nothing_else_of_its_context() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 10, 20, context=(7, 1))
+    workers.call(0, 1, 30, 40, context=(7, 2))
+    calls = workers.calls()
+    for call in calls:
+        assert least({call.index}, Exchanges(tuple(calls), ())) == {call.index}
+
+
+def test_a_gradient_needs_its_context_but_no_clean_up() -> None:
+    exchanges = of_capture("basic_chain.pcap")
+    gradient = next(c for c in exchanges.calls if c.type == "BACKWARD_AUTOGRAD_REQ")
+    its = [c for c in exchanges.calls if c.context == gradient.context]
+    kept = {c.index for c in its if c.type != "CLEANUP_AUTOGRAD_CONTEXT_REQ"}
+    assert kept < {c.index for c in its}
+    assert least({gradient.index}, exchanges) == kept
+
+
+def test_an_rref_needs_its_maker_and_what_settles_its_forks() -> None:
+    exchanges = of_capture("rref_relay.pcap.gz")
+    for call in exchanges.calls:
+        if call.control:
+            assert least({call.index}, exchanges) == {call.index}
+            continue
+        found = least({call.index}, exchanges)
+        assert found == least(found, exchanges)  # with each call, all that it needs
+        facts = read_facts(exchanges.calls)[call.job]
+        for rref in rrefs_in(call.request):
+            maker = facts.makers.get(rref)
+            assert maker is None or maker.request in found

@@ -1,0 +1,79 @@
+"""Which calls belong to a part of a run: causes, and what replay needs; the least first, all of it last."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcinspect.causes.calls import read_exchanges
+from rpcinspect.causes.causality import explain
+from rpcinspect.diff.compare import compare
+from rpcinspect.opened import OpenSession
+from rpcinspect.shrink.candidates import Target, candidates, target_of
+from tests.truth import capture_of, workload
+
+
+def target(a: str, b: str) -> Target | None:
+    return target_of(compare(str(capture_of(f"pairs/{a}")), str(capture_of(f"pairs/{b}"))))
+
+
+def message(run: str, caller: str, number: int) -> int:
+    """The request of a call, as its caller counted."""
+    calls = workload(f"pairs/{run}").calls()
+    call = next(c for c in calls if (c.event["worker"], c.event["call"]) == (caller, number))
+    return int(call.request["index"])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "side", "caller", "number"),
+    [
+        ("base", "function", "b", "worker0", 2),
+        ("base", "error_nested", "b", "worker1", 1),
+        ("base", "call_added", "b", "worker0", 20),
+        ("base", "call_dropped", "a", "worker0", 17),  # b lacks it: a has it
+    ],
+)
+def test_the_exchange_where_the_runs_part(a: str, b: str, side: str, caller: str, number: int) -> None:
+    found = target(a, b)
+    assert found is not None
+    assert found.side == side
+    assert found.indexes == (message(b if side == "b" else a, caller, number),)
+
+
+def test_same_runs_have_none() -> None:
+    assert target("base", "again") is None
+
+
+def test_sets_are_closed_and_end_with_the_whole_run() -> None:
+    with OpenSession([str(capture_of("pairs/dropout_seed"))]) as run:
+        exchanges = read_exchanges(run.session, run.messages())
+        calls, causes = exchanges.by_index(), explain(exchanges.calls)
+        root = message("dropout_seed", "worker0", 11)
+        sets = list(candidates(run, Target("b", (root,))))
+    assert sets[-1] == frozenset(range(len(run)))
+    for chosen in sets[:-1]:
+        assert root in chosen
+        for index in chosen & calls.keys():
+            assert calls[index].answer in chosen | {None}
+            assert causes.parents.get(index, index) in chosen
+            assert {i for i, parent in causes.parents.items() if parent == index} <= chosen
+
+
+def test_a_forward_call_needs_the_weight_and_the_step_before_but_no_report() -> None:
+    """Of what the job prints, in order: who made the weight and the optimizer, and the iteration before."""
+    run = workload("pairs/dropout_seed")
+    wanted = {"training.make_weight", "training.forward", "training.linear"}
+    with OpenSession([str(capture_of("pairs/dropout_seed"))]) as opened:
+        root = message("dropout_seed", "worker0", 11)
+        least = next(iter(candidates(opened, Target("b", (root,)))))
+    functions = {m["body"].get("function") for m in run.decoded.messages if m["index"] in least}
+    assert wanted <= functions
+    assert not functions & {"training.mean_of", "training.norm_of", "training.row_of", "training.quantile_of"}
+    later = message("dropout_seed", "worker0", 14)
+    assert max(least & {call.request["index"] for call in run.calls()}) < later
+
+
+def test_an_answer_without_a_request_is_alone() -> None:
+    with OpenSession([str(capture_of("basic_chain"))]) as run:
+        answer = next(i for i, record in enumerate(run.messages()) if not record.tp.from_client)
+        sets = list(candidates(run, Target("b", (answer,))))
+    assert sets == [frozenset({answer}), frozenset(range(len(run)))]

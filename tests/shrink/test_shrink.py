@@ -1,0 +1,126 @@
+"""`diff --shrink` of the pairs: the small capture decodes, plans, and shows the same difference first."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.runner import Ran, rpcinspect
+from tests.decoded import decode
+from tests.pairs import Check, checks
+from tests.truth import CAPTURES, capture_of
+
+DIFFERENT = [check for check in checks() if check.first]
+MOST = {
+    "function": 18,
+    "learning_rate": 6,
+    "summation": 18,
+    "device_map": 18,
+    "renamed": 2,
+    "dropout_seed": 50,
+    "error_nested": 50,
+    "dtype": 50,
+    "error": 70,
+}
+"""Pairs whose first difference needs few messages: no more than so many, of 146 and more."""
+FIELDS = ("src", "dst", "type", "id", "time_ns", "end_time_ns", "envelopes", "body", "tensors", "answers")
+
+
+def shrunk(check: Check, small: Path, *options: str, back: bool = False) -> Ran:
+    paths, flags = check.paths(), list(check.flags)
+    if back:
+        paths, flags = paths[::-1], ["=".join(reversed(flag.split("="))) for flag in flags]
+    return rpcinspect("diff", *paths, *flags, "--format", "jsonl", "--shrink", small, *options)
+
+
+def plan_skips(path: Path, indexes: list[int] | None = None) -> set[tuple[int, str]]:
+    """(message, reason) of each skip; by the messages' indexes in the whole run."""
+    ran = rpcinspect("replay", path, "--plan", "--trust-capture", "--format", "jsonl")
+    steps = [o for o in ran.objects if o["kind"] == "step" and o["action"] == "skip"]
+    return {
+        (s["message"] if indexes is None else indexes[s["message"]], s["reason"].partition(":")[0])
+        for s in steps
+    }
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["ab", "ba"])
+@pytest.mark.parametrize("check", DIFFERENT, ids=str)
+def test_small_captures_of_the_pairs(check: Check, back: bool, tmp_path: Path) -> None:
+    small = tmp_path / "small.pcap"
+    ran = shrunk(check, small, back=back)
+    first = ran.objects[-1]["first"]
+    side = "a" if "of a's" in ran.err else "b"
+    names = (check.b, check.a) if back else (check.a, check.b)
+    whole = capture_of(f"pairs/{names[0 if side == 'a' else 1]}")
+
+    decoded, of = decode(small), decode(whole)
+    assert decoded.problems() == []
+    times = {m["time_ns"]: m["index"] for m in of.messages}
+    indexes = [times[m["time_ns"]] for m in decoded.messages]
+    for message, index in zip(decoded.messages, indexes, strict=True):
+        old = dict(of.messages[index])
+        old["answers"] = indexes.index(old["answers"]) if old["answers"] in indexes else None
+        assert {field: message[field] for field in FIELDS} == {field: old[field] for field in FIELDS}
+    assert len(decoded.messages) < 0.65 * len(of.messages)
+    if not back:
+        assert len(decoded.messages) <= MOST.get(check.b, len(of.messages))
+    assert first[side] in indexes
+    assert decoded.of("worker") == of.of("worker")
+    assert plan_skips(small, indexes) <= plan_skips(whole)
+    _shows_the_same(ran, first, indexes, side)
+
+
+def _shows_the_same(ran: Ran, first: dict[str, Any], indexes: list[int], side: str) -> None:
+    """The command that was named names the same first difference."""
+    (line,) = [line for line in ran.err.splitlines() if "the same difference: " in line]
+    words = shlex.split(line.partition("the same difference: ")[2])
+    assert words[:2] == ["rpcinspect", "diff"]
+    again = rpcinspect(*words[1:], "--format", "jsonl").objects[-1]["first"]
+    assert again["code"] == first["code"]
+    assert again["path"] == first["path"]
+    for one, index in ((one, again[one]) for one in ("a", "b")):
+        told = index if index is None or one != side else indexes[index]
+        if first["code"] == "reordered":  # any of the calls that have changed places may be told
+            assert again["function"] in ("training.norm_of", "training.row_of")
+        else:
+            assert told == first[one]
+
+
+def test_same_runs_leave_nothing_to_write(tmp_path: Path) -> None:
+    small = tmp_path / "small.pcap"
+    ran = rpcinspect("diff", capture_of("pairs/base"), capture_of("pairs/again"), "--shrink", small)
+    assert ran.code == 0
+    assert not small.exists()
+    assert "not written" in ran.err
+
+
+def test_a_context_against_another(tmp_path: Path) -> None:
+    small, base = tmp_path / "small.pcap", capture_of("pairs/base")
+    options = ["--context", "0", "--context", "1", "--format", "jsonl"]
+    ran = rpcinspect("diff", base, *options, "--shrink", small)
+    first = ran.objects[-1]["first"]
+    times = {m["time_ns"]: m["index"] for m in decode(base).messages}
+    indexes = [times[m["time_ns"]] for m in decode(small).messages]
+    assert len(indexes) < len(times)
+    _shows_the_same(ran, first, indexes, "b")
+
+
+def test_an_input_is_not_overwritten(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.pcap"
+    copy.write_bytes((CAPTURES / "basic_chain.pcap").read_bytes())
+    ran = rpcinspect("diff", CAPTURES / "param_detach.pcap", copy, "--shrink", copy)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--shrink would overwrite it" in ran.err
+    assert copy.read_bytes() == (CAPTURES / "basic_chain.pcap").read_bytes()
+    both = tmp_path / "both"
+    assert rpcinspect("diff", copy, copy, "--shrink", both, "-o", both).code == 2
+
+
+def test_a_place_that_can_not_be_written(tmp_path: Path) -> None:
+    paths = capture_of("pairs/base"), capture_of("pairs/function")
+    ran = rpcinspect("diff", *paths, "--shrink", tmp_path / "none" / "small.pcap")
+    assert ran.code == 2
+    assert "can't be written" in ran.err
