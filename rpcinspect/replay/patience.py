@@ -6,8 +6,10 @@ measure; a replay may be several times slower than its run was.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
 
 from rpcinspect.causes.calls import HOUSEKEEPING, Call
 
@@ -42,7 +44,12 @@ class Patience:
         self._timeout_s = timeout_s
         self._silent = set() if silent is None else silent
         self._calls = calls
-        self._over: set[int] = set()
+        in_order = sorted(calls.values(), key=lambda call: (call.begin_ns, call.index))
+        self._captured = _Served(in_order)
+        self._open: dict[str, dict[int, Call]] = defaultdict(dict)
+        """Worker → requests to it that are not over here, by index, in captured order."""
+        for call in in_order:
+            self._open[call.callee][call.index] = call
         moments = {call.begin_ns for call in calls.values()}
         moments |= {call.end_ns for call in calls.values() if call.end_ns is not None}
         self._moments = sorted(moments)
@@ -65,7 +72,7 @@ class Patience:
 
     def over(self, call: Call) -> None:
         """A request that was sent is answered, or given up: its function has come to its end."""
-        self._over.add(call.index)
+        self._open[call.callee].pop(call.index, None)
 
     def for_request(self, index: int) -> float:
         """Seconds without any event after which a live worker's request is given up."""
@@ -80,16 +87,15 @@ class Patience:
         return seconds if self._timeout_s is None else min(seconds, self._timeout_s)
 
     def _served_before(self, call: Call) -> bool:
-        """Whether all that its sender served at that time in the capture is over here."""
-        serving = [
-            one.index
-            for one in self._calls.values()
-            if one.callee == call.caller
-            and one.begin_ns <= call.begin_ns
-            and (one.answered_ns is None or one.answered_ns >= call.begin_ns)
-            and (one.context == call.context or call.context is None or one.context is None)
-        ]
-        return bool(serving) and self._over.issuperset(serving)
+        """Whether all that its sender served at that time in the capture, if it did, is over here."""
+        if not self._captured.any(call):
+            return False
+        for one in self._open[call.caller].values():
+            if one.begin_ns > call.begin_ns:
+                break
+            if _serves(one, call):
+                return False
+        return True
 
     def cut_off(self, call: Call) -> bool:
         """Whether the capture ended before an answer was due, so that its absence says nothing."""
@@ -97,3 +103,38 @@ class Patience:
             return False
         left_s = (self._moments[-1] - call.begin_ns) / 1e9
         return left_s <= max(END_S, TIMES * self._usual_s)
+
+
+class _Served:
+    """Which workers served something when, in the capture; asked often, of thousands of calls."""
+
+    def __init__(self, in_order: Iterable[Call]) -> None:
+        spans: dict[tuple[str, int | str | None], list[tuple[int, float]]] = defaultdict(list)
+        for one in in_order:
+            answered = float("inf") if one.answered_ns is None else one.answered_ns
+            for context in (one.context, ANY):
+                spans[one.callee, context].append((one.begin_ns, answered))
+        self._begins = {key: [begin for begin, _ in its] for key, its in spans.items()}
+        self._latest = {key: list(accumulate((end for _, end in its), max)) for key, its in spans.items()}
+        """When the last answer was given to anything that had begun by then."""
+
+    def any(self, call: Call) -> bool:
+        """Whether the sender of a call served anything when it sent it."""
+        contexts = (ANY,) if call.context is None else (call.context, None)
+        for key in [(call.caller, context) for context in contexts]:
+            place = bisect_right(self._begins.get(key, ()), call.begin_ns)
+            if place and self._latest[key][place - 1] >= call.begin_ns:
+                return True
+        return False
+
+
+def _serves(one: Call, call: Call) -> bool:
+    """Whether a request to the sender of a call was not answered when that was sent, and may have caused it:
+    a function runs in the context of its request."""
+    if one.answered_ns is not None and one.answered_ns < call.begin_ns:
+        return False
+    return one.context == call.context or call.context is None or one.context is None
+
+
+ANY = "any"
+"""Stands for all contexts, and none."""

@@ -13,6 +13,7 @@ while, that may be waiting for the later one, which is sent then.
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +34,6 @@ class Due:
 
     message: int
     """Index of the captured message."""
-    queue: str
-    """Messages of one queue are sent in order: a worker's requests, or one answer."""
     after: int
     """Arrivals that must have come."""
     time_ns: int
@@ -64,9 +63,15 @@ class Schedule:
         self._late = [late.get(request) if request != at else None for request, at in _as_requests(planned)]
         """Of each arrival, the context for which gradients do not wait for it."""
         self._prefix = 0
+        self._reached: dict[int, int] = defaultdict(int)
+        """Context → how many arrivals have come, but for those that its gradients do not wait for."""
         self._queues: dict[str, deque[Due]] = defaultdict(deque)
+        """Played worker → its requests, in order."""
         self._answers: dict[int, Due] = {}
-        """By the index of the request."""
+        """By the index of the request, which has not come."""
+        self._asked: list[tuple[int, int, int, Due]] = []
+        """Answers to what was asked, a heap by what they wait for and the captured time: what holds up the
+        first holds up all."""
         self._unasked: set[int] = set()
         """Requests of live workers that have not come and are not given up."""
         self._speed = speed
@@ -77,31 +82,24 @@ class Schedule:
     def _build(self, planned: PlannedSession, calls: Mapping[int, Call]) -> None:
         times = [_arrival_time(index, calls) for index in _as_requests(planned)]
         place = {step.message: number for number, step in enumerate(planned.steps)}
-        due: list[Due] = []
+        sends: dict[int, Due] = {}
         for number, step in enumerate(planned.steps):
             call = calls.get(step.message)
             if call is None or step.action == "skip":
                 continue
             if step.action == "send":
-                send = Due(step.message, step.role, step.after, call.begin_ns, step, (True, number))
-                send.context = gradient_context(call)
-                due.append(send)
+                due = Due(step.message, step.after, call.begin_ns, step, (True, number))
+                due.context = gradient_context(call)
+                sends[step.message] = due
+                self._queues[step.role].append(due)
             else:
                 self._unasked.add(step.message)
                 if call.answered_ns is not None and step.answer is not None:
-                    after = 0 if takes_gradient(call) else bisect_left(times, call.answered_ns)
-                    self._answers[step.message] = Due(
-                        step.answer,
-                        f"answer {step.answer}",
-                        after,
-                        call.answered_ns,
-                        step,
-                        (False, call.answered_ns),
-                    )
-        for one in due:
-            self._queues[one.queue].append(one)
-        self._first_ns = min((one.time_ns for one in due), default=0)
-        self._hold(planned, {one.message: one for one in due}, place, calls)
+                    when = call.answered_ns
+                    after = 0 if takes_gradient(call) else bisect_left(times, when)
+                    self._answers[step.message] = Due(step.answer, after, when, step, (False, when))
+        self._first_ns = min((one.time_ns for one in sends.values()), default=0)
+        self._hold(planned, sends, place, calls)
 
     def _hold(
         self,
@@ -145,7 +143,7 @@ class Schedule:
         self.arrived(request)
         due = self._answers.pop(request, None)
         if due is not None:  # answers are given beside what the worker sends, each in its own time
-            self._queues[due.queue].append(due)
+            heapq.heappush(self._asked, (due.after, due.time_ns, due.message, due))
 
     # --- what may be done -----------------------------------------------------------------------------------
 
@@ -153,25 +151,34 @@ class Schedule:
         """What may be sent at this moment, in order; what is given out counts as sent.
 
         `quiet_s`: for how long nothing has happened. Of what only waits for an overlapping call, one at most
-        is given out then.
+        is given out then, and none if there is something else.
         """
         if self._began is None:
             self._began = now
         while True:
-            free = [queue for queue in self._queues.values() if self._free(queue[0], now)]
-            settled = [queue for queue in free if not queue[0].behind]
+            free = [due for due in self._heads() if self._free(due, now)]
+            settled = [due for due in free if not due.behind]
             if not settled:
-                settled = [queue for queue in free if quiet_s >= queue[0].hold_s]
-                quiet_s = 0.0
+                settled = [due for due in free if quiet_s >= due.hold_s]
             if not settled:
                 return
-            yield self._pop(min(settled, key=lambda queue: queue[0].place))
+            quiet_s = 0.0
+            due = min(settled, key=lambda due: due.place)
+            self._pop(due)
+            yield due
 
-    def _pop(self, queue: deque[Due]) -> Due:
-        due = queue.popleft()
+    def _heads(self) -> list[Due]:
+        """What is next: of each worker's requests, and of the answers."""
+        return [queue[0] for queue in self._queues.values()] + [one[-1] for one in self._asked[:1]]
+
+    def _pop(self, due: Due) -> None:
+        if due.step.action == "answer":
+            heapq.heappop(self._asked)
+            return
+        queue = self._queues[due.step.role]
+        queue.popleft()
         if not queue:
-            del self._queues[due.queue]
-        return due
+            del self._queues[due.step.role]
 
     def _free(self, due: Due, now: float) -> bool:
         """Whether nothing but an overlapping call holds it up."""
@@ -181,8 +188,11 @@ class Schedule:
         """Whether everything has come that must have."""
         if due.context is None or due.after <= self._prefix:
             return due.after <= self._prefix
-        missing = [place for place in range(self._prefix, due.after) if not self._come[place]]
-        return all(self._late[place] == due.context for place in missing)
+        place = max(self._reached[due.context], self._prefix)
+        while place < due.after and (self._come[place] or self._late[place] == due.context):
+            place += 1
+        self._reached[due.context] = place
+        return due.after <= place
 
     def _when(self, due: Due) -> float:
         assert self._began is not None
@@ -192,8 +202,7 @@ class Schedule:
     def wake_in(self, now: float, quiet_s: float) -> float | None:
         """Seconds until something may be sent if nothing happens; None: then nothing can."""
         found: list[float] = []
-        for queue in self._queues.values():
-            due = queue[0]
+        for due in self._heads():
             if self._caused(due):
                 pace = 0.0 if self._speed is None else self._when(due) - now
                 found.append(max(pace, due.hold_s - quiet_s if due.behind else 0.0, 0.0))
@@ -202,7 +211,7 @@ class Schedule:
     @property
     def empty(self) -> bool:
         """Everything was sent, and nothing that live workers were to ask is open."""
-        return not self._queues and not self._unasked
+        return not self._queues and not self._asked and not self._unasked
 
     @property
     def unasked(self) -> frozenset[int]:
@@ -211,8 +220,8 @@ class Schedule:
 
     def awaited(self) -> Sequence[int]:
         """Captured indexes of the arrivals that hold up the next messages, earliest first."""
-        heads = [queue[0].after for queue in self._queues.values()]
-        most = max(heads, default=0)
+        waiting = [*self._heads(), *(one[-1] for one in self._asked)]
+        most = max((due.after for due in waiting), default=0)
         return [self._arrivals[p] for p in range(self._prefix, most) if not self._come[p]]
 
 
