@@ -39,10 +39,11 @@ def with_reasons(
     first: dict[object, int] = {}
     """Worker, or context → request of the first difference."""
     told: dict[int, str] = {}
-    moments = sorted(
+    moments = [
         (calls[index].end_ns if sent else calls[index].begin_ns, index, found)
         for index, sent, found in _different(steps, inbound, calls)
-    )
+    ]
+    moments.sort(key=lambda moment: moment[:2])
     for _, index, found in moments:
         places = _places(calls[index])
         earlier = [first[place] for place in places if place in first and first[place] != index]

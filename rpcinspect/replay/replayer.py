@@ -182,15 +182,15 @@ class _Run:
         self._options = options
         self._tick = tick
         self._calls = {index: call for index, call in calls.items() if call.job == planned.cast.job}
-        self._ids = worker_ids(opened.session, planned.cast, self._calls.values())
+        self._ids: dict[str, int] = {}
         self._player: Player | None = None
-        self._wall_s = 0.0
         self._gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
         self._output: dict[str, str] = {}
 
     def go(self, workers: Workers) -> None:
         """Everything; what it found is in `outcome` afterwards, also if it raises."""
         cast = self._planned.cast
+        self._ids = worker_ids(self._opened.session, cast, self._calls.values())
         with LiveGroup(workers) as group:
             try:
                 maps = device_maps_of(self._calls.values())
@@ -230,8 +230,7 @@ class _Run:
                 alive=lambda: _ended(group),
                 done=self._tick,
             )
-            with self._timed():
-                self._player.run()
+            self._player.run()
             if self._options.show_gradients:
                 self._gradients = dict(self._held(group))
 
@@ -239,14 +238,6 @@ class _Run:
         """Live workers to which a call of their own is sent, under their own name."""
         names = [step.role for step in self._planned.steps if step.action == "send" and step.role == step.to]
         return list(dict.fromkeys(names))
-
-    @contextlib.contextmanager
-    def _timed(self) -> Iterator[None]:
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self._wall_s = time.monotonic() - began
 
     def _held(self, group: LiveGroup) -> Iterator[tuple[str, dict[int, tuple[Gradient, ...]]]]:
         """What the leaves of live workers have accumulated in each context that they still have."""
@@ -275,7 +266,7 @@ class _Run:
             planned=self._planned,
             steps=steps,
             inbound=inbound,
-            wall_s=self._wall_s,
+            wall_s=player.wall_s,
             failure=player.failure,
             gradients=self._gradients,
             worker_output=self._output or None,

@@ -34,8 +34,10 @@ def worker_ids(session: Session, cast: Cast, calls: Iterable[Call]) -> dict[str,
     for name in names:
         if name not in found:  # nothing of it carries an id, or it was not captured
             found[name] = next(free)
-    if len(set(found.values())) != len(found):
-        raise ReplayError("two workers of the capture have the same id: " + ", ".join(sorted(found)))
+    for number in set(found.values()):
+        same = sorted(name for name in found if found[name] == number)
+        if len(same) > 1:
+            raise ReplayError(f"workers of the capture have the same id {number}: {', '.join(same)}")
     return found
 
 

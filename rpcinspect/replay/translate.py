@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
 
+from rpcinspect.causes.calls import created
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, NO_ID, PROFILING, RREF, WORKER, IdMap
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.selection import optimizer_context
@@ -40,7 +41,9 @@ from rpcinspect.rpc.pickles.patch import Numbered, number_integers, rewrite
 from rpcinspect.rpc.pickles.semantic import RRefForkData, python_udf, rref_fork, worker_info
 from rpcinspect.rpc.pickles.tree import Call, Value, children
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.types import GloballyUniqueId, pack_id, unpack_id
+from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId, pack_id, unpack_id
+
+HIGHEST_LOCAL_ID = (1 << LOCAL_ID_BITS) - 1
 
 T = TypeVar("T", bound=int | GloballyUniqueId)
 
@@ -69,6 +72,19 @@ def learn_sent(record: RpcRecord, ids: IdMap) -> None:
     live = _Live(ids)
     for kind, captured in ids_of(record):
         ids.same(kind, captured, live.of(kind, captured))
+
+
+def learn_own_fork(record: RpcRecord, ids: IdMap) -> None:
+    """For a call that a live worker made to itself and now gets from outside, before it is sent.
+
+    A worker that makes a remote object at itself has it before it asks, and the object's id is also the
+    fork's. The live worker has heard of nothing yet: it gets the request as from anybody else, with a fork of
+    another id.
+    """
+    made = created(record)
+    if made is not None and made[0] == made[1]:
+        fork = GloballyUniqueId(*made[1])
+        ids.same(FORK, fork, GloballyUniqueId(fork.created_on, HIGHEST_LOCAL_ID - fork.local_id))
 
 
 def ids_of(record: RpcRecord) -> list[Id]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rpcinspect
-from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, RREF, WORKER, IdMap
+from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.messages import compare_messages
 from rpcinspect.errors import ReplayError
 from rpcinspect.opened import OpenSession
@@ -21,11 +21,12 @@ from rpcinspect.replay.loop import Loop
 from rpcinspect.replay.membership import PREFIX, Membership
 from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.store_client import StoreClient
-from rpcinspect.replay.translate import PACKED, ids_of, learn_sent, translate
+from rpcinspect.replay.translate import PACKED, ids_of, learn_own_fork, learn_sent, translate
 from rpcinspect.rpc.command import (
     Command,
     PropagateGradientsReq,
     PythonCall,
+    PythonRemoteCall,
     PythonResp,
     ScriptCall,
     UnknownCommand,
@@ -39,6 +40,7 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id, unpack_id
 from tests.equality.builders import STRICT, from_parts, record
 from tests.replay.live_calls import SECONDS, python_call, value_of
+from tests.replay.talks import udf
 from tests.session.records import tp_message
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -309,3 +311,20 @@ def test_an_rref_of_a_live_worker_that_has_another_id_than_captured(
     assert value_of(ask(translate(length, ids))) == 3
     untouched = call_rref("__len__", then._replace(fork_id=(0, 4), parent=0))
     assert value_of(ask(untouched.rpc.message)) == 0
+
+
+def test_a_remote_object_that_a_worker_made_at_itself_gets_another_fork() -> None:
+    """The owner's own reference has the id of the object, which nobody else's may have."""
+    one, two = GloballyUniqueId(1, 5), GloballyUniqueId(1, 6)
+    for fork, live in ((one, GloballyUniqueId(1, (1 << 48) - 6)), (two, None)):
+        command = PythonRemoteCall(
+            tensors=(),
+            serialized_py_obj=udf("app.f"),
+            ret_rref_id=one,
+            ret_fork_id=fork,
+            is_async_execution=False,
+        )
+        ids = IdMap()
+        learn_own_fork(record(command)[0], ids)
+        assert ids.translate(FORK, fork) == live
+        assert ids.translate(RREF, one) is None

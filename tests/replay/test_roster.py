@@ -1,0 +1,84 @@
+"""Ids and device maps of a session's workers, from what a capture tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rpcinspect.causes.calls import read_exchanges
+from rpcinspect.errors import ReplayError
+from rpcinspect.replay.roster import device_maps_of, worker_ids
+from rpcinspect.replay.sessions import Cast
+from rpcinspect.rpc.envelope import RpcWithAutograd
+from tests.replay.talks import Workers
+from tests.session.records import entry
+
+CAST = Cast(0, ("w0",), ("w1", "w2"), "a test")
+
+
+def test_workers_without_an_id_get_free_ones() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 0, 10)
+    session, _ = workers.heard()
+    ids = worker_ids(session, CAST, workers.calls())
+    assert set(ids) == {"w0", "w1", "w2"}
+    assert sorted(ids.values()) == [0, 1, 2]
+
+
+def test_ids_are_learned_from_the_envelopes_of_requests_and_answers() -> None:
+    workers = Workers(3)
+    workers.call(1, 2, 0, 10, context=(1 << 48, 1), grads=(1, 1))
+    session, _ = workers.heard()
+    assert worker_ids(session, CAST, workers.calls()) == {"w0": 0, "w1": 1, "w2": 2}
+
+
+def test_the_store_tells_ids() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10)
+    session = workers.finish(entry("names/5", "w0"), entry("names/3", "w1"))
+    calls = read_exchanges(session, workers.records).calls
+    assert worker_ids(session, Cast(0, ("w0",), ("w1",), ""), calls) == {"w0": 5, "w1": 3}
+
+
+def test_free_ids_are_none_of_the_captured_ones() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 0, 10)
+    session = workers.finish(entry("names/0", "w2"))
+    calls = read_exchanges(session, workers.records).calls
+    ids = worker_ids(session, CAST, calls)
+    assert ids["w2"] == 0
+    assert sorted(ids.values()) == [0, 1, 2]
+
+
+def test_two_workers_with_one_id_can_not_be_played() -> None:
+    """They would be one worker for the live ones."""
+    workers = Workers(3)
+    workers.call(0, 1, 0, 10)
+    session = workers.finish(entry("names/4", "w0"), entry("names/7", "w1"))
+    twins = replace(session, workers=tuple(replace(worker, id=4) for worker in session.workers))
+    with pytest.raises(ReplayError, match=r"have the same id 4: w0, w1"):
+        worker_ids(twins, Cast(0, ("w0",), ("w1",), ""), workers.calls())
+
+
+def test_other_jobs_tell_nothing() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10)
+    session = workers.finish(entry("names/5", "w0"), entry("names/3", "w1"))
+    ids = worker_ids(session, Cast(1, ("w0",), ("w1",), ""), ())
+    assert ids == {"w0": 0, "w1": 1}
+
+
+def test_device_maps_are_by_caller_and_callee() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 0, 10, context=(0, 1))
+    workers.call(1, 2, 2, 5, context=(0, 1))
+    workers.call(2, 0, 20, 25)
+    calls = list(workers.calls())
+    assert device_maps_of(calls) == {}
+    for call in calls[:2]:
+        envelope = call.request.rpc.envelopes[0]
+        assert isinstance(envelope, RpcWithAutograd)
+        mapped = replace(envelope, device_map={"cuda:0": f"cuda:{call.callee[1]}"})
+        call.request.rpc = replace(call.request.rpc, envelopes=(mapped,))
+    assert device_maps_of(calls) == {"w0": {"w1": {"cuda:0": "cuda:1"}}, "w1": {"w2": {"cuda:0": "cuda:2"}}}
