@@ -27,6 +27,8 @@ from rpcinspect.errors import ReplayError
 from rpcinspect.replay.worker_protocol import ControlSocket, Object, SilenceError
 
 WORKER_MAIN = Path(__file__).with_name("worker_main.py")
+OWN_FOLDER = Path(__file__).resolve().parents[2]
+"""Where this package lies, which may be the current folder of a Python that is used interactively."""
 OLDEST_TORCH = (2, 2)
 """Earlier stores speak another protocol."""
 TAIL_BYTES = 1 << 14
@@ -219,7 +221,7 @@ class Workers:
         main_folder = [str(Path(options.main).resolve().parent)] if options.main else []
         what = {
             "path": [str(Path(folder).resolve()) for folder in options.path] + main_folder,
-            "sys_path": [folder for folder in sys.path if folder],
+            "sys_path": [*(folder for folder in sys.path if folder), str(OWN_FOLDER)],
             "imports": list(options.imports),
             "names": list(options.names),
             "main": str(Path(options.main).resolve()) if options.main else None,

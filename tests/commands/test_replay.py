@@ -11,14 +11,11 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.rpc.command import PythonCall, PythonResp
-from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.pickles.python import read_python_pickle
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect, visible
+from tests.replay.hostile_captures import hostile
 from tests.replay.talks import UDF, udf
-from tests.test_pipeline import capture
 from tests.views.test_plan_json import check_contract
-from tests.wire.conversations import Network, PipeTalk, Said
 
 
 def replay(*arguments: object, stdin: bytes = b"") -> Ran:
@@ -122,37 +119,6 @@ def test_standard_input_and_output_files(tmp_path: Path) -> None:
 
 
 # --- hostile captures ---------------------------------------------------------------------------------------
-
-
-NAMES = b"\x8f(X\x02\x00\x00\x00w0X\x02\x00\x00\x00w1\x90"  # EMPTY_SET, MARK, "w0", "w1", ADDITEMS
-GATHER = (  # PythonUDF(_gather_to_leader, (0, "w1", None, {"w0", "w1"}), {}): tells who is at both ends
-    b"\x80\x04ctorch.distributed.rpc.internal\nPythonUDF\nctorch.distributed.rpc.api\n_gather_to_leader\n"
-    b"(K\x00X\x02\x00\x00\x00w1N" + NAMES + b"t}\x87\x81."
-)
-FAILED = (  # RemoteException("On WorkerInfo(id=1, name=w1): …", ValueError): tells who answered
-    b"\x80\x02ctorch.distributed.rpc.internal\nRemoteException\n"
-    b"X\x20\x00\x00\x00On WorkerInfo(id=1, name=w1):\nno" + b"cbuiltins\nValueError\n\x86\x81."
-)
-
-
-def hostile(tmp_path: Path, request: bytes, answer: bytes) -> Path:
-    """w0 calls `request` of w1, which calls back meanwhile and gets `answer`."""
-    network = Network()
-    forth = PipeTalk(network, name="w0", client="10.0.0.1", server="10.0.0.2:5000")
-    back = PipeTalk(network, name="w1", client="10.0.0.2", server="10.0.0.1:5001", first_id=2)
-
-    def say(pipe: PipeTalk, number: int, pickled: bytes, *, answers: bool = False) -> None:
-        command = PythonResp(pickled) if answers else PythonCall(pickled, False)
-        said = Said(type=0x203 if answers else 0x102, id=number, payload=to_payload(command))
-        pipe.send(said, from_client=not answers)
-
-    say(back, 0, GATHER)
-    say(back, 0, pickle.dumps(None), answers=True)
-    say(forth, 1, request)
-    say(back, 1, udf("app.callback"))
-    say(back, 1, answer, answers=True)
-    say(forth, 1, FAILED, answers=True)
-    return capture(tmp_path, network)
 
 
 class Canary:
