@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from pathlib import Path
+
 import pytest
 
 from rpcinspect.causes.calls import read_exchanges
 from rpcinspect.causes.causality import explain
 from rpcinspect.diff.compare import compare
 from rpcinspect.opened import OpenSession
+from rpcinspect.replay.plan import PlanOptions, plan
 from rpcinspect.shrink.candidates import Target, candidates, target_of
+from rpcinspect.writing.file import write_session
 from tests.truth import capture_of, workload
 
 
@@ -77,3 +82,29 @@ def test_an_answer_without_a_request_is_alone() -> None:
         answer = next(i for i, record in enumerate(run.messages()) if not record.tp.from_client)
         sets = list(candidates(run, Target("b", (answer,))))
     assert sets == [frozenset({answer}), frozenset(range(len(run)))]
+
+
+def reasons(opened: OpenSession, indexes: list[int]) -> dict[int, set[str | None]]:
+    """Message of the whole run → why a plan skips it, None where some session does not."""
+    found: dict[int, set[str | None]] = defaultdict(set)
+    for session in plan(opened.session, opened.messages(), PlanOptions(trust=True)).sessions:
+        for step in session.steps:
+            found[indexes[step.message]].add(step.code if step.action == "skip" else None)
+    return found
+
+
+@pytest.mark.parametrize("name", ["rref_relay", "ps_race_lock", "bwd_boom", "devmap_cpu", "pairs/base"])
+def test_replays_of_parts_lack_nothing(name: str, tmp_path: Path) -> None:
+    """Whichever call a part is made for: its plan skips for no reason that the whole plan has not."""
+    small = tmp_path / "small.pcap"
+    with OpenSession([str(capture_of(name))]) as run:
+        messages = run.messages()
+        whole = reasons(run, list(range(len(run))))
+        calls = [call for call in read_exchanges(run.session, messages).calls if not call.control]
+        for call in calls[:: max(1, len(calls) // 12)]:
+            chosen = next(iter(candidates(run, Target("b", (call.index,)))))
+            with small.open("wb") as file:
+                write_session(file, run.session, messages, run.read, chosen)
+            with OpenSession([str(small)]) as part:
+                for index, codes in reasons(part, sorted(chosen)).items():
+                    assert codes <= whole[index] | {None}

@@ -89,6 +89,34 @@ def _shows_the_same(ran: Ran, first: dict[str, Any], indexes: list[int], side: s
             assert told == first[one]
 
 
+@pytest.mark.usefixtures("nothing_left")
+def test_a_part_replays_as_it_was(tmp_path: Path) -> None:
+    """Of a pair whose difference is in a request: the gradients and the step before it come again too."""
+    pytest.importorskip("torch")
+    small = tmp_path / "small.pcap"
+    paths = capture_of("pairs/base"), capture_of("pairs/dtype")
+    assert rpcinspect("diff", *paths, "--shrink", small).code == 1
+    ran = rpcinspect("replay", small, "--path", CAPTURES, "--format", "jsonl")
+    report = ran.objects[-1]
+    assert (ran.code, report["verdict"]) == (0, "identical")
+    assert report["gradients"]["identical"] == report["gradients"]["expected"] > 0
+    assert report["skipped"].keys() <= {"nested-in-answer"}
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_part_replays_with_the_same_difference(tmp_path: Path) -> None:
+    """Of a pair whose difference is a function that does something else: with the unchanged source only its
+    answer differs."""
+    pytest.importorskip("torch")
+    small = tmp_path / "small.pcap"
+    paths = capture_of("pairs/base"), capture_of("pairs/function")
+    assert rpcinspect("diff", *paths, "--shrink", small).code == 1
+    ran = rpcinspect("replay", small, "--path", CAPTURES, "--format", "jsonl")
+    different = [o for o in ran.objects if o.get("result") not in (None, "identical")]
+    (forward,) = [m for m in decode(small).messages if m["body"].get("function") == "training.forward"]
+    assert [(o["message"], o["result"]) for o in different] == [(forward["index"], "different")]
+
+
 def test_same_runs_leave_nothing_to_write(tmp_path: Path) -> None:
     small = tmp_path / "small.pcap"
     ran = rpcinspect("diff", capture_of("pairs/base"), capture_of("pairs/again"), "--shrink", small)

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from rpcinspect.opened import OpenSession
-from rpcinspect.wire.tensorpipe import Layout, read_descriptor
+from rpcinspect.wire.records import Placement, TpTensor
+from rpcinspect.wire.tensorpipe import (
+    Layout,
+    TpDescriptor,
+    TpPayload,
+    TpTensorDescriptor,
+    read_descriptor,
+    write_descriptor,
+)
 from rpcinspect.writing.channels import BASIC, CPU, Channels, channels_of
 from tests.truth import CAPTURES, capture_of
 
@@ -51,3 +59,27 @@ def test_descriptors_are_the_captured_bytes() -> None:
             body = channels.descriptor_body(record.tp)
             assert body is record.tp.descriptor_body
             assert read_descriptor(body) == (record.tp.descriptor, Layout.V1_9)
+
+
+def test_a_channel_that_1_8_names_in_its_descriptors_is_renamed() -> None:
+    """Made by our encoders: no capture of 1.8 with mpt_uv is at hand."""
+    tensors = tuple(
+        TpTensorDescriptor(
+            length=8, source_device=CPU, target_device=None, channel=name, channel_descriptor=b""
+        )
+        for name in ("mpt_uv", "cma")
+    )
+    descriptor = TpDescriptor(b"", tuple(TpPayload(n) for n in (4, 8, 5, 1)), tensors)
+    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+        message = opened.message(0).tp
+    message.descriptor, message.layout = descriptor, Layout.V1_8
+    message.descriptor_body = write_descriptor(descriptor, Layout.V1_8)
+    message.tensors = [TpTensor(t, Placement.MISSING, None) for t in tensors]
+    message.pipe.layout = Layout.V1_8
+    channels = channels_of(message.pipe, [message])
+    assert channels.names == (BASIC, "cma")
+    assert [channels.carries(message, tensor) for tensor in message.tensors] == [True, False]
+    again, layout = read_descriptor(channels.descriptor_body(message))
+    assert layout is Layout.V1_8
+    assert [tensor.channel for tensor in again.tensors] == [BASIC, "cma"]
+    assert again.payloads == descriptor.payloads
