@@ -87,9 +87,8 @@ class Request:
         )
 
     def rules(self) -> Rules:
-        """Identical means the same form too. What of the tolerance is not given is torch's, by dtype."""
-        by_dtype = self.tolerance or self.rtol is not None or self.atol is not None
-        return Rules(rtol=self.rtol, atol=self.atol, by_dtype=by_dtype, strict=True)
+        """Identical means the same form too."""
+        return Rules(rtol=self.rtol, atol=self.atol, by_dtype=self.tolerance, strict=True)
 
 
 def mistake(request: Request) -> str | None:

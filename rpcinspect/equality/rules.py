@@ -58,13 +58,14 @@ tolerance for quantised tensors is for their dequantised values; here their inte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Rules of one comparison. With neither tolerances nor `by_dtype`, the bits of elements count alone."""
+    """Rules of one comparison. With no tolerance at all, the bits of elements count alone."""
 
     rtol: float | None = None
-    """Of floats and complex numbers only; given alone, `atol` is 0, or torch's with `by_dtype`."""
+    """Of floats and complex numbers only. One given alone leaves the other at what torch.testing has for the
+    dtype, or at 0 where it has none."""
     atol: float | None = None
     by_dtype: bool = False
-    """What of `rtol` and `atol` is not given comes from `TORCH_TOLERANCES`."""
+    """Neither of the two is given, and both are torch.testing's."""
     ulp: int = 4
     """Elements at most this many steps apart are told as `ulp`, not as `value`; they differ all the same."""
     ignore: frozenset[str] = frozenset()
@@ -89,10 +90,12 @@ class Rules:
 
     def tolerance(self, dtype: str) -> Tolerance | None:
         """What is tolerated in elements of a dtype; None: their bits count."""
-        default = TORCH_TOLERANCES.get(dtype)
-        if default is None and not dtype.startswith("float"):
+        if self.rtol is None and self.atol is None and not self.by_dtype:
             return None
-        if default is None or not self.by_dtype:
+        default = TORCH_TOLERANCES.get(dtype)
+        if default is None:
+            if not dtype.startswith("float"):
+                return None
             default = Tolerance(0.0, 0.0)
         found = Tolerance(
             default.rtol if self.rtol is None else self.rtol, default.atol if self.atol is None else self.atol

@@ -67,8 +67,8 @@ def test_no_mistake() -> None:
     [
         ({}, (None, None, False)),
         ({"tolerance": True}, (None, None, True)),
-        ({"rtol": 0.1}, (0.1, None, True)),
-        ({"atol": 0.0}, (None, 0.0, True)),
+        ({"rtol": 0.1}, (0.1, None, False)),
+        ({"atol": 0.0}, (None, 0.0, False)),
         ({"rtol": 0.0, "atol": 0.0, "tolerance": True}, (0.0, 0.0, True)),
     ],
 )

@@ -15,8 +15,10 @@ from rpcinspect.rpc.dtypes import DTYPES
 def test_bits_count_unless_a_tolerance_is_given() -> None:
     assert all(Rules().tolerance(dtype) is None for dtype in DTYPES)
     assert all(Rules(rtol=0.0, atol=0.0).tolerance(dtype) is None for dtype in DTYPES)
-    assert Rules(rtol=0.5).tolerance("float32") == (0.5, 0.0)
-    assert Rules(rtol=0.5, by_dtype=True).tolerance("float32") == (0.5, 1e-5)
+    assert Rules(rtol=0.5, atol=0.0).tolerance("float32") == (0.5, 0.0)
+    assert Rules(rtol=0.5).tolerance("float32") == (0.5, 1e-5)
+    assert Rules(atol=0.5).tolerance("bfloat16") == (1.6e-2, 0.5)
+    assert Rules(by_dtype=True).tolerance("float64") == (1e-7, 1e-7)
     assert Rules(atol=0.5).tolerance("float8_e5m2") == (0.0, 0.5)
 
 
