@@ -28,7 +28,6 @@ LAYERS = (
     {"shrink"},
     {"views"},
     {"commands"},
-    {"cli_options"},
     {"cli"},
     {"__main__"},
 )
@@ -41,7 +40,7 @@ HOMES = {
     "orjson": {"views"},
     "rich": {"views", "commands"},
     "sortedcontainers": {"wire"},
-    "typer": {"cli", "cli_options"},
+    "typer": {"cli"},
     "zstandard": {"capture"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""

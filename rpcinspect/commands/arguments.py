@@ -1,11 +1,12 @@
-"""Arguments of commands that are more than a word: context ids, lists of names, renamed workers.
+"""Arguments of commands that are more than a word, and what is wrong with those that several commands have.
 
-In: text from the command line. Out: values; None for what can't be one.
+In: what the command line named. Out: values, None for what can't be one; mistakes in one line each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 
 from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id
 
@@ -38,3 +39,16 @@ def renames(given: Iterable[str]) -> dict[str, str] | None:
             return None
         found[old] = new
     return found
+
+
+def wrong_tolerances(rtol: float | None, atol: float | None) -> Iterator[str]:
+    """What is wrong with `--rtol` and `--atol`."""
+    for name, value in (("--rtol", rtol), ("--atol", atol)):
+        if value is not None and not 0 <= value < math.inf:
+            yield f"{name} {value:g}: a finite number from 0 up"
+
+
+def wrong_reading(reader: str, tshark_options: tuple[str, ...]) -> Iterator[str]:
+    """What is wrong with `--reader` and `--tshark-option`."""
+    if tshark_options and reader == "native":
+        yield "--tshark-option is for tshark, not for --reader native"

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from rpcinspect import exit_codes
 from rpcinspect.capture import Live, Reading
+from rpcinspect.commands.arguments import wrong_reading
 from rpcinspect.commands.interrupt import Interrupt, ends_reading
 from rpcinspect.commands.output import open_console, open_output, overwritten_input, say, writing
 from rpcinspect.errors import CaptureError
@@ -124,9 +125,7 @@ def _mistake_in_inputs(request: Request) -> str | None:
             return "no capture is named: give FILE, - for standard input, or --live INTERFACE"
         if request.capture_filter is not None:
             return "--capture-filter is for --live"
-        if request.tshark_options and request.reader == "native":
-            return "--tshark-option is for tshark, not for --reader native"
-        return None
+        return next(wrong_reading(request.reader, request.tshark_options), None)
     if request.files:
         return "--live captures by itself: no FILE with it"
     if request.message is not None or request.tensors is not None or request.roundtrip:

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rpcinspect import exit_codes
-from rpcinspect.commands.arguments import context_id, names, renames
+from rpcinspect.capture import Reading
+from rpcinspect.commands.arguments import context_id, names, renames, wrong_reading, wrong_tolerances
 from rpcinspect.commands.output import open_console, open_output, overwritten_input, say
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import IGNORABLE, Rules
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.opened import OpenSession
+from rpcinspect.pipeline import Options
 from rpcinspect.session.model import AutogradContext
 from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import packed, printable_json
@@ -29,6 +31,7 @@ class Request:
 
     files: tuple[str, ...]
     contexts: tuple[str, ...] = ()
+    tolerance: bool = False
     rtol: float | None = None
     atol: float | None = None
     ignore: tuple[str, ...] = ()
@@ -39,6 +42,24 @@ class Request:
     html: bool = False
     output: Path | None = None
     shrink: Path | None = None
+    reader: str = "auto"
+    tshark_options: tuple[str, ...] = ()
+
+    def rules(self) -> Rules:
+        """What counts as a difference."""
+        return Rules(
+            rtol=self.rtol,
+            atol=self.atol,
+            by_dtype=self.tolerance,
+            ignore=frozenset(names(self.ignore)),
+            strict=self.strict,
+            renames=renames(self.renames) or {},
+        )
+
+    def opened(self, file: str) -> OpenSession:
+        """One of the two runs."""
+        reading = Reading(reader=self.reader, preferences=self.tshark_options)
+        return OpenSession(_paths(file), Options(reading=reading))
 
 
 def run(request: Request) -> int:
@@ -47,22 +68,15 @@ def run(request: Request) -> int:
     if mistake is not None:
         say(mistake)
         return exit_codes.USAGE
-    rules = Rules(
-        rtol=request.rtol,
-        atol=request.atol,
-        ignore=frozenset(names(request.ignore)),
-        strict=request.strict,
-        renames=renames(request.renames) or {},
-    )
     with ExitStack() as stack:
-        runs = [stack.enter_context(OpenSession(_paths(file))) for file in request.files]
+        runs = [stack.enter_context(request.opened(file)) for file in request.files]
         for opened in runs:
             empty = empty_line(opened.session)
             if empty is not None:
                 say(empty)
         a, b = runs[0], runs[-1]
         contexts = _context(a, request.contexts[:1]), _context(b, request.contexts[-1:])
-        comparison = compare_runs(a, b, rules, contexts=contexts)
+        comparison = compare_runs(a, b, request.rules(), contexts=contexts)
         _write(request, comparison, (a, b))
         if request.shrink is not None:
             _shrink(request, request.shrink, comparison, (a, b), contexts)
@@ -115,13 +129,16 @@ def _shrink(
 
 
 def _options(request: Request) -> list[str]:
-    """The options that say what counts as a difference."""
+    """The options that say how captures are read and what counts as a difference."""
     words = [f"--ignore={','.join(names(request.ignore))}"]
     words += [f"--context={context}" for context in request.contexts]
     words += [f"--rename={rename}" for rename in request.renames]
+    words += ["--tolerance"] if request.tolerance else []
     words += [f"--rtol={request.rtol}"] if request.rtol is not None else []
     words += [f"--atol={request.atol}"] if request.atol is not None else []
-    return [*words, "--strict"] if request.strict else words
+    words += ["--strict"] if request.strict else []
+    words += [f"--reader={request.reader}"] if request.reader != "auto" else []
+    return words + [f"--tshark-option={option}" for option in request.tshark_options]
 
 
 def _mistake(request: Request) -> str | None:
@@ -140,9 +157,11 @@ def _mistake(request: Request) -> str | None:
     for name in names(request.ignore):
         if name not in IGNORABLE:
             return f"--ignore {name}: these can be ignored: {', '.join(sorted(IGNORABLE))}"
-    for name, value in (("--rtol", request.rtol), ("--atol", request.atol)):
-        if value is not None and not 0 <= value < float("inf"):
-            return f"{name} {value}: not a finite number from 0 up"
+    for wrong in (
+        *wrong_tolerances(request.rtol, request.atol),
+        *wrong_reading(request.reader, request.tshark_options),
+    ):
+        return wrong
     given = renames(request.renames)
     if given is None or len(set(given.values())) < len(given):
         return "--rename: not OLD=NEW with each name once"

@@ -32,7 +32,7 @@ def run(request: Request) -> int:
         say(wrong)
         return exit_codes.USAGE
     gate = request.gate()
-    with OpenSession(request.files) as opened:
+    with OpenSession(request.files, request.decoding_options()) as opened:
         made = plan(opened.session, opened.messages(), request.plan_options(), gate)
         empty = empty_line(opened.session)
         if empty is not None:

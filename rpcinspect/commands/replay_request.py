@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpcinspect.commands.arguments import context_id, names
+from rpcinspect.capture import Reading
+from rpcinspect.commands.arguments import context_id, names, wrong_reading, wrong_tolerances
 from rpcinspect.commands.output import overwritten_input
 from rpcinspect.equality.rules import Rules
+from rpcinspect.pipeline import Options
 from rpcinspect.replay.gate import Allowance, Gate
 from rpcinspect.replay.plan import PlanOptions
 from rpcinspect.replay.replayer import ReplayOptions
@@ -52,6 +54,12 @@ class Request:
     show_all: bool = False
     jsonl: bool = False
     output: Path | None = None
+    reader: str = "auto"
+    tshark_options: tuple[str, ...] = ()
+
+    def decoding_options(self) -> Options:
+        """For the captures."""
+        return Options(reading=Reading(reader=self.reader, preferences=self.tshark_options))
 
     def gate(self) -> Gate:
         """Who may be imported and called. Raises `OutputError` for files that can't be read."""
@@ -111,6 +119,7 @@ def _mistakes(request: Request) -> Iterator[str]:
             yield f"--import {module}: not the name of a module"
     if request.context is not None and context_id(request.context) is None:
         yield f"--context {request.context}: not a context id, such as 3 or 0:3"
+    yield from wrong_reading(request.reader, request.tshark_options)
     yield from _wrong_numbers(request)
     yield from _overwritten(request)
 
@@ -125,9 +134,7 @@ def _wrong_numbers(request: Request) -> Iterator[str]:
     for name, value in (("--timeout", request.timeout_s), ("--speed", request.speed)):
         if value is not None and not 0 < value < math.inf:
             yield f"{name} {value:g}: a finite number above 0"
-    for name, value in (("--rtol", request.rtol), ("--atol", request.atol)):
-        if value is not None and not 0 <= value < math.inf:
-            yield f"{name} {value:g}: a finite number from 0 up"
+    yield from wrong_tolerances(request.rtol, request.atol)
 
 
 def _overwritten(request: Request) -> Iterator[str]:

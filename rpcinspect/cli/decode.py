@@ -1,0 +1,100 @@
+"""The options of `rpcinspect decode`, made into a `commands.decode.Request`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rpcinspect.cli.guard import guarded
+from rpcinspect.cli.options import Format, FormatOption, OutputOption, Reader, ReaderOption, TsharkOption
+
+
+def decode(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="Captures: pcap or pcapng, also as .gz or .zst, or what tshark reads; - is standard input. "
+            "Several are read as one session.",
+        ),
+    ] = None,
+    output_format: FormatOption = Format.table,
+    output: OutputOption = None,
+    message: Annotated[
+        int | None,
+        typer.Option(
+            "--message", min=0, metavar="N", help="Show message N (as the table numbers them) in full."
+        ),
+    ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", "-a", help="Show the agents' own calls too; with --message, every byte.")
+    ] = False,
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream", help="Write each message as soon as it is complete, as standard input's are."
+        ),
+    ] = False,
+    no_hash: Annotated[bool, typer.Option("--no-hash", help="jsonl: do not hash tensors.")] = False,
+    tensors: Annotated[
+        Path | None,
+        typer.Option(
+            "--tensors", metavar="DIR", help="Write every tensor there, as safetensors with an index."
+        ),
+    ] = None,
+    roundtrip: Annotated[
+        bool,
+        typer.Option(
+            "--roundtrip", help="Encode every message again; report how many come out byte for byte."
+        ),
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 if there is a finding of severity error.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if there is any problem.")] = False,
+    reader: ReaderOption = Reader.auto,
+    tshark_option: TsharkOption = None,
+    live: Annotated[
+        str | None,
+        typer.Option(
+            "--live",
+            metavar="INTERFACE",
+            help="Capture there and show messages as they come; Ctrl-C ends it.",
+        ),
+    ] = None,
+    capture_filter: Annotated[
+        str | None,
+        typer.Option(
+            "--capture-filter", metavar="FILTER", help="With --live: only these packets, such as 'tcp'."
+        ),
+    ] = None,
+) -> None:
+    """Show every RPC message of captured traffic, its envelopes unwrapped."""
+
+    def command() -> int:
+        from rpcinspect.commands.decode import Request, run
+
+        return run(
+            Request(
+                files=tuple(files or ()),
+                jsonl=output_format is Format.jsonl,
+                output=output,
+                message=message,
+                show_all=show_all,
+                stream=stream,
+                hashes=not no_hash,
+                tensors=tensors,
+                roundtrip=roundtrip,
+                check=check,
+                strict=strict,
+                reader=reader.value,
+                tshark_options=tuple(tshark_option or ()),
+                interface=live,
+                capture_filter=capture_filter,
+            )
+        )
+
+    raise typer.Exit(guarded(command))

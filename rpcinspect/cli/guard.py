@@ -1,0 +1,31 @@
+"""The one place where errors become a line and an exit code.
+
+In: a command. Out: its exit code; nothing that is expected to go wrong shows a traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rpcinspect import exit_codes
+from rpcinspect.errors import CaptureError, OutputError, RpcInspectError
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """The command's exit code; expected errors become one line on stderr and a code."""
+    from rpcinspect.commands.output import give_up_stdout, say
+
+    try:
+        return command()
+    except OutputError as error:
+        give_up_stdout()
+        say(str(error))
+        return exit_codes.USAGE
+    except CaptureError as error:
+        say(str(error))
+        return exit_codes.UNREADABLE
+    except RpcInspectError as error:
+        say(str(error))
+        return exit_codes.USAGE
+    except KeyboardInterrupt:
+        return exit_codes.INTERRUPTED

@@ -1,0 +1,59 @@
+"""Options that several commands have, each written down once, and what their values may be."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(str, Enum):
+    """What commands write."""
+
+    table = "table"
+    jsonl = "jsonl"
+
+
+class Reader(str, Enum):
+    """Who reads captures."""
+
+    auto = "auto"
+    native = "native"
+    tshark = "tshark"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="What to write.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write there instead of standard output.")
+]
+ReaderOption = Annotated[
+    Reader,
+    typer.Option(
+        "--reader",
+        help="Who reads the captures: native (pcap, pcapng), tshark (all that Wireshark opens), or auto: "
+        "tshark where native can't.",
+    ),
+]
+TsharkOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tshark-option",
+        metavar="NAME:VALUE",
+        show_default=False,
+        help="A preference for tshark, such as the keys for decryption; may be repeated.",
+    ),
+]
+ToleranceOption = Annotated[
+    bool,
+    typer.Option("--tolerance", help="Accept what torch.testing accepts; otherwise every bit counts."),
+]
+RtolOption = Annotated[
+    float | None,
+    typer.Option("--rtol", metavar="X", help="The same with this relative tolerance."),
+]
+AtolOption = Annotated[
+    float | None,
+    typer.Option("--atol", metavar="X", help="The same with this absolute tolerance."),
+]

@@ -1,0 +1,185 @@
+"""The options of `rpcinspect replay`, made into a `commands.replay_request.Request`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rpcinspect.cli.guard import guarded
+from rpcinspect.cli.options import (
+    AtolOption,
+    Format,
+    FormatOption,
+    OutputOption,
+    Reader,
+    ReaderOption,
+    RtolOption,
+    ToleranceOption,
+    TsharkOption,
+)
+
+
+def replay(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="Captures, as for decode. Several are read as one session.",
+        ),
+    ] = None,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Say what would be sent, by whom, in what order, what can't be and why. Starts nothing.",
+        ),
+    ] = False,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--role",
+            metavar="NAME,…",
+            show_default=False,
+            help="Play these workers, in one session; all others are live.",
+        ),
+    ] = None,
+    live: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--live",
+            metavar="NAME,…",
+            show_default=False,
+            help="Keep these workers live, in one session; all others are played.",
+        ),
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="N",
+            help="Only this autograd context and what it depends on: its id, or CREATOR:COUNTER.",
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="MODULE[:NAME]",
+            show_default=False,
+            help="Let live workers import and call this: a module with its submodules, or one name of it.",
+        ),
+    ] = None,
+    path: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--path",
+            metavar="DIR",
+            show_default=False,
+            help="Your sources: live workers may call what they define. They are parsed, not imported.",
+        ),
+    ] = None,
+    main: Annotated[
+        Path | None,
+        typer.Option("--main", metavar="FILE", help="The job's script: what it defines is __main__'s."),
+    ] = None,
+    trust_capture: Annotated[
+        bool,
+        typer.Option("--trust-capture", help="Refuse nothing: the capture may run whatever it names."),
+    ] = False,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            show_default=False,
+            help="Import this in live workers before anything is sent; may be repeated.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed the random numbers of live workers.")
+    ] = None,
+    threads: Annotated[
+        int,
+        typer.Option("--threads", metavar="N", help="Threads of each live worker; sums depend on it."),
+    ] = 1,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            help="Wait so long for an answer; otherwise as the captured times suggest.",
+        ),
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            "--speed",
+            metavar="X",
+            help="Send at X times the captured pace; otherwise as fast as causality allows.",
+        ),
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option("--repeat", metavar="N", help="Replay everything so many times.")
+    ] = 1,
+    tolerance: ToleranceOption = False,
+    rtol: RtolOption = None,
+    atol: AtolOption = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Write the replay's own connections as a pcap there."),
+    ] = None,
+    show_gradients: Annotated[
+        bool, typer.Option("--show-gradients", help="Show what live workers hold at the end.")
+    ] = False,
+    require_all: Annotated[
+        bool, typer.Option("--require-all", help="Exit with 1 if a request was skipped.")
+    ] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", "-a", help="Show every step; with --plan the agents' own calls too.")
+    ] = False,
+    output_format: FormatOption = Format.table,
+    output: OutputOption = None,
+    reader: ReaderOption = Reader.auto,
+    tshark_option: TsharkOption = None,
+) -> None:
+    """Send captured requests to live workers again, and say whether the same answers and gradients come."""
+
+    def command() -> int:
+        from rpcinspect.commands.replay import run
+        from rpcinspect.commands.replay_request import Request
+
+        return run(
+            Request(
+                files=tuple(files or ()),
+                plan=plan,
+                roles=tuple(role or ()),
+                live=tuple(live or ()),
+                context=context,
+                allow=tuple(allow or ()),
+                paths=tuple(path or ()),
+                main=main,
+                trust=trust_capture,
+                imports=tuple(imports or ()),
+                seed=seed,
+                threads=threads,
+                timeout_s=timeout,
+                speed=speed,
+                repeat=repeat,
+                tolerance=tolerance,
+                rtol=rtol,
+                atol=atol,
+                record=record,
+                show_gradients=show_gradients,
+                require_all=require_all,
+                show_all=show_all,
+                jsonl=output_format is Format.jsonl,
+                output=output,
+                reader=reader.value,
+                tshark_options=tuple(tshark_option or ()),
+            )
+        )
+
+    raise typer.Exit(guarded(command))
