@@ -10,6 +10,7 @@ taken depends on its gradients (`needed`).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -51,7 +52,7 @@ class _Selection:
     ) -> None:
         """`least`: nothing is taken of a context or of an RRef's housekeeping but what others depend on."""
         self._least = least
-        self._calls = {call.index: call for call in calls if not call.control}
+        self._calls = {call.index: call for call in sorted(calls, key=_begin) if not call.control}
         self._causes = causes
         self._facts = facts
         self._nested: dict[int, list[int]] = defaultdict(list)
@@ -60,7 +61,7 @@ class _Selection:
         self._settling: dict[int, list[int]] = defaultdict(list)
         """Request that brought a fork → the requests that make the fork known to its owner and its parent."""
         self._changes: dict[tuple[int, str], list[Call]] = defaultdict(list)
-        """(job, worker) → calls that change its state."""
+        """(job, worker) → calls that change its state, in the order in which they began."""
         for call in self._calls.values():
             parent = causes.parents.get(call.index)
             if parent is not None:
@@ -117,7 +118,8 @@ class _Selection:
             since = self._covered.get((call.job, call.callee), -1)
             self._covered[call.job, call.callee] = max(since, call.begin_ns)
             changes = self._changes[call.job, call.callee]
-            needs += [c.index for c in changes if since <= c.begin_ns < call.begin_ns]
+            first, last = (bisect_left(changes, time, key=_begin) for time in (since, call.begin_ns))
+            needs += [c.index for c in changes[first:last]]
         return needs
 
     def _context(self, job: int, context: int) -> list[int]:
@@ -143,6 +145,10 @@ class _Selection:
             return made
         kept = [i for i in self._of_rref[job, rref] if self._calls[i].kind in KEEPING]
         return made + kept
+
+
+def _begin(call: Call) -> int:
+    return call.begin_ns
 
 
 def optimizer_context(record: RpcRecord) -> int | None:
