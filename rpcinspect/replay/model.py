@@ -54,6 +54,8 @@ class Step:
     """Of `REASONS`, for a skip."""
     text: str | None = None
     """Why it is skipped, in words; of other steps what is worth knowing."""
+    causes: tuple[int, ...] = ()
+    """Indexes of the requests while serving which the sender may have sent it; none: it acted of its own."""
     answer: int | None = None
     """Index of the captured answer: what is compared, or given."""
     after: int = 0

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
+from typing import TypeAlias
 
 from rpcinspect.causes.calls import HOUSEKEEPING, Call
 
@@ -18,15 +19,22 @@ TIMES = 10.0
 LEAST_S = 5.0
 """For an answer."""
 SILENCE_S = 2.0
-"""For an answer that the capture has not, or of a function that did not answer before."""
+"""For an answer that the capture has not."""
+SILENT_S = 1.0
+"""For one of a function that did not answer before, in this replay."""
 QUIET_S = 2.0
 """For a request of a live worker, while nothing else happens; and the captured pause, several times."""
 HOUSEKEEPING_S = 0.3
 """For one that Python sends when it drops something, which may be at any time."""
 OVER_S = 0.05
 """For one that came, in the capture, while something was served that is answered by now."""
+AGAIN_S = 0.01
+"""The same, after its like has not come before."""
 END_S = 0.05
 """A capture that ends so soon after a request says nothing about its answer."""
+
+
+Sign: TypeAlias = tuple[str, str, int, int | None, str | None]
 
 
 class Patience:
@@ -37,19 +45,24 @@ class Patience:
         calls: Mapping[int, Call],
         timeout_s: float | None = None,
         silent: set[str] | None = None,
+        stubborn: set[str | None] | None = None,
     ) -> None:
         """`calls` of the session's job; `timeout_s`: the longest wait that the user allows; `silent`: the
-        functions that did not answer in earlier sessions, to which those of this one are added.
+        functions that did not answer in earlier sessions, to which those of this one are added; `stubborn`:
+        the same for `Schedule`.
         """
         self._timeout_s = timeout_s
         self._silent = set() if silent is None else silent
         self._calls = calls
+        self.stubborn: set[str | None] = set() if stubborn is None else stubborn
         in_order = sorted(calls.values(), key=lambda call: (call.begin_ns, call.index))
         self._captured = _Served(in_order)
         self._open: dict[str, dict[int, Call]] = defaultdict(dict)
         """Worker → requests to it that are not over here, by index, in captured order."""
         for call in in_order:
             self._open[call.callee][call.index] = call
+        self._missed: set[Sign] = set()
+        """Requests that live workers did not send, by what they are like."""
         moments = {call.begin_ns for call in calls.values()}
         moments |= {call.end_ns for call in calls.values() if call.end_ns is not None}
         self._moments = sorted(moments)
@@ -62,8 +75,8 @@ class Patience:
             return SILENCE_S if self._timeout_s is None else min(self._timeout_s, SILENCE_S)
         if self._timeout_s is not None:
             return self._timeout_s
-        least = SILENCE_S if call.function in self._silent else LEAST_S
-        return least + TIMES * max(call.end_ns - call.begin_ns, 0) / 1e9
+        took_s = max(call.end_ns - call.begin_ns, 0) / 1e9
+        return SILENT_S + took_s if call.function in self._silent else LEAST_S + TIMES * took_s
 
     def disappointed(self, call: Call) -> None:
         """The wait for its answer was in vain: the next one for the same function is shorter."""
@@ -74,13 +87,17 @@ class Patience:
         """A request that was sent is answered, or given up: its function has come to its end."""
         self._open[call.callee].pop(call.index, None)
 
+    def missed(self, index: int) -> None:
+        """The wait for a live worker's request was in vain: the next one for its like is shorter."""
+        self._missed.add(_sign(self._calls[index]))
+
     def for_request(self, index: int) -> float:
         """Seconds without any event after which a live worker's request is given up."""
         call = self._calls[index]
         if call.kind in HOUSEKEEPING:
             return HOUSEKEEPING_S
         if self._served_before(call):
-            return OVER_S
+            return AGAIN_S if _sign(call) in self._missed else OVER_S
         place = bisect_left(self._moments, call.begin_ns)
         before = self._moments[place - 1] if place else call.begin_ns
         seconds = QUIET_S + TIMES * (call.begin_ns - before) / 1e9
@@ -103,6 +120,10 @@ class Patience:
             return False
         left_s = (self._moments[-1] - call.begin_ns) / 1e9
         return left_s <= max(END_S, TIMES * self._usual_s)
+
+
+def _sign(call: Call) -> Sign:
+    return call.caller, call.callee, call.kind, call.context, call.function
 
 
 class _Served:

@@ -90,6 +90,13 @@ class Peer:
             raise
         return message_id
 
+    def renew(self, message_id: int) -> None:
+        """Gives a request as much time for its answer as it had when it was sent; harmless if it has one."""
+        for waiting in self._waiting.values():
+            if message_id in waiting:
+                _, seconds = waiting[message_id]
+                waiting[message_id] = (time.monotonic() + seconds, seconds)
+
     def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
         """Answers a request, over its pipe and with its id. False: the pipe is lost, nobody waits any more.
 

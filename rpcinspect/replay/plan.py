@@ -114,6 +114,7 @@ class _Planner:
 
     def __init__(self, causes: Causes, facts: dict[int, JobFacts], gate: Gate, *, trust: bool) -> None:
         self._causes = causes
+        self._doubts = {doubt.message: doubt.parents for doubt in causes.ambiguities}
         self._facts = facts
         self._gate = gate
         self._trust = trust
@@ -143,7 +144,7 @@ class _Planner:
         come = arrivals(calls, verdicts)
         times = [time for time, _ in come]
         steps = [
-            _step(call, verdicts[call.index], cast, times)
+            replace(_step(call, verdicts[call.index], cast, times), causes=self._causes_of(call))
             for call in order(calls, verdicts, self._causes.parents)
         ]
         return PlannedSession(
@@ -153,6 +154,10 @@ class _Planner:
             arrivals=tuple(index for _, index in come),
             overlaps=tuple(overlaps(calls, verdicts)),
         )
+
+    def _causes_of(self, call: Call) -> tuple[int, ...]:
+        parent = self._causes.parents.get(call.index)
+        return () if parent is None else self._doubts.get(call.index, (parent,))
 
     def _judge(
         self,

@@ -40,7 +40,8 @@ from rpcinspect.rpc.message import Message, MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 
 TICK_S = 0.05
-"""How often something is done about what does not come."""
+SHORTEST_TICK_S = 0.01
+"""How often something is done about what does not come; more often when it could have come just now."""
 LAST_S = 0.05
 """How long is listened after the last step: what live workers sent before their last answers may come later,
 over pipes of its own."""
@@ -98,7 +99,7 @@ class Player:
         self._alive = alive
         self._done = done
         planned, calls = material.planned, material.calls
-        self._schedule = Schedule(planned, calls, speed=speed)
+        self._schedule = Schedule(planned, calls, speed=speed, stubborn=patience.stubborn)
         self._ids = IdMap()
         for worker_id in material.worker_ids.values():
             self._ids.worker(worker_id, worker_id)
@@ -112,6 +113,8 @@ class Player:
         self._requests: dict[int, RequestArrived] = {}
         """Captured request → the live one that repeats it and is not answered yet."""
         self._outcomes: dict[int, StepOutcome] = {}
+        self._renewed = 0.0
+        """When it was looked last at what live workers wait for."""
         self.inbound: list[InboundOutcome] = []
         self.failure: str | None = None
         self.wall_s = 0.0
@@ -131,7 +134,9 @@ class Player:
             if over and not due and now - quiet_since >= LAST_S:
                 return
             wake = self._schedule.wake_in(now, 0.0 if due else now - quiet_since)
-            events = self._loop.wait(TICK_S if wake is None else min(wake, TICK_S))
+            tick = min(max((now - quiet_since) / 2, SHORTEST_TICK_S), TICK_S)
+            events = self._loop.wait(tick if wake is None else min(wake, TICK_S))
+            self._renew(now)
             progress = [self._take(event) for event in events]
             if due or any(progress):
                 quiet_since = time.monotonic()
@@ -148,11 +153,37 @@ class Player:
         awaited = self._schedule.awaited()
         for index in awaited or ([] if self._sent else sorted(unasked)):
             if index in unasked and quiet_s >= self._patience.for_request(index):
+                self._patience.missed(index)
                 self._schedule.arrived(index)
         on_their_way = {sent.call.answer for sent in self._sent.values()}
         if awaited and awaited[0] not in unasked | on_their_way:
             # Where clocks jump, a request may have been sent, by the capture, after its own answer.
             self._schedule.arrived(awaited[0])
+
+    def _renew(self, now: float) -> None:
+        """The time of a request stands still while the live worker waits for an answer of ours to go on, as
+        far as that answer came first in the capture: then no two wait for each other."""
+        if now < self._renewed + TICK_S:
+            return
+        self._renewed = now
+        for asked in self._requests:
+            given_ns = self._material.calls[asked].answered_ns
+            causes = self._causes(asked) if given_ns is not None else set()
+            for (name, message_id), sent in self._sent.items():
+                call = sent.call
+                if call.index in causes and (call.answered_ns or 0) > (given_ns or 0):
+                    self._peers[name].renew(message_id)
+
+    def _causes(self, index: int) -> set[int]:
+        """The requests that may have made a worker send this one, those behind these, and so on."""
+        found: set[int] = set()
+        left = [index]
+        while left:
+            step = self._steps.get(left.pop())
+            new = set(step.causes) - found if step is not None else set()
+            found |= new
+            left += new
+        return found
 
     def _end(self, reason: str) -> None:
         """A live worker is gone: the session can't go on."""

@@ -67,6 +67,9 @@ def _step_with_reason(
     index = one.step.message
     if one.result == "different" and one.text is None and index in told:
         return replace(one, text=told[index])
+    if one.result == "unanswered" and one.step.action == "answer" and index in calls:
+        earlier = [first[place] for place in _places(calls[index]) if first.get(place, index) < index]
+        return replace(one, text=f"{one.text}; it may follow from #{min(earlier)}") if earlier else one
     if one.result == "unanswered" and one.step.action == "send":
         earlier = [first[place] for place in _places(calls[index]) if place in first]
         why = f"it may follow from #{min(earlier)}" if earlier else WAITS

@@ -138,7 +138,8 @@ class _Replayer:
         self._all = options.repeat * sum(s.count("send") + s.count("answer") for s in plan.sessions)
         self._done = 0
         self._silent: set[str] = set()
-        """Functions that did not answer, see `Patience`."""
+        self._stubborn: set[str | None] = set()
+        """Functions that did not answer, or not soon, see `Patience` and `Schedule`."""
         moments = [call.begin_ns for call in exchanges.calls]
         moments += [call.end_ns for call in exchanges.calls if call.end_ns is not None]
         self.captured_wall_s = (max(moments) - min(moments)) / 1e9 if moments else 0.0
@@ -147,7 +148,8 @@ class _Replayer:
         """One session, from the start of its live workers to their end."""
         if not planned.count("send"):
             return _not_played(planned, None)
-        run = _Run(self._opened, planned, self._calls, self._options, self._tick, tap, self._silent)
+        run = _Run(self._opened, planned, self._calls, self._options, self._tick, tap)
+        run.silent, run.stubborn = self._silent, self._stubborn
         try:
             run.go(workers)
         except KeyboardInterrupt:
@@ -173,10 +175,11 @@ class _Run:
         options: ReplayOptions,
         tick: Callable[[], None],
         tap: Tap | None,
-        silent: set[str],
     ) -> None:
         self._tap = tap
-        self._silent = silent
+        self.silent: set[str] = set()
+        self.stubborn: set[str | None] = set()
+        """What earlier sessions have found of functions, see `Patience` and `Schedule`."""
         self._opened = opened
         self._planned = planned
         self._options = options
@@ -225,7 +228,7 @@ class _Run:
                 loop,
                 peers,
                 membership,
-                Patience(self._calls, self._options.timeout_s, self._silent),
+                Patience(self._calls, self._options.timeout_s, self.silent, self.stubborn),
                 speed=self._options.speed,
                 alive=lambda: _ended(group),
                 done=self._tick,

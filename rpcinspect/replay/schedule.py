@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +26,8 @@ from rpcinspect.replay.model import PlannedSession, Step
 SHORTEST_HOLD_S, LONGEST_HOLD_S = 0.1, 2.0
 """How long nothing must have happened before a call no longer waits for the answer to one that it
 overlapped."""
+STUBBORN_HOLD_S = 0.03
+"""The same, where such a wait was in vain before for calls of the same function."""
 
 
 @dataclass(eq=False, slots=True)
@@ -44,7 +46,7 @@ class Due:
     in the order of the plan."""
     hold_s: float = 0.0
     context: int | None = None
-    """Of a gradient."""
+    """Of a gradient that may be sent before answers of its context have come."""
     behind: set[int] = field(default_factory=set)
     """Overlapping requests that come first, of which the answer has not come."""
 
@@ -53,9 +55,19 @@ class Schedule:
     """The queues of one session."""
 
     def __init__(
-        self, planned: PlannedSession, calls: Mapping[int, Call], *, speed: float | None = None
+        self,
+        planned: PlannedSession,
+        calls: Mapping[int, Call],
+        *,
+        speed: float | None = None,
+        stubborn: set[str | None] | None = None,
     ) -> None:
-        """`calls` by the index of their request; `speed`: 1.0 for the captured pace, None for no pace."""
+        """`calls` by the index of their request; `speed`: 1.0 for the captured pace, None for no pace;
+        `stubborn`: functions whose answers were waited for in vain before a call that they overlapped, to
+        which those of this session are added.
+        """
+        self._calls = calls
+        self._stubborn = set() if stubborn is None else stubborn
         self._arrivals = planned.arrivals
         self._place = {index: place for place, index in enumerate(planned.arrivals)}
         self._come = [False] * len(planned.arrivals)
@@ -99,7 +111,26 @@ class Schedule:
                     after = 0 if takes_gradient(call) else bisect_left(times, when)
                     self._answers[step.message] = Due(step.answer, after, when, step, (False, when))
         self._first_ns = min((one.time_ns for one in sends.values()), default=0)
+        self._begin_passes(sends)
         self._hold(planned, sends, place, calls)
+
+    def _begin_passes(self, sends: Mapping[int, Due]) -> None:
+        """A gradient that was sent when all gradients before it in its context were answered waits for their
+        answers: it begins another pass, which a live worker must not take for the same one."""
+        answered: dict[int, list[int]] = defaultdict(list)
+        """Context → arrivals that are answers to its gradients."""
+        for due in sends.values():
+            if due.context is not None and due.step.answer in self._place:
+                answered[due.context].append(self._place[due.step.answer])
+        for places in answered.values():
+            places.sort()
+        begun: Counter[int] = Counter()
+        for due in sorted(sends.values(), key=lambda due: due.time_ns):
+            if due.context is not None:
+                context, before = due.context, begun[due.context]
+                if before and before == bisect_left(answered[context], due.after):
+                    due.context = None
+                begun[context] += 1
 
     def _hold(
         self,
@@ -159,13 +190,19 @@ class Schedule:
             free = [due for due in self._heads() if self._free(due, now)]
             settled = [due for due in free if not due.behind]
             if not settled:
-                settled = [due for due in free if quiet_s >= due.hold_s]
+                settled = [due for due in free if quiet_s >= self._hold_s(due)]
+                self._stubborn.update(self._calls[index].function for due in settled for index in due.behind)
             if not settled:
                 return
             quiet_s = 0.0
             due = min(settled, key=lambda due: due.place)
             self._pop(due)
             yield due
+
+    def _hold_s(self, due: Due) -> float:
+        """How long nothing must have happened before it no longer waits for those that it overlapped."""
+        stubborn = all(self._calls[index].function in self._stubborn for index in due.behind)
+        return min(due.hold_s, STUBBORN_HOLD_S) if stubborn else due.hold_s
 
     def _heads(self) -> list[Due]:
         """What is next: of each worker's requests, and of the answers."""
@@ -205,7 +242,7 @@ class Schedule:
         for due in self._heads():
             if self._caused(due):
                 pace = 0.0 if self._speed is None else self._when(due) - now
-                found.append(max(pace, due.hold_s - quiet_s if due.behind else 0.0, 0.0))
+                found.append(max(pace, self._hold_s(due) - quiet_s if due.behind else 0.0, 0.0))
         return min(found, default=None)
 
     @property

@@ -93,6 +93,22 @@ def test_a_gradient_waits_for_no_answer_to_another() -> None:
     assert played.answered(52) == [95]
 
 
+def test_another_pass_waits_for_the_answers_of_the_one_before() -> None:
+    """Two passes over one graph, as `retain_graph` allows; together they would be one."""
+    workers = Workers(2)
+    forward(workers, 10, 1)
+    forward(workers, 20, 2)
+    for begin in (50, 70):
+        backward(workers, 0, begin, begin + 10, 1001)
+        backward(workers, 0, begin + 2, begin + 12, 1002)
+    played = Played(workers)
+    assert played.ready() == [10]
+    assert played.answered(10) == [20]
+    assert played.answered(20) == [50, 52]
+    assert played.answered(52) == []
+    assert played.answered(50) == [70, 72]
+
+
 def test_a_gradient_that_fails_is_answered_in_its_time() -> None:
     workers = Workers(2)
     forward(workers, 10, 1)

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.replay.patience import (
+    AGAIN_S,
     HOUSEKEEPING_S,
     LEAST_S,
     OVER_S,
     QUIET_S,
     SILENCE_S,
+    SILENT_S,
     TIMES,
     Patience,
 )
@@ -69,9 +71,9 @@ def test_a_function_that_did_not_answer_is_waited_for_less_long_also_in_the_next
     silent: set[str] = set()
     waits = Patience(calls, None, silent)
     waits.disappointed(f)
-    assert waits.for_answer(again) == pytest.approx(SILENCE_S, abs=1e-5)
+    assert waits.for_answer(again) == pytest.approx(SILENT_S, abs=1e-5)
     assert waits.for_answer(g) == pytest.approx(LEAST_S, abs=1e-5)
-    assert Patience(calls, None, silent).for_answer(f) == pytest.approx(SILENCE_S, abs=1e-5)
+    assert Patience(calls, None, silent).for_answer(f) == pytest.approx(SILENT_S, abs=1e-5)
     assert Patience(calls, None).for_answer(f) == pytest.approx(LEAST_S, abs=1e-5)
 
 
@@ -119,6 +121,24 @@ def test_what_was_sent_while_something_was_served_is_not_waited_for_once_that_is
     assert waits.for_request(g.index) == OVER_S
     waits.over(first)
     assert waits.for_request(g.index) == OVER_S
+
+
+def test_what_did_not_come_before_is_waited_for_less_long() -> None:
+    workers = Workers(2)
+    for begin in (0, 200):
+        workers.call(0, 1, begin, begin + 100)
+        workers.call(1, 0, begin + 10, begin + 20, "app.g")
+        workers.call(1, 0, begin + 30, begin + 40, "app.h")
+    calls = calls_of(workers)
+    first, g, _, second, again, other = calls.values()
+    waits = Patience(calls)
+    waits.over(first)
+    assert waits.for_request(g.index) == OVER_S
+    waits.missed(g.index)
+    assert waits.for_request(again.index) >= QUIET_S
+    waits.over(second)
+    assert waits.for_request(again.index) == AGAIN_S
+    assert waits.for_request(other.index) == OVER_S
 
 
 CALLS = st.lists(

@@ -148,6 +148,19 @@ def test_a_peer_that_never_answers(loop: Loop) -> None:
     assert loop.wait(0.2) == []
 
 
+def test_the_time_of_a_request_is_renewed(loop: Loop) -> None:
+    one, _ = pair(loop)
+    message_id = one.send("two", call(), timeout_s=0.3)
+    assert len(events_of(loop, 1)) == 1
+    assert loop.wait(0.2) == []
+    one.renew(message_id)
+    assert loop.wait(0.2) == []
+    (none,) = events_of(loop, 1)
+    assert none == Unanswered(peer="one", to="two", message_id=message_id, timeout_s=0.3)
+    one.renew(message_id)
+    assert loop.wait(0.4) == []
+
+
 def test_a_closed_peer_takes_its_pipes_along(loop: Loop) -> None:
     one, two = pair(loop)
     ids = tuple(one.send("two", call()) for _ in range(2))

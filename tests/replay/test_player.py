@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.arrived import LiveRecords
 from rpcinspect.replay.control_calls import NO_TENSORS
-from rpcinspect.replay.events import PeerLimits, RequestArrived
+from rpcinspect.replay.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.player import NOT_THERE, NOTHING_LIKE_IT
 from rpcinspect.rpc.command import (
@@ -197,6 +197,31 @@ def test_an_answer_that_comes_too_late_is_not_counted() -> None:
 
     played = play(workers, does, timeout_s=0.3)
     assert steps_of(played, "f", "g", "h") == ["unanswered", "unanswered", "identical"]
+
+
+def test_the_time_of_a_request_stands_still_while_its_worker_waits_for_us() -> None:
+    """w1 asks back while it serves `f`, and is answered only when `k`, which never answers, is given up."""
+    workers = Workers(2)
+    workers.call(0, 1, 0, 100, "app.f", text("fff"))
+    workers.call(1, 0, 10, 90, "app.g", text("ggg"))
+    workers.call(0, 1, 20, 80, "app.k", text("kkk"))
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        if function(request) != b"f":
+            return
+        worker.ask("w0", PythonCall(udf("app.g"), False))
+        take = worker.take
+
+        def goes_on(event: PeerEvent) -> None:
+            take(event)
+            if isinstance(event, ResponseArrived):
+                as_captured(workers)(worker, request)
+
+        worker.take = goes_on  # type: ignore[method-assign]
+
+    played = play(workers, does, timeout_s=0.3)
+    assert steps_of(played, "f", "g", "k") == ["identical", "identical", "unanswered"]
+    assert [step.causes for step in played.planned.steps] == [(), (0,), ()]
 
 
 def test_no_answer_where_the_capture_has_none() -> None:

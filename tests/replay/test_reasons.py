@@ -84,6 +84,16 @@ def test_what_comes_after_may_follow_from_the_first() -> None:
     assert texts == {"app.f": RANDOM, "app.g": None, "app.h": "may follow from #0"}
 
 
+def test_a_request_that_never_came_may_follow_from_a_difference_before_it() -> None:
+    workers = line(2)
+    workers.call(1, 0, 110, 120, "app.asked")
+    never = {"result": "unanswered", "text": "w1 never sent it"}
+    texts, _ = told(workers, {"app.f": different(OTHER), "app.asked": never})
+    assert texts["app.asked"] == "w1 never sent it; it may follow from #0"
+    texts, _ = told(workers, {"app.asked": never})
+    assert texts["app.asked"] == "w1 never sent it"
+
+
 def test_other_workers_have_differences_of_their_own() -> None:
     workers = Workers(4)
     workers.call(0, 1, 0, 50, "app.f")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.replay.model import PlannedSession
 from rpcinspect.replay.plan import PlanOptions, plan
-from rpcinspect.replay.schedule import LONGEST_HOLD_S, SHORTEST_HOLD_S, Due, Schedule
+from rpcinspect.replay.schedule import LONGEST_HOLD_S, SHORTEST_HOLD_S, STUBBORN_HOLD_S, Due, Schedule
 from tests.replay.scripted import planned_of
 from tests.replay.talks import Workers
 
@@ -272,6 +272,17 @@ def test_a_silence_ends_the_wait_for_an_overlapping_call(took_s: float, hold_s: 
     assert list(schedule.ready(0.0, hold_s * 0.99)) == []
     (second,) = schedule.ready(0.0, hold_s)
     assert second.step.role == "w1"
+
+
+def test_the_second_wait_in_vain_is_shorter() -> None:
+    planned, calls = overlapping(30.0, 60.0)
+    stubborn: set[str | None] = set()
+    first = Schedule(planned, calls, stubborn=stubborn)
+    assert len(list(first.ready(0.0))) == len(list(first.ready(0.0, LONGEST_HOLD_S))) == 1
+    again = Schedule(planned, calls, stubborn=stubborn)
+    assert len(list(again.ready(0.0))) == 1
+    assert again.wake_in(0.0, 0.0) == STUBBORN_HOLD_S
+    assert len(list(again.ready(0.0, STUBBORN_HOLD_S))) == 1
 
 
 def test_a_silence_lets_one_call_pass_at_a_time() -> None:
