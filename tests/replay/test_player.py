@@ -552,6 +552,20 @@ def test_gradients_that_cross_their_edges_keep_their_edges() -> None:
     )
 
 
+def test_a_gradient_of_an_edge_that_nobody_sent_is_refused() -> None:
+    class Wrong(Trainer):
+        def __call__(self, worker: Scripted, request: RequestArrived) -> None:
+            if request.message.type == MessageType.BACKWARD_AUTOGRAD_REQ:
+                sent = message_of(backward_of(77, seen=0), table=gradient(1))
+                worker.peer.send("w0", sent, [STORAGE], timeout_s=5)
+            super().__call__(worker, request)
+
+    played = play(ask_back(training()), Wrong(shift=3))
+    assert set(played.results()) == {"identical"}
+    assert [one.captured is None for one in played.player.inbound] == [True, False, True, False]
+    assert refusals(played) == [NOT_THERE] * 2
+
+
 # --- losses -------------------------------------------------------------------------------------------------
 
 
