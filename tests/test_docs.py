@@ -19,7 +19,16 @@ from rpcinspect.wire.link import LINKS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-DOCS = ("data-path.md", "wire-format.md", "supported.md", "damage.md", "replay.md", "diff.md", "decisions.md")
+DOCS = (
+    "data-path.md",
+    "wire-format.md",
+    "supported.md",
+    "damage.md",
+    "replay.md",
+    "diff.md",
+    "views.md",
+    "decisions.md",
+)
 
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^ {4}[^\n]*\n)+", re.MULTILINE)
@@ -124,9 +133,10 @@ def test_the_readme_starts_with_the_two_set_up_commands() -> None:
     assert "make test" in text(ROOT / ".ci" / "run")
 
 
-def test_the_output_in_the_readme_is_real() -> None:
+@pytest.mark.parametrize("page", [README, ROOT / "docs" / "views.md"], ids=lambda page: page.name)
+def test_the_output_in_the_pages_is_real(page: Path) -> None:
     """Every line, in order; `…` alone stands for lines left out, at the end of a line for its rest."""
-    shown = [block.splitlines() for block in FENCE.findall(text(README)) if block.startswith("$ rpcinspect")]
+    shown = [block.splitlines() for block in FENCE.findall(text(page)) if block.startswith("$ rpcinspect")]
     assert shown
     for command, *lines in shown:
         real = iter(line.rstrip() for line in run(*command.split()[2:]).splitlines())

@@ -21,6 +21,7 @@ LAYERS = (
     {"rpc"},
     {"session"},
     {"equality", "causes"},
+    {"trace"},
     {"pipeline"},
     {"opened"},
     {"diff", "writing"},
@@ -57,7 +58,7 @@ NEVER_IMPORTED |= {"importlib", "runpy", "code", "codeop", "imp", "pkgutil", "to
 """What could run or import something that a capture names, or takes seconds to import."""
 NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
 
-PURE = {"wire", "rpc", "session", "equality", "causes", "writing"}
+PURE = {"wire", "rpc", "session", "equality", "causes", "trace", "writing"}
 NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}
 NOT_PURE |= {"subprocess", "tempfile", "pathlib", "shutil", "select", "threading", "asyncio", "glob"}
 NOT_PURE_CALLS = {"open", "print", "input"}

@@ -37,6 +37,8 @@ DECODE = {
     "message": ("decode", "--message", "6", str(CAPTURE)),
     "roundtrip": ("decode", "--roundtrip", str(CAPTURE)),
     "tensors": ("decode", "--tensors", "DIR", str(CAPTURE)),
+    "latency": ("decode", "--latency", str(CAPTURE)),
+    "graph": ("decode", "--graph", "0:0", str(CAPTURE)),
 }
 
 

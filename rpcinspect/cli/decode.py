@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rpcinspect.cli.guard import guarded
-from rpcinspect.cli.options import Format, FormatOption, OutputOption, Reader, ReaderOption, TsharkOption
+from rpcinspect.cli.options import OutputOption, Reader, ReaderOption, TsharkOption
+
+
+class DecodeFormat(str, Enum):
+    """What `decode` writes."""
+
+    table = "table"
+    jsonl = "jsonl"
+    dot = "dot"
+    mermaid = "mermaid"
 
 
 def decode(
@@ -21,7 +31,9 @@ def decode(
             "Several are read as one session.",
         ),
     ] = None,
-    output_format: FormatOption = Format.table,
+    output_format: Annotated[
+        DecodeFormat, typer.Option("--format", help="What to write; dot and mermaid are for --graph.")
+    ] = DecodeFormat.table,
     output: OutputOption = None,
     message: Annotated[
         int | None,
@@ -51,6 +63,20 @@ def decode(
             "--roundtrip", help="Encode every message again; report how many come out byte for byte."
         ),
     ] = False,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            "--graph",
+            metavar="CONTEXT",
+            help="Draw the autograd graph of a context: its id, or CREATOR:COUNTER.",
+        ),
+    ] = None,
+    contexts: Annotated[
+        bool, typer.Option("--contexts", help="List the autograd contexts and what came of their gradients.")
+    ] = False,
+    latency: Annotated[
+        bool, typer.Option("--latency", help="Say where the time went, by function and by pair of workers.")
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 if there is a finding of severity error.")
     ] = False,
@@ -74,13 +100,15 @@ def decode(
 ) -> None:
     """Show every RPC message of captured traffic, its envelopes unwrapped."""
 
+    asked = {"graph": graph is not None, "contexts": contexts, "latency": latency}
+
     def command() -> int:
         from rpcinspect.commands.decode import Request, run
 
         return run(
             Request(
                 files=tuple(files or ()),
-                jsonl=output_format is Format.jsonl,
+                format=output_format.value,
                 output=output,
                 message=message,
                 show_all=show_all,
@@ -88,6 +116,8 @@ def decode(
                 hashes=not no_hash,
                 tensors=tensors,
                 roundtrip=roundtrip,
+                questions=tuple(name for name, wanted in asked.items() if wanted),
+                graph=graph,
                 check=check,
                 strict=strict,
                 reader=reader.value,

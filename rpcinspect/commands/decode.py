@@ -27,6 +27,10 @@ from rpcinspect.session.model import Session
 from rpcinspect.views.phrases import printable, printable_json
 
 STDIN = "-"
+DRAWINGS = ("dot", "mermaid")
+"""Formats of an autograd graph."""
+ABRIDGED = frozenset({"latency"})
+"""Questions whose answers leave something out for which there is `--all`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,7 @@ class Request:
     """What the command line asked for; see `cli.decode` for the meaning of each."""
 
     files: tuple[str, ...]
-    jsonl: bool = False
+    format: str = "table"
     output: Path | None = None
     message: int | None = None
     show_all: bool = False
@@ -42,6 +46,10 @@ class Request:
     hashes: bool = True
     tensors: Path | None = None
     roundtrip: bool = False
+    questions: tuple[str, ...] = ()
+    """What is asked of the whole run, by the options' names; more than one is a mistake."""
+    graph: str | None = None
+    """The context of `--graph`."""
     check: bool = False
     strict: bool = False
     reader: str = "auto"
@@ -50,6 +58,11 @@ class Request:
     capture_filter: str | None = None
     stdin: str = STDIN
     """Where standard input can be read, more than once if it was copied to a file."""
+
+    @property
+    def jsonl(self) -> bool:
+        """One JSON object per line."""
+        return self.format == "jsonl"
 
     @property
     def live(self) -> bool:
@@ -83,6 +96,8 @@ def run(request: Request) -> int:
             request = _readable_twice(request, stack)
         if request.roundtrip:
             return _roundtrip(request, stack)
+        if request.questions:
+            return _question(request, stack)
         if request.message is not None:
             return _message(request, stack)
         if request.tensors is not None:
@@ -107,16 +122,24 @@ def _mistake(request: Request) -> str | None:
         "--roundtrip": request.roundtrip,
     }
     wanted = [name for name, given in named.items() if given]
+    wanted += [f"--{name}" for name in request.questions]
     if len(wanted) > 1:
         return f"{' and '.join(wanted)} can't be used together"
     if request.roundtrip and request.jsonl:
         return "--roundtrip has no jsonl form"
-    if request.show_all and (request.jsonl or tensors or request.roundtrip):
+    if request.format in DRAWINGS and request.questions != ("graph",):
+        return f"--format {request.format} is for --graph"
+    if request.show_all and (request.jsonl or tensors or request.roundtrip or _complete(request)):
         return "--all is for the table and for --message: everything else is complete anyway"
     if not request.hashes and not request.jsonl:
         return "--no-hash is for --format jsonl"
     overwritten = overwritten_input(request.output, request.files)
     return None if overwritten is None else f"{overwritten}: is an input, --output would overwrite it"
+
+
+def _complete(request: Request) -> bool:
+    """Whether a question's answer leaves nothing out that `--all` could add."""
+    return bool(request.questions) and not ABRIDGED.issuperset(request.questions)
 
 
 def _mistake_in_inputs(request: Request) -> str | None:
@@ -128,7 +151,7 @@ def _mistake_in_inputs(request: Request) -> str | None:
         return next(wrong_reading(request.reader, request.tshark_options), None)
     if request.files:
         return "--live captures by itself: no FILE with it"
-    if request.message is not None or request.tensors is not None or request.roundtrip:
+    if request.message is not None or request.tensors is not None or request.roundtrip or request.questions:
         return "--live can't be read twice: capture to a file first (tcpdump -w), then decode that"
     if request.reader == "tshark" or request.tshark_options:
         return "--live is read natively, as it comes: no --reader tshark and no --tshark-option with it"
@@ -276,6 +299,17 @@ def _roundtrip(request: Request, stack: ExitStack) -> int:
             console.print(f"{cut:,} messages were not captured whole and were left out")
         verdict = _verdict(request, decoding.session)
     return verdict if same == total else exit_codes.DIFFERENT
+
+
+def _question(request: Request, stack: ExitStack) -> int:
+    """Answers a question about the whole run."""
+    from rpcinspect.commands.questions import answer
+
+    decoding = stack.enter_context(request.decoding())
+    with _interrupt(request, decoding) as interrupt:
+        code = answer(request, decoding, stack)
+    _say_if_unread(decoding)
+    return _verdict(request, decoding.session, interrupt) if code is None else code
 
 
 def _message(request: Request, stack: ExitStack) -> int:

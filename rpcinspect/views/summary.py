@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.errors import Problem
 from rpcinspect.session.model import CaptureInfo, Finding, Session
+from rpcinspect.views.columns import columns
 from rpcinspect.views.empty import why_empty
 from rpcinspect.views.phrases import amount, counted, duration, path_label, printable
-from rpcinspect.views.table import pad
 
 SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 MAX_PROBLEMS = 20
@@ -104,12 +103,10 @@ def _sums(session: Session) -> Iterator[Text]:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Text]:
-    """A header and rows in columns as wide as they must be; the last one ends where it ends."""
-    widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
+    """A header and rows."""
     yield Text()
-    for number, row in enumerate((header, *rows)):
-        cells = [pad(cell, width) for cell, width in zip(row, widths, strict=True)]
-        yield Text("  ".join(cells).rstrip(), style="" if number else "bold")
+    for number, line in enumerate(columns(header, rows)):
+        yield Text(line, style="" if number else "bold")
 
 
 def finding_text(finding: Finding) -> Text:

@@ -87,10 +87,7 @@ class Layout:
         return self._cut(first) + (f"\n{self._cut(indent + second)}" if second else "")
 
     def _cut(self, line: str) -> str:
-        line = line.rstrip()
-        if self.width is None or cell_len(line) <= self.width:
-            return line
-        return set_cell_size(line, max(0, self.width - 1)).rstrip() + "…"
+        return cut_line(line, self.width)
 
 
 class MessageTable:
@@ -183,6 +180,14 @@ def pad(text: str, width: int) -> str:
 def line_width(console: Console) -> int | None:
     """Where to cut lines: at the terminal's edge, nowhere in a file."""
     return console.width if console.is_terminal else None
+
+
+def cut_line(line: str, width: int | None) -> str:
+    """The line, cut with a sign of it at a terminal's edge."""
+    line = line.rstrip()
+    if width is None or cell_len(line) <= width:
+        return line
+    return set_cell_size(line, max(0, width - 1)).rstrip() + "…"
 
 
 def write_line(console: Console, line: str, style: str = "") -> None:

@@ -1,0 +1,118 @@
+"""`rpcinspect decode` where it is asked about the whole run: `--graph`, `--contexts`, `--latency`, ….
+
+In: what the command line asked for. Out: an answer on standard output or in a file, and the exit code. All
+records are in memory meanwhile: an answer may need any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+from rich.console import Console
+
+from rpcinspect import exit_codes
+from rpcinspect.commands.arguments import context_id
+from rpcinspect.commands.decode import Request
+from rpcinspect.commands.output import open_console, open_output, say
+from rpcinspect.pipeline import Decoding
+from rpcinspect.trace.answers import Trace, trace
+from rpcinspect.trace.graph import ContextGraph, find_graphs
+from rpcinspect.views.empty import empty_line
+from rpcinspect.views.phrases import packed, printable_json
+
+Json = dict[str, Any]
+
+
+class Answer(Protocol):
+    """One way to write what is asked for."""
+
+    def __call__(self, run: Trace, request: Request, stack: ExitStack) -> int | None:
+        """Writes; returns an exit code only where there is nothing to write."""
+
+
+def answer(request: Request, decoding: Decoding, stack: ExitStack) -> int | None:
+    """Reads everything and answers; the exit code only where there is nothing to tell of."""
+    (question,) = request.questions
+    records = list(decoding.records())
+    session = decoding.session
+    run = trace(session, [records[row] for row in session.order.tolist()])
+    reason = empty_line(session)
+    if reason is not None:
+        say(reason)
+    return ANSWERS[question](run, request, stack)
+
+
+def _graph(run: Trace, request: Request, stack: ExitStack) -> int | None:
+    from rpcinspect.views.graph_dot import dot_lines
+    from rpcinspect.views.graph_mermaid import mermaid_lines
+    from rpcinspect.views.graph_table import show_graph
+    from rpcinspect.views.table import write_line
+    from rpcinspect.views.trace_json import graph_json
+
+    assert request.graph is not None
+    wanted = context_id(request.graph)
+    graphs = () if wanted is None else find_graphs(run.graphs, wanted)
+    if not graphs:
+        say(f"--graph {request.graph}: there is no such context; {_known(run.graphs)}")
+        return exit_codes.USAGE
+    if request.format == "jsonl":
+        for graph in graphs:
+            _write_json(graph_json(graph, run.critical_path(graph)), request, stack)
+        return None
+    console = stack.enter_context(open_console(request.output))
+    if request.format in ("dot", "mermaid"):
+        for line in (dot_lines if request.format == "dot" else mermaid_lines)(graphs):
+            console.file.write(f"{line}\n")
+        return None
+    for number, graph in enumerate(graphs):
+        if number:
+            write_line(console, "")
+        show_graph(graph, run.critical_path(graph), console, several_jobs=len(graphs) > 1)
+    return None
+
+
+def _known(graphs: Sequence[ContextGraph]) -> str:
+    if not graphs:
+        return "no autograd context was seen"
+    names = list(dict.fromkeys(packed(graph.context_id) for graph in graphs))
+    shown = ", ".join(names[:8])
+    return f"there are {shown} and {len(names) - 8:,} more" if len(names) > 8 else f"there is {shown}"
+
+
+def _contexts(run: Trace, request: Request, stack: ExitStack) -> int | None:
+    from rpcinspect.views.contexts_table import show_contexts
+    from rpcinspect.views.trace_json import contexts_json
+
+    if request.format == "jsonl":
+        _write_json(contexts_json(run.graphs), request, stack)
+    else:
+        start = min(run.session.messages.time_ns, default=0)
+        show_contexts(run.graphs, start, _console(request, stack))
+    return None
+
+
+def _latency(run: Trace, request: Request, stack: ExitStack) -> int | None:
+    from rpcinspect.views.latency_table import show_latency
+    from rpcinspect.views.trace_json import latency_json
+
+    if request.format == "jsonl":
+        _write_json(latency_json(run.latency), request, stack)
+    else:
+        show_latency(run.latency, _console(request, stack), show_all=request.show_all)
+    return None
+
+
+def _console(request: Request, stack: ExitStack) -> Console:
+    return stack.enter_context(open_console(request.output))
+
+
+def _write_json(objects: Iterable[Json], request: Request, stack: ExitStack) -> None:
+    from rpcinspect.views.jsonl import lines
+
+    stack.enter_context(open_output(request.output)).write(printable_json(lines(iter(objects))))
+
+
+ANSWERS: dict[str, Answer] = {"graph": _graph, "contexts": _contexts, "latency": _latency}
+"""By the name of the option."""

@@ -1,0 +1,60 @@
+"""The programmer's way in: a session and its records → everything that can be asked of the whole run.
+
+Each answer is made when it is first asked for, from plain results of the modules beside this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from rpcinspect.causes.calls import Exchanges, read_exchanges
+from rpcinspect.causes.causality import Causes, explain
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Session
+from rpcinspect.trace.critical_path import Segment, critical_path
+from rpcinspect.trace.graph import ContextGraph, IsZero, read_graphs
+from rpcinspect.trace.latency import Latency, read_latency
+
+
+def trace(session: Session, messages: Sequence[RpcRecord], is_zero: IsZero | None = None) -> Trace:
+    """What can be asked of a run; `messages` in the order of time, so that a place is an index.
+
+    `is_zero` reads the bytes of gradients: without it no gradient is told to be zero.
+    """
+    return Trace(session, messages, is_zero)
+
+
+class Trace:
+    """See `trace`."""
+
+    def __init__(
+        self, session: Session, messages: Sequence[RpcRecord], is_zero: IsZero | None = None
+    ) -> None:
+        self.session = session
+        self.messages = messages
+        self._is_zero = is_zero
+
+    @cached_property
+    def exchanges(self) -> Exchanges:
+        """Requests with their answers."""
+        return read_exchanges(self.session, self.messages)
+
+    @cached_property
+    def causes(self) -> Causes:
+        """Which request was sent while serving which."""
+        return explain(self.exchanges.calls)
+
+    @cached_property
+    def graphs(self) -> tuple[ContextGraph, ...]:
+        """Every autograd context."""
+        return read_graphs(self.session, self.messages, self._is_zero)
+
+    @cached_property
+    def latency(self) -> Latency:
+        """Where the time of exchanges went."""
+        return read_latency(self.exchanges.calls, self.causes)
+
+    def critical_path(self, graph: ContextGraph) -> tuple[Segment, ...]:
+        """What the duration of a context consists of."""
+        return critical_path(graph, self.exchanges.calls, self.causes)
