@@ -7,6 +7,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 from rpcinspect import exit_codes
 from rpcinspect.commands.output import open_console, open_output, say, say_block
@@ -68,7 +70,7 @@ def _replayed(request: Request, made: Plan, opened: OpenSession) -> int:
             say(missing)
             return exit_codes.USAGE
         try:
-            with ProgressBar("replaying") as progress, _broken_pipes_are_errors():
+            with ProgressBar("replaying") as progress, _signals():
                 outcome = replay(opened, made, request.replay_options(), progress=progress)
         except ReplayError as failed:
             error = str(failed)
@@ -102,18 +104,25 @@ def _not_started(made: Plan, session: Session) -> ReplayOutcome:
 
 
 @contextmanager
-def _broken_pipes_are_errors() -> Iterator[None]:
-    """While we talk to live workers: one that ends must not end us, as `| head` does when it has seen
-    enough.
+def _signals() -> Iterator[None]:
+    """While we talk to live workers: one that ends must not end us, as `| head` does when it has seen enough.
+    What ends us otherwise leaves the terminal as it was.
     """
-    if not hasattr(signal, "SIGPIPE"):
-        yield
-        return
-    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    handlers: dict[int, Any] = {}
+    if hasattr(signal, "SIGPIPE"):
+        handlers[signal.SIGPIPE] = signal.SIG_IGN
+    fatal = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    handlers |= {number: leave for number in fatal if signal.getsignal(number) == signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGPIPE, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _write(request: Request, outcome: ReplayOutcome, result: Report, error: str | None) -> None:

@@ -180,6 +180,11 @@ class Nursery:
             time.sleep(0.005)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
+    def give_up(self) -> NoReturn:
+        """At any moment of this process."""
+        self.close()
+        os._exit(1)
+
 
 def own_children() -> list[int]:
     """Processes whose parent this one is, orphans of a worker included; empty where that can't be known."""
@@ -367,8 +372,8 @@ ROLES = {"store": serve_store, "worker": work}
 
 def main() -> None:
     """`worker_main.py FILE_NUMBER OPTIONS`"""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     set_parent_death_signal(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     options = json.loads(sys.argv[2])
     sys.path[:] = [*options["path"], *options["sys_path"]]
@@ -376,8 +381,12 @@ def main() -> None:
 
     control = ControlSocket(socket.socket(fileno=int(sys.argv[1])))
     scratch = tempfile.mkdtemp(prefix=f"rpcinspect-{os.getppid()}-")
-    os.environ["HOME"] = scratch
+    os.environ.update(HOME=scratch, TMPDIR=scratch)  # torch and the user's modules may write when imported
+    tempfile.tempdir = None
     nursery = Nursery(control, scratch)
+    # No exception, which would have to pass through whatever is being imported.
+    signal.signal(signal.SIGTERM, lambda *_: nursery.give_up())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     try:
         control.send({"scratch": scratch})
         try:
