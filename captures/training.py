@@ -3,7 +3,8 @@
 worker0 trains, worker1 computes, worker2 owns the weight. An iteration is a forward call to worker1, which asks
 worker2 for the linear layer and drops out; an operator on the answer; backward; a step of the optimizer at
 worker2; then reports: three overlapping calls to worker1, and three to worker2 one after the other. Everything
-is seeded, on one thread, and adds no more than two gradients, so that two runs of it have the same bits.
+is seeded, on one thread, adds no more than two gradients, and computes element by element with every sum in an order
+of its own, so that two runs of it have the same bits, on any processor (README.md says why).
 
     training.py            the job as it is
     training.py SWITCH     one thing changed: a key of SITES
@@ -17,8 +18,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed.rpc as rpc
@@ -67,7 +68,7 @@ SITES = {
 """The switches, and where each bites first; `again` changes nothing."""
 
 _switch = ""
-_activate: Callable[[torch.Tensor], torch.Tensor] = torch.tanh
+_activate: Callable[[torch.Tensor], torch.Tensor] = torch.nn.functional.hardtanh
 
 
 def names_of(switch: str) -> list[str]:
@@ -89,8 +90,8 @@ _weight: list[torch.Tensor] = []
 
 
 def make_weight() -> torch.Tensor:
-    generator = torch.Generator().manual_seed(7)
-    _weight.append((torch.randn(INNER, OUTER, generator=generator) / 4).requires_grad_())
+    generator = torch.Generator().manual_seed(9)
+    _weight.append((torch.rand(INNER, OUTER, generator=generator) - 0.5).requires_grad_())
     return _weight[0]
 
 
@@ -98,22 +99,40 @@ def linear(weight: rpc.RRef, x: torch.Tensor, step: int) -> torch.Tensor:
     if _switch == "error_nested" and step == 1:
         raise ArithmeticError("the layer of step 1 can't be had")
     if _switch == "summation":
-        return summed_backwards(x, weight.local_value())
-    return x @ weight.local_value()
+        say_how_far(x.detach(), weight.local_value().detach())
+    return Product.apply(x, weight.local_value(), _switch == "summation")
 
 
-def summed_backwards(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """x @ weight, with the products added from the last one on; says how far that is from the other order."""
-    out = x[:, -1:] * weight[-1]
-    for k in range(INNER - 2, -1, -1):
-        out = out + x[:, k : k + 1] * weight[k]
-    straight = x.detach() @ weight.detach()
-    steps = (ordered(out.detach()) - ordered(straight)).abs()
-    error = (out.detach() - straight).abs()
+class Product(torch.autograd.Function):
+    """x @ weight, with the products added from the first one on, or from the last one on."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, from_the_last: bool) -> torch.Tensor:
+        ctx.save_for_backward(x, weight)
+        return product(x, weight, reversed(range(INNER)) if from_the_last else range(INNER))
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+        x, weight = ctx.saved_tensors
+        return product(grad, weight.t(), range(OUTER)), product(x.t(), grad, range(ROWS)), None
+
+
+def product(a: torch.Tensor, b: torch.Tensor, order: Iterable[int]) -> torch.Tensor:
+    """a @ b, with its products added in that order."""
+    total = torch.zeros(a.shape[0], b.shape[1], dtype=a.dtype)
+    for k in order:
+        total = total + a[:, k : k + 1] * b[k]
+    return total
+
+
+def say_how_far(x: torch.Tensor, weight: torch.Tensor) -> None:
+    """How far the sums from the last product on are from those from the first one on."""
+    straight, back = product(x, weight, range(INNER)), product(x, weight, reversed(range(INNER)))
+    steps = (ordered(back) - ordered(straight)).abs()
+    error = (back - straight).abs()
     common.truth(
         "summation", differing=int((steps > 0).sum()), max_ulp=int(steps.max()), max_abs=float(error.max())
     )
-    return out
 
 
 def ordered(x: torch.Tensor) -> torch.Tensor:
@@ -125,7 +144,8 @@ def ordered(x: torch.Tensor) -> torch.Tensor:
 def norm_of(step: int) -> float:
     if _switch == "error" and step == 1:
         raise ArithmeticError("the norm of step 1 can't be had")
-    return float(_weight[0].detach().norm())
+    """The largest element: a norm without a sum."""
+    return float(_weight[0].detach().abs().max())
 
 
 def row_of(index: int) -> torch.Tensor:
@@ -144,17 +164,18 @@ def forward(x: torch.Tensor, weight: rpc.RRef, step: int, owner: str) -> torch.T
 
 def drop_out(hidden: torch.Tensor, seed: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return hidden * torch.bernoulli(torch.full_like(hidden, 0.5), generator=generator) * 2
+    return hidden * (torch.rand(hidden.shape, generator=generator) < 0.5) * 2
 
 
 def mean_of(out: torch.Tensor) -> torch.Tensor:
     time.sleep(REPORT_SECONDS)
-    return out.mean()
+    ones = torch.ones(1, out.numel(), dtype=out.dtype)
+    return product(ones, out.reshape(-1, 1), range(out.numel())).reshape(()) / out.numel()
 
 
 def quantile_of(out: torch.Tensor, q: float) -> torch.Tensor:
     time.sleep(REPORT_SECONDS)
-    return torch.quantile(out, q)
+    return torch.quantile(out, q, interpolation="lower")
 
 
 # --- worker0: trains -------------------------------------------------------------------------------------
@@ -164,7 +185,7 @@ def run(rank: int, switch: str = "") -> None:
     global _switch, _activate
     _switch = switch
     if switch == "function" and rank == 1:  # the same function has another body there, and nowhere else
-        _activate = torch.nn.functional.hardtanh
+        _activate = torch.relu
     names = names_of(switch)
     maps = {"worker1": {"cpu": "cpu"}} if switch == "device_map" and rank == 0 else None
     common.truth("device-maps", maps=maps or {})
@@ -192,13 +213,14 @@ def train(owner: str) -> None:
 
 def iterate(weight: rpc.RRef, optimizer: DistributedOptimizer, step: int, owner: str) -> torch.Tensor:
     generator = torch.Generator().manual_seed(200 + step)
-    x = torch.randn(ROWS, INNER, generator=generator).requires_grad_()
+    x = (torch.rand(ROWS, INNER, generator=generator) * 4 - 2).requires_grad_()
     target = torch.rand(ROWS, OUTER, generator=generator)
     with common.context(note=f"step {step}") as context_id:
         at("forward", step)
         hidden = rpc.rpc_sync("worker1", forward, args=(x, weight, step), kwargs={"owner": owner})
         out = rpc.rpc_sync("worker1", torch.mul, args=(hidden, 2.0))
-        loss = ((out - target) ** 2).mean()
+        error = out - target
+        loss = (error * error).mean()
         common.backward(context_id, [loss])
         common.gradients(context_id, x=x)
         optimizer.step(context_id)

@@ -15,6 +15,7 @@ from hashlib import sha256
 import pytest
 import torch
 
+from tests.test_captures import WORKLOADS
 from tests.truth import CAPTURES, Json, workload
 
 EVENTS = ("call", "answer", "run", "ran", "gradients", "local")
@@ -30,12 +31,13 @@ def hashes(events: list[Json]) -> Counter[tuple[str, str, str]]:
     )
 
 
-@pytest.mark.parametrize("name", ["basic_chain", "profiled_legacy"])
+@pytest.mark.parametrize("name", ["basic_chain", "profiled_legacy", "pairs/summation"])
 def test_another_instruction_set_gives_the_recorded_bits(name: str) -> None:
     """`default` are torch's kernels without AVX; MKL's results are the same on all processors."""
     plain = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE"}
+    script, arguments = WORKLOADS[name]
     done = subprocess.run(
-        [sys.executable, str(CAPTURES / f"{name}.py")],
+        [sys.executable, str(CAPTURES / script), *arguments],
         env=os.environ | plain,
         capture_output=True,
         text=True,

@@ -10,20 +10,18 @@ from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, decode
 
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
 REINIT = CAPTURES / "reinit.pcap.gz"
-PROFILED = CAPTURES / "profiled_legacy.pcap"
-QUESTIONS = (("--graph", "0:0"), ("--contexts",), ("--latency",), ("--profile",))
+QUESTIONS = (("--graph", "0:0"), ("--contexts",), ("--latency",))
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_each_question_has_a_table_and_json_lines(question: tuple[str, ...], tmp_path: Path) -> None:
-    path = PROFILED if question == ("--profile",) else BOOM
-    table = decode(path, *question)
+    table = decode(BOOM, *question)
     assert (table.code, table.err) == (0, "")
     assert "worker0" in table.out
-    told = decode(path, *question, "--format", "jsonl")
+    told = decode(BOOM, *question, "--format", "jsonl")
     assert told.code == 0
     assert all("kind" in line for line in told.objects)
-    decode(path, *question, "-o", tmp_path / "out")
+    decode(BOOM, *question, "-o", tmp_path / "out")
     assert (tmp_path / "out").read_text() == table.out
 
 
