@@ -77,6 +77,13 @@ def decode(
     latency: Annotated[
         bool, typer.Option("--latency", help="Say where the time went, by function and by pair of workers.")
     ] = False,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile",
+            help="Show what the callers' profilers say of operators at the callees, as torch does.",
+        ),
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 if there is a finding of severity error.")
     ] = False,
@@ -100,7 +107,7 @@ def decode(
 ) -> None:
     """Show every RPC message of captured traffic, its envelopes unwrapped."""
 
-    asked = {"graph": graph is not None, "contexts": contexts, "latency": latency}
+    asked = {"graph": graph is not None, "contexts": contexts, "latency": latency, "profile": profile}
 
     def command() -> int:
         from rpcinspect.commands.decode import Request, run

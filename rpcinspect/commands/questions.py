@@ -104,6 +104,17 @@ def _latency(run: Trace, request: Request, stack: ExitStack) -> int | None:
     return None
 
 
+def _profile(run: Trace, request: Request, stack: ExitStack) -> int | None:
+    from rpcinspect.views.profile_table import show_profile
+    from rpcinspect.views.trace_json import profile_json
+
+    if request.format == "jsonl":
+        _write_json(profile_json(run.profiles), request, stack)
+    else:
+        show_profile(run.profiles, _console(request, stack), every_call=request.show_all)
+    return None
+
+
 def _console(request: Request, stack: ExitStack) -> Console:
     return stack.enter_context(open_console(request.output))
 
@@ -114,5 +125,10 @@ def _write_json(objects: Iterable[Json], request: Request, stack: ExitStack) -> 
     stack.enter_context(open_output(request.output)).write(printable_json(lines(iter(objects))))
 
 
-ANSWERS: dict[str, Answer] = {"graph": _graph, "contexts": _contexts, "latency": _latency}
+ANSWERS: dict[str, Answer] = {
+    "graph": _graph,
+    "contexts": _contexts,
+    "latency": _latency,
+    "profile": _profile,
+}
 """By the name of the option."""

@@ -7,7 +7,7 @@ differs.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
@@ -20,11 +20,11 @@ from rpcinspect.diff.reordered import changed_places
 from rpcinspect.diff.run import Run
 from rpcinspect.diff.workers import Label, labels, same_workers
 from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.errors import RemoteError, reworded
 from rpcinspect.equality.ids import CONTEXT, IdMap
 from rpcinspect.equality.messages import compare_messages, error_of
 from rpcinspect.equality.rules import Rules
 from rpcinspect.opened import OpenSession
-from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import AutogradContext
 
 BY_DEFAULT = Rules()
@@ -62,8 +62,7 @@ def compare_runs(
     explained = with_causes(messages, found)
     first = explain(messages, explained, *runs)
     if comparing.reworded:
-        what = "paths, line numbers, addresses, ids, or frames of libraries"
-        notes.append(f"error texts that are not the same only in {what}: {comparing.reworded:,}")
+        notes.append(_reworded(comparing.reworded))
     explained += _latencies(*runs, alignment, messages, rules)
     return Comparison(
         a=_side(runs[0], messages, 0),
@@ -119,8 +118,9 @@ class _Comparing:
         self._alignment = alignment
         self._ids: dict[int, IdMap] = defaultdict(IdMap)
         """Of each job: ids are unique in one only."""
-        self.reworded = 0
-        """Errors whose texts differ in what is taken out of them before they are compared."""
+        self.reworded: Counter[str] = Counter()
+        """Errors whose texts differ in what is taken out before they are compared, by its kind; `errors` are
+        all of them."""
         self.unknown = 0
         """Messages of which both runs lack the same bytes."""
         self._jobs = {call.index: call.job for call in a.calls.values()}
@@ -175,13 +175,20 @@ class _Comparing:
         mark = ids.mark()
         found = compare_messages(one, other, self._a.opened.read, self._b.opened.read, self._rules, ids)
         if not found:
-            self.reworded += _texts_differ(one, other)
+            self._reword(error_of(one), error_of(other))
             return found
         if any(difference.code == "function" for difference in found):
             ids.rollback(mark)  # another call has taken its place: their ids are not the same
         both = [difference for difference in found if difference.both]
         self.unknown += bool(both)
         return [difference for difference in found if not difference.both]
+
+    def _reword(self, a: RemoteError | None, b: RemoteError | None) -> None:
+        if a is None or b is None:
+            return
+        text_a = self._rules.renamed_text(a.text)
+        if text_a != b.text:
+            self.reworded.update(["errors", *reworded(text_a, b.text)])
 
     def _one_sided(self, message: Aligned) -> Difference:
         what = f"{message.type} {message.function}" if message.function else message.type
@@ -210,9 +217,12 @@ class _Comparing:
         return found
 
 
-def _texts_differ(a: RpcRecord, b: RpcRecord) -> bool:
-    error_a, error_b = error_of(a), error_of(b)
-    return error_a is not None and error_b is not None and error_a.text != error_b.text
+def _reworded(counts: Counter[str]) -> str:
+    """What is not compared of errors' texts, and how many of them differ in it."""
+    errors = counts["errors"]
+    told = [f"{kind} ({count:,})" for kind, count in counts.items() if kind != "errors"]
+    verb = "texts differ" if errors > 1 else "text differs"
+    return f"{errors:,} error {verb} only in what is not compared: {', '.join(told)}"
 
 
 MAX_SHOWN = 16

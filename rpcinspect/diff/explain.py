@@ -9,18 +9,17 @@ it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rpcinspect.diff.model import Aligned, Explanation, Found, Likely
 from rpcinspect.diff.run import Run
 from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.nature import nature_of
 
 ONE_SIDED = frozenset({"missing", "extra", "repeated"})
 DEVICES = frozenset({"dtype", "device", "device-map", "quantizer"})
-NUMBERS = frozenset({"value", "ulp", "zero-sign", "nan-payload"})
-SMALL_ERROR = 1e-3
-"""Relative errors up to this come from adding in another order, in most programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,8 @@ def explain(messages: Sequence[Aligned], found: Sequence[Found], a: Run, b: Run)
     )
     message = messages[place]
     guess = _guess(messages, message, its, a, b)
-    different = {one.message: one.follows for one in found if _parts(one)}
-    roots = _roots(different)
+    roots = _roots({one.message: one.follows for one in found if _parts(one)})
+    beside = sorted(set(roots.values()) - {place})
     return Explanation(
         found=first,
         likely=guess.likely,
@@ -62,8 +61,20 @@ def explain(messages: Sequence[Aligned], found: Sequence[Found], a: Run, b: Run)
         worker=message.source,
         function=message.function,
         following=sum(root == place for root in roots.values()) - (place in roots),
-        beside=tuple(sorted(set(roots.values()) - {place})),
+        beside=tuple(beside),
+        alike=_alike(found, place, beside),
     )
+
+
+def _alike(found: Sequence[Found], place: int, beside: Sequence[int]) -> tuple[int, ...]:
+    """Of messages at which the runs part, those in which the same differs as in the first one."""
+    wanted = {place, *beside}
+    its: dict[int, list[str]] = defaultdict(list)
+    for one in found:
+        if one.message in wanted and one.counts:
+            told = one.difference
+            its[one.message].append(repr((told.code, told.path, told.a_value, told.b_value, told.elements)))
+    return tuple(other for other in beside if its[other] == its[place])
 
 
 def _telling(code: str) -> int:
@@ -114,7 +125,7 @@ def _guess(
     if codes == {"reordered"}:
         return _Guess("other-order", f"{who} makes the same calls one after the other, in another order")
     if codes & DEVICES:
-        return _Guess("device-or-dtype", f"{who} sends tensors of another type, or for another device")
+        return _Guess("device-or-dtype", _devices(message, codes))
     if "function" in codes:
         return _Guess("other-call", f"{who} calls another function of {message.destination}")
     if codes <= {"envelope", "profile-events"}:
@@ -124,16 +135,31 @@ def _guess(
     return _result(message, its, a, b)
 
 
+def _devices(message: Aligned, codes: set[str]) -> str:
+    who = message.source
+    if codes & DEVICES == {"device-map"}:
+        return f"{who} maps its devices otherwise to those of {message.destination}"
+    if codes & DEVICES == {"device"}:
+        return f"{who} sends tensors from another device, or for another one"
+    if codes & DEVICES == {"quantizer"}:
+        return f"{who} sends tensors that were quantised otherwise"
+    return f"{who} sends tensors of another type"
+
+
 def _result(message: Aligned, its: Sequence[Difference], a: Run, b: Run) -> _Guess:
     """An answer, or a gradient: what a worker has computed from equal inputs."""
     who, what = message.source, _called(message)
     given = "the same call" if not message.request else "the same messages"
-    if all(_small(difference) for difference in its):
+    nature = nature_of(its)
+    if nature == "rounding":
         text = f"{who} computes nearly the same from {given}: sums in another order, or another kernel"
         return _Guess("accumulation", text)
+    if nature == "mask":
+        text = f"{who} gives zeros at other places for {given}: a random mask, such as dropout's, of other"
+        return _Guess("not-deterministic", f"{text} random numbers in {what}")
     if not message.request:
         for run, label in ((a, "a"), (b, "b")):
-            pair = _alike(run, message.a if run is a else message.b)
+            pair = _differing(run, message.a if run is a else message.b)
             if pair is not None:
                 text = f"{who} answers equal calls in different ways within {label} too, #{pair[0]} and"
                 text += f" #{pair[1]}: {what} keeps a state or is not deterministic"
@@ -144,16 +170,7 @@ def _result(message: Aligned, its: Sequence[Difference], a: Run, b: Run) -> _Gue
     return _Guess("function", text)
 
 
-def _small(difference: Difference) -> bool:
-    if difference.code == "ulp":
-        return True
-    elements = difference.elements
-    if difference.code != "value" or elements is None or elements.max_rel is None:
-        return False
-    return elements.max_rel <= SMALL_ERROR
-
-
-def _alike(run: Run, answer: int | None) -> tuple[int, int] | None:
+def _differing(run: Run, answer: int | None) -> tuple[int, int] | None:
     """Two equal calls of one run, one of them with this answer, whose answers are not equal."""
     call = next((c for c in run.calls.values() if c.answer == answer), None)
     if call is None or answer is None:

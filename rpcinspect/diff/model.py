@@ -91,6 +91,8 @@ class Explanation:
     """Different messages that follow from it, directly or not."""
     beside: tuple[int, ...] = ()
     """Places of other messages at which the runs part, that do not follow from it."""
+    alike: tuple[int, ...] = ()
+    """Those of them in which the same differs: probably one cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,8 @@ class Elements:
     """Largest |a − b| / min(|a|, |b|)."""
     max_ulp: int | None
     """Largest number of representable steps between two finite floats."""
+    mask: bool = False
+    """Of floats: every element that differs is 0 in one of the two tensors, and each has such zeros."""
     histogram: Histogram | None = None
     """Of the absolute errors; None where they are not defined (plain bits)."""
 
@@ -64,6 +66,7 @@ class Elements:
             "max_abs": to_json(self.max_abs),
             "max_rel": to_json(self.max_rel),
             "max_ulp": to_json(self.max_ulp),
+            "mask": self.mask,
         }
 
 

@@ -36,6 +36,8 @@ class _Sorted:
     relative: npt.NDArray[np.float64] | None
     steps: npt.NDArray[np.uint64] | None
     """Between finite floats, else 0."""
+    zero: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None = None
+    """Of floats: what is 0 in the first only, and in the second only."""
 
 
 @dataclass(slots=True)
@@ -57,6 +59,8 @@ class Tally:
     max_abs: int | float | None = None
     max_rel: float | None = None
     max_ulp: int | None = None
+    zeros: tuple[int, int] = (0, 0)
+    """Floats that are 0 in the first only, and in the second only."""
     errors: ErrorCounts | None = None
     """None as long as no error is defined."""
     kinds: list[int] = field(default_factory=lambda: [0] * len(KINDS))
@@ -120,6 +124,9 @@ class Tally:
             self.max_rel = max(self.max_rel or 0.0, float(np.nanmax(found.relative)))
         if found.steps is not None and found.steps.any():
             self.max_ulp = max(self.max_ulp or 0, int(found.steps.max()))
+        if found.zero is not None:
+            a, b = (int(np.count_nonzero(zero)) for zero in found.zero)
+            self.zeros = self.zeros[0] + a, self.zeros[1] + b
 
     def differences(self, path: str) -> list[Difference]:
         """What was found, under the path of the tensor."""
@@ -147,6 +154,7 @@ class Tally:
             max_abs=self.max_abs,
             max_rel=self.max_rel,
             max_ulp=self.max_ulp,
+            mask=min(self.zeros) > 0 and sum(self.zeros) == self.differing,
             histogram=None if self.errors is None else self.errors.histogram(),
         )
         return Difference(
@@ -206,7 +214,8 @@ def _sort_floats(layout: FloatLayout, a: Codes, b: Codes, tolerance: Tolerance |
     differs = a != b
     nan_a, nan_b = layout.is_nan(a), layout.is_nan(b)
     both_nan, any_nan = nan_a & nan_b, nan_a | nan_b
-    zeros = (layout.magnitude(a) == 0) & (layout.magnitude(b) == 0) & ~any_nan
+    zero_a, zero_b = layout.magnitude(a) == 0, layout.magnitude(b) == 0
+    zeros = zero_a & zero_b & ~any_nan
     finite = ~(any_nan | layout.is_infinite(a) | layout.is_infinite(b))
     steps = np.where(finite & differs, layout.steps(a, b), np.uint64(0))
     kind = np.full(a.shape, VALUE, np.int8)
@@ -224,7 +233,9 @@ def _sort_floats(layout: FloatLayout, a: Codes, b: Codes, tolerance: Tolerance |
         else:
             near = finite & (error <= tolerance.atol + tolerance.rtol * smaller)
             covered = (near | both_nan | zeros | ~differs).all(axis=1)
-    return _Sorted(kind.max(axis=1), covered, _largest(error), _largest(relative), steps.max(axis=1))
+    one_zero = zero_a.all(axis=1) & ~zero_b.all(axis=1), zero_b.all(axis=1) & ~zero_a.all(axis=1)
+    worst = kind.max(axis=1)
+    return _Sorted(worst, covered, _largest(error), _largest(relative), steps.max(axis=1), one_zero)
 
 
 def _largest(errors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.nature import Nature, nature_of
 from rpcinspect.replay.outcome import InboundOutcome, StepOutcome
 
 RANDOM = (
@@ -100,13 +101,7 @@ def _different(
 
 
 def _guess(differences: Sequence[Difference]) -> str:
-    for difference in differences:
-        if difference.elements is not None:
-            kinds = {kind for kind, count in difference.elements.kinds if count}
-            if kinds <= {"ulp", "zero-sign"}:
-                return ROUNDING
-            values = (difference.a_value, difference.b_value)
-            if (values[0] == 0) != (values[1] == 0):
-                return RANDOM
-            return STATE
-    return STATE
+    return _REASONS[nature_of(differences)]
+
+
+_REASONS: Mapping[Nature, str] = {"rounding": ROUNDING, "mask": RANDOM, "other": STATE}

@@ -15,6 +15,7 @@ from rpcinspect.session.model import Session
 from rpcinspect.trace.critical_path import Segment, critical_path
 from rpcinspect.trace.graph import ContextGraph, IsZero, read_graphs
 from rpcinspect.trace.latency import Latency, read_latency
+from rpcinspect.trace.profile import CallProfile, read_profiles
 
 
 def trace(session: Session, messages: Sequence[RpcRecord], is_zero: IsZero | None = None) -> Trace:
@@ -54,6 +55,11 @@ class Trace:
     def latency(self) -> Latency:
         """Where the time of exchanges went."""
         return read_latency(self.exchanges.calls, self.causes)
+
+    @cached_property
+    def profiles(self) -> tuple[CallProfile, ...]:
+        """What callers' profilers show of their callees."""
+        return read_profiles(self.exchanges.calls, self.causes)
 
     def critical_path(self, graph: ContextGraph) -> tuple[Segment, ...]:
         """What the duration of a context consists of."""

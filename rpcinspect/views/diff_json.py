@@ -75,6 +75,7 @@ def _first(comparison: Comparison) -> Json | None:
         "worker": None if first.worker is None else text(first.worker),
         "following": first.following,
         "beside": [_place(comparison.messages[place]) for place in first.beside],
+        "alike": [_place(comparison.messages[place]) for place in first.alike],
     }
 
 

@@ -14,7 +14,7 @@ from rpcinspect.diff.model import Aligned, Comparison, Explanation, Found, Side
 from rpcinspect.equality.rules import Rules
 from rpcinspect.session.model import CaptureInfo
 from rpcinspect.views.diff_rows import MAX_CHARTS, Kind, Link, Opened, Row, Rows, kind_of, rows_of
-from rpcinspect.views.diff_words import MEANINGS, numbers, verdict_line
+from rpcinspect.views.diff_words import MEANINGS, following, numbers, tolerance, verdict_line
 from rpcinspect.views.message_facts import facts_of
 from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
 from rpcinspect.views.summary import moment
@@ -177,11 +177,8 @@ def _file(info: CaptureInfo) -> File:
 
 def _rules(rules: Rules) -> list[str]:
     """How the runs were compared, where it is not by every bit."""
-    words = []
-    if rules.rtol is not None or rules.atol is not None:
-        words.append(
-            f"floats may differ by {rules.atol or 0:g} + {rules.rtol or 0:g} × the smaller of the two"
-        )
+    floats = tolerance(rules)
+    words = [] if floats is None else [floats]
     if rules.ignore:
         words.append(f"ignored: {', '.join(sorted(rules.ignore))}")
     if rules.strict:
@@ -205,7 +202,7 @@ def _first(
         likely=first.likely,
         text=printable(first.text),
         worker=None if first.worker is None else end_label(first.worker),
-        following=_following(comparison, first),
+        following=f"{_capital(following(comparison))}.",
         beside=tuple(links),
         more_beside=len(first.beside) - len(links),
         facts=tuple(_facts(comparison, place, runs)),
@@ -218,22 +215,6 @@ def _what(message: Aligned) -> str:
     if message.request:
         return f"{numbers(message)}, where {source} sends {what} to {destination}"
     return f"{numbers(message)}, where {source} answers {what} to {destination}"
-
-
-def _following(comparison: Comparison, first: Explanation) -> str:
-    others = comparison.different - 1
-    if not others:
-        return "No other message is different."
-    if first.following == others:
-        if others == 1:
-            return "The one other message that is different follows from this one."
-        return f"All {others:,} other messages that are different follow from this one."
-    if others == 1:
-        return "The one other message that is different does not follow from this one."
-    told = f"Of {others:,} other messages that are different, "
-    if not first.following:
-        return f"{told}none follows from this one."
-    return f"{told}{first.following:,} {'follows' if first.following == 1 else 'follow'} from this one."
 
 
 def _facts(comparison: Comparison, place: int, runs: tuple[Opened, Opened]) -> list[FactRow]:

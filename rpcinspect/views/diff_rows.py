@@ -18,10 +18,10 @@ from rpcinspect.diff.model import Aligned, Comparison, Found
 from rpcinspect.equality.difference import Elements
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
-from rpcinspect.views.diff_words import MEANINGS, numbers
+from rpcinspect.views.diff_words import numbers
 from rpcinspect.views.difference import told
 from rpcinspect.views.error_chart import Chart, chart_of
-from rpcinspect.views.phrases import Phrases, counted, duration, packed, printable, shorten
+from rpcinspect.views.phrases import Phrases, counted, packed, printable, shorten
 from rpcinspect.views.table import end_label
 from rpcinspect.wire.ranges import Extent
 
@@ -35,9 +35,6 @@ MIN_FOLDED = 4
 MAX_PHRASE = 400
 MAX_VALUE = 200
 MAX_FUNCTION = 160
-
-ONE_SIDED = frozenset({"missing", "extra", "repeated"})
-"""Codes whose values say what the row says."""
 
 Kind: TypeAlias = Literal["parts", "follows", "unknown", "order", "tolerated", "information"]
 
@@ -264,16 +261,11 @@ class _Maker:
     def _line(self, found: Found) -> Line:
         difference = found.difference
         its = told(difference, MAX_VALUE)
-        path, values, text = its.path, its.values, its.text
-        if difference.code == "latency":
-            path, values = "median", (duration(difference.a_value), duration(difference.b_value))
-        if difference.code in ONE_SIDED:
-            values, text = None, MEANINGS[difference.code]
-        notes = [its.kind, text, "within the tolerance" if difference.tolerated else None]
+        notes = [its.kind, its.text, "within the tolerance" if difference.tolerated else None]
         return Line(
             code=difference.code,
-            path="" if path == difference.code else path,
-            values=values,
+            path="" if its.path == difference.code else its.path,
+            values=its.values,
             notes=tuple(note for note in notes if note is not None),
             stats=() if difference.elements is None else tuple(_stats(difference.elements)),
             chart=self._chart(difference.elements),

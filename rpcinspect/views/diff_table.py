@@ -12,10 +12,10 @@ from typing import Protocol
 from rich.console import Console
 
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
-from rpcinspect.equality.difference import Elements, Json
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.views.diff_words import numbers, verdict_line
-from rpcinspect.views.phrases import Phrases, counted, duration, packed, path_label, printable, shorten
+from rpcinspect.views.diff_words import following, numbers, verdict_line
+from rpcinspect.views.difference import ONE_SIDED, told
+from rpcinspect.views.phrases import Phrases, counted, packed, path_label, printable, shorten
 from rpcinspect.views.table import end_label, join_ends, write_line
 
 MAX_DIFFERENCES = 4
@@ -89,21 +89,20 @@ def _first(comparison: Comparison, runs: tuple[Messages, Messages]) -> Iterator[
     if len(its) > MAX_DIFFERENCES:
         yield f"  and {counted(len(its) - MAX_DIFFERENCES, 'more difference')} in this message", "red"
     yield f"likely {first.likely}: {printable(first.text)}", "bold"
-    others = comparison.different - 1
-    if others:
+    if comparison.different > 1:
         yield _others(comparison), ""
 
 
 def _others(comparison: Comparison) -> str:
     first = comparison.first
     assert first is not None
-    told = counted(comparison.different - 1, "more different message")
-    if first.following == comparison.different - 1:
-        return f"{told}: {'all follow' if first.following > 1 else 'it follows'} from that one"
-    shown = ", ".join(numbers(comparison.messages[place]) for place in first.beside[:5])
-    if len(first.beside) > 5:
-        shown += f" and {len(first.beside) - 5:,} more"
-    return f"{told}: {first.following:,} follow from that one; the runs part at {shown} too"
+    words = following(comparison)
+    others = [place for place in first.beside if place not in set(first.alike)]
+    if not others:
+        return words
+    shown = ", ".join(numbers(comparison.messages[place]) for place in others[:5])
+    more = f" and {len(others) - 5:,} more" if len(others) > 5 else ""
+    return f"{words}; the runs part at {shown}{more} too"
 
 
 def _where(message: Aligned, comparison: Comparison) -> str:
@@ -117,38 +116,14 @@ def _where(message: Aligned, comparison: Comparison) -> str:
 
 
 def _difference(found: Found) -> str:
-    one = found.difference
-    path = one.path if one.b_path is None else f"{one.path} / {one.b_path}"
-    words = [one.code, "" if path == one.code else printable(path)]
-    if one.code == "latency":
-        words.append(f"{duration(one.a_value)} → {duration(one.b_value)}")
-    elif one.a_value is not None or one.b_value is not None:
-        words.append(f"{_value(one.a_value)} → {_value(one.b_value)}")
-    if one.a_value == one.b_value and one.a_bits is not None:
-        words.append(f"({one.a_bits} → {one.b_bits})")
-    if one.elements is not None:
-        words.append(f"({_elements(one.elements)})")
-    if one.text is not None:
-        words.append(f"({printable(one.text)})")
-    if one.tolerated:
-        words.append("(within the tolerance)")
-    return "  ".join(word for word in words if word)
-
-
-def _value(value: Json) -> str:
-    if value is None:
-        return "nothing"
-    return shorten(printable(value if isinstance(value, str) else repr(value)), MAX_VALUE)
-
-
-def _elements(elements: Elements) -> str:
-    words = f"{elements.differing:,} of {counted(elements.numel, 'element')}"
-    if elements.beyond != elements.differing:
-        words += f", {elements.beyond:,} beyond the tolerance"
-    if elements.max_abs is not None:
-        words += f", at most {elements.max_abs:.3g}"
-        words += f", relative {elements.max_rel:.3g}" if elements.max_rel is not None else ""
-    return words
+    """`value  tensors[0].elements[3]  0.5 → 0.25  (0.25 apart; 1 of 12 elements differs)`."""
+    its = told(found.difference, MAX_VALUE)
+    code = found.difference.code
+    words = [code, "" if its.path == code else its.path, "" if its.values is None else " → ".join(its.values)]
+    details = [its.kind if code in ONE_SIDED else None, *its.extent, its.text]
+    details.append("within the tolerance" if found.difference.tolerated else None)
+    shown = "; ".join(detail for detail in details if detail is not None)
+    return "  ".join(word for word in (*words, f"({shown})" if shown else "") if word)
 
 
 def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
@@ -158,9 +133,9 @@ def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
         yield "differences: " + ", ".join(f"{count:,} {code}" for code, count in counted_codes.most_common())
     others = [one for one in comparison.found if not one.counts]
     control = sum(comparison.messages[one.message].control for one in others)
-    told = [one for one in others if not comparison.messages[one.message].control]
-    for code in dict.fromkeys(one.difference.code for one in told):
-        its = [one for one in told if one.difference.code == code]
+    information = [one for one in others if not comparison.messages[one.message].control]
+    for code in dict.fromkeys(one.difference.code for one in information):
+        its = [one for one in information if one.difference.code == code]
         if show_all:
             yield f"not counted: {len(its):,} {code}"
             continue

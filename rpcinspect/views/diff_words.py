@@ -6,12 +6,12 @@ In: a comparison or a part of it. Out: printable text.
 from __future__ import annotations
 
 from rpcinspect.diff.model import Aligned, Comparison
+from rpcinspect.equality.rules import Rules
+from rpcinspect.views.difference import KIND_WORDS
 from rpcinspect.views.phrases import counted
 
 MEANINGS = {
-    "missing": "b lacks the message",
-    "extra": "a lacks the message",
-    "repeated": "one run says it once more",
+    **{code: KIND_WORDS[code] for code in ("missing", "extra", "repeated")},
     "reordered": "the same calls, one after the other, in another order",
     "latency": "another median time of a kind of call",
     "function": "another function is called",
@@ -53,3 +53,33 @@ def verdict_line(comparison: Comparison) -> str:
     if not comparison.messages:
         return "the same: neither run has a message"
     return f"{what}: {counted(comparison.paired, 'message')} of both runs"
+
+
+def following(comparison: Comparison) -> str:
+    """What there is beside the first different message, and how much of it follows from that."""
+    first, others = comparison.first, comparison.different - 1
+    assert first is not None
+    if not others:
+        return "no other message is different"
+    told = []
+    for count, one, many in (
+        (first.following, "follows from this one", "follow from this one"),
+        (len(first.alike), "differs in the same way", "differ in the same way"),
+    ):
+        if count:
+            who = f"{count:,}" if count < others else "it" if others == 1 else "all"
+            told.append(f"{who} {one if count == 1 else many}")
+    if not told:
+        told = ["it does not follow from this one" if others == 1 else "none follows from this one"]
+    return f"{counted(others, 'other message')} {'is' if others == 1 else 'are'} different: {', '.join(told)}"
+
+
+def tolerance(rules: Rules) -> str | None:
+    """By how much floats may differ."""
+    if rules.rtol is None and rules.atol is None:
+        return "floats may differ as torch.testing lets them" if rules.by_dtype else None
+    atol, rtol = (
+        ("torch's atol" if rules.atol is None else f"{rules.atol:g}"),
+        ("torch's rtol" if rules.rtol is None else f"{rules.rtol:g}"),
+    )
+    return f"floats may differ by {atol} + {rtol} × the smaller of the two"

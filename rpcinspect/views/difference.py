@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from rpcinspect.equality.difference import Difference, Elements, Json
-from rpcinspect.views.phrases import printable, shorten
+from rpcinspect.views.phrases import duration, printable, shorten
 
 MAX_VALUE = 120
 
@@ -18,8 +18,14 @@ KIND_WORDS = {
     "nan-payload": "the payload of a NaN",
     "form": "form",
     "unknown": "not known",
+    "missing": "b lacks the message",
+    "extra": "a lacks the message",
+    "repeated": "one run says it once more",
 }
 """Codes that the two values don't tell."""
+
+ONE_SIDED = frozenset({"missing", "extra", "repeated"})
+"""Codes whose one value says what the message itself says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +45,13 @@ class Told:
 def told(difference: Difference, limit: int = MAX_VALUE) -> Told:
     """Part by part; `limit` is that of each value."""
     path = difference.path if difference.b_path is None else f"{difference.path} ({difference.b_path})"
+    values = _values(difference, limit) if _has_values(difference) else None
+    if difference.code == "latency":
+        path, values = "median", (duration(difference.a_value), duration(difference.b_value))
     elements = difference.elements
     return Told(
         path=printable(path),
-        values=_values(difference, limit) if _has_values(difference) else None,
+        values=values,
         kind=KIND_WORDS.get(difference.code),
         extent=() if elements is None else tuple(_extent(elements, difference.code)),
         text=None if difference.text is None else printable(difference.text),
@@ -56,15 +65,18 @@ def difference_phrase(difference: Difference, sides: tuple[str, str]) -> str:
     if its.values is not None:
         words += ": " + ", ".join(f"{side} {value}" for side, value in zip(sides, its.values, strict=True))
     details = [detail for detail in (its.kind, *its.extent, its.text) if detail is not None]
-    return f"{words} ({'; '.join(details)})" if details else words
+    return f"{words} ({'; '.join(details)})".lstrip() if details else words
 
 
 def _has_values(difference: Difference) -> bool:
+    if difference.code in ONE_SIDED:
+        return False
     return difference.a_value is not None or difference.b_value is not None
 
 
 def _values(difference: Difference, limit: int) -> tuple[str, str]:
-    shown = [_value(value, limit) for value in _narrowed(difference.a_value, difference.b_value)]
+    a, b = _narrowed(difference.a_value, difference.b_value)
+    shown = [shorten(text, limit) for text in _apart(_text(a), _text(b), limit)]
     bits = (difference.a_bits, difference.b_bits)
     if shown[0] == shown[1] or difference.code in ("zero-sign", "nan-payload"):
         shown = [value if b is None else f"{value} = {b}" for value, b in zip(shown, bits, strict=True)]
@@ -80,10 +92,17 @@ def _narrowed(a: Json, b: Json) -> tuple[Json, Json]:
     return first, second
 
 
-def _value(value: Json, limit: int) -> str:
-    if value is None:
-        return "nothing"
-    return shorten(json.dumps(value, ensure_ascii=False), limit)
+def _apart(a: str, b: str, limit: int) -> tuple[str, str]:
+    """Long texts from shortly before the place at which they part."""
+    same = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    if a == b or max(len(a), len(b)) <= limit or same <= limit // 2:
+        return a, b
+    start = same - limit // 4
+    return f"…{a[start:]}", f"…{b[start:]}"
+
+
+def _text(value: Json) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _extent(elements: Elements, code: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from rpcinspect.trace.critical_path import Segment
 from rpcinspect.trace.graph import ContextGraph, Gradient, GraphEdge, GraphTensor, Passing
 from rpcinspect.trace.latency import Latency, LatencyGroup, Spread, Straggler, Timing
+from rpcinspect.trace.profile import CallProfile, OperatorRun, ProfileRow, rows_of
 from rpcinspect.views.message_json import text
 
 Json: TypeAlias = dict[str, Any]
@@ -198,4 +199,59 @@ def _straggler(straggler: Straggler) -> Json:
         "total_ns": straggler.total_ns,
         "median_ns": straggler.median_ns,
         "nested": straggler.nested,
+    }
+
+
+def profile_json(profiles: Sequence[CallProfile]) -> Iterator[Json]:
+    """A `profile` line for each profiled call, then the `profile_row` lines of torch's table."""
+    for profile in profiles:
+        yield _profile(profile)
+    for row in rows_of(profiles):
+        yield _profile_row(row)
+
+
+def _profile(profile: CallProfile) -> Json:
+    return {
+        "kind": "profile",
+        "request": profile.request,
+        "answer": profile.answer,
+        "job": profile.job,
+        "caller": text(profile.caller),
+        "callee": text(profile.callee),
+        "profiling_id": list(profile.profiling_id),
+        "key": text(profile.key),
+        "mode_known": profile.mode_known,
+        "broken": profile.broken,
+        "runs": [_run(run, profile) for run in profile.runs],
+    }
+
+
+def _run(run: OperatorRun, profile: CallProfile) -> Json:
+    return {
+        "name": text(profile.shown(run)),
+        "operator": text(run.name),
+        "node_id": run.node_id,
+        "thread_id": run.thread,
+        "begin_ns": run.begin_ns,
+        "total_ns": run.total_ns,
+        "self_ns": run.self_ns,
+        "async": run.is_async,
+        "memory": run.memory,
+        "self_memory": run.self_memory,
+        "shapes": [list(shape) for shape in run.shapes],
+    }
+
+
+def _profile_row(row: ProfileRow) -> Json:
+    return {
+        "kind": "profile_row",
+        "job": row.job,
+        "name": text(row.name),
+        "node_id": row.node_id,
+        "calls": row.calls,
+        "self_ns": row.self_ns,
+        "total_ns": row.total_ns,
+        "memory": row.memory,
+        "self_memory": row.self_memory,
+        "async": row.is_async,
     }

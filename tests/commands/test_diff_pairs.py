@@ -18,7 +18,7 @@ from tests.views.test_diff_json import check_contract
 LIKELY = {
     "function": {"function"},
     "learning_rate": {"other-inputs"},
-    "dropout_seed": {"function"},
+    "dropout_seed": {"not-deterministic"},
     "dtype": {"device-or-dtype"},
     "summation": {"accumulation"},
     "order_sync": {"other-order"},
@@ -81,6 +81,7 @@ def test_verdict_and_first_message(check: Check) -> None:
     if check.first:
         assert any(is_it(verdict["first"], expected, check) for expected in check.first), verdict["first"]
         assert verdict["first"]["likely"] in LIKELY[check.b]
+        assert (check.b == "device_map") == (len(verdict["first"]["alike"]) == verdict["different"] - 1 > 1)
     else:
         assert not [line for line in lines[:-1] if line["counts"]]
 

@@ -10,18 +10,20 @@ from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, decode
 
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
 REINIT = CAPTURES / "reinit.pcap.gz"
-QUESTIONS = (("--graph", "0:0"), ("--contexts",), ("--latency",))
+PROFILED = CAPTURES / "profiled_legacy.pcap"
+QUESTIONS = (("--graph", "0:0"), ("--contexts",), ("--latency",), ("--profile",))
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_each_question_has_a_table_and_json_lines(question: tuple[str, ...], tmp_path: Path) -> None:
-    table = decode(BOOM, *question)
+    path = PROFILED if question == ("--profile",) else BOOM
+    table = decode(path, *question)
     assert (table.code, table.err) == (0, "")
     assert "worker0" in table.out
-    told = decode(BOOM, *question, "--format", "jsonl")
+    told = decode(path, *question, "--format", "jsonl")
     assert told.code == 0
     assert all("kind" in line for line in told.objects)
-    decode(BOOM, *question, "-o", tmp_path / "out")
+    decode(path, *question, "-o", tmp_path / "out")
     assert (tmp_path / "out").read_text() == table.out
 
 

@@ -117,3 +117,14 @@ def test_a_worker_that_the_other_run_lacks() -> None:
     assert first(comparison)[3] == "other-worker"
     assert comparison.notes == ("if w1 of a is w2 of b, --rename w1=w2 says so",)
     assert diff(a, b, renames={"w1": "w2"}).same
+
+
+def test_what_differs_in_the_same_way() -> None:
+    a, b = Story(), Story()
+    for story, results in ((a, (1, 2, 1)), (b, (3, 4, 3))):
+        for n, result in enumerate(results):
+            story.ask("app.f", 1, result, caller=n, callee=n)
+    comparison = diff(a, b)
+    assert comparison.first is not None
+    assert len(comparison.first.beside) == 2
+    assert comparison.first.alike == comparison.first.beside[1:]

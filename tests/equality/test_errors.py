@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rpcinspect.equality.errors import RemoteError, compare_errors, essence, named_type
+from rpcinspect.equality.errors import RemoteError, compare_errors, essence, named_type, reworded
 from rpcinspect.equality.rules import Rules
 
 PYTHON = """On WorkerInfo(id=1, name=worker1):
@@ -144,3 +144,25 @@ def test_long_hostile_text_takes_no_time(part: str) -> None:
     for text in (part * 100_000, f"[{part * 100_000}", f"#1 {part * 100_000}", "id" + part * 100_000):
         essence(text)
     assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kinds"),
+    [
+        (PYTHON, PYTHON.replace("/srv/job", "/srv/x"), ["paths"]),
+        (
+            PYTHON,
+            PYTHON.replace("line 209", "line 206").replace("/opt/venv", "/usr"),
+            ["paths", "line numbers"],
+        ),
+        (PYTHON, PYTHON.replace("_run_function", "_run"), ["frames of libraries"]),
+        (PYTHON, PYTHON.replace("id=1", "id=3"), ["ids"]),
+        (NATIVE, NATIVE.replace("0x7f87", "0x7a00"), ["native frames"]),
+        ("connect to 10.0.0.1:4711 failed", "connect to 10.0.0.2:99 failed", ["addresses"]),
+        ("<class '__main__.C'>", "<class '__mp_main__.C'>", ["names of modules"]),
+        ("boom", "boom\n\n", ["empty lines or length"]),
+    ],
+)
+def test_what_was_taken_out_and_differs(one: str, other: str, kinds: list[str]) -> None:
+    assert same(one, other)
+    assert reworded(one, other) == reworded(other, one) == kinds

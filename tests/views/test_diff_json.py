@@ -34,7 +34,7 @@ FIRST = {**DIFFERENCE, "likely": str, "explanation": str, "worker": (str, None),
 VERDICT = {
     "kind": {"verdict"},
     "same": bool,
-    "first": ({**FIRST, "beside": [PLACE]}, None),
+    "first": ({**FIRST, "beside": [PLACE], "alike": [PLACE]}, None),
     "counts": map_of(int),
     "tolerated": bool,
     "different": int,

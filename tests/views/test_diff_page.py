@@ -47,7 +47,7 @@ def test_different() -> None:
     assert found.lead.endswith(". 4 of 8 messages are different.")
     assert found.first is not None
     assert (found.first.row.place, found.first.likely, found.first.worker) == (1, "function", "w1")
-    assert found.first.following == "All 3 other messages that are different follow from this one."
+    assert found.first.following == "3 other messages are different: all follow from this one."
     assert [(row.code, row.counted, row.not_counted) for row in found.counts] == [
         ("argument", 3, 0),
         ("value", 1, 0),
@@ -81,7 +81,7 @@ def test_places_beside_the_first() -> None:
     found = page(a, b)
     assert found.first is not None
     assert [(link.text, link.anchor) for link in found.first.beside] == [("#2", "m2")]
-    assert found.first.following == ("The one other message that is different does not follow from this one.")
+    assert found.first.following == "1 other message is different: it differs in the same way."
 
 
 def test_the_strip_shows_what_has_no_row() -> None:

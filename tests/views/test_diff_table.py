@@ -41,7 +41,7 @@ def test_the_first_difference_in_full() -> None:
         "  b #1  = 2",
         "  value  1 → 2",
         f"likely function: w1 gives another result for the same call: {likely}",
-        "1 more different message: it follows from that one",
+        "1 other message is different: it follows from this one",
         "differences: 1 value, 1 argument",
         "--all lists all 2 differences",
     ]
@@ -50,7 +50,7 @@ def test_the_first_difference_in_full() -> None:
 def test_a_message_that_one_run_lacks() -> None:
     lines = shown(story(1), story(1, more=1))
     assert "the runs part at b#2, w0 → w1, PYTHON_CALL app.tell" in lines
-    assert "  extra  nothing → PYTHON_CALL app.tell" in lines
+    assert "  extra  (a lacks the message)" in lines
 
 
 def test_all() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rpcinspect.equality.difference import Difference, Elements
-from rpcinspect.views.difference import difference_phrase
+from rpcinspect.views.difference import difference_phrase, told
 from tests.replay.outcomes import FORM, ONE_ULP
 
 SIDES = ("captured", "live")
@@ -90,10 +90,29 @@ def one_element(elements: Elements) -> Elements:
             difference("unknown", path="tensors", text="it can't be read"),
             "tensors (not known; it can't be read)",
         ),
+        (
+            difference("latency", path="median_ns", a_value=2_870_000, b_value=6_100_000, text="of 1 call"),
+            "median: captured 2.87 ms, live 6.1 ms (of 1 call)",
+        ),
+        (
+            difference("extra", path="", b_value="PYTHON_CALL app.f"),
+            "(a lacks the message)",
+        ),
     ],
 )
 def test_phrases(found: Difference, told: str) -> None:
     assert difference_phrase(found, SIDES) == told
+
+
+def test_long_values_are_shown_where_they_part() -> None:
+    schema = "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> "
+    a, b = (f"{schema}{kind}" for kind in ("(Tensor)", "Tensor"))
+    found = told(difference("form", path="schema", a_value=a, b_value=b), 60)
+    assert found.values is not None
+    assert [value[0] for value in found.values] == ["…", "…"]
+    assert found.values[0].endswith('-> (Tensor)"')
+    assert found.values[1].endswith('-> Tensor"')
+    assert all(len(value) <= 60 for value in found.values)
 
 
 def test_long_and_hostile_values_are_cut_and_escaped() -> None:

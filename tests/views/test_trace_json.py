@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from rpcinspect.views.jsonl import lines
-from rpcinspect.views.trace_json import contexts_json, graph_json, latency_json
+from rpcinspect.views.trace_json import contexts_json, graph_json, latency_json, profile_json
 from tests.decoded import decode
 from tests.trace.runs import workload_trace
 from tests.truth import capture_of
@@ -45,6 +45,17 @@ def test_every_exchange_and_group_has_a_line() -> None:
         latency.pairs
     )
     assert sum(line["kind"] == "straggler" for line in told) == len(latency.stragglers)
+
+
+def test_profiles_have_their_calls_and_their_rows() -> None:
+    profiles = workload_trace("profiled_legacy").profiles
+    told = [json.loads(line) for line in lines(profile_json(profiles)).splitlines()]
+    calls = [line for line in told if line["kind"] == "profile"]
+    rows = [line for line in told if line["kind"] == "profile_row"]
+    assert [line["request"] for line in calls] == [profile.request for profile in profiles]
+    assert sum(len(line["runs"]) for line in calls) == sum(row["calls"] for row in rows)
+    names = {run["name"] for line in calls for run in line["runs"]}
+    assert {row["name"] for row in rows} == names
 
 
 def test_names_of_every_kind_are_json() -> None:
