@@ -1,6 +1,7 @@
 # demo and test need nothing but Python 3.10 or later and a package registry; both keep to one .venv.
 #
-#   make demo       decode a bundled capture: as a table, then one message in full; replay it where torch is
+#   make demo       decode a bundled capture: as a table, then one message in full; replay it where torch is;
+#                   and find where two runs of a job part
 #   make test       run all tests (PYTEST_ARGS='tests/wire -x' runs some of them)
 #   make check      what CI checks beside the tests: ruff and mypy
 #   make fix        format, and repair what ruff can repair
@@ -16,6 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 CAPTURE ?= captures/basic_chain.pcap
 MESSAGE ?= 6
 REPLAY ?= captures/basic_chain.pcap --path captures
+DIFF ?= captures/pairs/base.pcap.gz captures/pairs/dropout_seed.pcap.gz
 PYTEST_ARGS ?=
 CAPTURES ?=
 DAMAGE_ARGS ?= --write docs/damage.md
@@ -27,6 +29,7 @@ demo: $(VENV)/base.stamp
 	$(BIN)/rpcinspect decode $(CAPTURE)
 	$(BIN)/rpcinspect decode $(CAPTURE) --message $(MESSAGE)
 	$(BIN)/rpcinspect replay $(REPLAY) || [ $$? = 2 ]  # 2: torch is not installed, and that was said
+	$(BIN)/rpcinspect diff $(DIFF) || [ $$? = 1 ]  # 1: they are different, as they should be
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)

@@ -146,6 +146,44 @@ def test_the_options_are_the_rules(shared: Path) -> None:
     assert diff(old, new, "--ignore", "device,latency,profile-events", "--strict").code == 1
 
 
+def test_what_a_release_changed_is_counted_by_class(shared: Path) -> None:
+    """Against what `decode` shows of them: target devices, a schema, an error."""
+    captures = {
+        v: shared / "captures" / "versions" / f"torch-{v}.pcap" for v in ("1.8.1", "1.13.1", "2.14.1")
+    }
+    heard = {version: decode(path).messages for version, path in captures.items()}
+    told = verdict(diff(captures["1.8.1"], captures["2.14.1"], "--format", "jsonl"))
+    tensors = [tensor for message in heard["1.8.1"] for tensor in message["tensors"]]
+    assert {tensor["target_device"] for tensor in tensors} == {None}
+    assert {t["target_device"] for message in heard["2.14.1"] for t in message["tensors"]} == {"cpu"}
+    schemas = [
+        [message["body"]["schema"] for message in heard[version] if message["body"].get("schema")]
+        for version in captures
+    ]
+    assert schemas[0] != schemas[1] == schemas[2]
+    control = sum(line["control"] for line in diff_lines(captures["1.8.1"], captures["2.14.1"]))
+    assert {code: n for code, n in told["counts"].items() if code != "latency"} == {
+        "device": len(tensors),
+        "profile-events": 1,
+        "form": len(schemas[0]),
+        "argument": control,
+    }
+    texts = [
+        [m["body"]["error"]["text"] for m in heard[version] if m["body"].get("error")] for version in captures
+    ]
+    assert texts[1] != texts[2]
+    near = verdict(diff(captures["1.13.1"], captures["2.14.1"], "--format", "jsonl"))
+    assert near["same"]
+    assert near["counts"].keys() <= {"latency"}
+    assert near["notes"] == [
+        f"{len(texts[1])} error text differs only in what is not compared: paths (1), line numbers (1)"
+    ]
+
+
+def diff_lines(a: Path, b: Path) -> list[dict[str, Any]]:
+    return diff(a, b, "--format", "jsonl").objects[:-1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
