@@ -7,6 +7,7 @@ follow from it. What is said of the first is a guess from how the values differ,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -24,12 +25,17 @@ STATE = (
     "(outside-rpc), such as random numbers, time, files, or what its worker's own program had set"
 )
 WAITS = (
-    "its function may wait for something that RPC does not carry (outside-rpc), such as what its worker's "
-    "own program does, which does not run here"
+    "its function may take longer here (--timeout), or wait for something that RPC does not carry "
+    "(outside-rpc), such as what its worker's own program does, which does not run here"
 )
 ROUNDING = (
     "equal but for rounding: sums were made in another order, by other hardware, another number of threads "
     "(--threads) or another release of torch"
+)
+
+EVENTS = (
+    "other operators ran in the thread while it was profiled, such as those that rebuild the tensors of "
+    "another message: chance, if all else is identical"
 )
 
 
@@ -101,7 +107,22 @@ def _different(
 
 
 def _guess(differences: Sequence[Difference]) -> str:
+    if {difference.code for difference in differences} == {"profile-events"}:
+        return EVENTS
+    for difference in differences:
+        if difference.code == "error" and difference.a_value is None and isinstance(difference.b_value, str):
+            return f"it failed here: {_last_line(difference.b_value)}"
     return _REASONS[nature_of(differences)]
 
+
+def _last_line(text: str) -> str:
+    """Where Python says which exception it was; native errors have their frames after it."""
+    lines = [line.strip() for line in text.replace("\\n", "\n").splitlines() if line.strip()]
+    named = [line for line in lines if _EXCEPTION.match(line)]
+    return (named or lines or ["an error without words"])[-1][:MAX_LINE]
+
+
+MAX_LINE = 200
+_EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Iteration)\b.*")
 
 _REASONS: Mapping[Nature, str] = {"rounding": ROUNDING, "mask": RANDOM, "other": STATE}

@@ -10,7 +10,7 @@ import pytest
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.replay.outcome import InboundOutcome, StepOutcome
-from rpcinspect.replay.reasons import RANDOM, ROUNDING, STATE, WAITS, with_reasons
+from rpcinspect.replay.reasons import EVENTS, RANDOM, ROUNDING, STATE, WAITS, with_reasons
 from tests.replay.outcomes import ONE_ULP
 from tests.replay.scripted import planned_of
 from tests.replay.talks import Workers
@@ -26,6 +26,17 @@ DROPPED = replace(
 assert DROPPED.elements is not None
 OTHER = replace(DROPPED, a_value=1.0, b_value=1.5, elements=replace(DROPPED.elements, mask=False))
 TEXT = Difference(code="value", path="value", a_value="a", b_value="b")
+MORE_EVENTS = Difference(code="profile-events", path="envelopes[0].events")
+NO_MODULE = Difference(
+    code="error",
+    path="error",
+    a_value=None,
+    b_value="On WorkerInfo(id=1, name=w1):\nModuleNotFoundError: No module named 'app'\n\n"
+    "Default RPC pickler does not serialize\n            function code.",
+)
+NATIVE = Difference(
+    code="error", path="error", a_value=None, b_value="Error on Node 1: Could not find send function"
+)
 FLIPPED_AND_ROUNDED = replace(
     ONE_ULP, elements=replace(ONE_ULP.elements, kinds=(("zero-sign", 1), ("ulp", 2)), differing=3)
 )
@@ -71,7 +82,12 @@ def line(count: int = 3) -> Workers:
         ((replace(DROPPED, a_value=1.5, b_value=0.0),), RANDOM),
         ((OTHER,), STATE),
         ((TEXT,), STATE),
+        ((MORE_EVENTS,), EVENTS),
+        ((MORE_EVENTS, TEXT), STATE),
         ((TEXT, ONE_ULP), STATE),
+        ((NO_MODULE,), "it failed here: ModuleNotFoundError: No module named 'app'"),
+        ((NATIVE,), "it failed here: Error on Node 1: Could not find send function"),
+        ((replace(NO_MODULE, a_value="ValueError: x"),), STATE),
         ((), STATE),
     ],
 )
