@@ -263,7 +263,11 @@ def _notes(session: Session, exchanges: Exchanges) -> list[str]:
     for call in exchanges.calls:
         key = (call.job, call.caller)
         first[key] = min(first.get(key, call.request.rpc.message.id), call.request.rpc.message.id)
-    late = [f"{name} ({count} requests)" for (_, name), count in sorted(first.items()) if count > 0]
+    late = [
+        f"{name} ({count} request{'' if count == 1 else 's'})"
+        for (_, name), count in sorted(first.items())
+        if count > 0
+    ]
     if late:
         notes.append(
             f"The capture begins after the job: earlier requests of {', '.join(late)} are not in it, "

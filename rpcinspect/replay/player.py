@@ -23,7 +23,6 @@ from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.arrived import LiveRecords
-from rpcinspect.replay.control_calls import NO_TENSORS
 from rpcinspect.replay.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.loop import Loop
 from rpcinspect.replay.matching import Expected
@@ -34,9 +33,8 @@ from rpcinspect.replay.patience import Patience
 from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.schedule import Due, Schedule
 from rpcinspect.replay.translate import learn_own_fork, learn_sent, translate
-from rpcinspect.rpc.command import CleanupAutogradContextResp, Command, ExceptionResponse, RRefAck
-from rpcinspect.rpc.command_codec import message_type_of, to_payload
-from rpcinspect.rpc.message import Message, MessageType, type_name
+from rpcinspect.replay.uncaptured import acknowledgement, refusal, too_much
+from rpcinspect.rpc.message import Message, type_name
 from rpcinspect.rpc.record import RpcRecord
 
 TICK_S = 0.05
@@ -47,7 +45,6 @@ LAST_S = 0.05
 over pipes of its own."""
 
 NOTHING_LIKE_IT = "nothing like it was captured"
-NOT_THERE = b"rpcinspect: nothing was captured that could answer this"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,11 +233,25 @@ class Player:
                 timeout_s=self._patience.for_answer(call),
             )
         except ReplayError as error:
-            self._finish(StepOutcome(step=step, result="failed", text=f"not sent: {error}"))
+            text = f"not sent: {self._not_told(call) or error}"
+            self._finish(StepOutcome(step=step, result="failed", text=text))
             self._over(call)
             return
         learn_sent(call.request, self._ids)
         self._sent[peer.name, message_id] = _Sent(step, call, time.monotonic())
+
+    def _not_told(self, call: Call) -> str | None:
+        """Which answer of its context did not come, in words: ids that it needs may have been in there."""
+        missing = [
+            one.step.message
+            for one in self._outcomes.values()
+            if one.step.action == "send"
+            and one.result in ("failed", "unanswered")
+            and self._call(one.step).context == call.context
+        ]
+        if call.context is None or not missing:
+            return None
+        return f"it needs what the answer to #{min(missing)} was to tell, which did not come"
 
     def _send_answer(self, step: Step) -> None:
         call = self._call(step)
@@ -288,7 +299,7 @@ class Player:
         live = self._live.decode(event.message, event.tensors, event.time_ns)
         latency_s = time.monotonic() - sent.at
         if call.response is None:
-            outcome = _too_much(sent.step, live.record, latency_s, cut_off=self._patience.cut_off(call))
+            outcome = too_much(sent.step, live.record, latency_s, cut_off=self._patience.cut_off(call))
         else:
             found = compare_messages(
                 call.response, live.record, self._material.read, live.read, self._material.rules, self._ids
@@ -376,7 +387,7 @@ class Player:
 
     def _unexpected(self, event: RequestArrived, record: RpcRecord) -> tuple[Result | None, str]:
         """A request that no captured one is like: housekeeping is acknowledged, everything else refused."""
-        answer = ACKNOWLEDGED.get(message_type_of(record.rpc.command))
+        answer = acknowledgement(record)
         if answer is None:
             self._refuse(event)
             return "different", NOTHING_LIKE_IT
@@ -384,10 +395,9 @@ class Player:
         return None, f"{NOTHING_LIKE_IT}; acknowledged: when RRefs and contexts go is not the program's doing"
 
     def _refuse(self, event: RequestArrived) -> None:
-        self._reply(event, ExceptionResponse(NOT_THERE))
+        self._reply(event, refusal())
 
-    def _reply(self, event: RequestArrived, command: Command) -> None:
-        message = Message(message_type_of(command), 0, to_payload(command), NO_TENSORS)
+    def _reply(self, event: RequestArrived, message: Message) -> None:
         with contextlib.suppress(ReplayError):  # it reads nothing of what it is sent
             self._peers[event.peer].answer(event, message)
 
@@ -399,30 +409,6 @@ def _expects(step: Step, calls: Mapping[int, Call]) -> bool:
     return step.action == "skip" and step.code in ("missing-bytes", "not-allowed") and step.message in calls
 
 
-def _too_much(step: Step, live: RpcRecord, latency_s: float, *, cut_off: bool) -> StepOutcome:
-    """An answer where the capture has none; `cut_off`: it ended before one was due."""
-    if cut_off:
-        text = "the capture ends before its answer, with which this one can't be compared"
-        return StepOutcome(step=step, result=None, text=text, latency_s=latency_s)
-    got = type_name(live.rpc.message.type)
-    return StepOutcome(
-        step=step,
-        result="different",
-        differences=(Difference(code="extra", path="answer", a_value=None, b_value=got),),
-        text="in the capture it was never answered",
-        latency_s=latency_s,
-    )
-
-
 def _of_interest(found: Sequence[Difference]) -> tuple[Difference, ...]:
     """Without those of devices: the wire engine's workers have CPUs only, whatever was captured."""
     return tuple(difference for difference in found if difference.code != "device")
-
-
-ACKNOWLEDGED: Mapping[int, Command] = {
-    MessageType.RREF_USER_DELETE: RRefAck(),
-    MessageType.RREF_FORK_REQUEST: RRefAck(),
-    MessageType.RREF_CHILD_ACCEPT: RRefAck(),
-    MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ: CleanupAutogradContextResp(),
-}
-"""Requests that come when Python drops something → what torch's agent answers."""

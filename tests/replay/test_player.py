@@ -16,7 +16,8 @@ from rpcinspect.replay.arrived import LiveRecords
 from rpcinspect.replay.control_calls import NO_TENSORS
 from rpcinspect.replay.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replay.peer import Peer
-from rpcinspect.replay.player import NOT_THERE, NOTHING_LIKE_IT
+from rpcinspect.replay.player import NOTHING_LIKE_IT
+from rpcinspect.replay.uncaptured import NOT_THERE
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
