@@ -241,17 +241,17 @@ class Player:
         self._sent[peer.name, message_id] = _Sent(step, call, time.monotonic())
 
     def _not_told(self, call: Call) -> str | None:
-        """Which answer of its context did not come, in words: ids that it needs may have been in there."""
+        """Which answer of its context did not come as captured, in words: ids that it needs may have been in it."""
         missing = [
             one.step.message
             for one in self._outcomes.values()
             if one.step.action == "send"
-            and one.result in ("failed", "unanswered")
+            and one.result in ("failed", "unanswered", "different")
             and self._call(one.step).context == call.context
         ]
         if call.context is None or not missing:
             return None
-        return f"it needs what the answer to #{min(missing)} was to tell, which did not come"
+        return f"it needs what the answer to #{min(missing)} was to tell, which did not come so"
 
     def _send_answer(self, step: Step) -> None:
         call = self._call(step)

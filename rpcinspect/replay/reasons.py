@@ -111,7 +111,9 @@ def _guess(differences: Sequence[Difference]) -> str:
         return EVENTS
     for difference in differences:
         if difference.code == "error" and difference.a_value is None and isinstance(difference.b_value, str):
-            return f"it failed here: {_last_line(difference.b_value)}"
+            line = _last_line(difference.b_value)
+            hint = "; --path FOLDER lets live workers find a module" if "ModuleNotFoundError" in line else ""
+            return f"it failed here: {line}{hint}"
     return _REASONS[nature_of(differences)]
 
 

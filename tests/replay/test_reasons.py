@@ -34,6 +34,7 @@ NO_MODULE = Difference(
     b_value="On WorkerInfo(id=1, name=w1):\nModuleNotFoundError: No module named 'app'\n\n"
     "Default RPC pickler does not serialize\n            function code.",
 )
+HINT = "; --path FOLDER lets live workers find a module"
 NATIVE = Difference(
     code="error", path="error", a_value=None, b_value="Error on Node 1: Could not find send function"
 )
@@ -85,7 +86,7 @@ def line(count: int = 3) -> Workers:
         ((MORE_EVENTS,), EVENTS),
         ((MORE_EVENTS, TEXT), STATE),
         ((TEXT, ONE_ULP), STATE),
-        ((NO_MODULE,), "it failed here: ModuleNotFoundError: No module named 'app'"),
+        ((NO_MODULE,), f"it failed here: ModuleNotFoundError: No module named 'app'{HINT}"),
         ((NATIVE,), "it failed here: Error on Node 1: Could not find send function"),
         ((replace(NO_MODULE, a_value="ValueError: x"),), STATE),
         ((), STATE),
