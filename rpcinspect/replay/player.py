@@ -241,7 +241,7 @@ class Player:
         self._sent[peer.name, message_id] = _Sent(step, call, time.monotonic())
 
     def _not_told(self, call: Call) -> str | None:
-        """Which answer of its context did not come as captured, in words: ids that it needs may have been in it."""
+        """Which answer of its context did not come as captured, in words: it may have told ids."""
         missing = [
             one.step.message
             for one in self._outcomes.values()
