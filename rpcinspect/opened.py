@@ -14,6 +14,7 @@ from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 from rpcinspect.wire.ranges import CaptureBytes, Extent
+from rpcinspect.wire.tcp import Connection
 
 
 class OpenSession:
@@ -44,6 +45,11 @@ class OpenSession:
     def bytes(self) -> CaptureBytes:
         """Bytes by their place in the captures."""
         return self._decoding.bytes
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """Every TCP connection of the captures."""
+        return self._decoding.connections
 
     def read(self, extent: Extent) -> builtins.bytes:
         """The bytes of an extent, zeros where they were not captured."""

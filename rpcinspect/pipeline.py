@@ -31,7 +31,7 @@ from rpcinspect.wire.demux import Demux
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import TpMessage
 from rpcinspect.wire.segment import Segmenter
-from rpcinspect.wire.tcp import Tcp
+from rpcinspect.wire.tcp import Connection, Tcp
 
 PATIENCE_NS = 2_000_000_000
 """How long, in capture time, acknowledged bytes that were not captured are waited for. Only captures of more
@@ -123,6 +123,11 @@ class Decoding:
         if self._session is None:
             raise RuntimeError("the session is known once every record was taken")
         return self._session
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """Every TCP connection, for whoever asks how they ended."""
+        return self._tcp.connections
 
     def _records(self, messages: list[TpMessage]) -> Iterator[RpcRecord]:
         decode, feed = self._decoder.decode, self.builder.feed

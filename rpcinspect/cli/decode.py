@@ -84,6 +84,19 @@ def decode(
             help="Show what the callers' profilers say of operators at the callees, as torch does.",
         ),
     ] = False,
+    rrefs: Annotated[
+        bool, typer.Option("--rrefs", help="List the remote references: who made, held and deleted them.")
+    ] = False,
+    device_maps: Annotated[
+        bool,
+        typer.Option(
+            "--device-maps", help="Say which devices tensors went between, and which maps that needs."
+        ),
+    ] = False,
+    closings: Annotated[
+        bool,
+        typer.Option("--closings", help="Say whose connections ended first, and what was in flight then."),
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 if there is a finding of severity error.")
     ] = False,
@@ -107,7 +120,15 @@ def decode(
 ) -> None:
     """Show every RPC message of captured traffic, its envelopes unwrapped."""
 
-    asked = {"graph": graph is not None, "contexts": contexts, "latency": latency, "profile": profile}
+    asked = {
+        "graph": graph is not None,
+        "contexts": contexts,
+        "latency": latency,
+        "profile": profile,
+        "rrefs": rrefs,
+        "device-maps": device_maps,
+        "closings": closings,
+    }
 
     def command() -> int:
         from rpcinspect.commands.decode import Request, run

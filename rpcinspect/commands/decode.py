@@ -29,7 +29,7 @@ from rpcinspect.views.phrases import printable, printable_json
 STDIN = "-"
 DRAWINGS = ("dot", "mermaid")
 """Formats of an autograd graph."""
-ABRIDGED = frozenset({"latency", "profile"})
+ABRIDGED = frozenset({"latency", "profile", "rrefs"})
 """Questions whose answers leave something out for which there is `--all`."""
 
 

@@ -18,6 +18,7 @@ from rpcinspect.commands.decode import Request
 from rpcinspect.commands.output import open_console, open_output, say
 from rpcinspect.pipeline import Decoding
 from rpcinspect.trace.answers import Trace, trace
+from rpcinspect.trace.closings import ConnectionEnd
 from rpcinspect.trace.graph import ContextGraph, find_graphs
 from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import packed, printable_json
@@ -37,7 +38,8 @@ def answer(request: Request, decoding: Decoding, stack: ExitStack) -> int | None
     (question,) = request.questions
     records = list(decoding.records())
     session = decoding.session
-    run = trace(session, [records[row] for row in session.order.tolist()])
+    messages = [records[row] for row in session.order.tolist()]
+    run = trace(session, messages, ends=ConnectionEnd.of(decoding.connections))
     reason = empty_line(session)
     if reason is not None:
         say(reason)
@@ -115,6 +117,40 @@ def _profile(run: Trace, request: Request, stack: ExitStack) -> int | None:
     return None
 
 
+def _rrefs(run: Trace, request: Request, stack: ExitStack) -> int | None:
+    from rpcinspect.views.rrefs_table import show_rrefs
+    from rpcinspect.views.state_json import rrefs_json
+
+    if request.format == "jsonl":
+        _write_json(rrefs_json(run.ledger), request, stack)
+    else:
+        show_rrefs(run.ledger, _console(request, stack), every_fork=request.show_all)
+    return None
+
+
+def _device_maps(run: Trace, request: Request, stack: ExitStack) -> int | None:
+    from rpcinspect.views.device_maps_table import show_device_maps
+    from rpcinspect.views.state_json import device_maps_json
+
+    if request.format == "jsonl":
+        _write_json(device_maps_json(run.device_maps), request, stack)
+    else:
+        show_device_maps(run.device_maps, _console(request, stack))
+    return None
+
+
+def _closings(run: Trace, request: Request, stack: ExitStack) -> int | None:
+    from rpcinspect.views.closings_table import show_closings
+    from rpcinspect.views.state_json import closings_json
+
+    if request.format == "jsonl":
+        _write_json(closings_json(run.closings), request, stack)
+    else:
+        start = min(run.session.messages.time_ns, default=0)
+        show_closings(run.closings, start, _console(request, stack))
+    return None
+
+
 def _console(request: Request, stack: ExitStack) -> Console:
     return stack.enter_context(open_console(request.output))
 
@@ -130,5 +166,8 @@ ANSWERS: dict[str, Answer] = {
     "contexts": _contexts,
     "latency": _latency,
     "profile": _profile,
+    "rrefs": _rrefs,
+    "device-maps": _device_maps,
+    "closings": _closings,
 }
 """By the name of the option."""

@@ -12,28 +12,43 @@ from rpcinspect.causes.calls import Exchanges, read_exchanges
 from rpcinspect.causes.causality import Causes, explain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
+from rpcinspect.trace.closings import Closings, ConnectionEnd, read_closings
 from rpcinspect.trace.critical_path import Segment, critical_path
+from rpcinspect.trace.device_maps import DeviceMap, read_device_maps
 from rpcinspect.trace.graph import ContextGraph, IsZero, read_graphs
 from rpcinspect.trace.latency import Latency, read_latency
+from rpcinspect.trace.ledger import RRefStory, read_ledger
 from rpcinspect.trace.profile import CallProfile, read_profiles
 
 
-def trace(session: Session, messages: Sequence[RpcRecord], is_zero: IsZero | None = None) -> Trace:
+def trace(
+    session: Session,
+    messages: Sequence[RpcRecord],
+    *,
+    ends: Sequence[ConnectionEnd] = (),
+    is_zero: IsZero | None = None,
+) -> Trace:
     """What can be asked of a run; `messages` in the order of time, so that a place is an index.
 
-    `is_zero` reads the bytes of gradients: without it no gradient is told to be zero.
+    `ends` are those of the TCP connections: without them nobody is told to have closed any. `is_zero` reads
+    the bytes of gradients: without it no gradient is told to be zero.
     """
-    return Trace(session, messages, is_zero)
+    return Trace(session, messages, ends, is_zero)
 
 
 class Trace:
     """See `trace`."""
 
     def __init__(
-        self, session: Session, messages: Sequence[RpcRecord], is_zero: IsZero | None = None
+        self,
+        session: Session,
+        messages: Sequence[RpcRecord],
+        ends: Sequence[ConnectionEnd],
+        is_zero: IsZero | None,
     ) -> None:
         self.session = session
         self.messages = messages
+        self._ends = ends
         self._is_zero = is_zero
 
     @cached_property
@@ -60,6 +75,21 @@ class Trace:
     def profiles(self) -> tuple[CallProfile, ...]:
         """What callers' profilers show of their callees."""
         return read_profiles(self.exchanges.calls, self.causes)
+
+    @cached_property
+    def ledger(self) -> tuple[RRefStory, ...]:
+        """Every remote reference."""
+        return read_ledger(self.session, self.messages)
+
+    @cached_property
+    def device_maps(self) -> tuple[DeviceMap, ...]:
+        """Which devices tensors came from and went to."""
+        return read_device_maps(self.exchanges.calls)
+
+    @cached_property
+    def closings(self) -> Closings:
+        """Who left first, and what was in flight then."""
+        return read_closings(self.session, self.exchanges.calls, self._ends)
 
     def critical_path(self, graph: ContextGraph) -> tuple[Segment, ...]:
         """What the duration of a context consists of."""

@@ -56,6 +56,7 @@ class Stream:
         "cut_bytes",
         "end",
         "fin",
+        "fin_ns",
         "finished",
         "first_ns",
         "flow",
@@ -84,6 +85,8 @@ class Stream:
         """Bytes of this direction that a snap length cut off."""
         self.fin: int | None = None
         """Position after the last byte, once a FIN told it."""
+        self.fin_ns: int | None = None
+        """When that FIN was captured."""
         self.acked: int | None = None
         """Highest position that the other side acknowledged."""
         self.finished = False

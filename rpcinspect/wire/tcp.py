@@ -43,6 +43,8 @@ class Connection:
     server_isn: int | None = None
     reset_ns: int | None = None
     """When the first RST was captured."""
+    reset_by: Stream | None = None
+    """The direction in which it went."""
 
     @property
     def streams(self) -> tuple[Stream, Stream]:
@@ -313,11 +315,13 @@ class Tcp:
         fins = np.flatnonzero(flags & FIN)
         if len(fins) and stream.fin is None:
             stream.fin = int(ends[fins[0]])
+            stream.fin_ns = int(block.time_ns[rows[fins[0]]])
         connection = stream.connection
         if connection.reset_ns is None:
             resets = np.flatnonzero(flags & RST)
             if len(resets):
                 connection.reset_ns = int(block.time_ns[rows[resets[0]]])
+                connection.reset_by = stream
         acks = rows[(flags & (ACK | RST)) == ACK]
         if len(acks):
             other = connection.other(stream)

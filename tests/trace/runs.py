@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rpcinspect.opened import open_session
 from rpcinspect.trace.answers import Trace, trace
+from rpcinspect.trace.closings import ConnectionEnd
 from tests.truth import CAPTURES, capture_of
 
 SHARED = CAPTURES.parent.parent / "shared" / "captures"
@@ -16,7 +17,8 @@ SHARED = CAPTURES.parent.parent / "shared" / "captures"
 def traced(*paths: Path) -> Trace:
     """What can be asked; the capture is closed again, so that no bytes can be read. Don't change it."""
     with open_session(*map(str, paths)) as opened:
-        return trace(opened.session, opened.messages())
+        ends = ConnectionEnd.of(opened.connections)
+        return trace(opened.session, opened.messages(), ends=ends)
 
 
 def workload_trace(name: str) -> Trace:

@@ -1,0 +1,162 @@
+"""Who left first: how each connection between workers ended, and which requests were in flight then.
+
+In: exchanges, and the ends of TCP connections. Out: a `Departure` per worker that closed or reset a
+connection first, in the order of time. A worker that was killed is the first to close connections while
+requests are in flight; those that close theirs after it only follow. What an orderly shutdown closes has
+nothing in flight, but for clean-up, which nobody waits for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rpcinspect.causes.calls import HOUSEKEEPING, Call
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.session.model import Session
+from rpcinspect.wire.tcp import Connection
+
+CLEAN_UP = HOUSEKEEPING | {MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ}
+"""What a worker sends only so that others may free something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionEnd:
+    """The end of one TCP connection."""
+
+    flow: str
+    """Of the descriptor connection, from the client: `ip:port>ip:port`."""
+    begin_ns: int
+    """Of its first packet."""
+    last_ns: int
+    by_client: bool
+    """Whether the client closed it first."""
+    how: str
+    """`closed` by a FIN, or `reset`."""
+    time_ns: int
+
+    @classmethod
+    def of(cls, connections: Iterable[Connection]) -> tuple[ConnectionEnd, ...]:
+        """The ends that were captured. Each is told by both names of its flow."""
+        found = []
+        for connection in connections:
+            ends = [(s.fin_ns, "closed", s is connection.forward) for s in connection.streams if s.fin_ns]
+            if connection.reset_ns is not None:
+                ends.append((connection.reset_ns, "reset", connection.reset_by is connection.forward))
+            if not ends:
+                continue
+            time_ns, how, forward = min(ends)
+            times = [s.first_ns for s in connection.streams if s.first_ns is not None]
+            for flow, by_client in ((connection.flow, forward), (connection.flow.reversed, not forward)):
+                found.append(
+                    cls(
+                        flow=str(flow),
+                        begin_ns=min(times, default=0),
+                        last_ns=max(s.last_ns for s in connection.streams),
+                        by_client=by_client,
+                        how=how,
+                        time_ns=time_ns,
+                    )
+                )
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipeEnd:
+    """How one pipe ended."""
+
+    pipe: int
+    client: str
+    server: str
+    by: str
+    """The worker that closed it first."""
+    how: str
+    time_ns: int
+    in_flight: tuple[int, ...]
+    """Requests on it that had begun and were not answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """A worker that was the first to end some of its pipes."""
+
+    job: int
+    worker: str
+    time_ns: int
+    """When it ended the first of them."""
+    pipes: tuple[PipeEnd, ...]
+    """That it ended, in the order of time."""
+    reset: int
+    """How many of them it reset."""
+    unanswered: tuple[int, ...]
+    """Requests to it that were in flight when it ended their pipe."""
+    waiting: tuple[int, ...]
+    """Requests of its own that it did not wait for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closings:
+    """All of it."""
+
+    departures: tuple[Departure, ...]
+    first: Departure | None
+    """The first that left while requests were in flight that somebody waits for; None if there is none."""
+    open_pipes: int
+    """Pipes whose end was not captured."""
+
+
+def read_closings(session: Session, calls: Sequence[Call], ends: Iterable[ConnectionEnd]) -> Closings:
+    """Who ended what, and what was in flight."""
+    by_flow: dict[str, list[ConnectionEnd]] = defaultdict(list)
+    for end in ends:
+        by_flow[end.flow].append(end)
+    on_pipe: dict[int, list[Call]] = defaultdict(list)
+    for call in calls:
+        on_pipe[call.request.tp.pipe.number].append(call)
+    found: dict[tuple[int, str], list[PipeEnd]] = defaultdict(list)
+    closed = 0
+    for pipe in session.pipes:
+        its = [e for e in by_flow.get(str(pipe.flow), ()) if e.begin_ns <= pipe.first_ns <= e.last_ns]
+        if not its:
+            continue
+        closed += 1
+        end = its[0]
+        client, server = session.clients[pipe.number], session.servers[pipe.number]
+        by = client if end.by_client else server
+        found[session.jobs[pipe.number], by].append(
+            PipeEnd(
+                pipe=pipe.number,
+                client=client,
+                server=server,
+                by=by,
+                how=end.how,
+                time_ns=end.time_ns,
+                in_flight=tuple(c.index for c in on_pipe[pipe.number] if _in_flight(c, end.time_ns)),
+            )
+        )
+    departures = [_departure(job, worker, pipes) for (job, worker), pipes in found.items()]
+    departures.sort(key=lambda departure: departure.time_ns)
+    awaited = {call.index for call in calls if call.kind not in CLEAN_UP}
+    first = next((d for d in departures if awaited.intersection((*d.unanswered, *d.waiting))), None)
+    return Closings(departures=tuple(departures), first=first, open_pipes=len(session.pipes) - closed)
+
+
+def _in_flight(call: Call, time_ns: int) -> bool:
+    """Whether a request had begun by this time, and its answer was not complete."""
+    return call.begin_ns <= time_ns and (call.end_ns is None or call.end_ns > time_ns)
+
+
+def _departure(job: int, worker: str, pipes: Sequence[PipeEnd]) -> Departure:
+    pipes = sorted(pipes, key=lambda pipe: (pipe.time_ns, pipe.pipe))
+    served = [pipe for pipe in pipes if pipe.server == worker]
+    own = [pipe for pipe in pipes if pipe.client == worker]
+    return Departure(
+        job=job,
+        worker=worker,
+        time_ns=pipes[0].time_ns,
+        pipes=tuple(pipes),
+        reset=sum(pipe.how == "reset" for pipe in pipes),
+        unanswered=tuple(sorted(index for pipe in served for index in pipe.in_flight)),
+        waiting=tuple(sorted(index for pipe in own for index in pipe.in_flight)),
+    )

@@ -1,0 +1,145 @@
+"""Device maps: which the workers had, and which their messages needed.
+
+In: exchanges. Out: a `DeviceMap` for each pair of workers that sent tensors. A map belongs to the caller:
+requests go by it from the caller's devices to the callee's, answers and gradients by its inverse. Seen are
+the maps in autograd envelopes and, in descriptors, the device that each tensor goes to. A tensor of the CPU
+needs no map.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rpcinspect.causes.calls import Call
+from rpcinspect.rpc.command import PropagateGradientsReq
+from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.record import RpcRecord
+
+CPU = "cpu"
+MAX_INDEXES = 1000
+Ends = tuple[int, str, str]
+"""(job, caller, callee)."""
+Pairs = tuple[tuple[str, str], ...]
+"""(device of the caller, device of the callee)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceMap:
+    """The map of one caller for one callee."""
+
+    job: int
+    caller: str
+    callee: str
+    seen: tuple[Pairs, ...]
+    """The different maps in its envelopes, in the order in which they came: one, as a rule."""
+    used: Pairs
+    """How tensors went, by their descriptors; answers inverted."""
+    tensors: int
+    """Tensors that were sent either way, gradients among them."""
+    uncovered: tuple[str, ...]
+    """Devices of the caller's that messages had tensors on, and no map covers."""
+    uncovered_answers: tuple[str, ...]
+    """Devices of the callee's that answers or gradients had tensors on, and no map covers."""
+    messages: tuple[int, ...]
+    """Indexes of messages with such tensors."""
+
+    @property
+    def needed(self) -> Pairs:
+        """What the map has to hold beside the CPU: what was used; a device without a partner has `?`."""
+        pairs = [pair for pair in self.used if pair != (CPU, CPU)]
+        pairs += [(device, "?") for device in self.uncovered]
+        pairs += [("?", device) for device in self.uncovered_answers]
+        return tuple(dict.fromkeys(pairs))
+
+    @property
+    def line(self) -> str | None:
+        """What to write at the caller before init_rpc; None where nothing but the CPU is used."""
+        if not self.needed:
+            return None
+        pairs = ", ".join(f"{_written(a)}: {_written(b)}" for a, b in self.needed)
+        return f"options.set_device_map({self.callee!r}, {{{pairs}}})"
+
+
+def _written(device: str) -> str:
+    return "..." if device == "?" else repr(device)
+
+
+@dataclass(slots=True)
+class _Seen:
+    maps: dict[Pairs, None] = field(default_factory=dict)
+    used: dict[tuple[str, str], None] = field(default_factory=dict)
+    tensors: int = 0
+    uncovered: dict[str, None] = field(default_factory=dict)
+    uncovered_answers: dict[str, None] = field(default_factory=dict)
+    messages: list[int] = field(default_factory=list)
+
+
+def read_device_maps(calls: Sequence[Call]) -> tuple[DeviceMap, ...]:
+    """A map for each caller and callee of a job, in the order of their first tensor or map."""
+    found: dict[Ends, _Seen] = defaultdict(_Seen)
+    owners: dict[tuple[int, int], Ends] = {}
+    """(job, autograd message id) → the call that the edge came with."""
+    for call in calls:
+        ends = (call.job, call.caller, call.callee)
+        for _, record, _ in _messages(call):
+            for envelope in record.rpc.envelopes:
+                if isinstance(envelope, RpcWithAutograd):
+                    owners[call.job, envelope.autograd_metadata.autograd_message_id] = ends
+    for call in calls:
+        ends = (call.job, call.caller, call.callee)
+        command = call.request.rpc.command
+        if isinstance(command, PropagateGradientsReq):  # gradients go by the map of the call, or its inverse
+            ends = owners.get((call.job, command.autograd_metadata.autograd_message_id), ends)
+        for index, record, request in _messages(call):
+            if record.rpc.tensors or any(isinstance(e, RpcWithAutograd) for e in record.rpc.envelopes):
+                sender = call.caller if request else call.callee
+                _note(found[ends], index, record, forth=sender == ends[1])
+    return tuple(
+        DeviceMap(
+            job=job,
+            caller=caller,
+            callee=callee,
+            seen=tuple(seen.maps),
+            used=tuple(seen.used),
+            tensors=seen.tensors,
+            uncovered=tuple(seen.uncovered),
+            uncovered_answers=tuple(seen.uncovered_answers),
+            messages=tuple(seen.messages[:MAX_INDEXES]),
+        )
+        for (job, caller, callee), seen in found.items()
+    )
+
+
+def _messages(call: Call) -> Iterable[tuple[int, RpcRecord, bool]]:
+    yield call.index, call.request, True
+    if call.response is not None and call.answer is not None:
+        yield call.answer, call.response, False
+
+
+def _note(seen: _Seen, index: int, record: RpcRecord, *, forth: bool) -> None:
+    """One message; `forth`: it goes from the map's caller to its callee."""
+    for envelope in record.rpc.envelopes:
+        if (
+            isinstance(envelope, RpcWithAutograd)
+            and envelope.message_type == MessageType.FORWARD_AUTOGRAD_REQ
+        ):
+            seen.maps.setdefault(tuple(envelope.device_map.items()))
+    uncovered = seen.uncovered if forth else seen.uncovered_answers
+    before = len(seen.messages)
+    for meta in record.rpc.tensors:
+        if meta.storage is None or meta.storage >= len(record.tp.tensors):
+            continue
+        seen.tensors += 1
+        target = record.tp.tensors[meta.storage].descriptor.target_device
+        if target is not None:
+            there = CPU if target.type == CPU else f"{target.type}:{target.index}"
+            seen.used.setdefault((meta.device, there) if forth else (there, meta.device))
+        elif meta.device == CPU:
+            seen.used.setdefault((CPU, CPU))
+        else:
+            uncovered.setdefault(meta.device)
+            if len(seen.messages) == before:
+                seen.messages.append(index)
