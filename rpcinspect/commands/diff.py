@@ -70,10 +70,10 @@ def run(request: Request) -> int:
         return exit_codes.USAGE
     with ExitStack() as stack:
         runs = [stack.enter_context(request.opened(file)) for file in request.files]
-        for opened in runs:
+        for label, opened in zip("ab", runs, strict=False):
             empty = empty_line(opened.session)
             if empty is not None:
-                say(empty)
+                say(f"{label}: {empty}")
         a, b = runs[0], runs[-1]
         contexts = _context(a, request.contexts[:1]), _context(b, request.contexts[-1:])
         comparison = compare_runs(a, b, request.rules(), contexts=contexts)

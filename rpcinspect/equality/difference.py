@@ -50,7 +50,8 @@ class Elements:
     max_ulp: int | None
     """Largest number of representable steps between two finite floats."""
     mask: bool = False
-    """Of floats: every element that differs is 0 in one of the two tensors, and each has such zeros."""
+    """Of floats: every element that differs is 0 in one of the two tensors, or in both with another sign; and
+    each of the two has zeros where the other has none."""
     histogram: Histogram | None = None
     """Of the absolute errors; None where they are not defined (plain bits)."""
 

@@ -154,7 +154,7 @@ class Tally:
             max_abs=self.max_abs,
             max_rel=self.max_rel,
             max_ulp=self.max_ulp,
-            mask=min(self.zeros) > 0 and sum(self.zeros) == self.differing,
+            mask=min(self.zeros) > 0 and sum(self.zeros) + self.kinds[ZERO_SIGN] == self.differing,
             histogram=None if self.errors is None else self.errors.histogram(),
         )
         return Difference(

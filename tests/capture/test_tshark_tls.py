@@ -17,6 +17,7 @@ from rpcinspect.capture.tshark_tls import TlsStreams
 from tests import decoded
 from tests.builders import ACK, FIN, SYN, Captured, packet, pcap_file
 from tests.capture.test_tshark import CHAIN, conversation, lines
+from tests.commands.runner import rpcinspect
 from tests.decoded import Json
 
 THERE = Direction(b"\1" * 4, 1, b"\2" * 4, 2)
@@ -230,6 +231,19 @@ def test_with_the_keys(
     for one, other in zip(told(output), told(list(decoded.decode(CHAIN).lines)), strict=True):
         assert one == other
     assert output[-1]["problem_list"] == []
+
+
+@needs_tshark
+def test_a_run_through_tls_is_the_same_as_one_without(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.pcap"
+    path.write_bytes(pcap_file(encrypted(contexts, 1400)))
+    ran = rpcinspect("diff", CHAIN, path)
+    assert ran.code == 1
+    assert ran.err.startswith("rpcinspect: b: No RPC messages: ")
+    ran = rpcinspect("diff", CHAIN, path, "--tshark-option", f"tls.keylog_file:{contexts[2]}")
+    assert (ran.code, ran.err) == (0, "")
 
 
 @needs_tshark

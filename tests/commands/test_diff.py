@@ -214,3 +214,15 @@ def test_what_is_no_capture(tmp_path: Path) -> None:
     assert diff(CHAIN, wrong).code == 3
     assert diff(wrong, CHAIN).code == 3
     assert diff(CHAIN, tmp_path / "absent").code == 3
+
+
+def test_it_says_which_of_the_two_has_no_messages(tmp_path: Path) -> None:
+    nothing = tmp_path / "nothing.pcap"
+    nothing.write_bytes(CHAIN.read_bytes()[:24])
+    for arguments, labels in (((CHAIN, nothing), "b"), ((nothing, CHAIN), "a"), ((nothing, nothing), "ab")):
+        ran = diff(*arguments)
+        assert ran.code == (0 if labels == "ab" else 1)
+        told = ran.err.splitlines()
+        assert [line[: len("rpcinspect: a: No RPC messages")] for line in told] == [
+            f"rpcinspect: {label}: No RPC messages" for label in labels
+        ]
