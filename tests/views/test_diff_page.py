@@ -8,6 +8,7 @@ from rpcinspect.opened import OpenSession
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.views.diff_page import MAX_BINS, Page, page_of
 from tests.diff.stories import FAILURE, Story
+from tests.truth import workload
 from tests.views.opened import CAPTURES
 
 
@@ -106,7 +107,8 @@ def test_captures_and_their_times() -> None:
         assert panel.messages == "182 messages"
     assert found.first is not None
     (line,) = found.first.row.lines
-    assert dict(line.stats)["differ"] == "20 of 32 elements (62.5 %)"
+    differing = workload("pairs/summation").of("summation")[0]["differing"]
+    assert dict(line.stats)["differ"] == f"{differing} of 32 elements ({differing / 0.32:.1f} %)"
     assert line.chart is not None
     facts = {row.name: row.differs for row in found.first.facts}
     assert facts["tensors[0].elements"]
