@@ -73,6 +73,7 @@ def test_all_workloads_are_there() -> None:
         "transport_matrix",
         "reinit",
         "training",
+        "faults",
     ]
     assert {script for script, _ in WORKLOADS.values()} == {f"{stem}.py" for stem in stems}
 
@@ -106,7 +107,7 @@ def test_truth_is_complete(name: str) -> None:
     for worker in workers:
         own = [event for event in events if event["worker"] == worker]
         assert [event["n"] for event in own] == list(range(len(own)))
-        ends = [event["event"] for event in own if event["event"] in ("shutdown", "refused")]
+        ends = [event["event"] for event in own if event["event"] in ("shutdown", "refused", "left")]
         assert ends, f"{worker} never came to its end"
 
 

@@ -1,0 +1,175 @@
+"""Not one of the D workloads: jobs that do what `decode` warns of, and the same jobs done right: `faults.py VARIANT`.
+
+    leaks           a context that is never left, an RRef that is never dropped, gradients lost on the way
+    tidy            the same calls without any of that
+    unused_result   a result that the backward pass does not begin with: the pass hangs
+    used_result     the same with both results used
+    dies            a worker ends while it serves a call
+
+A `fault` line of the truth names a finding that decode must show; a run without one has none.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+import torch
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+
+import common
+
+WORLD = 2
+SETTLE_SECONDS = 0.5
+"""A run goes on for so long after a fault: many times longer than its calls take."""
+
+_over = threading.Event()
+_kept: list[Any] = []
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def both_halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x * 2, x / 2
+
+
+def norm(x: torch.Tensor) -> float:
+    """Returns no tensor: nothing leads back to the argument."""
+    return float((x * x).sum())
+
+
+def make() -> torch.Tensor:
+    return torch.full((2,), 3.0)
+
+
+def nothing() -> None:
+    pass
+
+
+def leave() -> None:
+    """End without a word to the others, as in a crash."""
+    common.truth("left")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def over() -> None:
+    _over.set()
+
+
+def fault(code: str, **fields: Any) -> None:
+    common.truth("fault", code=code, **fields)
+
+
+def run(rank: int, variant: str) -> None:
+    if variant in ("tidy", "used_result"):
+        with common.worker(rank, WORLD):
+            if rank == 0:
+                DRIVERS[variant]()
+        return
+    name = common.WORLD_NAME.format(rank)
+    rpc.init_rpc(name, rank=rank, world_size=WORLD, rpc_backend_options=common.backend_options())
+    info = rpc.get_worker_info()
+    common.truth("worker", name=info.name, id=info.id, world_size=WORLD, torch=torch.__version__, group=0)
+    if rank == 0:
+        DRIVERS[variant]()
+        if variant != "dies":
+            rpc.rpc_sync("worker1", over)
+    else:
+        _over.wait(common.RPC_SECONDS)
+        time.sleep(SETTLE_SECONDS)
+    leave()
+
+
+def leaks() -> None:
+    x = torch.full((2,), 1.5, requires_grad=True)
+    rpc.rpc_sync("worker1", norm, args=(x,))
+    fault("lost-edge", caller="worker0", callee="worker1", function="faults.norm", context_id=None)
+    with common.context(note="zeros") as context_id:
+        first, _ = rpc.rpc_sync("worker1", both_halves, args=(x,))
+        common.backward(context_id, [first.sum()])
+    fault("zero-gradient", caller="worker0", callee="worker1", context_id=context_id)
+    with common.context(note="dead end") as context_id:
+        rpc.rpc_sync("worker1", norm, args=(x,))
+    fault("lost-edge", caller="worker0", callee="worker1", function="faults.norm", context_id=context_id)
+    never_left = dist_autograd.context()
+    context_id = never_left.__enter__()
+    rpc.rpc_sync("worker1", double, args=(x,))
+    fault("leaked-context", creator="worker0", left="worker1", context_id=context_id)
+    handle = rpc.remote("worker1", make)
+    handle.to_here()
+    _kept.extend([never_left, handle])
+    fault("leaked-rref", owner="worker1", holder="worker0", rref=common.described("value", handle)["value"])
+    time.sleep(SETTLE_SECONDS)
+
+
+def tidy() -> None:
+    x = torch.full((2,), 1.5, requires_grad=True)
+    rpc.rpc_sync("worker1", norm, args=(x.detach(),))
+    with common.context(note="no zeros") as context_id:
+        first, second = rpc.rpc_sync("worker1", both_halves, args=(x,))
+        common.backward(context_id, [first.sum() + second.sum()])
+    with common.context(note="no edge"):
+        rpc.rpc_sync("worker1", norm, args=(x.detach(),))
+    with common.context(note="no backward"):
+        rpc.rpc_sync("worker1", double, args=(x,))
+    handle = rpc.remote("worker1", make)
+    handle.to_here()
+    del handle
+    gc.collect()
+    time.sleep(SETTLE_SECONDS)
+
+
+def unused_result() -> None:
+    x = torch.full((2,), 1.5, requires_grad=True)
+    with common.context() as context_id:
+        used = rpc.rpc_sync("worker1", double, args=(x,))
+        rpc.rpc_sync("worker1", double, args=(x,))
+        common.edges(context_id, note="before backward")
+        thread = threading.Thread(target=common.backward, args=(context_id, [used.sum()]), daemon=True)
+        thread.start()
+        thread.join(SETTLE_SECONDS)
+        common.truth("hangs", context_id=context_id, hangs=thread.is_alive())
+        fault("missing-gradient", context_id=context_id, function="faults.double", call=1)
+        rpc.rpc_sync("worker1", over)
+        time.sleep(2 * SETTLE_SECONDS)
+        leave()
+
+
+def used_result() -> None:
+    x = torch.full((2,), 1.5, requires_grad=True)
+    with common.context() as context_id:
+        results = [rpc.rpc_sync("worker1", double, args=(x,)) for _ in range(2)]
+        common.backward(context_id, [results[0].sum() + results[1].sum()])
+        common.gradients(context_id, x=x)
+        rpc.rpc_sync("worker1", double, args=(x,))  # after the pass: nothing is due for it
+
+
+def dies() -> None:
+    rpc.rpc_sync("worker1", nothing)
+    try:
+        rpc.rpc_sync("worker1", leave)
+    except RuntimeError as error:
+        common.truth("died", error=common.error_of(error))
+    fault("unanswered-request", caller="worker0", callee="worker1", function="faults.leave")
+    time.sleep(SETTLE_SECONDS)
+
+
+DRIVERS = {
+    "leaks": leaks,
+    "tidy": tidy,
+    "unused_result": unused_result,
+    "used_result": used_result,
+    "dies": dies,
+}
+
+
+if __name__ == "__main__":
+    common.launch(WORLD)
