@@ -12,7 +12,7 @@ warning where it is only named. The one list of bad names, `DANGEROUS`, only tur
   perhaps its `__setstate__`, as with every object of user code), and so are a function that is passed as an
   argument and a bound method of an object in the pickle. Calling such a method while loading is an error.
 * nothing: the function of the call itself, also as a method of an object in the call; plain data; torch's own
-  reconstructors, but not those that load an archive.
+  reconstructors, but not those that load an archive; the class of one of torch's optimizers, only named.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.python import CROSSED_FRAME, PythonPickle
-from rpcinspect.rpc.pickles.safety_names import COLLECTORS, DANGEROUS, PLAIN
+from rpcinspect.rpc.pickles.safety_names import COLLECTORS, DANGEROUS, OPTIMIZERS, PLAIN
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
 
 Severity = Literal["error", "warning"]
@@ -66,6 +66,11 @@ def is_plain(name: Global) -> bool:
     return name.name in PLAIN.get(name.module, ())
 
 
+def is_optimizer(name: Global) -> bool:
+    """Whether this is a class of torch's optimizers, which may be named but not made by a pickle."""
+    return name.name in OPTIMIZERS.get(name.module, ())
+
+
 def _own_name(own: Value) -> Global | None:
     """The class in `getattr(class, name)`: so is a class method pickled that is the function of a call."""
     if type(own) is not Call or own.function not in _GETATTR or type(own.args) is not tuple:
@@ -80,7 +85,7 @@ def _own_name(own: Value) -> Global | None:
 
 def _judge_name(name: Global) -> tuple[Severity, str] | None:
     """Severity and reason of naming something, None for nothing to tell."""
-    if is_plain(name) or name in _JUDGED_BY_CALL:
+    if is_plain(name) or name in _JUDGED_BY_CALL or is_optimizer(name):
         return None
     parts = name.name.split(".")
     if any(part.startswith("__") and part.endswith("__") for part in parts):
@@ -123,6 +128,8 @@ def _judge_call(found: _Found, made: Call) -> None:
             _add(found, "error", str(function), "calls a method by adding items")
     elif made.how not in ("newobj", "newobj_ex"):
         _add(found, "error", str(function), "calls what is neither plain data nor one of torch's own")
+    elif is_optimizer(function):
+        _add(found, "warning", str(function), "an object of it is in the pickle")
 
 
 def _is_method(node: Call) -> bool:

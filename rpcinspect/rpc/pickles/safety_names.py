@@ -90,6 +90,31 @@ PLAIN: dict[str, frozenset[str]] = {
 }
 """Names that neither do nor allow more than making data, by the module that pickles name them by."""
 
+OPTIMIZERS: dict[str, frozenset[str]] = {
+    "torch.distributed.optim.functional_adadelta": _names("_FunctionalAdadelta"),
+    "torch.distributed.optim.functional_adagrad": _names("_FunctionalAdagrad"),
+    "torch.distributed.optim.functional_adam": _names("_FunctionalAdam"),
+    "torch.distributed.optim.functional_adamax": _names("_FunctionalAdamax"),
+    "torch.distributed.optim.functional_adamw": _names("_FunctionalAdamW"),
+    "torch.distributed.optim.functional_rmsprop": _names("_FunctionalRMSprop"),
+    "torch.distributed.optim.functional_rprop": _names("_FunctionalRprop"),
+    "torch.distributed.optim.functional_sgd": _names("_FunctionalSGD"),
+    "torch.optim.adadelta": _names("Adadelta"),
+    "torch.optim.adagrad": _names("Adagrad"),
+    "torch.optim.adam": _names("Adam"),
+    "torch.optim.adamax": _names("Adamax"),
+    "torch.optim.adamw": _names("AdamW"),
+    "torch.optim.asgd": _names("ASGD"),
+    "torch.optim.nadam": _names("NAdam"),
+    "torch.optim.radam": _names("RAdam"),
+    "torch.optim.rmsprop": _names("RMSprop"),
+    "torch.optim.rprop": _names("Rprop"),
+    "torch.optim.sgd": _names("SGD"),
+    "torch.optim.sparse_adam": _names("SparseAdam"),
+}
+"""What may be named as an argument beside plain data: DistributedOptimizer names the class to be made. A
+pickle that makes one itself is told of nevertheless."""
+
 COLLECTORS = _names("list set deque UserList")
 """Plain names whose objects may get items by APPENDS or ADDITEMS. Loading calls `extend`, `append` or `add`
 of others too, and some have attributes of the pickle's choice: SimpleNamespace(append=…)."""

@@ -175,3 +175,22 @@ def test_plain_names_are_exact() -> None:
     assert not is_plain(Global("builtins", "set.__class__"))
     assert not is_plain(Global("Builtins", "set"))
     assert not is_plain(Global("torch", "load"))
+
+
+SGD = b"ctorch.distributed.optim.functional_sgd\n_FunctionalSGD\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "severity"),
+    [
+        (b"\x80\x02" + SGD + b".", None),
+        (b"\x80\x02" + SGD + b")\x81.", "warning"),
+        (b"\x80\x02" + SGD + b")R.", "error"),
+        (b"\x80\x02ctorch.optim.sgd\nSGD\n.", None),
+        (b"\x80\x02capp.optim\nSGD\n.", "warning"),
+    ],
+    ids=["named", "an object of it", "called", "an eager one", "the user's"],
+)
+def test_optimizers_may_be_named_but_not_made(data: bytes, severity: str | None) -> None:
+    """DistributedOptimizer names the class that the owner is to make."""
+    assert [found for found, _ in told(data)] == ([] if severity is None else [severity])
