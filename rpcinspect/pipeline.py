@@ -6,6 +6,7 @@
     wire/      Demux               streams              → TpMessage
     rpc/       RecordDecoder       TpMessage            → RpcRecord
     session/   SessionBuilder      RpcRecord            → Session
+    trace/     Findings            RpcRecord, Session   → Finding
 
 Every stage has `feed` and `finish`. A `Decoding` is one pass over the captures; it yields records as their
 messages become complete and builds the session on the way.
@@ -24,9 +25,10 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import storage_lengths
 from rpcinspect.session.builder import SessionBuilder
-from rpcinspect.session.findings import WireFacts, find
 from rpcinspect.session.model import CaptureInfo, Session
 from rpcinspect.session.names import Roster, call_roll
+from rpcinspect.trace.findings import Findings
+from rpcinspect.trace.wire_facts import WireFacts
 from rpcinspect.wire.demux import Demux
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import TpMessage
@@ -68,6 +70,7 @@ class Decoding:
         self.bytes = CaptureBytes(self._pread)
         """Bytes by their place in the captures, for whoever shows or hashes tensors."""
         self.builder = SessionBuilder()
+        self._findings = Findings(self.builder.columns, self.bytes)
         self._segmenter = Segmenter()
         patience = PATIENCE_NS if len(paths) == 1 else None
         self._tcp = Tcp(self.bytes, self._segmenter.flows, patience)
@@ -130,12 +133,13 @@ class Decoding:
         return self._tcp.connections
 
     def _records(self, messages: list[TpMessage]) -> Iterator[RpcRecord]:
-        decode, feed = self._decoder.decode, self.builder.feed
+        decode, feed, look = self._decoder.decode, self.builder.feed, self._findings.feed
         if self._options.by_completion:  # a block gives them stream by stream
             messages = sorted(messages, key=lambda message: message.last_ns)
         for message in messages:
             record = decode(message)
             feed(record)
+            look(record)
             yield record
 
     def _finish(self) -> Session:
@@ -153,7 +157,7 @@ class Decoding:
             store_bytes=demux.store_bytes,
             by_completion=self._options.by_completion,
         )
-        session.findings = find(session, self.builder, WireFacts.of(self._tcp.connections))
+        session.findings = self._findings.finish(session, WireFacts.of(self._tcp.connections))
         return session
 
     def _pread(self, capture: int, offset: int, length: int) -> bytes:

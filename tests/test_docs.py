@@ -28,6 +28,7 @@ DOCS = (
     "replay.md",
     "diff.md",
     "views.md",
+    "findings.md",
     "decisions.md",
 )
 

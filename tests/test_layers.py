@@ -37,7 +37,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 HOMES = {
     "jinja2": {"views"},
-    "numpy": {"capture", "wire", "rpc", "session", "equality", "commands"},
+    "numpy": {"capture", "wire", "rpc", "session", "equality", "trace", "commands"},
     "orjson": {"views"},
     "rich": {"views", "commands"},
     "sortedcontainers": {"wire"},

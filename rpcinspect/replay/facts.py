@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rpcinspect.causes.calls import Call, created, fork_of, rref_of
-from rpcinspect.replay.wrapping import requires_grad
+from rpcinspect.causes.wrapping import requires_grad
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType

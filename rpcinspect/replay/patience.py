@@ -13,9 +13,8 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from rpcinspect.causes.calls import HOUSEKEEPING, Call
+from rpcinspect.causes.usual import TIMES, due_s, usual_s
 
-TIMES = 10.0
-"""A replay may take so many times as long as the run did."""
 LEAST_S = 5.0
 """For an answer."""
 SILENCE_S = 2.0
@@ -30,8 +29,6 @@ OVER_S = 0.05
 """For one that came, in the capture, while something was served that is answered by now."""
 AGAIN_S = 0.01
 """The same, after its like has not come before."""
-END_S = 0.05
-"""A capture that ends so soon after a request says nothing about its answer."""
 
 
 Sign: TypeAlias = tuple[str, str, int, int | None, str | None]
@@ -67,7 +64,7 @@ class Patience:
         moments |= {call.end_ns for call in calls.values() if call.end_ns is not None}
         self._moments = sorted(moments)
         took = sorted(call.end_ns - call.begin_ns for call in calls.values() if call.end_ns is not None)
-        self._usual_s = took[len(took) * 9 // 10] / 1e9 if took else 0.0
+        self._usual_s = usual_s(took)
 
     def for_answer(self, call: Call) -> float:
         """Seconds for the answer to a request that is sent."""
@@ -119,7 +116,7 @@ class Patience:
         if call.end_ns is not None:
             return False
         left_s = (self._moments[-1] - call.begin_ns) / 1e9
-        return left_s <= max(END_S, TIMES * self._usual_s)
+        return left_s <= due_s(self._usual_s)
 
 
 def _sign(call: Call) -> Sign:

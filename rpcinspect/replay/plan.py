@@ -14,6 +14,13 @@ from dataclasses import dataclass, replace
 
 from rpcinspect.causes.calls import Call, Exchanges, Orphan, is_builtin, read_exchanges
 from rpcinspect.causes.causality import Causes, explain
+from rpcinspect.causes.wrapping import (
+    envelope_types,
+    habit,
+    requires_grad,
+    wrap_answer,
+    wrap_request,
+)
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.replay.facts import JobFacts, read_facts
 from rpcinspect.replay.gate import Gate, Named
@@ -22,13 +29,6 @@ from rpcinspect.replay.order import arrivals, arrived_before, order, overlaps
 from rpcinspect.replay.selection import select
 from rpcinspect.replay.sessions import Cast, default_casts, named_casts, workers_of
 from rpcinspect.replay.steps import Stage, Verdict, blocked_contexts
-from rpcinspect.replay.wrapping import (
-    envelope_types,
-    habit,
-    requires_grad,
-    wrap_answer,
-    wrap_request,
-)
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from rpcinspect.causes.calls import Call
+from rpcinspect.causes.wrapping import device_maps
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.sessions import Cast
-from rpcinspect.replay.wrapping import device_maps
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.session.model import Session
 

@@ -108,11 +108,15 @@ def python_pickle(command: Command, limits: Limits = DEFAULT_LIMITS) -> PythonPi
     return None
 
 
-def parameter_indexes(pickle: PythonPickle) -> frozenset[int]:
-    """Indexes of the tensors that a Python pickle makes an nn.Parameter of."""
+def parameter_indexes(pickle: PythonPickle, *, trainable: bool = False) -> frozenset[int]:
+    """Indexes of the tensors that a Python pickle makes an nn.Parameter of; `trainable`: those that then
+    require grad, as (data, requires_grad, hooks) say.
+    """
     found = set()
     for call in pickle.calls:
         if call.function in _REBUILD_PARAMETER and type(call.args) is tuple and call.args:
+            if trainable and call.args[1:2] != (True,):
+                continue
             index = tensor_index(call.args[0])
             if index is not None:
                 found.add(index)

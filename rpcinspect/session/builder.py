@@ -1,4 +1,4 @@
-"""RPC records → a `Session`: exchanges, autograd contexts, RRefs, workers, findings and sums. Pure.
+"""RPC records → a `Session`: exchanges, autograd contexts, RRefs, workers and sums. Pure.
 
 In: records in any order (an answer may become complete before its request). Out: on `finish`, everything that
 holds over the whole run. Stays small: a message leaves a row of columns, an autograd edge or an RRef an
@@ -64,12 +64,6 @@ class SessionBuilder:
         self._missing_bytes = 0
         self._contexts = _ContextLog()
         self._rrefs = _RRefLog()
-        self.suspicions: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-        """(severity, name, reason) → rows."""
-        self.truncated: list[int] = []
-        """Rows with payload bytes missing."""
-        self.tensors_missing: list[int] = []
-        """Rows with tensor bytes that the capture should have had."""
 
     def feed(self, record: RpcRecord) -> None:
         """Takes a record."""
@@ -95,18 +89,11 @@ class SessionBuilder:
         for envelope in rpc.envelopes:
             if isinstance(envelope, RpcWithAutograd):
                 self._note_autograd(record, envelope)
-        for suspicion in facts.suspicions:
-            self.suspicions[suspicion.severity, suspicion.name, suspicion.reason].append(row)
         self._problems += len(record.problems)
         if tp.payload_missing is not None:
             self._missing_bytes += sum(tp.payload_missing)
-            self.truncated.append(row)
         if tp.tensors:
-            missing = sum([tensor.missing_bytes for tensor in tp.tensors])
-            if missing:
-                self._missing_bytes += missing
-                if not tp.pipe.invisible_channels:
-                    self.tensors_missing.append(row)
+            self._missing_bytes += sum([tensor.missing_bytes for tensor in tp.tensors])
 
     def _pair(self, row: int, pipe: int, message_id: int, from_client: bool) -> None:
         key = (pipe, message_id)

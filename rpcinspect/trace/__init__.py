@@ -1,5 +1,6 @@
-"""What happened between the workers of a run and what went wrong: questions about all messages together.
+"""What happened between the workers of a run and what went wrong.
 
-Records and the session come in; plain frozen results come out, which every view shows in its own way. What is
-asked of the whole run begins in `answers.py`.
+Questions about all messages together begin in `answers.py`: records and the session come in; plain frozen
+results come out, which every view shows in its own way. Findings begin in `findings.py`: records pass by, one
+by one, and none is kept; then the session comes in, and `Finding`s come out.
 """

@@ -16,16 +16,16 @@ from rpcinspect.rpc.decode import REPEATING
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.types import unpack_id
+from rpcinspect.rpc.remote_error import cause_line
+from rpcinspect.trace.words import counted as counted
+from rpcinspect.trace.words import duration as duration
+from rpcinspect.trace.words import packed as packed
+from rpcinspect.trace.words import shorten as shorten
 from rpcinspect.views.message_json import body_json, tensor_text, text
 
 MAX_PHRASE = 2000
 CACHE_BYTES = 1 << 22
 _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
-
-TORCHSCRIPT_FAILED = "The following operation failed in the TorchScript interpreter"
-
-DURATIONS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 
 
 def printable(value: str) -> str:
@@ -51,29 +51,9 @@ def _escaped(found: re.Match[str]) -> str:
     return character if character.isprintable() else ascii_json(character)[1:-1]
 
 
-def shorten(value: str, limit: int) -> str:
-    """The text, cut with a sign of it to at most `limit` characters."""
-    return value if len(value) <= limit else value[: limit - 1] + "…"
-
-
 def path_label(path: str) -> str:
     """How people call a capture."""
     return "standard input" if path == "-" else printable(path)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 message`, `2 messages`, `no messages`."""
-    return f"{f'{count:,}' if count else 'no'} {noun}{'' if count == 1 else 's'}"
-
-
-def duration(nanoseconds: int) -> str:
-    """A time span in the unit that suits it."""
-    size = abs(nanoseconds)
-    for unit, name in DURATIONS:
-        if size >= 0.9995 * unit:  # what would be rounded up to 1000 of the next smaller unit
-            value = nanoseconds / unit
-            return f"{value:.3g} {name}" if size < 999.5 * unit else f"{value:,.0f} {name}"
-    return f"{nanoseconds} ns"
 
 
 def amount(count: int) -> str:
@@ -86,12 +66,6 @@ def amount(count: int) -> str:
         if size < 999.5:
             return f"{size:.3g} {name}"
     return f"{size:,.0f} GB"
-
-
-def packed(identifier: int) -> str:
-    """A 64-bit id as creator:counter, which is what people compare."""
-    creator, counter = unpack_id(identifier)
-    return f"{creator}:{counter}"
 
 
 class Phrases:
@@ -179,9 +153,7 @@ def error_phrase(error: dict[str, Any]) -> str:
     if lines and lines[0].startswith("On WorkerInfo("):
         where = f" on {lines[0][3:].rstrip(':')}"
         lines = lines[1:]
-    if len(lines) > 1 and lines[0].startswith(TORCHSCRIPT_FAILED):
-        lines = lines[-1:]  # the cause is below the traceback
-    what = lines[0].strip() if lines else error["type"] or "an error"
+    what = cause_line(lines) or error["type"] or "an error"
     return f"{what}{where}"
 
 

@@ -129,16 +129,6 @@ def test_missing_bytes_of_all_tensors_and_payloads_count() -> None:
     talk.feed(tp_message(talk.pipes[0], payloads, tensors=[tp_tensor(5)]))
     session = talk.finish()
     assert session.totals.missing_bytes == 3 + 7 + 4 + 5
-    assert talk.builder.truncated == [0]
-    assert talk.builder.tensors_missing == [0]
-
-
-def test_tensors_that_were_never_on_the_network_are_no_gap() -> None:
-    talk = Talk()
-    talk.pipes[0].invisible_channels.add("cma")
-    payloads = [b"\x02\x01\0\0", bytes(8), b"", b""]
-    talk.feed(tp_message(talk.pipes[0], payloads, tensors=[tp_tensor(7, Placement.MISSING)]))
-    assert talk.builder.tensors_missing == []
 
 
 def test_absurd_sums_stay_numbers_of_64_bits() -> None:

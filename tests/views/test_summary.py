@@ -26,7 +26,10 @@ def shown(session: Session, hidden: int = 0) -> list[str]:
 
 def test_a_summary() -> None:
     size = "pcap, 961 packets, 3.73 s from 2026-11-28 00:29:08 UTC"
-    assert shown(session_of("bwd_boom.pcap.gz"), 16)[1:] == [
+    lines = shown(session_of("bwd_boom.pcap.gz"), 16)[1:]
+    heads = [line.partition("  ")[0] for line in lines[19:] if line and not line.startswith(" ")]
+    assert heads == ["error: error-response", "error: missing-gradient"]
+    assert lines[:19] == [
         f"32 messages in {CAPTURES / 'bwd_boom.pcap.gz'} ({size})",
         "16 messages of the agents' own calls not shown (--all shows them)",
         "9.07 KB of RPC, 64 bytes of tensors, 9.89 KB of the TCPStore, 4.58 KB of other traffic",

@@ -1,4 +1,4 @@
-"""Each finding, and that there is none where there is nothing to say."""
+"""What a capture lacks, and that there is no finding where there is nothing to say."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import pickle
 import pytest
 
 from rpcinspect.rpc.command import PythonCall
-from rpcinspect.session.findings import MAX_INDEXES, WireFacts, find
 from rpcinspect.session.model import Finding
+from rpcinspect.trace.stage import MAX_INDEXES
+from rpcinspect.trace.wire_facts import WireFacts
 from rpcinspect.wire.records import Placement, Visibility
 from rpcinspect.wire.stream import Conflict
 from tests.session.records import Talk, entry, pipe, tp_message, tp_tensor
-from tests.wire.conversations import Hole, Network, PipeTalk, Said, play
+from tests.trace import talks
+from tests.trace.talks import NOTHING
 
-NOTHING = WireFacts((), 0, ())
+CODES = {"invisible-transport", "capture-gap", "truncated-packets", "conflicting-overlap"}
 
 
 def findings(talk: Talk, wire: WireFacts = NOTHING, *entries: object) -> list[Finding]:
-    session = talk.finish(*entries)  # type: ignore[arg-type]
-    return list(find(session, talk.builder, wire))
+    return [finding for finding in talks.findings(talk, wire, *entries) if finding.code in CODES]
 
 
 def call(data: object = 1) -> PythonCall:
@@ -99,32 +100,12 @@ def test_copies_that_differ() -> None:
     assert "packet 17" in finding.text
 
 
-def test_pickles_that_would_run_something() -> None:
-    talk = Talk(pipe(name="attacker"))
-    unsafe = PythonCall(b"cposix\nsystem\n(S'true'\ntR.", False)
-    for number in range(3):
-        talk.say(unsafe, id=number)
-        talk.say(call(), id=10 + number)
-    found = findings(talk)
-    assert found
-    for finding in found:
-        assert finding.code == "unsafe-pickle"
-        assert "posix.system" in finding.text
-        assert finding.messages == (0, 2, 4)
-        assert finding.workers == ("10.0.0.2:5000",)
-
-
-# --- what the TCP stage noted ---
-
-
-def test_facts_of_the_wire() -> None:
-    network = Network()
-    talk = PipeTalk(network)
-    talk.send(Said(id=1, payload=b"x" * 500))
-    outcome = play(
-        network, holes=[Hole(talk.descriptor, True, 100, 130), Hole(talk.descriptor, True, 200, 201)]
-    )
-    wire = WireFacts.of(outcome.tcp.connections)
-    assert wire.holes == ((str(network.flows[talk.descriptor]), 2, 31),)
-    assert (wire.cut_bytes, wire.conflicts) == (0, ())
-    assert WireFacts.of([]) == NOTHING
+def test_tensors_that_were_never_on_the_network_are_no_gap() -> None:
+    talk = Talk()
+    talk.pipes[0].invisible_channels.add("cma")
+    payloads = [b"\x02\x01\0\0", bytes(8), b"", b""]
+    talk.feed(tp_message(talk.pipes[0], payloads, tensors=[tp_tensor(7, Placement.MISSING)]))
+    found = findings(talk, WireFacts((("a>b", 1, 1),), 0, ()))
+    [gap] = [finding for finding in found if finding.code == "capture-gap"]
+    assert "0 messages and the tensors of 0 are incomplete" in gap.text
+    assert gap.messages == ()

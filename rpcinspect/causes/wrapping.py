@@ -3,7 +3,7 @@
 In: facts about a call (is the sender inside an autograd context, what kind of call is it, does a tensor
 require grad, is the profiler on). Out: the types of the envelopes, outermost first, and whether a send
 function is added. The one place where this rule is written down: the plan predicts the envelope of every live
-message with it.
+message with it, and the finding `unexpected-envelope` judges every captured one.
 
 Mirrors `getMessageWithAutograd` and `sendMessageWithAutograd` of torch/csrc/distributed/autograd/utils.cpp,
 their callers (python_functions.cpp, torchscript_functions.cpp, rref_impl.cpp: who forces the recording, who
@@ -13,17 +13,15 @@ request_callback_no_python.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from rpcinspect.causes.calls import Call, is_builtin
-from rpcinspect.rpc.command_codec import message_type_of
-from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
+from rpcinspect.causes.calls import Call
+from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import DeviceMap
-
-NO_MAP: DeviceMap = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,41 +97,31 @@ def requires_grad(record: RpcRecord) -> bool:
     return any(meta.requires_grad and meta.part_of is None for meta in record.rpc.tensors)
 
 
-def differences(call: Call, maps: Mapping[tuple[int, str, str], DeviceMap]) -> list[tuple[int, str]]:
-    """(message, sentence) for whatever a captured exchange does against the rule.
+@lru_cache(maxsize=1024)
+def wrong_request(kind: int, builtin: bool, types: tuple[int, ...], grads: bool) -> str | None:
+    """How a captured request breaks the rule, in a sentence; None if it does not.
 
-    Whether the sender was inside a context, and whether the profiler was on, is taken from the request
-    itself; everything else is predicted.
+    Whether its sender was inside a context, and whether the profiler was on, is taken from the envelopes
+    themselves; everything else is predicted.
     """
-    found: list[tuple[int, str]] = []
-    request = call.request
-    types = envelope_types(request)
-    kind = message_type_of(request.rpc.command)
     predicted = wrap_request(
-        habit(kind, builtin=is_builtin(request.rpc.command)),
+        habit(kind, builtin=builtin),
         in_context=MessageType.FORWARD_AUTOGRAD_REQ in types,
-        requires_grad=requires_grad(request),
+        requires_grad=grads,
         profiling=MessageType.RUN_WITH_PROFILING_REQ in types,
     )
-    if predicted.types != types:
-        found.append(
-            (call.index, f"the request travels in {_names(types)}, not in {_names(predicted.types)}")
-        )
-    wanted = maps.get((call.job, call.caller, call.callee), NO_MAP)
-    found += [(call.index, text) for text in _wrong_fields(request, wanted)]
-    response = call.response
-    if response is None or call.answer is None:
-        return found
-    failed = message_type_of(response.rpc.command) == MessageType.EXCEPTION
-    answered = wrap_answer(types, requires_grad=requires_grad(response), failed=failed)
-    if answered.types != envelope_types(response):
-        got, rule = _names(envelope_types(response)), _names(answered.types)
-        found.append((call.answer, f"the answer travels in {got}, not in {rule}"))
-    found += [(call.answer, text) for text in _wrong_fields(response, NO_MAP)]
-    ids = [_profiling_id(record) for record in (request, response)]
-    if ids[1] is not None and ids[0] != ids[1]:
-        found.append((call.answer, "the answer names another profiling id than its request"))
-    return found
+    if predicted.types == types:
+        return None
+    return f"the request travels in {_names(types)}, not in {_names(predicted.types)}"
+
+
+@lru_cache(maxsize=1024)
+def wrong_answer(request: tuple[int, ...], types: tuple[int, ...], grads: bool, failed: bool) -> str | None:
+    """How a captured answer breaks the rule; `request`: the envelopes of its request. See `wrap_answer`."""
+    predicted = wrap_answer(request, requires_grad=grads, failed=failed)
+    if predicted.types == types:
+        return None
+    return f"the answer travels in {_names(types)}, not in {_names(predicted.types)}"
 
 
 def device_maps(calls: Sequence[Call]) -> dict[tuple[int, str, str], DeviceMap]:
@@ -147,22 +135,6 @@ def device_maps(calls: Sequence[Call]) -> dict[tuple[int, str, str], DeviceMap]:
             if isinstance(envelope, RpcWithAutograd):
                 found.setdefault((call.job, call.caller, call.callee), envelope.device_map)
     return found
-
-
-def _wrong_fields(record: RpcRecord, wanted: DeviceMap) -> list[str]:
-    """What the fields of autograd envelopes contradict: the device map."""
-    return [
-        f"the device map is {dict(envelope.device_map)}, not {dict(wanted)}"
-        for envelope in record.rpc.envelopes
-        if isinstance(envelope, RpcWithAutograd) and dict(envelope.device_map) != dict(wanted)
-    ]
-
-
-def _profiling_id(record: RpcRecord) -> object:
-    for envelope in record.rpc.envelopes:
-        if isinstance(envelope, (RpcWithProfilingReq, RpcWithProfilingResp)):
-            return envelope.profiling_id
-    return None
 
 
 def _names(types: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""The wrapping rule against every captured message, and against what workers say of their contexts."""
+"""The wrapping rule, and what workers say of their contexts; trace/test_findings.py holds captures to it."""
 
 from __future__ import annotations
 
@@ -7,49 +7,21 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.causes.calls import Call, is_builtin, read_exchanges
-from rpcinspect.opened import open_session
-from rpcinspect.replay.wrapping import (
+from rpcinspect.causes.wrapping import (
     device_maps,
-    differences,
     envelope_types,
     habit,
     requires_grad,
     wrap_answer,
     wrap_request,
+    wrong_answer,
+    wrong_request,
 )
-from rpcinspect.rpc.command import PythonResp
+from rpcinspect.opened import open_session
 from rpcinspect.rpc.message import MessageType
-from tests.conftest import SHARED
-from tests.replay.talks import NONE, Workers
-from tests.truth import CAPTURES, NO_TENSORS, Workload, workload
+from tests.truth import NO_TENSORS, Workload, capture_of, workload
 
 FORWARD, PROFILED = MessageType.FORWARD_AUTOGRAD_REQ, MessageType.RUN_WITH_PROFILING_REQ
-BUNDLED = sorted(path for path in CAPTURES.iterdir() if path.name.endswith((".pcap", ".pcap.gz")))
-FOREIGN = [
-    path.relative_to(SHARED / "captures").as_posix()
-    for folder in ("torch", "torch-suite", "versions", "examples")
-    for path in sorted((SHARED / "captures" / folder).glob("*.pcap*"))
-]
-EXCEPTIONS: dict[str, dict[int, str]] = {}
-"""Capture → message → why it travels otherwise than the rule says. No message does."""
-
-
-def unexplained(path: Path) -> list[tuple[int, str]]:
-    with open_session(str(path)) as opened:
-        calls = read_exchanges(opened.session, opened.messages()).calls
-    maps = device_maps(calls)
-    known = EXCEPTIONS.get(path.name, {})
-    return [found for call in calls for found in differences(call, maps) if found[0] not in known]
-
-
-@pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.name)
-def test_every_bundled_message_travels_as_predicted(path: Path) -> None:
-    assert unexplained(path) == []
-
-
-@pytest.mark.parametrize("name", FOREIGN)
-def test_every_other_captured_message_travels_as_predicted(name: str, shared: Path) -> None:
-    assert unexplained(shared / "captures" / name) == []
 
 
 @pytest.mark.parametrize("name", ["basic_chain", "ctx_crowd", "param_detach", "rref_relay", "ps_race_lock"])
@@ -73,8 +45,7 @@ def contexts_of(run: Workload) -> dict[int, bool]:
 
 
 def calls_of(name: str) -> dict[int, Call]:
-    path = next(path for path in BUNDLED if path.name.partition(".")[0] == name)
-    with open_session(str(path)) as opened:
+    with open_session(str(capture_of(name))) as opened:
         return read_exchanges(opened.session, opened.messages()).by_index()
 
 
@@ -137,13 +108,18 @@ def test_answers() -> None:
 
 
 def test_what_breaks_the_rule_is_told() -> None:
-    workers = Workers(2)
-    workers.call(0, 1, 10, 20, "aten::add", context=(0, 1))  # an operator without gradients is never wrapped
-    workers.call(0, 1, 30, 40, "app.f", PythonResp(NONE), grads=(0, 1))
-    workers.say(PythonResp(NONE), pipe=1, id=50, from_client=False, time_ns=60)
-    calls = workers.calls()
-    told = [text for call in calls for _, text in differences(call, device_maps(calls))]
-    assert told == ["the request travels in FORWARD_AUTOGRAD_REQ, not in no envelope"]
+    operator, call = MessageType.SCRIPT_CALL, MessageType.PYTHON_CALL
+    told = wrong_request(operator, True, (FORWARD,), False)
+    assert told == "the request travels in FORWARD_AUTOGRAD_REQ, not in no envelope"
+    assert wrong_request(operator, True, (FORWARD,), True) is None
+    assert wrong_request(call, False, (FORWARD, PROFILED), False) == (
+        "the request travels in FORWARD_AUTOGRAD_REQ > RUN_WITH_PROFILING_REQ, "
+        "not in RUN_WITH_PROFILING_REQ > FORWARD_AUTOGRAD_REQ"
+    )
+    told = wrong_answer((FORWARD,), (), True, False)
+    assert told == "the answer travels in no envelope, not in FORWARD_AUTOGRAD_RESP"
+    assert wrong_answer((FORWARD,), (), False, False) is None
+    assert wrong_answer((FORWARD,), (), True, True) is None
 
 
 def test_device_maps_of_a_capture(repo: Path) -> None:

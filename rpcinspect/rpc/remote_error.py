@@ -1,0 +1,46 @@
+"""What the text of a remote error says: on which workers it came by, and what it was in the first place.
+
+In: the text that a worker sent, of a pickled RemoteException or of an EXCEPTION. Out: ids of workers,
+outermost first, and one line. Each worker that passes an error on puts itself in front of the text: `On
+WorkerInfo(id=1, name=…):` for Python functions (torch/distributed/rpc/internal.py), `Error on Node 1: ` for
+backward passes (request_callback_impl.cpp). Inside of another Python error the text stands once as a
+`repr`, with `\\n` for line breaks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TORCHSCRIPT_FAILED = "The following operation failed in the TorchScript interpreter"
+
+NODE = re.compile(r"On WorkerInfo\(id=(\d{1,5}), name=[^)\n]*\):|[Ee]rror on [Nn]ode (\d{1,5}):", re.ASCII)
+_BREAK = re.compile(r"\n|\\+n")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an error came from, as far as its text tells."""
+
+    nodes: tuple[int, ...]
+    """Ids of the workers that it came by, the one where it was raised last."""
+    cause: str
+    """What it was there, in one line."""
+
+
+def origin(text: str) -> Origin:
+    """The origin of an error."""
+    nodes: dict[int, int] = {}
+    for found in NODE.finditer(text):
+        nodes.setdefault(int(found[1] or found[2]), found.end())
+    inner = text[next(reversed(nodes.values())) :] if nodes else text
+    parts = _BREAK.split(inner) if len(nodes) > 1 else inner.split("\n")
+    return Origin(tuple(nodes), cause_line([part for part in parts if part.strip()]))
+
+
+def cause_line(lines: Sequence[str]) -> str:
+    """The line, of those that are not blank, that says what failed: the first, in TorchScript the last."""
+    if len(lines) > 1 and lines[0].startswith(TORCHSCRIPT_FAILED):
+        return lines[-1].strip()
+    return lines[0].strip() if lines else ""

@@ -1,0 +1,132 @@
+"""`lost-edge` and `detached-parameter`: tensors that require grad at one end, and can't get a gradient there.
+
+A tensor that requires grad in a message without an autograd envelope arrives as a leaf. One in an envelope
+has an edge, but if the callee returns nothing that requires grad and sends nothing else in the context,
+that edge leads nowhere. An nn.Parameter is pickled by value in either case: its data travels detached.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from rpcinspect.causes.calls import CALLS, FETCHES
+from rpcinspect.rpc.command_codec import parameter_indexes
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.trace.groups import Group, Groups
+from rpcinspect.trace.notes import Note
+from rpcinspect.trace.run import Run
+from rpcinspect.trace.stage import MAX_INDEXES, Stage
+from rpcinspect.trace.words import counted, numbers, packed, several, unique
+
+ANSWERED_AT_ONCE = frozenset({MessageType.PYTHON_CALL, MessageType.SCRIPT_CALL})
+"""Calls whose result comes back with the answer; that of a remote call stays with the callee."""
+REQUESTS = CALLS | FETCHES
+"""Requests with tensors of the user's program, in them or in their answers."""
+
+
+class DetachedTensors(Stage):
+    """See the module's text."""
+
+    KINDS = REQUESTS
+
+    def __init__(self, columns: MessageColumns) -> None:
+        self._bare = Groups(columns)
+        """Messages with grads and without an autograd envelope."""
+        self._parameters = {inside: Groups(columns) for inside in (True, False)}
+        """Requests with a trainable nn.Parameter, by whether they are in a context."""
+        self._one_way = Groups(columns)
+        """Requests with an edge whose answer has none."""
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        if note.grads and note.context is None and note.whole:
+            self._bare.add(note.row, note.what)
+        facts = record.facts
+        if (
+            facts.parameters
+            and note.kind in CALLS
+            and facts.pickle is not None
+            and parameter_indexes(facts.pickle, trainable=True)
+        ):
+            self._parameters[note.context is not None].add(note.row, note.what)
+
+    def pair(self, request: Note, answer: Note) -> None:
+        if answer.grads and answer.context is None and request.kind in REQUESTS and answer.whole:
+            self._bare.add(answer.row, f"answer of {request.what}")
+        if (
+            request.context is not None
+            and request.grads
+            and request.kind in ANSWERED_AT_ONCE
+            and not answer.grads
+            and not answer.failed
+            and answer.whole
+        ):
+            self._one_way.add(request.row, request.what)
+
+    def finish(self, run: Run) -> Iterable[Finding]:
+        for group in self._bare.finish(run):
+            yield _warning(
+                "lost-edge",
+                group,
+                f"{counted(len(group.indexes), 'message')} from {group.sender} to {group.receiver} "
+                f"({group.what} {numbers(group.indexes)}) had tensors that require grad, but no autograd "
+                f"envelope: "
+                "they arrive as leaves, and no gradient comes back.",
+                "Make the call inside dist_autograd.context(), or detach the tensors before they are sent.",
+            )
+        yield from self._dead_ends(run)
+        for inside, groups in self._parameters.items():
+            where = "" if inside else ", outside of any autograd context"
+            for group in groups.finish(run):
+                yield _warning(
+                    "detached-parameter",
+                    group,
+                    f"{counted(len(group.indexes), 'request')} of {group.sender} to {group.receiver} "
+                    f"({group.what} {numbers(group.indexes)}) carried an nn.Parameter{where}: it is "
+                    f"pickled as a "
+                    "leaf of its own, so that no gradient returns.",
+                    "Send a plain tensor that depends on it (parameter * 1), or an RRef to it.",
+                )
+
+    def _dead_ends(self, run: Run) -> Iterable[Finding]:
+        """Edges whose receiver sends nothing on in a context in which no pass ran: with one, the lack of a
+        gradient is an error of its own."""
+        contexts: dict[int, int] = {}
+        onward: dict[tuple[int, int], set[str]] = defaultdict(set)
+        for context in run.session.contexts:
+            if any(edge.backward for edge in context.edges):
+                continue
+            for edge in context.edges:
+                contexts[edge.forward] = context.context_id
+                onward[context.job, context.context_id].add(edge.sender)
+        for group in self._one_way.finish(run):
+            dead = [
+                index
+                for index in group.indexes
+                if index in contexts and group.receiver not in onward[group.job, contexts[index]]
+            ]
+            if dead:
+                names = several(unique(packed(contexts[index]) for index in dead))
+                yield _warning(
+                    "lost-edge",
+                    Group(group.job, group.sender, group.receiver, group.what, tuple(dead)),
+                    f"{group.receiver} got tensors that require grad from {group.sender} ({group.what} "
+                    f"{numbers(dead)}) and sends none in context {names}: no backward pass can bring their "
+                    "gradient.",
+                    "Return what depends on the tensors, or detach them before they are sent: a backward "
+                    "pass in "
+                    "this context would wait forever.",
+                )
+
+
+def _warning(code: str, group: Group, text: str, remedy: str) -> Finding:
+    return Finding(
+        code=code,
+        severity="warning",
+        text=text,
+        remedy=remedy,
+        messages=group.indexes[:MAX_INDEXES],
+        workers=unique([group.sender, group.receiver]),
+    )

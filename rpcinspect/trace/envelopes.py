@@ -1,0 +1,73 @@
+"""`unexpected-envelope`: messages that travel otherwise than PyTorch's rule for wrapping has it.
+
+The rule is `causes.wrapping`'s. Kept are the device map of each pipe, and the rows that break the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rpcinspect.causes.wrapping import HABITS, wrong_answer, wrong_request
+from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import DeviceMap
+from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.trace.groups import Groups
+from rpcinspect.trace.notes import Note
+from rpcinspect.trace.run import Run
+from rpcinspect.trace.stage import MAX_INDEXES, Stage
+from rpcinspect.trace.words import counted, numbers, unique
+
+
+class UnexpectedEnvelopes(Stage):
+    """See the module's text."""
+
+    def __init__(self, columns: MessageColumns) -> None:
+        self._columns = columns
+        self._groups = Groups(columns)
+        self._maps: dict[int, DeviceMap] = {}
+        """Pipe → the map in the first envelope: a worker has one for each other, as long as it lives."""
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        if not note.whole:
+            return
+        row = note.row
+        if (note.types or note.kind in HABITS) and self._columns.from_client[row]:
+            wrong = wrong_request(note.kind, note.builtin, note.types, note.grads)
+            if wrong is not None:
+                self._groups.add(row, wrong)
+        if note.context is None:
+            return
+        for envelope in record.rpc.envelopes:
+            if type(envelope) is RpcWithAutograd:
+                if envelope.message_type == MessageType.FORWARD_AUTOGRAD_REQ:
+                    known = self._maps.setdefault(self._columns.pipe[row], envelope.device_map)
+                    if known is not envelope.device_map and known != envelope.device_map:
+                        self._groups.add(row, "the device map is another one than in earlier requests")
+                elif envelope.device_map:
+                    self._groups.add(row, "the envelope of an answer has a device map")
+
+    def pair(self, request: Note, answer: Note) -> None:
+        if not (request.types or answer.types) or not (request.whole and answer.whole):
+            return
+        exception = answer.kind == MessageType.EXCEPTION
+        wrong = wrong_answer(request.types, answer.types, answer.grads, exception)
+        if wrong is not None:
+            self._groups.add(answer.row, wrong)
+        if answer.profiling is not None and answer.profiling != request.profiling:
+            self._groups.add(answer.row, "the answer names another profiling id than its request")
+
+    def finish(self, run: Run) -> Iterable[Finding]:
+        for group in self._groups.finish(run):
+            yield Finding(
+                code="unexpected-envelope",
+                severity="warning",
+                text=f"{counted(len(group.indexes), 'message')} from {group.sender} to {group.receiver} "
+                f"({numbers(group.indexes)}): {group.what}.",
+                remedy="No release of PyTorch up to 2.14 does this: look at the bytes (decode --message "
+                "N), and who "
+                "wrote them.",
+                messages=group.indexes[:MAX_INDEXES],
+                workers=unique([group.sender, group.receiver]),
+            )

@@ -1,0 +1,171 @@
+"""`error-response`: which worker failed first, with what, and whom the error reached.
+
+Answers that report an error are few, so that each leaves its text, up to a limit. In the end they are put
+into *cascades*: an error was passed on if it arrived at a worker while that worker served another request,
+and the text of the answer to that request quotes it. What no other error explains is a root; roots that say
+the same on the same worker are one finding.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rpcinspect.rpc.command import ExceptionResponse
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.pickles.semantic import remote_exception
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.remote_error import origin
+from rpcinspect.session.model import NONE, Finding
+from rpcinspect.trace.notes import Note
+from rpcinspect.trace.run import Run
+from rpcinspect.trace.stage import MAX_INDEXES, Stage
+from rpcinspect.trace.words import several, shorten, unique
+
+ANSWERS = frozenset({MessageType.PYTHON_RET, MessageType.PYTHON_RREF_FETCH_RET, MessageType.EXCEPTION})
+"""Answers that may report an error."""
+MAX_TEXT = 1 << 14
+"""Characters of one error's text that are kept."""
+MAX_TEXTS = 1 << 22
+"""Of all texts; later ones are kept as far as a sentence needs them."""
+MAX_SHOWN = 300
+MAX_LOOKED_AT = 64
+"""Errors that arrived at a worker before, among which the cause of the next one is looked for."""
+
+
+@dataclass(eq=False, slots=True)
+class _Failure:
+    """An answer that reports an error."""
+
+    row: int
+    type: str | None
+    """`app.MyError`, of a pickled RemoteException."""
+    text: str
+    function: str | None = None
+    """What the request called, or which kind of message it was."""
+
+
+@dataclass(eq=False, slots=True)
+class _Root:
+    """Errors that were raised alike on one worker."""
+
+    failure: _Failure
+    rows: list[int] = field(default_factory=list)
+    """Of all answers that report it."""
+    reached: dict[str, None] = field(default_factory=dict)
+    """The workers that it came to, in order."""
+    times: int = 0
+
+
+class ErrorResponses(Stage):
+    """See the module's text."""
+
+    KINDS = ANSWERS
+
+    def __init__(self) -> None:
+        self._failures: dict[int, _Failure] = {}
+        self._texts: dict[str, str] = {}
+        self._characters = 0
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        if not note.failed:
+            return
+        command, pickle = record.rpc.command, record.facts.pickle
+        kind: str | None = None
+        if isinstance(command, ExceptionResponse):
+            text = command.text[:MAX_TEXT].decode("utf-8", "backslashreplace")
+        else:
+            remote = remote_exception(pickle.root) if pickle is not None else None
+            if remote is None:
+                return
+            text = remote.message[:MAX_TEXT]
+            kind = None if remote.exception_type is None else shorten(str(remote.exception_type), MAX_SHOWN)
+        self._failures[note.row] = _Failure(note.row, kind, self._keep(text))
+
+    def _keep(self, text: str) -> str:
+        known = self._texts.get(text)
+        if known is not None:
+            return known
+        if self._characters >= MAX_TEXTS:
+            return text[:MAX_SHOWN]
+        self._characters += len(text)
+        return self._texts.setdefault(text, text)
+
+    def pair(self, request: Note, answer: Note) -> None:
+        if answer.failed and answer.row in self._failures:
+            self._failures[answer.row].function = request.what
+
+    def finish(self, run: Run) -> Iterable[Finding]:
+        columns = run.session.messages
+        failures = sorted(self._failures.values(), key=lambda f: int(run.session.index[f.row]))
+        causes = self._causes(run, failures)
+        roots: dict[tuple[int, str, str], _Root] = {}
+        for failure in failures:
+            first = failure
+            while first.row in causes:
+                first = causes[first.row]
+            told = origin(first.text)
+            key = (run.job(first.row), self._place(run, first, told.nodes), told.cause)
+            root = roots.setdefault(key, _Root(first))
+            root.times += failure is first
+            root.rows.append(failure.row)
+            for node in reversed(origin(failure.text).nodes):
+                root.reached.setdefault(run.worker(node, key[0]))
+            root.reached.setdefault(run.session.source(failure.row))
+            if columns.partner[failure.row] != NONE:
+                root.reached.setdefault(run.session.destination(failure.row))
+        for (_, place, cause), root in roots.items():
+            yield self._finding(run, place, cause, root)
+
+    @staticmethod
+    def _place(run: Run, failure: _Failure, nodes: tuple[int, ...]) -> str:
+        """The worker on which it was raised: by its text, else the one that answered."""
+        return run.worker(nodes[-1], run.job(failure.row)) if nodes else run.session.source(failure.row)
+
+    @staticmethod
+    def _causes(run: Run, failures: list[_Failure]) -> dict[int, _Failure]:
+        """Row → the error that it passes on."""
+        session, columns = run.session, run.session.messages
+        arrived: dict[tuple[int, str], list[_Failure]] = defaultdict(list)
+        found: dict[int, _Failure] = {}
+        for failure in failures:
+            row = failure.row
+            served = columns.partner[row]
+            job = run.job(row)
+            for before in reversed(arrived[job, session.source(row)][-MAX_LOOKED_AT:]):
+                asked = columns.partner[before.row]
+                nested = served == NONE or columns.time_ns[asked] >= columns.end_time_ns[served]
+                in_time = columns.end_time_ns[before.row] <= columns.time_ns[row]
+                if asked != NONE and nested and in_time and _quotes(failure.text, before.text):
+                    found[row] = before
+                    break
+            arrived[job, session.destination(row)].append(failure)
+        return found
+
+    @staticmethod
+    def _finding(run: Run, place: str, cause: str, root: _Root) -> Finding:
+        workers = unique([place, *root.reached])
+        failure = root.failure
+        what = shorten(cause or failure.type or "an error", MAX_SHOWN)
+        if failure.type is not None and not failure.type.startswith("builtins."):
+            what = f"{what} ({failure.type})"
+        where = "" if failure.function is None else f" in {failure.function}"
+        times = f", {root.times:,} times" if root.times > 1 else ""
+        others = several(workers[1:])
+        passed = f"; the error reached {others}" if others else ""
+        return Finding(
+            code="error-response",
+            severity="error",
+            text=f"{place} failed first{where}{times}: {what}{passed}.",
+            remedy=f"Mend what fails on {place}: errors of the others follow from it; "
+            "decode --message N shows the whole text.",
+            messages=run.session.indexes(root.rows[:MAX_INDEXES]),
+            workers=workers,
+        )
+
+
+def _quotes(text: str, inner: str) -> bool:
+    """Whether a text holds the beginning of another one, as far as a `repr` leaves it alone."""
+    line = inner.partition("\n")[0][:MAX_SHOWN]
+    return bool(line) and line in text

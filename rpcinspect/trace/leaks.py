@@ -1,0 +1,129 @@
+"""`leaked-context` and `leaked-rref`: what nobody cleaned up although the run went on, or came to its end.
+
+An autograd context is leaked on every worker that took part in it and got no clean-up. An RRef may live as
+long as the job, so that one is leaked only if a fork was left when the pipes to its owner were closed. Kept
+is one row for each fork that is alive.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from rpcinspect.causes.calls import CALLS, created
+from rpcinspect.rpc.command import RRefUserDelete
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import NONE, AutogradContext, Finding, RRef
+from rpcinspect.trace.notes import Note
+from rpcinspect.trace.run import Run
+from rpcinspect.trace.stage import MAX_INDEXES, Stage
+from rpcinspect.trace.words import counted, packed, several, unique
+
+ForkPair = tuple[int, int]
+
+CARRIERS = CALLS | {
+    MessageType.PYTHON_RET,
+    MessageType.SCRIPT_RET,
+    MessageType.PYTHON_RREF_FETCH_RET,
+    MessageType.SCRIPT_RREF_FETCH_RET,
+}
+"""Messages that make or bring forks."""
+
+
+class LeakedContexts(Stage):
+    """See the module's text."""
+
+    def finish(self, run: Run) -> Iterable[Finding]:
+        named = {(worker.job, worker.name) for worker in run.session.workers}
+        groups: dict[tuple[int, str, tuple[str, ...]], list[AutogradContext]] = defaultdict(list)
+        for context in run.session.contexts:
+            left = _left_behind(run, context, named)
+            if left:
+                groups[context.job, context.creator, left].append(context)
+        for (_, creator, left), contexts in groups.items():
+            indexes = sorted({edge.forward for context in contexts for edge in context.edges})
+            names = several([packed(context.context_id) for context in contexts])
+            yield Finding(
+                code="leaked-context",
+                severity="warning",
+                text=f"{counted(len(contexts), 'autograd context')} of {creator} ({names}) got no clean-up "
+                f"on "
+                f"{several(left)}: graph and gradients stay in memory there.",
+                remedy="Leave every context (with dist_autograd.context()), also after an error, and while "
+                "its "
+                "workers are still there.",
+                messages=tuple(indexes[:MAX_INDEXES]),
+                workers=unique([creator, *left]),
+            )
+
+
+def _left_behind(run: Run, context: AutogradContext, named: set[tuple[int, str | None]]) -> tuple[str, ...]:
+    """The workers of a context that should have got a clean-up and did not."""
+    session = run.session
+    if any((context.job, worker) not in named for worker in context.workers):
+        return ()  # who is who is not certain
+    cleaned = {session.destination(int(session.order[index])) for index in context.cleanup}
+    left = tuple(w for w in context.workers if w != context.creator and w not in cleaned)
+    messages = [index for edge in context.edges for index in (edge.forward, *edge.backward)]
+    messages += context.cleanup
+    if not left or not messages or run.cut_off(max(run.end_ns(index) for index in messages)):
+        return ()
+    if any(run.damaged_between(a, b) for a in context.workers for b in left if a != b):
+        return ()
+    return left
+
+
+class LeakedRRefs(Stage):
+    """See the module's text."""
+
+    KINDS = frozenset({*CARRIERS, MessageType.RREF_USER_DELETE})
+
+    def __init__(self) -> None:
+        self._alive: dict[ForkPair, tuple[int, bool]] = {}
+        """Fork → row of the message that made or brought it, and whether it made it: then its sender has "
+        "it."""
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        for fork in record.facts.forks:
+            self._alive[fork.fork_id] = (note.row, False)
+        command = record.rpc.command
+        if isinstance(command, RRefUserDelete):
+            self._alive.pop(command.fork_id.to_value(), None)
+            return
+        made = created(record)
+        if made is not None:
+            self._alive[made[1]] = (note.row, True)
+
+    def finish(self, run: Run) -> Iterable[Finding]:
+        groups: dict[tuple[int, str, str], list[tuple[RRef, int]]] = defaultdict(list)
+        for rref in run.session.rrefs:
+            if rref.owner is None or not rref.live_forks or not _over(run, rref.owner, rref.job):
+                continue
+            for fork in rref.live_forks:
+                row, made = self._alive.get(fork.to_value(), (NONE, False))
+                if row != NONE and run.job(row) == rref.job:
+                    session = run.session
+                    holder = session.source(row) if made else session.destination(row)
+                    groups[rref.job, rref.owner, holder].append((rref, row))
+        for (_, owner, holder), forks in groups.items():
+            names = several(unique(f"{r.rref_id.created_on}:{r.rref_id.local_id}" for r, _ in forks))
+            yield Finding(
+                code="leaked-rref",
+                severity="warning",
+                text=f"{counted(len(forks), 'fork')} of RRefs of {owner} ({names}) held by {holder} had "
+                f"not been "
+                f"deleted when the connections to {owner} were closed.",
+                remedy=f"Drop the RRefs on {holder} before it leaves (del, no reference cycles), and leave "
+                f"with "
+                "rpc.shutdown(), which waits for the deletes.",
+                messages=run.session.indexes([row for _, row in forks[:MAX_INDEXES]]),
+                workers=unique([owner, holder]),
+            )
+
+
+def _over(run: Run, owner: str, job: int) -> bool:
+    """Whether every pipe to a worker was closed, after all that was due had come."""
+    servers = enumerate(run.session.servers)
+    pipes = [number for number, server in servers if server == owner and run.jobs[number] == job]
+    return bool(pipes) and all(run.closed(pipe) and not run.damaged(pipe, True) for pipe in pipes)

@@ -1,0 +1,110 @@
+"""What the stages want to know of a message, and a message together with the one that it answers.
+
+In: records as they become complete. Out: a `Note` of each, and an exchange as two notes once both are there.
+Only notes of messages without their partner are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rpcinspect.causes.calls import CALLS, function_of, is_builtin
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
+from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import ProfilingId
+from rpcinspect.session.model import NONE, MessageColumns
+
+MAX_NAME = 200
+"""Of a function's name that is kept; captured names may be of any length."""
+
+
+@dataclass(eq=False, slots=True)
+class Note:
+    """One message. Not frozen: one is made of each."""
+
+    row: int
+    kind: int
+    """Message type of the command, envelopes off."""
+    builtin: bool
+    """It calls an operator."""
+    types: tuple[int, ...]
+    """Of its envelopes, outermost first."""
+    context: int | None
+    """That of its autograd envelope."""
+    grads: bool
+    """One of its own tensors requires grad."""
+    elsewhere: bool
+    """One of its tensors is not on the CPU."""
+    failed: bool
+    """It is an answer that reports an error."""
+    whole: bool
+    """All of it was captured and could be read."""
+    function: str | None
+    profiling: ProfilingId | None
+    """That of its profiling envelope."""
+
+    @property
+    def what(self) -> str:
+        """What it calls, or which kind of message it is."""
+        return self.function or type_name(self.kind)
+
+
+def note_of(record: RpcRecord) -> Note:
+    """The note of a record."""
+    rpc = record.rpc
+    types: tuple[int, ...] = ()
+    context = profiling = None
+    if rpc.envelopes:
+        types = tuple([envelope.message_type for envelope in rpc.envelopes])
+        for envelope in rpc.envelopes:
+            if type(envelope) is RpcWithAutograd:
+                context = envelope.autograd_metadata.autograd_context_id
+            elif isinstance(envelope, (RpcWithProfilingReq, RpcWithProfilingResp)):
+                profiling = envelope.profiling_id
+    grads = elsewhere = False
+    for meta in rpc.tensors:
+        if meta.requires_grad and meta.part_of is None:
+            grads = True
+        if meta.device != "cpu":
+            elsewhere = True
+    command = rpc.command
+    kind = message_type_of(command)
+    function = function_of(record) if kind in CALLS else None
+    return Note(
+        record.row,
+        kind,
+        function is not None and is_builtin(command),
+        types,
+        context,
+        grads,
+        elsewhere,
+        record.facts.failed or kind == MessageType.EXCEPTION,
+        not record.problems,
+        function if function is None or len(function) <= MAX_NAME else function[:MAX_NAME],
+        profiling,
+    )
+
+
+class Pairs:
+    """Requests and answers, brought together."""
+
+    def __init__(self, columns: MessageColumns) -> None:
+        """`columns` of the session's builder, which has paired the rows."""
+        self._columns = columns
+        self._open: dict[int, Note] = {}
+
+    def feed(self, note: Note) -> tuple[Note, Note] | None:
+        """(request, answer), if this one completes the two."""
+        partner = self._columns.partner[note.row]
+        other = self._open.pop(partner, None) if partner != NONE else None
+        if other is None:
+            self._open[note.row] = note
+            return None
+        return (other, note) if self._columns.from_client[other.row] else (note, other)
+
+    def unanswered(self) -> Iterable[Note]:
+        """Requests without an answer."""
+        return [note for note in self._open.values() if self._columns.from_client[note.row]]

@@ -1,0 +1,93 @@
+"""The whole run as the checks see it once everything was read: what was lost, what was closed, when it ended.
+
+In: the session and what the TCP stage noted. Out: answers to the questions that several checks ask before
+they say that something is missing. Missing messages prove nothing where the capture has holes or ends early.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from rpcinspect.causes.usual import due_s, usual_s
+from rpcinspect.rpc.types import unpack_id
+from rpcinspect.session.model import NONE, Session
+from rpcinspect.trace.wire_facts import WireFacts
+
+
+class Run:
+    """See the module's text."""
+
+    def __init__(self, session: Session, wire: WireFacts) -> None:
+        self.session = session
+        self.wire = wire
+        self.jobs = session.jobs
+        """The job of each pipe."""
+
+    @cached_property
+    def usual_s(self) -> float:
+        """Seconds within which nine of ten requests were answered."""
+        columns = self.session.messages
+        partner = np.asarray(columns.partner)
+        requests = np.flatnonzero((np.asarray(columns.from_client) != 0) & (partner != NONE))
+        begin, end = np.asarray(columns.time_ns), np.asarray(columns.end_time_ns)
+        return usual_s(np.sort(end[partner[requests]] - begin[requests]).tolist())
+
+    @cached_property
+    def last_ns(self) -> int:
+        """When the last packet of any capture came."""
+        columns = self.session.messages
+        times = [c.last_time_ns for c in self.session.captures if c.last_time_ns is not None]
+        return max([*times, int(np.max(np.asarray(columns.end_time_ns))) if len(columns) else 0])
+
+    def cut_off(self, since_ns: int, usual_s: float = 0.0) -> bool:
+        """Whether the captures ended before anything more was due after this time."""
+        return (self.last_ns - since_ns) / 1e9 <= due_s(max(self.usual_s, usual_s))
+
+    def job(self, row: int) -> int:
+        """The job of a message."""
+        return self.jobs[self.session.messages.pipe[row]]
+
+    def damaged(self, pipe: int, from_client: bool) -> bool:
+        """Whether the capture lost bytes of this direction of a pipe's messages."""
+        flow = self.session.pipes[pipe].flow
+        return str(flow if from_client else flow.reversed) in self.wire.damaged
+
+    def damaged_between(self, sender: str, receiver: str) -> bool:
+        """Whether requests of one worker to another may have been lost from the capture."""
+        session = self.session
+        return any(
+            session.clients[pipe.number] == sender
+            and session.servers[pipe.number] == receiver
+            and self.damaged(pipe.number, True)
+            for pipe in session.pipes
+        )
+
+    def closed(self, pipe: int) -> bool:
+        """Whether the end of a pipe was captured."""
+        return str(self.session.pipes[pipe].flow) in self.wire.closed
+
+    def time_ns(self, index: int) -> int:
+        """When a message began."""
+        return self.session.messages.time_ns[int(self.session.order[index])]
+
+    def end_ns(self, index: int) -> int:
+        """When a message was complete."""
+        return self.session.messages.end_time_ns[int(self.session.order[index])]
+
+    def worker(self, worker_id: int, job: int) -> str:
+        """Label of a worker by its id."""
+        return self._names.get((job, worker_id), f"worker:{worker_id}")
+
+    @cached_property
+    def _names(self) -> dict[tuple[int, int], str]:
+        return {
+            (worker.job, worker.id): worker.name
+            for worker in self.session.workers
+            if worker.id is not None and worker.name is not None
+        }
+
+    def creator(self, context_id: int, job: int) -> str:
+        """The worker that made an autograd context."""
+        return self.worker(unpack_id(context_id)[0], job)

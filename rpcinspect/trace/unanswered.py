@@ -1,0 +1,133 @@
+"""`unanswered-request`: requests that never got an answer, though the capture would have shown one.
+
+Open requests are known to `Pairs`; here only the longest time that each function took is kept. In the end,
+requests are told apart by whether their pipe was closed, and left out where answers may be lost in a hole of
+the capture. Clean-up that a worker did not confirm because it left is information: nothing waits for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rpcinspect.causes.calls import HOUSEKEEPING
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.trace.notes import Note, Pairs
+from rpcinspect.trace.run import Run
+from rpcinspect.trace.stage import MAX_INDEXES, Stage
+from rpcinspect.trace.words import counted, duration, numbers, unique
+
+MAX_FUNCTIONS = 10_000
+"""Functions whose times are kept."""
+CLEAN_UP = HOUSEKEEPING | {MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ}
+"""What a worker sends only so that others may free something."""
+
+Kind = tuple[int, str, str, str, str]
+"""(job, caller, callee, what, why): requests that are told in one finding."""
+
+
+@dataclass(eq=False, slots=True)
+class _Open:
+    severity: str
+    rows: list[int] = field(default_factory=list)
+
+
+class UnansweredRequests(Stage):
+    """See the module's text."""
+
+    def __init__(self, pairs: Pairs, columns: MessageColumns) -> None:
+        """`columns` of the session's builder; `pairs` must be fed by the caller."""
+        self._pairs = pairs
+        self._columns = columns
+        self._longest_ns: dict[str, int] = {}
+
+    def pair(self, request: Note, answer: Note) -> None:
+        name = request.function
+        if name is not None:
+            took = self._columns.end_time_ns[answer.row] - self._columns.time_ns[request.row]
+            known = self._longest_ns.get(name)
+            if known is None:
+                if len(self._longest_ns) < MAX_FUNCTIONS:
+                    self._longest_ns[name] = took
+            elif took > known:
+                self._longest_ns[name] = took
+
+    def finish(self, run: Run) -> Iterable[Finding]:
+        groups: dict[Kind, _Open] = {}
+        notes = sorted(self._pairs.unanswered(), key=lambda note: int(run.session.index[note.row]))
+        for note in notes:
+            if not run.damaged(self._columns.pipe[note.row], False):
+                severity, why = self._judge(run, note)
+                callee = run.session.destination(note.row)
+                key = (run.job(note.row), run.session.source(note.row), callee, note.what, why)
+                groups.setdefault(key, _Open(severity)).rows.append(note.row)
+        waits: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
+        for (job, caller, callee, _, why), found in groups.items():
+            if found.severity == "error" and why == SILENT:
+                waits[job, caller].setdefault(callee)
+        for key, found in groups.items():
+            yield self._finding(run, key, found, waits)
+
+    def _judge(self, run: Run, note: Note) -> tuple[str, str]:
+        """Severity, and one of the reasons below."""
+        if run.closed(self._columns.pipe[note.row]):
+            return ("info", LEFT) if note.kind in CLEAN_UP else ("error", CLOSED)
+        longest_s = self._longest_ns.get(note.function or "", 0) / 1e9
+        if run.cut_off(self._columns.time_ns[note.row], longest_s):
+            return "info", EARLY
+        return "error", SILENT
+
+    def _finding(
+        self, run: Run, key: Kind, found: _Open, waits: dict[tuple[int, str], dict[str, None]]
+    ) -> Finding:
+        job, caller, callee, what, why = key
+        indexes = run.session.indexes(found.rows[:MAX_INDEXES])
+        left = duration(run.last_ns - min(self._columns.time_ns[row] for row in found.rows))
+        text = (
+            f"{callee} never answered {counted(len(found.rows), 'request')} of {caller} "
+            f"({what} {numbers(indexes)}): {CAUSES[why].format(left=left)}"
+        )
+        chain = _chain(waits, job, caller, callee) if why == SILENT else []
+        if chain and chain[-1] == caller:
+            text += f"; they wait for each other: {' → '.join([caller, *chain])}"
+        elif len(chain) > 1:
+            text += f"; {callee} itself waits for {' → '.join(chain[1:])}"
+        return Finding(
+            code="unanswered-request",
+            severity=found.severity,
+            text=f"{text}.",
+            remedy=REMEDIES[why].format(callee=callee),
+            messages=indexes,
+            workers=unique([caller, callee, *chain]),
+        )
+
+
+def _chain(waits: dict[tuple[int, str], dict[str, None]], job: int, caller: str, callee: str) -> list[str]:
+    """Who waits for whom from the callee on, until the end or until somebody comes twice."""
+    chain = [callee]
+    while chain[-1] != caller:
+        following = [name for name in waits.get((job, chain[-1]), ()) if name not in chain]
+        if not following:
+            break
+        chain.append(caller if caller in following else following[0])
+    return chain
+
+
+CLOSED, LEFT, EARLY, SILENT = "closed", "left", "early", "silent"
+
+CAUSES = {
+    CLOSED: "the connection was closed before",
+    LEFT: "it had left by then, so that nothing waits for the clean-up",
+    EARLY: "the capture ends {left} after the first of them, when none was due yet",
+    SILENT: "{left} later, when the capture ends, none has come",
+}
+REMEDIES = {
+    CLOSED: "See in the log of {callee} why it ended or closed the connection.",
+    LEFT: "Let workers leave together: rpc.shutdown(graceful=True).",
+    EARLY: "Capture a little longer to see the answer.",
+    SILENT: "See what {callee} is doing (py-spy dump): it may wait for a lock, for another worker or for a "
+    "free "
+    "thread (num_worker_threads).",
+}

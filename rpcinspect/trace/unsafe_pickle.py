@@ -1,0 +1,56 @@
+"""`unsafe-pickle`: pickles that would do more than make data when loaded.
+
+What is suspicious is decided by `rpc.pickles.safety`; here it is collected by name and reason.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Finding
+from rpcinspect.trace.notes import Note
+from rpcinspect.trace.run import Run
+from rpcinspect.trace.stage import MAX_INDEXES, Stage
+from rpcinspect.trace.words import unique
+
+
+class UnsafePickles(Stage):
+    """See the module's text."""
+
+    KINDS = (
+        MessageType.PYTHON_CALL,
+        MessageType.PYTHON_REMOTE_CALL,
+        MessageType.PYTHON_RET,
+        MessageType.PYTHON_RREF_FETCH_RET,
+    )
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str, str], array[int]] = defaultdict(lambda: array("q"))
+        """(severity, name, reason) → rows."""
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        for suspicion in record.facts.suspicions:
+            self._rows[suspicion.severity, suspicion.name, suspicion.reason].append(note.row)
+
+    def finish(self, run: Run) -> Iterable[Finding]:
+        session = run.session
+        control = np.frombuffer(session.messages.control, dtype=np.int8)
+        for (severity, name, reason), rows in sorted(self._rows.items()):
+            indexes = session.indexes([row for row in rows if not control[row]])
+            if not indexes:
+                continue
+            workers = unique(session.destination(int(session.order[index])) for index in indexes)
+            yield Finding(
+                code="unsafe-pickle",
+                severity=severity,
+                text=f"{name}: {reason}.",
+                remedy="Nothing was loaded here. Do not replay the message unless you trust the capture.",
+                messages=indexes[:MAX_INDEXES],
+                workers=workers,
+            )

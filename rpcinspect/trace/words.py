@@ -1,0 +1,58 @@
+"""How sentences name things: counts, times, ids as `creator:counter`, messages by number, lists cut short.
+
+Plain values in, short English out. Views use the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rpcinspect.rpc.types import unpack_id
+
+SHOWN = 4
+"""Items of a list that a sentence spells out."""
+
+DURATIONS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+
+
+def shorten(value: str, limit: int) -> str:
+    """The text, cut with a sign of it to at most `limit` characters."""
+    return value if len(value) <= limit else value[: limit - 1] + "…"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 message`, `2 messages`, `no messages`."""
+    return f"{f'{count:,}' if count else 'no'} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(nanoseconds: int) -> str:
+    """A time span in the unit that suits it."""
+    size = abs(nanoseconds)
+    for unit, name in DURATIONS:
+        if size >= 0.9995 * unit:  # what would be rounded up to 1000 of the next smaller unit
+            value = nanoseconds / unit
+            return f"{value:.3g} {name}" if size < 999.5 * unit else f"{value:,.0f} {name}"
+    return f"{nanoseconds} ns"
+
+
+def packed(identifier: int) -> str:
+    """A 64-bit id as creator:counter, which is what people compare."""
+    creator, counter = unpack_id(identifier)
+    return f"{creator}:{counter}"
+
+
+def several(items: Sequence[str]) -> str:
+    """`a, b, c and 5 more`."""
+    if len(items) > SHOWN:
+        return f"{', '.join(items[: SHOWN - 1])} and {len(items) - SHOWN + 1:,} more"
+    return ", ".join(items)
+
+
+def numbers(indexes: Iterable[int]) -> str:
+    """`#3, #5, #6 and 4 more`."""
+    return several([f"#{index}" for index in indexes])
+
+
+def unique(names: Iterable[str]) -> tuple[str, ...]:
+    """Each name once, in order."""
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,119 @@
+"""`zero-gradient`: gradients that were sent and are all zeros.
+
+Most gradients are told by their first bytes, so that only those which begin with zeros are read whole. Kept
+are the rows of messages all of whose gradients are zeros, and of those with some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from rpcinspect.rpc.command import PropagateGradientsReq
+from rpcinspect.rpc.dtypes import DTYPES, DType
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.rpc.tensor_values import plain_range
+from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.trace.groups import Groups
+from rpcinspect.trace.notes import Note
+from rpcinspect.trace.run import Run
+from rpcinspect.trace.stage import MAX_INDEXES, Stage
+from rpcinspect.trace.words import counted, numbers, unique
+from rpcinspect.wire.ranges import CaptureBytes, Extent
+
+PEEK = 64
+"""Bytes that are looked at first, where the first element is a zero."""
+SIGNS = b"\0\x80"
+"""What -0 and 0 are made of."""
+CHUNK = 1 << 20
+
+
+class ZeroGradients(Stage):
+    """See the module's text."""
+
+    KINDS = (MessageType.BACKWARD_AUTOGRAD_REQ,)
+
+    def __init__(self, columns: MessageColumns, source: CaptureBytes) -> None:
+        self._groups = Groups(columns)
+        self._source = source
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        command = record.rpc.command
+        if type(command) is not PropagateGradientsReq:
+            return
+        tensors = record.rpc.tensors
+        for index in command.grads:
+            if index < len(tensors) and self._zeros(record, tensors[index]):
+                self._groups.add(note.row, "")
+                return
+
+    def _zeros(self, record: RpcRecord, meta: TensorMeta) -> bool:
+        """Whether a gradient certainly has elements, or is sparse, and all of them are zeros."""
+        if meta.layout != "strided":
+            values = dict(meta.parts).get("values")
+            if values is None or values >= len(record.rpc.tensors):
+                return False
+            part = record.rpc.tensors[values]
+            return 0 in part.sizes or self._zeros(record, part)
+        if meta.storage is None or meta.storage >= len(record.tp.tensors) or 0 in meta.sizes:
+            return False
+        extent = record.tp.tensors[meta.storage].extent
+        if extent is None or extent.missing or not extent.pieces:
+            return False
+        dtype = DTYPES[meta.dtype]
+        if not meta.storage_offset:
+            capture, offset, length = extent.pieces[0]
+            first = self._source.read(capture, offset, min(length, dtype.item_bytes))
+            if first.strip(SIGNS):  # nearly every gradient is told by its first element
+                return False
+        # of what is no plain range of its storage, the whole storage must be zeros
+        start, end = plain_range(meta, extent.length) or (0, extent.length)
+        return end > start and _all_zero(self._source, extent, start, end, _unit(dtype))
+
+    def finish(self, run: Run) -> Iterable[Finding]:
+        for group in self._groups.finish(run):
+            yield Finding(
+                code="zero-gradient",
+                severity="info",
+                text=f"{counted(len(group.indexes), 'gradient message')} from {group.sender} to "
+                f"{group.receiver} "
+                f"({numbers(group.indexes)}) carried gradients that are all zeros.",
+                remedy="Often these stand for results that nobody used: return, or send, only what is "
+                "needed.",
+                messages=group.indexes[:MAX_INDEXES],
+                workers=unique([group.sender, group.receiver]),
+            )
+
+
+def _all_zero(source: CaptureBytes, extent: Extent, start: int, end: int, unit: int) -> bool:
+    """Whether all elements of [start, end) are 0 or -0."""
+    at = 0
+    size = PEEK
+    for capture, offset, length in extent.pieces:
+        low, high = max(start, at), min(end, at + length)
+        while low < high:
+            size = min(size, high - low)
+            data = source.read(capture, offset + low - at, size)
+            if data.count(0) != size and not _only_signs(data, low - start, unit):
+                return False
+            low, size = low + size, CHUNK
+        at += length
+    return True
+
+
+def _unit(dtype: DType) -> int:
+    """Bytes of a number that may be -0; 0 where there is none such, or not the same one in all formats."""
+    unit = dtype.item_bytes // 2 if dtype.kind == "complex" else dtype.item_bytes
+    return unit if dtype.kind in ("float", "complex") and unit > 1 else 0
+
+
+def _only_signs(data: bytes, position: int, unit: int) -> bool:
+    """Whether only sign bits are set: the highest of each number's last byte."""
+    if not unit:
+        return False
+    octets = np.frombuffer(data, np.uint8)
+    last = (np.arange(position, position + len(data)) % unit) == unit - 1
+    return not np.any(octets[~last]) and not np.any(octets[last] & 0x7F)

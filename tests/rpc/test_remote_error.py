@@ -1,0 +1,48 @@
+"""Where an error came from, by texts as workers send them."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcinspect.rpc.remote_error import cause_line, origin
+
+NESTED = """On WorkerInfo(id=1, name=worker1):
+RuntimeError('ArithmeticError: On WorkerInfo(id=2, name=worker2):\\nArithmeticError("can\\'t")\\nTraceback …')
+Traceback (most recent call last):
+  File "internal.py", line 209, in _run_function
+RuntimeError: ArithmeticError: On WorkerInfo(id=2, name=worker2):
+ArithmeticError("can't")
+"""
+SCRIPT = """The following operation failed in the TorchScript interpreter.
+Traceback of TorchScript (most recent call last):
+  File "c.py", line 23, in sfail
+RuntimeError: AssertionError: too small
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "cause"),
+    [
+        ("On WorkerInfo(id=1, name=w):\nKeyError('k')\nTraceback …", (1,), "KeyError('k')"),
+        ("Error on Node 1: exploded\nException raised from …", (1,), "exploded"),
+        ("Error on Node 2: Error on Node 1: exploded", (2, 1), "exploded"),
+        (NESTED, (1, 2), 'ArithmeticError("can\\\'t")'),
+        (SCRIPT, (), "RuntimeError: AssertionError: too small"),
+        (
+            "mat1 and mat2 shapes cannot be multiplied\nframe #0",
+            (),
+            "mat1 and mat2 shapes cannot be multiplied",
+        ),
+        ("", (), ""),
+        ("Error on Node 1:", (1,), ""),
+        ("a path like C:\\new\\names stays whole\nframe", (), "a path like C:\\new\\names stays whole"),
+    ],
+)
+def test_origins(text: str, nodes: tuple[int, ...], cause: str) -> None:
+    found = origin(text)
+    assert (found.nodes, found.cause) == (nodes, cause)
+
+
+def test_the_line_that_tells() -> None:
+    assert cause_line([]) == ""
+    assert cause_line(["  one ", "two"]) == "one"

@@ -1,0 +1,65 @@
+"""Findings of conversations that a test makes up."""
+
+from __future__ import annotations
+
+from rpcinspect.pipeline import Decoding
+from rpcinspect.session.model import CaptureInfo, Finding, Session
+from rpcinspect.trace.findings import Findings
+from rpcinspect.trace.wire_facts import WireFacts
+from rpcinspect.wire.ranges import CaptureBytes
+from tests.session.records import Talk
+from tests.truth import capture_of
+
+SECOND = 1_000_000_000
+NOTHING = WireFacts()
+
+
+def no_bytes(capture: int, offset: int, length: int) -> bytes:
+    """No gradient of these conversations has zeros."""
+    return b"\x01" * length
+
+
+def findings(
+    talk: Talk,
+    wire: WireFacts = NOTHING,
+    *entries: object,
+    until: int | None = None,
+    source: CaptureBytes | None = None,
+) -> list[Finding]:
+    """`until`: when the capture ends, if later than its last message."""
+    session = talk.finish(*entries)  # type: ignore[arg-type]
+    if until is not None:
+        session.captures = (capture_until(until),)
+    stage = Findings(talk.builder.columns, source or CaptureBytes(no_bytes))
+    for record in talk.records:
+        stage.feed(record)
+    return list(stage.finish(session, wire))
+
+
+def capture_until(last_ns: int) -> CaptureInfo:
+    return CaptureInfo(
+        capture=0,
+        path="made-up.pcap",
+        format="pcap",
+        packets=1,
+        bytes=1,
+        first_time_ns=0,
+        last_time_ns=last_ns,
+        reader="native",
+    )
+
+
+def codes(found: list[Finding]) -> list[tuple[str, str]]:
+    return [(finding.code, finding.severity) for finding in found]
+
+
+def of_capture(name: str) -> tuple[Session, list[Finding]]:
+    """Of a bundled capture, by its name below captures/."""
+    return of_path(str(capture_of(name)))
+
+
+def of_path(path: str) -> tuple[Session, list[Finding]]:
+    with Decoding([path]) as decoding:
+        for _ in decoding.records():
+            pass
+        return decoding.session, list(decoding.session.findings)

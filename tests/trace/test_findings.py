@@ -1,0 +1,143 @@
+"""Over every capture there is: the findings that its run provokes, and no others."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.commands.decode import Request, run
+from tests.conftest import REPO, SHARED
+from tests.trace.talks import of_path
+from tests.truth import CAPTURES, capture_of
+
+CONTRACT = {
+    "error-response": {"error"},
+    "unanswered-request": {"error", "info"},
+    "missing-gradient": {"error"},
+    "dangling-send": {"error"},
+    "lost-edge": {"warning"},
+    "detached-parameter": {"warning"},
+    "stale-gradient": {"warning"},
+    "leaked-context": {"warning"},
+    "leaked-rref": {"warning"},
+    "zero-gradient": {"info"},
+    "device-map-missing": {"error"},
+    "invisible-transport": {"info", "error"},
+    "capture-gap": {"warning"},
+    "truncated-packets": {"warning"},
+    "conflicting-overlap": {"warning"},
+    "unsafe-pickle": {"error", "warning"},
+    "unexpected-envelope": {"warning"},
+}
+"""Code → its severities; the last one is ours."""
+
+SHM = {"invisible-transport"}
+FAILS = {"error-response"}
+PROVOKED: dict[str, set[str]] = {
+    # PyTorch's own tests
+    "DistAutogradTest.test_backward_node_failure": {
+        "unanswered-request"
+    },  # calls workers until they are gone
+    "DistAutogradTest.test_error_in_context": {"error-response", "dangling-send"},  # shapes that don't fit
+    "DistAutogradTest.test_multiple_backward_with_errors": FAILS,  # a backward function that raises
+    "DistOptimizerTest.test_dist_optim_exception": FAILS,  # an optimizer that raises
+    "DistOptimizerTest.test_dist_optim_exception_on_constructor": FAILS,
+    # calls that raise, to see how errors travel
+    "kitchen": FAILS,
+    "script": FAILS,
+    "script_hang": FAILS,
+    "torch-1.8.1": FAILS,
+    "torch-1.13.1": FAILS,
+    "torch-2.14.1": FAILS,
+    # everything goes through shared memory
+    "chan_default": SHM,
+    "chan_shm": SHM,
+    "two": SHM,
+    "rnn_default_shm": SHM,
+    "transport_matrix_default": SHM,
+    # bundled workloads (captures/README.md)
+    "bwd_boom": {"error-response", "missing-gradient"},
+    "dtype_zoo": FAILS,
+    "ps_race": FAILS,
+    "faults/dies": {"unanswered-request"},
+    "faults/unused_result": {"missing-gradient", "unanswered-request"},
+    "pairs/error": FAILS,
+    "pairs/error_nested": {"error-response", "dangling-send"},
+}
+"""Capture → the codes of severity error that its job provokes on purpose. All others have none."""
+
+BUNDLED = sorted(path for path in CAPTURES.rglob("*.pcap*") if path.name.endswith((".pcap", ".pcap.gz")))
+FOREIGN = [
+    path.relative_to(SHARED / "captures").as_posix()
+    for folder in ("torch", "torch-suite", "versions", "examples")
+    for path in sorted((SHARED / "captures" / folder).glob("*.pcap*"))
+]
+
+
+def check(path: Path, name: str) -> None:
+    session, found = of_path(str(path))
+    assert {f.code for f in found if f.severity == "error"} == PROVOKED.get(name, set())
+    assert [f.text for f in found if f.code == "unexpected-envelope"] == []
+    for finding in found:
+        assert finding.severity in CONTRACT[finding.code]
+        assert finding.text.endswith(".")
+        assert finding.remedy is not None
+        assert list(finding.messages) == sorted(set(finding.messages))
+        assert all(0 <= index < session.totals.messages for index in finding.messages)
+        capture_only = finding.code in ("invisible-transport", "capture-gap", "truncated-packets")
+        assert finding.workers or capture_only
+        assert finding.messages or capture_only
+
+
+def bare(path: str) -> str:
+    return path.removesuffix(".gz").removesuffix(".pcap")
+
+
+@pytest.mark.parametrize("path", BUNDLED, ids=lambda path: bare(path.relative_to(CAPTURES).as_posix()))
+def test_bundled_captures(path: Path) -> None:
+    check(path, bare(path.relative_to(CAPTURES).as_posix()))
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_other_captures(name: str, shared: Path) -> None:
+    check(shared / "captures" / name, bare(name.rpartition("/")[2]))
+
+
+def test_every_fault_of_a_bundled_job_is_told() -> None:
+    """By the jobs' own words: a fault line for each finding."""
+    for path in sorted((CAPTURES / "faults").glob("*.truth")):
+        lines = [json.loads(line.removeprefix("TRUTH ")) for line in path.read_text().splitlines()]
+        faults = {line["code"] for line in lines if line["event"] == "fault"}
+        _, found = of_path(str(path.with_suffix(".pcap.gz")))
+        assert faults <= {finding.code for finding in found}
+        if not faults:
+            assert found == []
+
+
+@pytest.mark.parametrize(("name", "code"), [("faults/dies", 1), ("faults/leaks", 0), ("faults/tidy", 0)])
+def test_check_fails_on_errors_only(name: str, code: int, tmp_path: Path) -> None:
+    request = Request(files=(str(CAPTURES / f"{name}.pcap.gz"),), check=True, output=tmp_path / "out")
+    assert run(request) == code
+
+
+def test_every_code_is_explained() -> None:
+    text = (REPO / "docs" / "findings.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"^## `([a-z-]+)`", text, re.MULTILINE))
+    assert explained == set(CONTRACT)
+
+
+def unnumbered(sentence: str) -> str:
+    """Another recording of a job may have its messages in another order."""
+    return re.sub(r"#\d+", "#", sentence)
+
+
+def test_examples_are_real() -> None:
+    text = (REPO / "docs" / "findings.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^> \*([\w/]+)\*: (.*)$", text, re.MULTILINE)
+    assert len(examples) >= 12
+    for name, sentence in examples:
+        _, found = of_path(str(capture_of(name)))
+        assert unnumbered(sentence) in [unnumbered(finding.text) for finding in found]

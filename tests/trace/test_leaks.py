@@ -1,0 +1,119 @@
+"""Contexts and RRefs that nobody cleaned up, and those that were, or may still be."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcinspect.rpc.command import CleanupAutogradContextReq, PythonRemoteCall, RemoteRet, RRefUserDelete
+from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.session.model import Finding
+from rpcinspect.trace.wire_facts import WireFacts
+from tests.replay.talks import Workers, udf
+from tests.session.records import entry
+from tests.trace.talks import SECOND, findings, of_capture
+from tests.truth import workload
+
+RREF, FORK = GloballyUniqueId(0, 1), GloballyUniqueId(0, 2)
+
+
+def told(found: list[Finding], code: str) -> list[Finding]:
+    return [finding for finding in found if finding.code == code]
+
+
+def test_a_context_that_was_never_left() -> None:
+    (truth,) = workload("faults/leaks").of("fault", code="leaked-context")
+    session, found = of_capture("faults/leaks")
+    [finding] = told(found, "leaked-context")
+    assert finding.severity == "warning"
+    assert finding.workers == (truth["creator"], truth["left"])
+    (context,) = [c for c in session.contexts if c.context_id == truth["context_id"]]
+    assert finding.messages == tuple(edge.forward for edge in context.edges)
+
+
+@pytest.mark.parametrize(
+    "name", ["faults/tidy", "basic_chain", "ctx_crowd", "bwd_boom", "ps_race", "rref_relay"]
+)
+def test_runs_without_a_leak(name: str) -> None:
+    _, found = of_capture(name)
+    assert told(found, "leaked-context") == []
+    assert told(found, "leaked-rref") == []
+
+
+def names(count: int) -> list[object]:
+    """What the store says of workers, so that they are known for certain."""
+    said = [entry(f"names/{n}", f"w{n}") for n in range(count)]
+    return [*said, *(entry(f"addrs/w{n}", f"uv://10.0.1.{n}:5000") for n in range(count))]
+
+
+def calls_in_context() -> Workers:
+    workers = Workers(3)
+    workers.call(0, 1, 0, 90, context=(1, 1), grads=(1, 1))
+    workers.call(1, 2, 10, 50, context=(1, 2), grads=(1, 1))
+    return workers
+
+
+def test_a_worker_that_was_forgotten() -> None:
+    workers = calls_in_context()
+    workers.call(0, 1, 100, 110, CleanupAutogradContextReq(1))
+    [finding] = told(findings(workers, WireFacts(), *names(3), until=SECOND), "leaked-context")
+    assert finding.workers == ("w0", "w2")
+    workers.call(1, 2, 105, 115, CleanupAutogradContextReq(1))
+    assert told(findings(workers, WireFacts(), *names(3), until=SECOND), "leaked-context") == []
+
+
+def test_a_context_that_is_still_in_use_when_the_capture_ends() -> None:
+    workers = calls_in_context()
+    assert told(findings(workers, WireFacts(), *names(3), until=200), "leaked-context") == []
+    assert len(told(findings(workers, WireFacts(), *names(3), until=SECOND), "leaked-context")) == 1
+
+
+def test_a_clean_up_that_may_be_in_a_hole() -> None:
+    workers = calls_in_context()
+    workers.call(0, 1, 100, 110, CleanupAutogradContextReq(1))
+    lost = WireFacts(damaged=frozenset({str(workers.pipes[1 * 3 + 2].flow)}))
+    assert told(findings(workers, lost, *names(3), until=SECOND), "leaked-context") == []
+
+
+def test_an_rref_that_was_never_dropped() -> None:
+    (truth,) = workload("faults/leaks").of("fault", code="leaked-rref")
+    session, found = of_capture("faults/leaks")
+    [finding] = told(found, "leaked-rref")
+    assert finding.severity == "warning"
+    assert finding.workers == (truth["owner"], truth["holder"])
+    (rref,) = session.rrefs
+    assert list(rref.rref_id.to_value()) == truth["rref"]["rref_id"]
+    assert [list(fork.to_value()) for fork in rref.live_forks] == [truth["rref"]["fork_id"]]
+
+
+def remote_call(*, deleted: bool = False) -> Workers:
+    workers = Workers(2)
+    call = PythonRemoteCall(
+        tensors=(),
+        serialized_py_obj=udf("app.make"),
+        ret_rref_id=RREF,
+        ret_fork_id=FORK,
+        is_async_execution=False,
+    )
+    workers.call(0, 1, 0, 10, call, RemoteRet(RREF, FORK))
+    if deleted:
+        workers.call(0, 1, 20, 30, RRefUserDelete(RREF, FORK))
+    return workers
+
+
+def closed(workers: Workers, *pipes: int) -> WireFacts:
+    return WireFacts(closed=frozenset(str(workers.pipes[pipe].flow) for pipe in pipes))
+
+
+def test_forks_that_are_left_at_the_end() -> None:
+    workers = remote_call()
+    [finding] = told(findings(workers, closed(workers, 1, 3), until=SECOND), "leaked-rref")
+    assert finding.workers == ("w1", "w0")
+    assert finding.messages == (0,)
+    deleted = remote_call(deleted=True)
+    assert told(findings(deleted, closed(deleted, 1, 3), until=SECOND), "leaked-rref") == []
+
+
+def test_an_rref_may_live_as_long_as_the_job() -> None:
+    workers = remote_call()
+    assert told(findings(workers, until=SECOND), "leaked-rref") == []
+    assert told(findings(workers, closed(workers, 1), until=SECOND), "leaked-rref") == []

@@ -1,0 +1,51 @@
+"""What is noted of a message, and that requests and answers find each other whichever comes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcinspect.rpc.command import ExceptionResponse
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.trace.notes import MAX_NAME, Note, Pairs, note_of
+from tests.replay.talks import Workers
+
+
+def notes(workers: Workers) -> list[Note]:
+    return [note_of(record) for record in workers.records]
+
+
+def test_a_call_and_its_answer() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10, "app.f", context=(7, 1), grads=(1, 0))
+    request, answer = notes(workers)
+    assert (request.kind, request.types) == (MessageType.PYTHON_CALL, (MessageType.FORWARD_AUTOGRAD_REQ,))
+    assert (request.context, request.grads, request.what) == (7, True, "app.f")
+    assert (request.builtin, request.failed, request.elsewhere, request.whole) == (False, False, False, True)
+    assert (answer.types, answer.context, answer.grads, answer.what) == ((), None, False, "PYTHON_RET")
+
+
+def test_operators_and_errors() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10, "aten::add", ExceptionResponse(b"boom"))
+    request, answer = notes(workers)
+    assert (request.builtin, request.what, request.failed) == (True, "aten::add", False)
+    assert (answer.failed, answer.what) == (True, "EXCEPTION")
+
+
+def test_names_are_bounded() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10, f"app.{'f' * 5000}")
+    assert len(notes(workers)[0].what) == MAX_NAME
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_pairs(order: tuple[int, int]) -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10)
+    workers.call(0, 1, 20, None)
+    made = notes(workers)
+    pairs = Pairs(workers.builder.columns)
+    assert pairs.feed(made[2]) is None
+    assert pairs.feed(made[order[0]]) is None
+    assert pairs.feed(made[order[1]]) == (made[0], made[1])
+    assert list(pairs.unanswered()) == [made[2]]

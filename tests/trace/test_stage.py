@@ -1,0 +1,29 @@
+"""Stages do what they override, and are only asked for that."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcinspect.trace.findings import STAGES
+from rpcinspect.trace.notes import Pairs
+from rpcinspect.trace.run import Run
+from rpcinspect.trace.stage import Stage
+from rpcinspect.trace.wire_facts import WireFacts
+from rpcinspect.wire.ranges import CaptureBytes
+from tests.replay.talks import Workers
+from tests.trace.talks import no_bytes
+
+
+def test_every_stage_can_finish_without_a_message() -> None:
+    workers = Workers(1)
+    columns = workers.builder.columns
+    run = Run(workers.finish(), WireFacts())
+    for make in STAGES:
+        stage = make(columns, CaptureBytes(no_bytes), Pairs(columns))
+        assert isinstance(stage, Stage)
+        assert list(stage.finish(run)) == []
+
+
+def test_a_stage_must_finish() -> None:
+    with pytest.raises(NotImplementedError):
+        Stage().finish(Run(Workers(1).finish(), WireFacts()))

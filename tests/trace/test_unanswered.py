@@ -1,0 +1,117 @@
+"""Requests that never got an answer, and those of which nothing can be said."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcinspect.rpc.command import CleanupAutogradContextReq, RRefUserDelete
+from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.trace.wire_facts import WireFacts
+from tests.replay.talks import Workers
+from tests.trace.talks import SECOND, codes, findings, of_capture
+
+
+def usual(workers: Workers) -> None:
+    """Calls that take a millisecond."""
+    for n in range(20):
+        workers.call(0, 1, n * SECOND // 100, n * SECOND // 100 + SECOND // 1000)
+
+
+def flow(workers: Workers, pipe: int, *, answers: bool = False) -> str:
+    there = workers.pipes[pipe].flow
+    return str(there.reversed if answers else there)
+
+
+def test_a_worker_that_dies_while_it_serves() -> None:
+    _, found = of_capture("faults/dies")
+    [finding] = found
+    assert (finding.code, finding.severity) == ("unanswered-request", "error")
+    assert finding.workers == ("worker0", "worker1")
+    assert "faults.leave" in finding.text
+    assert "the connection was closed before" in finding.text
+
+
+@pytest.mark.parametrize("name", ["basic_chain", "rref_relay", "faults/tidy", "reinit"])
+def test_runs_that_end_well(name: str) -> None:
+    assert all(finding.code != "unanswered-request" for finding in of_capture(name)[1])
+
+
+def test_silence() -> None:
+    workers = Workers(2)
+    usual(workers)
+    workers.call(0, 1, SECOND, None, "app.f")
+    [finding] = findings(workers, until=6 * SECOND)
+    assert (finding.code, finding.severity) == ("unanswered-request", "error")
+    assert finding.messages == (40,)
+    assert "w1 never answered 1 request of w0 (app.f #40): 5 s later, when the capture ends" in finding.text
+
+
+def test_the_capture_ends_before_an_answer_was_due() -> None:
+    workers = Workers(2)
+    usual(workers)
+    workers.call(0, 1, SECOND, None, "app.f")
+    assert codes(findings(workers, until=SECOND + SECOND // 100)) == [("unanswered-request", "info")]
+
+
+def test_a_function_that_always_takes_long() -> None:
+    workers = Workers(2)
+    usual(workers)
+    workers.call(0, 1, SECOND, 3 * SECOND, "app.train")
+    workers.call(0, 1, 4 * SECOND, None, "app.train")
+    assert codes(findings(workers, until=9 * SECOND)) == [("unanswered-request", "info")]
+
+
+def test_a_hole_in_the_answers_proves_nothing() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, None, "app.f")
+    lost = WireFacts(damaged=frozenset({flow(workers, 1, answers=True)}))
+    assert findings(workers, lost, until=9 * SECOND) == []
+    elsewhere = WireFacts(damaged=frozenset({flow(workers, 2, answers=True)}))
+    assert codes(findings(workers, elsewhere, until=9 * SECOND)) == [("unanswered-request", "error")]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [CleanupAutogradContextReq(1), RRefUserDelete(GloballyUniqueId(0, 1), GloballyUniqueId(0, 2))],
+    ids=["context", "rref"],
+)
+def test_clean_up_at_the_end_is_information(request_: CleanupAutogradContextReq) -> None:
+    workers = Workers(2)
+    usual(workers)
+    workers.call(0, 1, SECOND, None, request_)
+    closed = WireFacts(closed=frozenset({flow(workers, 1)}))
+    found = [f for f in findings(workers, closed, until=9 * SECOND) if f.code == "unanswered-request"]
+    assert codes(found) == [("unanswered-request", "info")]
+    found = [f for f in findings(workers, until=9 * SECOND) if f.code == "unanswered-request"]
+    assert codes(found) == [("unanswered-request", "error")]
+
+
+def test_workers_that_wait_for_each_other() -> None:
+    workers = Workers(3)
+    usual(workers)
+    workers.call(0, 1, SECOND, None, "app.f")
+    workers.call(1, 2, SECOND + 10, None, "app.g")
+    workers.call(2, 0, SECOND + 20, None, "app.h")
+    first, _, _ = findings(workers, until=9 * SECOND)
+    assert "they wait for each other: w0 → w1 → w2 → w0" in first.text
+    assert first.workers == ("w0", "w1", "w2")
+
+
+def test_a_worker_that_waits_itself() -> None:
+    workers = Workers(3)
+    usual(workers)
+    workers.call(0, 1, SECOND, None, "app.f")
+    workers.call(1, 2, SECOND + 10, None, "app.g")
+    first, second = findings(workers, until=9 * SECOND)
+    assert first.text.endswith("w1 itself waits for w2.")
+    assert "waits for" not in second.text.removeprefix("w2 never answered")
+
+
+def test_requests_alike_are_one_finding() -> None:
+    workers = Workers(2)
+    usual(workers)
+    for n in range(6):
+        workers.call(0, 1, SECOND + n, None, "app.f")
+    [finding] = findings(workers, until=9 * SECOND)
+    assert "6 requests of w0 (app.f #40, #41, #42 and 3 more)" in finding.text
+    assert finding.messages == tuple(range(40, 46))

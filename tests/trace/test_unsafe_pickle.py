@@ -1,0 +1,41 @@
+"""Pickles that would run something are told, once for each name; what torch itself names is not."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from rpcinspect.rpc.command import PythonCall
+from rpcinspect.trace.stage import MAX_INDEXES
+from tests.replay.talks import Workers
+from tests.trace.talks import findings, of_capture
+
+UNSAFE = PythonCall(b"cposix\nsystem\n(S'true'\ntR.", False)
+
+
+def test_pickles_that_would_run_something() -> None:
+    workers = Workers(2)
+    for n in range(3):
+        workers.call(0, 1, 20 * n, 20 * n + 5, UNSAFE)
+        workers.call(0, 1, 20 * n + 10, 20 * n + 15, PythonCall(pickle.dumps(1), False))
+    found = findings(workers, until=100)
+    assert found
+    for finding in found:
+        assert (finding.code, finding.severity) == ("unsafe-pickle", "error")
+        assert "posix.system" in finding.text
+        assert finding.messages == (0, 4, 8)
+        assert finding.workers == ("w1",)
+
+
+def test_lists_of_messages_are_bounded() -> None:
+    workers = Workers(2)
+    for n in range(MAX_INDEXES + 50):
+        workers.call(0, 1, 2 * n, 2 * n + 1, UNSAFE)
+    [finding, *_] = [f for f in findings(workers, until=9999) if f.code == "unsafe-pickle"]
+    assert finding.messages == tuple(range(0, 2 * MAX_INDEXES, 2))
+
+
+@pytest.mark.parametrize("name", ["ps_race", "ps_race_lock", "pairs/base"])
+def test_distributed_optimizers_are_nothing_to_worry_about(name: str) -> None:
+    assert [f.text for f in of_capture(name)[1] if f.code == "unsafe-pickle"] == []
