@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("rpcinspect", deadline=None)  # how long an example takes is the machine's matter
+settings.load_profile("rpcinspect")
 
 REPO = Path(__file__).resolve().parent.parent
 SHARED = REPO.parent / "shared"
