@@ -54,6 +54,17 @@ class OutputError(RpcInspectError):
     """What was asked for can't be written."""
 
 
+class FilterError(RpcInspectError):
+    """A filter that can't be read; `start` and `end` are the place in its text."""
+
+    def __init__(self, reason: str, text: str, start: int, end: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.text = text
+        self.start = start
+        self.end = end
+
+
 class ReplayError(RpcInspectError):
     """A replay can't start or go on: a worker, a connection or the store does not do what it must."""
 

@@ -29,6 +29,7 @@ DOCS = (
     "diff.md",
     "views.md",
     "findings.md",
+    "filter.md",
     "decisions.md",
 )
 

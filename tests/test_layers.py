@@ -28,6 +28,7 @@ LAYERS = (
     {"replay"},
     {"shrink"},
     {"views"},
+    {"filter"},
     {"commands"},
     {"cli"},
     {"__main__"},
@@ -37,14 +38,18 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 HOMES = {
     "jinja2": {"views"},
+    "lark": {"filter"},
     "numpy": {"capture", "wire", "rpc", "session", "equality", "trace", "commands"},
     "orjson": {"views"},
+    "re2": {"filter"},
     "rich": {"views", "commands"},
     "sortedcontainers": {"wire"},
     "typer": {"cli"},
     "zstandard": {"capture"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
+DISTRIBUTIONS = {"re2": "google-re2"}
+"""Packages that are published under another name."""
 
 CHILD = "rpcinspect.replay.worker_main"
 """What runs in processes of its own, where the user's code runs; nothing of ours may import it."""
@@ -58,7 +63,7 @@ NEVER_IMPORTED |= {"importlib", "runpy", "code", "codeop", "imp", "pkgutil", "to
 """What could run or import something that a capture names, or takes seconds to import."""
 NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
 
-PURE = {"wire", "rpc", "session", "equality", "causes", "trace", "writing"}
+PURE = {"wire", "rpc", "session", "equality", "causes", "trace", "writing", "filter"}
 NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}
 NOT_PURE |= {"subprocess", "tempfile", "pathlib", "shutil", "select", "threading", "asyncio", "glob"}
 NOT_PURE_CALLS = {"open", "print", "input"}
@@ -140,7 +145,7 @@ def test_other_packages_are_dependencies() -> None:
     block = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
     assert block is not None
     dependencies = {name.lower() for name in re.findall(r'"([A-Za-z0-9_-]+)', block[1])}
-    assert set(HOMES) <= dependencies
+    assert {DISTRIBUTIONS.get(name, name) for name in HOMES} <= dependencies
 
 
 @each_module()

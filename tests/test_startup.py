@@ -29,7 +29,7 @@ finally:
 """
 
 HEAVY = {"torch", "pyshark", "lxml", "asyncio", "safetensors", "multiprocessing", "ssl", "sqlite3"}
-HEAVY |= {"hypothesis", "pytest", "_pytest", "unittest", "zstandard", "termcolor", "jinja2"}
+HEAVY |= {"hypothesis", "pytest", "_pytest", "unittest", "zstandard", "termcolor", "jinja2", "lark", "re2"}
 
 DECODE = {
     "table": ("decode", str(CAPTURE)),

@@ -35,6 +35,25 @@ def decode(
         DecodeFormat, typer.Option("--format", help="What to write; dot and mermaid are for --graph.")
     ] = DecodeFormat.table,
     output: OutputOption = None,
+    filter_text: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            "-f",
+            metavar="EXPR",
+            help="Only the messages that match, such as 'type == PYTHON_CALL and latency > 50ms'.",
+        ),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            "--write",
+            "-w",
+            metavar="PCAP",
+            help="Save the messages, with their requests and answers, as a capture that decodes by itself.",
+        ),
+    ] = None,
+    fields: Annotated[bool, typer.Option("--fields", help="List what a filter can ask for.")] = False,
     message: Annotated[
         int | None,
         typer.Option(
@@ -131,7 +150,8 @@ def decode(
     }
 
     def command() -> int:
-        from rpcinspect.commands.decode import Request, run
+        from rpcinspect.commands.decode import run
+        from rpcinspect.commands.decode_request import Request
 
         return run(
             Request(
@@ -152,6 +172,9 @@ def decode(
                 tshark_options=tuple(tshark_option or ()),
                 interface=live,
                 capture_filter=capture_filter,
+                filter=filter_text,
+                write=write,
+                fields=fields,
             )
         )
 

@@ -8,21 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id
-
-
-def context_id(value: str) -> int | None:
-    """The context id of `281474976710657` or `1:1` (creator:counter, as the table shows it)."""
-    creator, colon, counter = value.partition(":")
-    if not all(part.isascii() and part.isdigit() for part in ((creator, counter) if colon else (creator,))):
-        return None
-    if not colon:
-        number = int(creator)
-        return number if number < 1 << 63 else None
-    if int(creator) >= 1 << 16 or int(counter) >= 1 << LOCAL_ID_BITS:
-        return None
-    return pack_id(int(creator), int(counter))
-
 
 def names(given: Iterable[str]) -> tuple[str, ...]:
     """Names from options that may be repeated and may hold several, separated by commas."""

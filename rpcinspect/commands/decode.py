@@ -7,75 +7,28 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
 from rich.text import Text
 
 from rpcinspect import exit_codes
-from rpcinspect.capture import Live, Reading
-from rpcinspect.commands.arguments import wrong_reading
+from rpcinspect.commands.decode_request import STDIN, Request, mistake, mistake_in_filter
 from rpcinspect.commands.interrupt import Interrupt, ends_reading
-from rpcinspect.commands.output import open_console, open_output, overwritten_input, say, writing
-from rpcinspect.errors import CaptureError
+from rpcinspect.commands.output import open_console, open_output, say, say_block, writing
+from rpcinspect.errors import CaptureError, FilterError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.session.model import Session
 from rpcinspect.views.phrases import printable, printable_json
 
-STDIN = "-"
-DRAWINGS = ("dot", "mermaid")
-"""Formats of an autograd graph."""
-ABRIDGED = frozenset({"latency", "profile", "rrefs"})
-"""Questions whose answers leave something out for which there is `--all`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What the command line asked for; see `cli.decode` for the meaning of each."""
-
-    files: tuple[str, ...]
-    format: str = "table"
-    output: Path | None = None
-    message: int | None = None
-    show_all: bool = False
-    stream: bool = False
-    hashes: bool = True
-    tensors: Path | None = None
-    roundtrip: bool = False
-    questions: tuple[str, ...] = ()
-    """What is asked of the whole run, by the options' names; more than one is a mistake."""
-    graph: str | None = None
-    """The context of `--graph`."""
-    check: bool = False
-    strict: bool = False
-    reader: str = "auto"
-    tshark_options: tuple[str, ...] = ()
-    interface: str | None = None
-    capture_filter: str | None = None
-    stdin: str = STDIN
-    """Where standard input can be read, more than once if it was copied to a file."""
-
-    @property
-    def jsonl(self) -> bool:
-        """One JSON object per line."""
-        return self.format == "jsonl"
-
-    @property
-    def live(self) -> bool:
-        """Whether Ctrl-C ends the input, not the program."""
-        return self.stream or STDIN in self.files or self.interface is not None
-
-    def decoding(self, options: Options | None = None) -> Decoding:
-        """Opens the inputs."""
-        reading = Reading(
-            reader=self.reader, preferences=self.tshark_options, capture_filter=self.capture_filter
-        )
-        inputs = self.files if self.interface is None else (Live(self.interface),)
-        return Decoding(inputs, replace(options or Options(), reading=reading))
+if TYPE_CHECKING:
+    from rpcinspect.filter.selection import Filter, StreamSelection
+    from rpcinspect.views.shown import Shown
 
 
 class View(Protocol):
@@ -84,78 +37,59 @@ class View(Protocol):
     def feed(self, record: RpcRecord) -> None:
         """Takes the next one."""
 
+    def skip(self) -> None:
+        """Passes over the next one, which is not to be shown."""
+
 
 def run(request: Request) -> int:
     """Decodes and writes; returns the exit code."""
-    mistake = _mistake(request)
-    if mistake is not None:
-        say(mistake)
+    if request.fields:
+        return _fields(request)
+    try:
+        chosen = _filter(request)
+    except FilterError as error:
+        from rpcinspect.commands.filtering import pointed
+
+        say_block(pointed(error))
+        return exit_codes.USAGE
+    wrong = mistake(request) or mistake_in_filter(request, chosen)
+    if wrong is not None:
+        say(wrong)
         return exit_codes.USAGE
     with ExitStack() as stack:
-        if request.message is not None or request.tensors is not None:
+        if request.message is not None or request.tensors is not None or request.write is not None:
             request = _readable_twice(request, stack)
         if request.roundtrip:
             return _roundtrip(request, stack)
         if request.questions:
             return _question(request, stack)
         if request.message is not None:
-            return _message(request, stack)
+            return _message(request, chosen, stack)
         if request.tensors is not None:
-            return _tensors(request, stack)
+            return _tensors(request, chosen, stack)
+        if request.write is not None:
+            return _write(request, request.write, chosen, stack)
         if request.jsonl:
-            return _jsonl(request, stack)
-        return _table(request, stack)
+            return _jsonl(request, chosen, stack)
+        return _table(request, chosen, stack)
 
 
-def _mistake(request: Request) -> str | None:
-    """What is wrong with the combination of options, in one line."""
-    if request.files.count(STDIN) > 1:
-        return "standard input can be read only once"
-    inputs = _mistake_in_inputs(request)
-    if inputs is not None:
-        return inputs
-    message, tensors = request.message is not None, request.tensors is not None
-    named = {
-        "--stream": request.stream,
-        "--message": message,
-        "--tensors": tensors,
-        "--roundtrip": request.roundtrip,
-    }
-    wanted = [name for name, given in named.items() if given]
-    wanted += [f"--{name}" for name in request.questions]
-    if len(wanted) > 1:
-        return f"{' and '.join(wanted)} can't be used together"
-    if request.roundtrip and request.jsonl:
-        return "--roundtrip has no jsonl form"
-    if request.format in DRAWINGS and request.questions != ("graph",):
-        return f"--format {request.format} is for --graph"
-    if request.show_all and (request.jsonl or tensors or request.roundtrip or _complete(request)):
-        return "--all is for the table and for --message: everything else is complete anyway"
-    if not request.hashes and not request.jsonl:
-        return "--no-hash is for --format jsonl"
-    overwritten = overwritten_input(request.output, request.files)
-    return None if overwritten is None else f"{overwritten}: is an input, --output would overwrite it"
+def _fields(request: Request) -> int:
+    from rpcinspect.filter.listing import field_lines
+
+    with open_console(request.output) as console:
+        for line in field_lines():
+            console.print(Text(line))
+    return exit_codes.OK
 
 
-def _complete(request: Request) -> bool:
-    """Whether a question's answer leaves nothing out that `--all` could add."""
-    return bool(request.questions) and not ABRIDGED.issuperset(request.questions)
+def _filter(request: Request) -> Filter | None:
+    """The filter; its parser is loaded only where there is one."""
+    if request.filter is None:
+        return None
+    from rpcinspect.commands.filtering import read_filter
 
-
-def _mistake_in_inputs(request: Request) -> str | None:
-    if request.interface is None:
-        if not request.files:
-            return "no capture is named: give FILE, - for standard input, or --live INTERFACE"
-        if request.capture_filter is not None:
-            return "--capture-filter is for --live"
-        return next(wrong_reading(request.reader, request.tshark_options), None)
-    if request.files:
-        return "--live captures by itself: no FILE with it"
-    if request.message is not None or request.tensors is not None or request.roundtrip or request.questions:
-        return "--live can't be read twice: capture to a file first (tcpdump -w), then decode that"
-    if request.reader == "tshark" or request.tshark_options:
-        return "--live is read natively, as it comes: no --reader tshark and no --tshark-option with it"
-    return None
+    return read_filter(request.filter)
 
 
 def _readable_twice(request: Request, stack: ExitStack) -> Request:
@@ -177,19 +111,44 @@ def _spool(stack: ExitStack) -> BinaryIO:
         return stack.enter_context(tempfile.TemporaryFile(buffering=0))
 
 
-def _take(decoding: Decoding, views: list[View]) -> None:
-    """Feeds every record to views that keep what they make in temporary files."""
+def _take(decoding: Decoding, views: list[View], wanted: Callable[[RpcRecord], bool] | None = None) -> None:
+    """Feeds every record that is wanted to views that keep what they make in temporary files."""
     with writing(Path(tempfile.gettempdir())):
         for record in decoding.records():
-            for view in views:
-                view.feed(record)
+            if wanted is None or wanted(record):
+                for view in views:
+                    view.feed(record)
+            else:
+                for view in views:
+                    view.skip()
 
 
-def _read(request: Request) -> Session:
-    """A first pass, for the session alone."""
+def _take_chosen(decoding: Decoding, views: list[View], chosen: Filter | None) -> Shown | None:
+    """Feeds what the filter may pick; gives what it has picked."""
+    if chosen is None:
+        _take(decoding, views)
+        return None
+    from rpcinspect.filter.selection import Selection
+
+    selection = Selection(chosen, decoding.bytes)
+    _take(decoding, views, selection.feed)
+    return selection.finish(decoding.session)
+
+
+def _chosen_at_once(decoding: Decoding, chosen: Filter | None) -> StreamSelection | None:
+    """For views that print as messages come."""
+    if chosen is None:
+        return None
+    from rpcinspect.filter.selection import StreamSelection
+
+    return StreamSelection(chosen, decoding)
+
+
+def _read(request: Request, chosen: Filter | None) -> tuple[Session, Shown | None]:
+    """A first pass, for the session and for what the filter picks."""
     with request.decoding() as decoding:
-        _take(decoding, [])
-        return _named(decoding.session, request)
+        shown = _take_chosen(decoding, [], chosen)
+        return _named(decoding.session, request), shown
 
 
 def _named(session: Session, request: Request) -> Session:
@@ -215,7 +174,7 @@ def _verdict(request: Request, session: Session, interrupt: Interrupt | None = N
     return exit_codes.OK
 
 
-def _jsonl(request: Request, stack: ExitStack) -> int:
+def _jsonl(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     from rpcinspect.views.jsonl import JsonLines
     from rpcinspect.views.stream import JsonStream
 
@@ -224,14 +183,17 @@ def _jsonl(request: Request, stack: ExitStack) -> int:
         with _interrupt(request, decoding) as interrupt:
             if request.stream:
                 stream = JsonStream(decoding, hashes=request.hashes)
+                selection = _chosen_at_once(decoding, chosen)
                 for record in decoding.records():
-                    output.write(printable_json(stream.line(record)))
-                    output.flush()
+                    if selection is None or selection.feed(record):
+                        output.write(printable_json(stream.line(record)))
+                        output.flush()
+                shown = None if selection is None else selection.finish()
             else:
                 view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes)
-                _take(decoding, [view])
+                shown = _take_chosen(decoding, [view], chosen)
         session = decoding.session
-        for piece in (stream.rest(session),) if request.stream else view.finish(session):
+        for piece in (stream.rest(session, shown),) if request.stream else view.finish(session, shown):
             output.write(printable_json(piece))
         _say_if_empty(session)
         _say_if_unread(decoding)
@@ -253,29 +215,42 @@ def _say_if_unread(decoding: Decoding) -> None:
         say(f"no packet could be read: {', '.join(unread)}; try --reader tshark")
 
 
-def _table(request: Request, stack: ExitStack) -> int:
+def _table(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     from rpcinspect.views.stream import TableStream
     from rpcinspect.views.summary import show_summary
     from rpcinspect.views.table import MessageTable
 
     live = request.live
+    # Who asks for the agents' own calls, wants to see them.
+    show_control = request.show_all or (chosen is not None and chosen.names("control"))
     with request.decoding(Options(by_completion=live)) as decoding:
         console = stack.enter_context(open_console(request.output))
         with _interrupt(request, decoding) as interrupt:
             if live:
-                stream = TableStream(decoding, console, control=request.show_all)
+                stream = TableStream(decoding, console, control=show_control)
+                selection = _chosen_at_once(decoding, chosen)
                 for record in decoding.records():
-                    stream.show(record)
+                    if selection is None or selection.feed(record):
+                        stream.show(record)
+                shown = None if selection is None else selection.finish()
             else:
-                view = MessageTable(_spool(stack), control=request.show_all)
-                _take(decoding, [view])
+                view = MessageTable(_spool(stack), control=show_control)
+                shown = _take_chosen(decoding, [view], chosen)
         session = decoding.session
         if not live:
-            view.show(session, console)
-        control = int(np.count_nonzero(np.frombuffer(session.messages.control, dtype=np.int8)))
-        show_summary(session, console, hidden_control=0 if request.show_all else control)
+            view.show(session, console, shown)
+        control = 0 if show_control else _control_messages(session, shown)
+        show_summary(session, console, hidden_control=control, shown=shown)
         _say_if_unread(decoding)
         return _verdict(request, session, interrupt)
+
+
+def _control_messages(session: Session, shown: Shown | None) -> int:
+    """How many of the agents' own calls there are to show."""
+    control = np.frombuffer(session.messages.control, dtype=np.int8) != 0
+    if shown is not None:
+        control &= np.frombuffer(shown.rows, dtype=np.int8) != 0
+    return int(np.count_nonzero(control))
 
 
 def _roundtrip(request: Request, stack: ExitStack) -> int:
@@ -312,19 +287,22 @@ def _question(request: Request, stack: ExitStack) -> int:
     return _verdict(request, decoding.session, interrupt) if code is None else code
 
 
-def _message(request: Request, stack: ExitStack) -> int:
+def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Shows one message: a first pass finds out which it is, a second decodes it again."""
     from rpcinspect.views.detail import detail
     from rpcinspect.views.jsonl import message_line
 
     assert request.message is not None
-    session = _read(request)
+    session, shown = _read(request, chosen)
     if request.message >= session.totals.messages:
         last = session.totals.messages - 1
         others = f"the last is {last}" if last >= 0 else "nor any other"
         say(f"there is no message {request.message}, {others}")
         return exit_codes.USAGE
     row = int(session.order[request.message])
+    if shown is not None and not shown.rows[row]:
+        say(f"message {request.message} does not match {shown.text}")
+        return _verdict(request, session)
     with request.decoding() as decoding:
         record = next((r for r in decoding.records() if r.row == row), None)
         if record is None:
@@ -339,25 +317,50 @@ def _message(request: Request, stack: ExitStack) -> int:
     return _verdict(request, session)
 
 
-def _tensors(request: Request, stack: ExitStack) -> int:
+def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Writes tensors, named by the index of their message; in the same second pass JSON, where asked for."""
     from rpcinspect.views.jsonl import JsonLines
     from rpcinspect.views.safetensors import TensorWriter
 
     assert request.tensors is not None
-    session = _read(request)
+    session, shown = _read(request, chosen)
+    wanted = None if shown is None else (lambda record: bool(shown.rows[record.row]))
     with request.decoding() as decoding:
         writer = TensorWriter(request.tensors, session, decoding.bytes)
         if request.jsonl:
             output = stack.enter_context(open_output(request.output))
             view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes)
-            _take(decoding, [writer, view])
-            for piece in view.finish(_named(decoding.session, request)):
+            _take(decoding, [writer, view], wanted)
+            for piece in view.finish(_named(decoding.session, request), shown):
                 output.write(printable_json(piece))
         else:
-            _take(decoding, [writer])
+            _take(decoding, [writer], wanted)
     count, size = writer.finish()
     told = f"{count:,} tensors, {size:,} bytes, in {request.tensors}"
+    if request.jsonl:
+        say(told)
+    else:
+        stack.enter_context(open_console(request.output)).print(Text(printable(told)))
+    return _verdict(request, session)
+
+
+def _write(request: Request, path: Path, chosen: Filter | None, stack: ExitStack) -> int:
+    """Saves the messages that the filter picks: a first pass finds them and writes JSON where that is asked
+    for, a second takes them.
+    """
+    from rpcinspect.commands.filtering import save
+    from rpcinspect.views.jsonl import JsonLines
+
+    with request.decoding() as decoding:
+        view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes) if request.jsonl else None
+        shown = _take_chosen(decoding, [] if view is None else [view], chosen)
+        session = _named(decoding.session, request)
+        if view is not None:
+            output = stack.enter_context(open_output(request.output))
+            for piece in view.finish(session, shown):
+                output.write(printable_json(piece))
+    with request.decoding() as decoding:
+        told = save(path, session, shown, decoding)
     if request.jsonl:
         say(told)
     else:

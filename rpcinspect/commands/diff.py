@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rpcinspect import exit_codes
 from rpcinspect.capture import Reading
-from rpcinspect.commands.arguments import context_id, names, renames, wrong_reading, wrong_tolerances
+from rpcinspect.commands.arguments import names, renames, wrong_reading, wrong_tolerances
 from rpcinspect.commands.output import open_console, open_output, overwritten_input, say
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
@@ -20,7 +20,7 @@ from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Options
 from rpcinspect.session.model import AutogradContext
 from rpcinspect.views.empty import empty_line
-from rpcinspect.views.phrases import packed, printable_json
+from rpcinspect.views.phrases import packed, printable_json, read_packed
 
 MAX_LISTED = 8
 
@@ -152,7 +152,7 @@ def _mistake(request: Request) -> str | None:
     if len(request.contexts) > 2:
         return "--context can be given twice: the first is a's, the second b's"
     for context in request.contexts:
-        if context_id(context) is None:
+        if read_packed(context) is None:
             return f"--context {context}: not a context id, such as 3 or 0:3"
     for name in names(request.ignore):
         if name not in IGNORABLE:
@@ -188,7 +188,7 @@ def _context(opened: OpenSession, given: tuple[str, ...]) -> AutogradContext | N
     """The context that is asked for; None: the whole run."""
     if not given:
         return None
-    number, contexts = context_id(given[0]), opened.session.contexts
+    number, contexts = read_packed(given[0]), opened.session.contexts
     for context in contexts:
         if context.context_id == number:
             return context

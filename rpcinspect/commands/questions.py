@@ -13,15 +13,14 @@ from typing import Any, Protocol
 from rich.console import Console
 
 from rpcinspect import exit_codes
-from rpcinspect.commands.arguments import context_id
-from rpcinspect.commands.decode import Request
+from rpcinspect.commands.decode_request import Request
 from rpcinspect.commands.output import open_console, open_output, say
 from rpcinspect.pipeline import Decoding
 from rpcinspect.trace.answers import Trace, trace
 from rpcinspect.trace.closings import ConnectionEnd
 from rpcinspect.trace.graph import ContextGraph, find_graphs
 from rpcinspect.views.empty import empty_line
-from rpcinspect.views.phrases import packed, printable_json
+from rpcinspect.views.phrases import packed, printable_json, read_packed
 
 Json = dict[str, Any]
 
@@ -54,7 +53,7 @@ def _graph(run: Trace, request: Request, stack: ExitStack) -> int | None:
     from rpcinspect.views.trace_json import graph_json
 
     assert request.graph is not None
-    wanted = context_id(request.graph)
+    wanted = read_packed(request.graph)
     graphs = () if wanted is None else find_graphs(run.graphs, wanted)
     if not graphs:
         say(f"--graph {request.graph}: there is no such context; {_known(run.graphs)}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rpcinspect.capture import Reading
-from rpcinspect.commands.arguments import context_id, names, wrong_reading, wrong_tolerances
+from rpcinspect.commands.arguments import names, wrong_reading, wrong_tolerances
 from rpcinspect.commands.output import overwritten_input
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pipeline import Options
@@ -20,6 +20,7 @@ from rpcinspect.replay.plan import PlanOptions
 from rpcinspect.replay.replayer import ReplayOptions
 from rpcinspect.replay.sources import Sources
 from rpcinspect.replay.workers import WorkerOptions
+from rpcinspect.views.phrases import read_packed
 
 SEEDS = range(-1 << 63, 1 << 64)
 """What torch.manual_seed takes."""
@@ -71,7 +72,7 @@ class Request:
         return PlanOptions(
             roles=names(self.roles),
             live=names(self.live),
-            context=None if self.context is None else context_id(self.context),
+            context=None if self.context is None else read_packed(self.context),
             trust=self.trust,
         )
 
@@ -117,7 +118,7 @@ def _mistakes(request: Request) -> Iterator[str]:
     for module in request.imports:
         if not all(part.isidentifier() for part in module.split(".")):
             yield f"--import {module}: not the name of a module"
-    if request.context is not None and context_id(request.context) is None:
+    if request.context is not None and read_packed(request.context) is None:
         yield f"--context {request.context}: not a context id, such as 3 or 0:3"
     yield from wrong_reading(request.reader, request.tshark_options)
     yield from _wrong_numbers(request)

@@ -27,6 +27,7 @@ from rpcinspect.session.model import (
 )
 from rpcinspect.views.message_json import text
 from rpcinspect.views.message_line import MessageRenderer, location_json, problem_json
+from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Pipe
@@ -46,20 +47,28 @@ class JsonLines:
         """Renders one message, in the order in which messages become complete."""
         self._spool.append(self._renderer.tail(record))
 
-    def finish(self, session: Session) -> Iterator[bytes]:
-        """All lines, in the contract's order, in pieces that end with a line."""
+    def skip(self) -> None:
+        """Passes over a message that will not be shown."""
+        self._spool.append(b"")
+
+    def finish(self, session: Session, shown: Shown | None = None) -> Iterator[bytes]:
+        """All lines, in the contract's order, in pieces that end with a line; of messages those that are
+        `shown`.
+        """
         yield lines(head_lines(session))
         order = session.order.tolist()
+        if shown is not None:
+            order = shown.of(order)
         heads = _Heads(session)
         batch: list[bytes] = []
-        for index, (row, tail) in enumerate(zip(order, self._spool.read(order), strict=True)):
-            batch.append(heads.head(index, row) + tail)
+        for row, tail in zip(order, self._spool.read(order), strict=True):
+            batch.append(heads.head(row) + tail)
             if len(batch) >= 1000:
                 yield b"\n".join(batch) + b"\n"
                 batch.clear()
         if batch:
             yield b"\n".join(batch) + b"\n"
-        yield lines(tail_lines(session))
+        yield lines(tail_lines(session, shown))
 
 
 class _Heads:
@@ -71,7 +80,7 @@ class _Heads:
         self._servers = [orjson.dumps(text(label)).decode() for label in session.servers]
         self._index = session.index.tolist()
 
-    def head(self, index: int, row: int) -> bytes:
+    def head(self, row: int) -> bytes:
         """`{"kind":"message",…,`."""
         m = self._session.messages
         pipe = m.pipe[row]
@@ -82,7 +91,7 @@ class _Heads:
         answers = "null" if partner < 0 or forth else self._index[partner]
         kind = m.type[row]
         return (
-            f'{{"kind":"message","index":{index},"time_ns":{m.time_ns[row]},"end_time_ns":{m.end_time_ns[row]},'
+            f'{{"kind":"message","index":{self._index[row]},"time_ns":{m.time_ns[row]},"end_time_ns":{m.end_time_ns[row]},'
             f'"pipe":{pipe},"src":{src},"dst":{dst},"type":"{type_name(kind)}","id":{m.id[row]},'
             f'"request":{"true" if is_request(kind) else "false"},"answers":{answers},'
             f'"control":{"true" if m.control[row] else "false"},'
@@ -91,7 +100,7 @@ class _Heads:
 
 def message_line(record: RpcRecord, session: Session, source: CaptureBytes, *, hashes: bool = True) -> bytes:
     """One message's line, as `JsonLines` writes it."""
-    head = _Heads(session).head(int(session.index[record.row]), record.row)
+    head = _Heads(session).head(record.row)
     return head + MessageRenderer(source, hashes=hashes).tail(record) + b"\n"
 
 
@@ -110,7 +119,7 @@ def head_lines(session: Session) -> Iterator[Json]:
         yield pipe_json(pipe, session)
 
 
-def tail_lines(session: Session) -> Iterator[Json]:
+def tail_lines(session: Session, shown: Shown | None = None) -> Iterator[Json]:
     """What comes after them: contexts, RRefs, findings, the summary."""
     for context in session.contexts:
         yield context_json(context)
@@ -118,7 +127,13 @@ def tail_lines(session: Session) -> Iterator[Json]:
         yield rref_json(rref)
     for finding in session.findings:
         yield finding_json(finding)
-    yield summary_json(session.totals, session.problems)
+    summary = summary_json(session.totals, session.problems)
+    yield summary if shown is None else {**summary, **shown_json(shown)}
+
+
+def shown_json(shown: Shown) -> Json:
+    """What the summary says of a filter, beside the whole session's sums."""
+    return {"filter": text(shown.text), "matched": shown.count}
 
 
 def capture_json(capture: CaptureInfo) -> Json:

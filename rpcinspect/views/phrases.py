@@ -17,6 +17,7 @@ from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import cause_line
+from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id
 from rpcinspect.trace.words import counted as counted
 from rpcinspect.trace.words import duration as duration
 from rpcinspect.trace.words import packed as packed
@@ -66,6 +67,19 @@ def amount(count: int) -> str:
         if size < 999.5:
             return f"{size:.3g} {name}"
     return f"{size:,.0f} GB"
+
+
+def read_packed(value: str) -> int | None:
+    """The 64-bit id of `281474976710657` or `1:1` (creator:counter, as `packed` writes it), or None."""
+    creator, colon, counter = value.partition(":")
+    if not all(part.isascii() and part.isdigit() for part in ((creator, counter) if colon else (creator,))):
+        return None
+    if not colon:
+        number = int(creator)
+        return number if number < 1 << 63 else None
+    if int(creator) >= 1 << 16 or int(counter) >= 1 << LOCAL_ID_BITS:
+        return None
+    return pack_id(int(creator), int(counter))
 
 
 class Phrases:

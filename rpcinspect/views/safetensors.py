@@ -73,6 +73,9 @@ class TensorWriter:
         for number, meta in enumerate(record.rpc.tensors):
             self._take(record, number, meta)
 
+    def skip(self) -> None:
+        """Leaves out a message."""
+
     def finish(self) -> tuple[int, int]:
         """Writes what is left; returns how many tensors, and bytes of them, were written."""
         self._write_shard()

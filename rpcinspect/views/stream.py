@@ -18,6 +18,7 @@ from rpcinspect.views.jsonl import head_lines, lines, tail_lines
 from rpcinspect.views.message_json import text
 from rpcinspect.views.message_line import MessageRenderer
 from rpcinspect.views.phrases import Phrases
+from rpcinspect.views.shown import Shown
 from rpcinspect.views.table import Layout, Row, end_label, failed, line_width, write_line
 
 ENDS_WIDTH = 25
@@ -49,15 +50,15 @@ class JsonStream:
             "request": is_request(message.type),
             "answers": None if partner == NONE or tp.from_client else partner,
             "control": bool(decoding.builder.columns.control[record.row])
-            or _answers_control(decoding, record),
+            or answers_control(decoding, record),
         }
         return orjson.dumps(head)[:-1] + b"," + self._renderer.tail(record) + b"\n"
 
-    def rest(self, session: Session) -> bytes:
+    def rest(self, session: Session, shown: Shown | None = None) -> bytes:
         """Captures, workers, pipes, contexts, RRefs, findings and the summary of a session in order of
         completion.
         """
-        return lines(head_lines(session)) + lines(tail_lines(session))
+        return lines(head_lines(session)) + lines(tail_lines(session, shown))
 
 
 class TableStream:
@@ -68,17 +69,17 @@ class TableStream:
         self._console = console
         self._control = control
         self._layout = Layout(width=line_width(console), ends_width=ENDS_WIDTH)
-        self._start_ns: int | None = None
+        self._begun = False
         self._phrases = Phrases()
 
     def show(self, record: RpcRecord) -> None:
         """Prints a message's line."""
         decoding, tp = self._decoding, record.tp
         columns = decoding.builder.columns
-        if self._start_ns is None:
-            self._start_ns = tp.first_ns
+        if not self._begun:
+            self._begun = True
             write_line(self._console, self._layout.header(), "bold")
-        control = bool(columns.control[record.row]) or _answers_control(decoding, record)
+        control = bool(columns.control[record.row]) or answers_control(decoding, record)
         if control and not self._control:
             return
         source, destination = ends(record, decoding.roster())
@@ -86,7 +87,7 @@ class TableStream:
         answers = None if partner == NONE or tp.from_client else partner
         row = Row(
             record.row,
-            (tp.first_ns - self._start_ns) / 1e9,
+            (tp.first_ns - columns.time_ns[0]) / 1e9,
             end_label(source),
             end_label(destination),
             type_name(record.rpc.message.type),
@@ -110,7 +111,7 @@ def ends(record: RpcRecord, roster: Roster) -> tuple[str, str]:
     return (client, server) if record.tp.from_client else (server, client)
 
 
-def _answers_control(decoding: Decoding, record: RpcRecord) -> bool:
+def answers_control(decoding: Decoding, record: RpcRecord) -> bool:
     columns = decoding.builder.columns
     partner = columns.partner[record.row]
     return partner != NONE and bool(columns.control[partner])

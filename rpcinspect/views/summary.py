@@ -16,22 +16,28 @@ from rpcinspect.session.model import CaptureInfo, Finding, Session
 from rpcinspect.views.columns import columns
 from rpcinspect.views.empty import why_empty
 from rpcinspect.views.phrases import amount, counted, duration, path_label, printable
+from rpcinspect.views.shown import Shown
 
 SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 MAX_PROBLEMS = 20
 MAX_INDEXES = 8
 
 
-def show_summary(session: Session, console: Console, *, hidden_control: int) -> None:
+def show_summary(
+    session: Session, console: Console, *, hidden_control: int, shown: Shown | None = None
+) -> None:
     """Prints everything; in words that wrap at a terminal's edge, in whole lines to a file."""
-    for part in summary(session, hidden_control):
+    for part in summary(session, hidden_control, shown):
         console.print(part, soft_wrap=not console.is_terminal)
 
 
-def summary(session: Session, hidden_control: int) -> Iterator[Text]:
+def summary(session: Session, hidden_control: int, shown: Shown | None = None) -> Iterator[Text]:
     """Paragraph by paragraph."""
     yield Text()
     yield from _captures(session)
+    if shown is not None:
+        match = "matches" if shown.count == 1 else "match"
+        yield Text(f"{counted(shown.count, 'message')} {match} {printable(shown.text)}", style="bold")
     if hidden_control:
         yield Text(
             f"{counted(hidden_control, 'message')} of the agents' own calls not shown (--all shows them)"

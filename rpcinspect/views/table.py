@@ -18,6 +18,7 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.views.phrases import Phrases, duration, printable, shorten
+from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
 
 TYPE_WIDTH = 29
@@ -104,9 +105,13 @@ class MessageTable:
         mark = "!" if failed(record) else " "
         self._spool.append((mark + self._phrases.phrase(record)).encode("utf-8", "backslashreplace"))
 
-    def show(self, session: Session, console: Console) -> None:
-        """Prints every line."""
-        rows = self._rows(session)
+    def skip(self) -> None:
+        """Passes over a message that will not be shown."""
+        self._spool.append(b"")
+
+    def show(self, session: Session, console: Console, shown: Shown | None = None) -> None:
+        """Prints every line, or those of the messages that are `shown`."""
+        rows = self._rows(session, shown)
         first = next(rows, None)
         if first is None:
             return
@@ -126,13 +131,15 @@ class MessageTable:
         for row in rows:
             write_line(console, layout.line(row), row.style)
 
-    def _rows(self, session: Session) -> Iterator[Row]:
+    def _rows(self, session: Session, shown: Shown | None) -> Iterator[Row]:
         order = session.order.tolist()
         messages = session.messages
         start = messages.time_ns[order[0]] if order else 0
+        if shown is not None:
+            order = shown.of(order)
         clients = [end_label(label) for label in session.clients]
         servers = [end_label(label) for label in session.servers]
-        for index, (row, text) in enumerate(zip(order, self._spool.read(order), strict=True)):
+        for row, text in zip(order, self._spool.read(order), strict=True):
             if messages.control[row] and not self._control:
                 continue
             partner = messages.partner[row]
@@ -144,7 +151,7 @@ class MessageTable:
             client, server = clients[pipe], servers[pipe]
             source, destination = (client, server) if messages.from_client[row] else (server, client)
             yield Row(
-                index,
+                int(session.index[row]),
                 (messages.time_ns[row] - start) / 1e9,
                 source,
                 destination,

@@ -50,10 +50,15 @@ def write_session(
     whole session in the order of time, as `OpenSession.messages` gives them."""
     chosen = set(range(len(records)) if keep is None else keep)
     kept = [Numbered(index, record) for index, record in enumerate(records) if index in chosen]
+    write_messages(output, session, kept, read)
+    return len(kept)
+
+
+def write_messages(output: IO[bytes], session: Session, kept: Sequence[Numbered], read: Read) -> None:
+    """Writes these messages of a session; in the order of their indexes."""
     output.write(pcap_header(LINK_TYPE))
     for time_ns, packet in _packets(_talks(session, kept), read):
         output.write(pcap_record(time_ns, packet))
-    return len(kept)
 
 
 def _talks(session: Session, kept: Sequence[Numbered]) -> list[Talk]:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from rpcinspect.commands.decode import Request, run
+from rpcinspect.commands.decode import run
+from rpcinspect.commands.decode_request import Request
 from rpcinspect.errors import CaptureError, OutputError
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, decode, visible
 

@@ -21,6 +21,7 @@ from rpcinspect.views.phrases import (
     path_label,
     printable,
     printable_json,
+    read_packed,
     shorten,
 )
 from tests.views.opened import opened
@@ -190,3 +191,25 @@ def test_phrases_of_a_capture_are_single_printable_lines() -> None:
     clip = "PYTHON_CALL  profiled_legacy.clip(tensor#0[4] float32 grad, tensor#1[4] float32)"
     assert request == f"{clip}  profiled 0:4  ctx 0:0 edge 0:0"
     assert answer == "PYTHON_RET  = tensor#0[4] float32 grad  profile 0:4, 12 events  ctx 0:0 edge 1:0"
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("7", 7),
+        ("0:7", 7),
+        ("1:1", (1 << 48) + 1),
+        ("281474976710657", (1 << 48) + 1),
+        ("x", None),
+        ("1:", None),
+        (":1", None),
+        ("65535:0", -1 << 48),
+        ("65536:1", None),
+        (f"1:{1 << 48}", None),
+        (str(1 << 63), None),
+        ("-1", None),
+        ("", None),
+    ],
+)
+def test_ids_are_read_as_they_are_written(given: str, found: int | None) -> None:
+    assert read_packed(given) == found

@@ -1,0 +1,158 @@
+"""What the command line says of a decoding, and what is wrong with it.
+
+In: values of options. Out: a `Request`; one line about the first mistake in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rpcinspect.capture import Live, Reading
+from rpcinspect.commands.arguments import wrong_reading
+from rpcinspect.commands.output import overwritten_input
+from rpcinspect.pipeline import Decoding, Options
+
+if TYPE_CHECKING:
+    from rpcinspect.filter.selection import Filter
+
+STDIN = "-"
+DRAWINGS = ("dot", "mermaid")
+"""Formats of an autograd graph."""
+ABRIDGED = frozenset({"latency", "profile", "rrefs"})
+"""Questions whose answers leave something out for which there is `--all`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the command line asked for; see `cli.decode` for the meaning of each."""
+
+    files: tuple[str, ...]
+    format: str = "table"
+    output: Path | None = None
+    message: int | None = None
+    show_all: bool = False
+    stream: bool = False
+    hashes: bool = True
+    tensors: Path | None = None
+    roundtrip: bool = False
+    questions: tuple[str, ...] = ()
+    """What is asked of the whole run, by the options' names; more than one is a mistake."""
+    graph: str | None = None
+    """The context of `--graph`."""
+    check: bool = False
+    strict: bool = False
+    reader: str = "auto"
+    tshark_options: tuple[str, ...] = ()
+    interface: str | None = None
+    capture_filter: str | None = None
+    filter: str | None = None
+    write: Path | None = None
+    fields: bool = False
+    stdin: str = STDIN
+    """Where standard input can be read, more than once if it was copied to a file."""
+
+    @property
+    def jsonl(self) -> bool:
+        """One JSON object per line."""
+        return self.format == "jsonl"
+
+    @property
+    def live(self) -> bool:
+        """Whether Ctrl-C ends the input, not the program."""
+        return self.stream or STDIN in self.files or self.interface is not None
+
+    @property
+    def streams(self) -> bool:
+        """Whether messages are shown before the end of the input is known."""
+        at_the_end = self.jsonl or any(
+            given is not None for given in (self.message, self.tensors, self.write)
+        )
+        return self.stream or (self.live and not at_the_end)
+
+    def decoding(self, options: Options | None = None) -> Decoding:
+        """Opens the inputs."""
+        reading = Reading(
+            reader=self.reader, preferences=self.tshark_options, capture_filter=self.capture_filter
+        )
+        inputs = self.files if self.interface is None else (Live(self.interface),)
+        return Decoding(inputs, replace(options or Options(), reading=reading))
+
+
+def mistake(request: Request) -> str | None:
+    """What is wrong with the combination of options, in one line."""
+    if request.files.count(STDIN) > 1:
+        return "standard input can be read only once"
+    inputs = _mistake_in_inputs(request)
+    if inputs is not None:
+        return inputs
+    message, tensors = request.message is not None, request.tensors is not None
+    named = {
+        "--stream": request.stream,
+        "--message": message,
+        "--tensors": tensors,
+        "--roundtrip": request.roundtrip,
+        "-w": request.write is not None,
+    }
+    wanted = [name for name, given in named.items() if given]
+    wanted += [f"--{name}" for name in request.questions]
+    if len(wanted) > 1:
+        return f"{' and '.join(wanted)} can't be used together"
+    if request.roundtrip and request.jsonl:
+        return "--roundtrip has no jsonl form"
+    if request.format in DRAWINGS and request.questions != ("graph",):
+        return f"--format {request.format} is for --graph"
+    if request.show_all and _complete(request):
+        return "--all is for the table and for --message: everything else is complete anyway"
+    if not request.hashes and not request.jsonl:
+        return "--no-hash is for --format jsonl"
+    return _mistake_in_outputs(request)
+
+
+def _complete(request: Request) -> bool:
+    """Whether nothing is left out that `--all` could add."""
+    if request.jsonl or request.roundtrip or request.tensors is not None or request.write is not None:
+        return True
+    return bool(request.questions) and not ABRIDGED.issuperset(request.questions)
+
+
+def _mistake_in_inputs(request: Request) -> str | None:
+    if request.interface is None:
+        if not request.files:
+            return "no capture is named: give FILE, - for standard input, or --live INTERFACE"
+        if request.capture_filter is not None:
+            return "--capture-filter is for --live"
+        return next(wrong_reading(request.reader, request.tshark_options), None)
+    if request.files:
+        return "--live captures by itself: no FILE with it"
+    twice = any(given is not None for given in (request.message, request.tensors, request.write))
+    if twice or request.roundtrip or request.questions:
+        return "--live can't be read twice: capture to a file first (tcpdump -w), then decode that"
+    if request.reader == "tshark" or request.tshark_options:
+        return "--live is read natively, as it comes: no --reader tshark and no --tshark-option with it"
+    return None
+
+
+def _mistake_in_outputs(request: Request) -> str | None:
+    for option, path in (("--output", request.output), ("-w", request.write)):
+        overwritten = overwritten_input(path, request.files)
+        if overwritten is not None:
+            return f"{overwritten}: is an input, {option} would overwrite it"
+    if request.write is not None and str(request.write) == STDIN:
+        return "-w: a capture is written to a file, not to standard output"
+    if request.write is not None and request.write == request.output:
+        return f"{request.write}: --output and -w can't both be written there"
+    return None
+
+
+def mistake_in_filter(request: Request, chosen: Filter | None) -> str | None:
+    if chosen is None:
+        return None
+    if request.roundtrip:
+        return "--roundtrip looks at every message: no -f with it"
+    if request.questions:
+        return f"--{request.questions[0]} tells of a whole run: no -f with it (but -w saves a part of one)"
+    if request.streams and chosen.late:
+        return f"-f: {' and '.join(chosen.late)} can be told only at the end, not as messages come"
+    return None

@@ -1,0 +1,66 @@
+"""What `decode` does for `-f` and `-w`: reads a filter, points at what is wrong with it, and saves the
+messages that it picks.
+
+In: what the command line named, a session. Out: a `Filter`; lines for people; a pcap.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.cells import cell_len
+
+from rpcinspect.commands.output import open_output
+from rpcinspect.errors import FilterError
+from rpcinspect.filter.grammar import parse
+from rpcinspect.filter.selection import Filter
+from rpcinspect.pipeline import Decoding
+from rpcinspect.session.model import NONE, Session
+from rpcinspect.views.phrases import counted
+from rpcinspect.views.shown import Shown
+from rpcinspect.wire.ranges import Extent
+from rpcinspect.writing.file import write_messages
+from rpcinspect.writing.pipes import Numbered
+
+AROUND = 60
+"""Characters that are shown on either side of a mistake."""
+
+
+def read_filter(text: str) -> Filter:
+    """The filter; `FilterError` where it is none."""
+    return Filter(parse(text), text)
+
+
+def pointed(error: FilterError) -> str:
+    """What is wrong, the filter, and marks below the place."""
+    low = max(0, error.start - AROUND)
+    high = min(len(error.text), error.start + AROUND)
+    text = "".join(c if c.isprintable() else " " for c in error.text)
+    before = ("…" if low else "") + text[low : error.start]
+    after = text[error.start : high] + ("…" if high < len(text) else "")
+    marked = text[error.start : min(error.end, high)]
+    return f"-f: {error.reason}\n{before}{after}\n{' ' * cell_len(before)}{'^' * max(1, cell_len(marked))}"
+
+
+def save(path: Path, session: Session, shown: Shown | None, decoding: Decoding) -> str:
+    """Writes what is shown, with the answers and requests of that, as a capture; says how many these are.
+
+    `decoding`: a second pass over the captures of the session.
+    """
+    rows = bytes([1]) * len(session.messages) if shown is None else shown.rows
+    keep = bytearray(rows)
+    partner = session.messages.partner
+    for row, picked in enumerate(rows):
+        if picked and partner[row] != NONE:
+            keep[partner[row]] = 1
+    kept = [Numbered(int(session.index[r.row]), r) for r in decoding.records() if keep[r.row]]
+    kept.sort(key=lambda message: message.index)
+
+    def read(extent: Extent) -> bytes:
+        return extent.read(decoding.bytes)
+
+    with open_output(path) as output:
+        write_messages(output, session, kept, read)
+    others = len(kept) - rows.count(1)
+    beside = "" if shown is None else f" and {counted(others, 'other')} that they answer or are answered by"
+    return f"{counted(len(kept) - others, 'message')}{beside}, in {path}"

@@ -1,0 +1,87 @@
+"""What a filter says, as a tree: comparisons of fields with values, joined by `and`, `or` and `not`.
+
+Plain frozen records, made by `grammar.parse`. `str` writes a tree as a filter that is read as the same tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rpcinspect.filter.fields import Field
+from rpcinspect.filter.kinds import Word, quote
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A field alone: a flag is true, anything else is there."""
+
+    field: Field
+
+    def __str__(self) -> str:
+        return self.field.name
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A field and a value. With `~` the value is a regular expression, with `in` a tuple of values."""
+
+    field: Field
+    operator: str
+    value: Word
+
+    def __str__(self) -> str:
+        write = self.field.kind.write
+        if self.operator == "in":
+            value = f"{{{', '.join(write(item) for item in self.value)}}}"
+        else:
+            value = quote(self.value) if self.operator == "~" else write(self.value)
+        return f"{self.field.name} {self.operator} {value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite."""
+
+    item: Expression
+
+    def __str__(self) -> str:
+        return f"not {self.item}" if isinstance(self.item, (Present, Not)) else f"not ({self.item})"
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of them; at least two."""
+
+    items: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return " and ".join(f"({item})" if isinstance(item, (And, Or)) else str(item) for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """At least one of them; at least two."""
+
+    items: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(f"({item})" if isinstance(item, Or) else str(item) for item in self.items)
+
+
+Expression: TypeAlias = Present | Compare | Not | And | Or
+
+
+def leaves(expression: Expression) -> list[Present | Compare]:
+    """All comparisons, from left to right, each as often as it stands there."""
+    found: list[Present | Compare] = []
+    stack = [expression]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Not):
+            stack.append(item.item)
+        elif isinstance(item, (And, Or)):
+            stack.extend(reversed(item.items))
+        else:
+            found.append(item)
+    return found

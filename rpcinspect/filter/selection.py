@@ -1,0 +1,217 @@
+"""Which messages of a session a filter picks.
+
+In: records as they become complete, then the session. Out: `feed` says at once whether a message may be
+picked, so that a view need not render the others; `finish` says which are. What a message says itself is
+asked for only when it comes, and one small number is kept of it; names, numbers, answers and findings are
+known at the end.
+
+A message that lacks a field makes every comparison with it false, also `!=`. With several values, one that
+fits is enough.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from rpcinspect.filter.expression import And, Compare, Expression, Not, Or, Present, leaves
+from rpcinspect.filter.fields import Field, Values
+from rpcinspect.filter.kinds import FLAG, SHAPE, same_shape
+from rpcinspect.filter.known import AtTheEnd, SoFar
+from rpcinspect.filter.regex import compile_search
+from rpcinspect.filter.said import Reader
+from rpcinspect.pipeline import Decoding
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Session
+from rpcinspect.views.shown import Shown
+from rpcinspect.wire.ranges import CaptureBytes
+
+Test: TypeAlias = Callable[[Values], bool]
+Truth: TypeAlias = bool | None
+"""None: it will be known later."""
+Look: TypeAlias = Callable[[int], Truth]
+"""The truth of the comparison with that number."""
+Judge: TypeAlias = Callable[[Look], Truth]
+
+ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+NO, YES = -2, -1
+"""What is kept of a message that is decided already; else a bit for each comparison that is true."""
+
+
+class Filter:
+    """An expression, ready to be asked."""
+
+    def __init__(self, expression: Expression, text: str) -> None:
+        """`text`: as the user wrote it."""
+        self.text = text
+        found = leaves(expression)
+        self.fields: tuple[Field, ...] = tuple(leaf.field for leaf in found)
+        self.tests: tuple[Test, ...] = tuple(_test(leaf) for leaf in found)
+        self.judge = _judge(expression, iter(range(len(found))).__next__)
+
+    def names(self, name: str) -> bool:
+        """Whether it asks for a field."""
+        return any(field.name == name for field in self.fields)
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """Names of the fields that say nothing before the end."""
+        return tuple(dict.fromkeys(field.name for field in self.fields if not field.streams))
+
+
+class Selection:
+    """The stage: `feed` every record, then `finish`."""
+
+    def __init__(self, chosen: Filter, source: CaptureBytes) -> None:
+        self._filter = chosen
+        self._reader = Reader(source)
+        self._states: list[int] = []
+        self._same: dict[int, int] = {}
+        """States that came before: equal ones are one object."""
+
+    def feed(self, record: RpcRecord) -> bool:
+        """Whether the message may be picked."""
+        asked, bits = self._filter, 0
+
+        def look(number: int) -> Truth:
+            nonlocal bits
+            said = asked.fields[number].said
+            if said is None:
+                return None
+            truth = asked.tests[number](said(record, self._reader))
+            if truth:
+                bits |= 1 << number
+            return truth
+
+        truth = asked.judge(look)
+        state = bits if truth is None else YES if truth else NO
+        self._states.append(self._same.setdefault(state, state))
+        return state != NO
+
+    def finish(self, session: Session) -> Shown:
+        """Which are picked."""
+        asked, known = self._filter, AtTheEnd(session)
+        late = [None if field.known is None else field.known(known) for field in asked.fields]
+        rows = bytearray(len(self._states))
+        for row, state in enumerate(self._states):
+            if state < 0:
+                rows[row] = state == YES
+                continue
+
+            def look(number: int, row: int = row, state: int = state) -> Truth:
+                ask = late[number]
+                return bool(state >> number & 1) if ask is None else asked.tests[number](ask(row))
+
+            rows[row] = bool(asked.judge(look))
+        return Shown(asked.text, bytes(rows))
+
+
+class StreamSelection:
+    """For views that print at once: what is known by then decides."""
+
+    def __init__(self, chosen: Filter, decoding: Decoding) -> None:
+        self._filter = chosen
+        self._reader = Reader(decoding.bytes)
+        self._known = SoFar(decoding)
+        self._late = [None if field.known is None else field.known(self._known) for field in chosen.fields]
+        self._rows = bytearray()
+
+    def feed(self, record: RpcRecord) -> bool:
+        """Whether the message is picked."""
+        asked = self._filter
+        self._known.at(record)
+
+        def look(number: int) -> Truth:
+            said, known = asked.fields[number].said, self._late[number]
+            values = (
+                known(record.row) if said is None and known else said(record, self._reader) if said else ()
+            )
+            return asked.tests[number](values)
+
+        picked = bool(asked.judge(look))
+        self._rows.append(picked)
+        return picked
+
+    def finish(self) -> Shown:
+        """Which were picked."""
+        return Shown(self._filter.text, bytes(self._rows))
+
+
+def _test(leaf: Present | Compare) -> Test:
+    """What a comparison asks of a message's values."""
+    if isinstance(leaf, Present):
+        return any if leaf.field.kind is FLAG else _is_there
+    value = leaf.value
+    if leaf.operator == "~":
+        search = compile_search(value)
+        return lambda values: any(map(search, values))
+    if leaf.field.kind is SHAPE:
+        return _shape_test(leaf.operator, value)
+    if leaf.operator == "in":
+        wanted = frozenset(value)
+        return lambda values: not wanted.isdisjoint(values)
+    if leaf.operator == "==":
+        return lambda values: value in values
+    compare = ORDERS[leaf.operator]
+    return lambda values: any(compare(item, value) for item in values)
+
+
+def _is_there(values: Values) -> bool:
+    return len(values) > 0
+
+
+def _shape_test(asked: str, value: Any) -> Test:
+    patterns = value if asked == "in" else (value,)
+
+    def fits(shape: tuple[int, ...]) -> bool:
+        return any(same_shape(shape, pattern) for pattern in patterns)
+
+    if asked == "!=":
+        return lambda values: any(not fits(shape) for shape in values)
+    return lambda values: any(fits(shape) for shape in values)
+
+
+def _judge(expression: Expression, number: Callable[[], int]) -> Judge:
+    """The question to a tree. Comparisons are numbered from left to right, as `leaves` gives them, and asked
+    in that order; what an earlier one has decided is not asked for."""
+    if isinstance(expression, Not):
+        return _opposite(_judge(expression.item, number))
+    if isinstance(expression, And):
+        return _until(False, [_judge(item, number) for item in expression.items])
+    if isinstance(expression, Or):
+        return _until(True, [_judge(item, number) for item in expression.items])
+    own = number()
+    return lambda look: look(own)
+
+
+def _opposite(judge: Judge) -> Judge:
+    def opposite(look: Look) -> Truth:
+        truth = judge(look)
+        return None if truth is None else not truth
+
+    return opposite
+
+
+def _until(end: bool, judges: list[Judge]) -> Judge:
+    """Asks one after the other until one is `end`, which is then the answer."""
+
+    def until(look: Look) -> Truth:
+        answer: Truth = not end
+        for judge in judges:
+            truth = judge(look)
+            if truth is end:
+                return end
+            if truth is None:
+                answer = None
+        return answer
+
+    return until

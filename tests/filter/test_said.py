@@ -1,0 +1,104 @@
+"""Every field against the lines of jsonl, on real captures; sizes against what torch says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rpcinspect.filter.fields import BY_NAME, FIELDS
+from rpcinspect.filter.kinds import FLAG
+from rpcinspect.filter.known import AtTheEnd
+from rpcinspect.filter.said import Reader
+from rpcinspect.opened import OpenSession
+from tests.decoded import decode
+from tests.filter.from_json import FROM_JSON, values
+from tests.truth import CAPTURES
+
+BUNDLED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))
+SHARED = CAPTURES.parent.parent / "shared" / "captures" / "torch"
+SUITE = SHARED.parent / "torch-suite"
+ERRORS = (
+    "DistOptimizerTest.test_dist_optim_exception.pcap.gz",
+    "DistAutogradTest.test_backward_accumulate_grads.pcap.gz",
+)
+DAMAGED = ("snap300.pcap", "stress_lossy.pcap.gz")
+
+
+def asked(*paths: Path) -> list[dict[str, list[Any]]]:
+    """Of every message, what each field gives."""
+    with OpenSession([str(path) for path in paths]) as opened:
+        reader, known = Reader(opened.bytes), AtTheEnd(opened.session)
+        found = []
+        for record in opened.messages():
+            its: dict[str, list[Any]] = {}
+            for field in FIELDS:
+                if field.said is not None:
+                    its[field.name] = list(field.said(record, reader))
+                else:
+                    assert field.known is not None
+                    its[field.name] = list(field.known(known)(record.row))
+            found.append(its)
+        return found
+
+
+def assert_as_in_json(path: Path) -> None:
+    told = asked(path)
+    expected = values(path)
+    assert len(told) == len(expected)
+    for index, (got, want) in enumerate(zip(told, expected, strict=True)):
+        for name in FROM_JSON:
+            if name in ("worker", "finding"):
+                got[name].sort()
+            assert got[name] == want[name], (index, name)
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_fields_are_what_jsonl_says(name: str) -> None:
+    assert_as_in_json(CAPTURES / name)
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_fields_of_damaged_messages_are_what_jsonl_says(name: str, shared: Path) -> None:
+    if not (SHARED / name).exists():
+        pytest.skip(f"{name} is not there")
+    assert_as_in_json(SHARED / name)
+
+
+def test_every_field_is_of_some_real_message(shared: Path) -> None:
+    """Flags are true of some and false of others."""
+    seen: dict[str, set[Any]] = {field.name: set() for field in FIELDS}
+    paths = [*(CAPTURES / name for name in BUNDLED), *(SHARED / name for name in DAMAGED)]
+    paths += [SHARED / "nested.pcap", *(SUITE / name for name in ERRORS)]
+    for path in paths:
+        for message in asked(path):
+            for name, its in message.items():
+                seen[name].update(its)
+    assert {name for name, its in seen.items() if not its} == set()
+    flags = {name: its for name, its in seen.items() if BY_NAME[name].kind is FLAG}
+    assert {name for name, its in flags.items() if its != {True, False}} == set()
+
+
+def test_sizes_of_tensors_are_torchs() -> None:
+    checked = 0
+    for name in ("dtype_zoo.pcap.gz", "views_alias.pcap.gz"):
+        messages = decode(CAPTURES / name).messages
+        for got, message in zip(asked(CAPTURES / name), messages, strict=True):
+            dense = [t for t in message["tensors"] if t["layout"] == "strided"]
+            sizes = []
+            for tensor in dense:
+                dtype = getattr(torch, tensor["dtype"])
+                sizes.append(torch.Size(tensor["shape"]).numel() * dtype.itemsize)
+            assert got["tensor.nbytes"] == sizes
+            checked += len(sizes)
+    assert checked > 40
+
+
+def test_sizes_of_messages_make_up_what_the_summary_counts() -> None:
+    path = CAPTURES / "basic_chain.pcap"
+    summary, messages = decode(path).summary, asked(path)
+    total = sum(message["nbytes"][0] for message in messages)
+    handshakes = summary["bytes"]["rpc"] + summary["bytes"]["tensors"] - total
+    assert 0 < handshakes < 2000
