@@ -216,6 +216,24 @@ def test_garbage_of_every_first_byte() -> None:
         assert outcome.demux.skipped_bytes + outcome.demux.store_bytes == 25 + 8
 
 
+@pytest.mark.parametrize("syn", [True, False])
+def test_a_store_conversation_from_its_middle(syn: bool) -> None:
+    """A SET of today's looks like the COMPARE_SET with which old clients begin. Where the beginning was not
+    captured, what does not go on like one is no damage."""
+
+    def text(data: bytes) -> bytes:
+        return len(data).to_bytes(8, "little") + data
+
+    network = Network()
+    number = network.connect("10.0.0.1", "10.0.0.2:5000")
+    set_name = b"\x01" + text(b"/rpc_prefix_0/names/0") + text(b"worker0")
+    network.write(number, set_name + b"p" * 40)
+    network.write(number, b"\x00", from_client=False)
+    outcome = play(network, syn=syn)
+    assert bool(outcome.reasons) == syn
+    assert outcome.messages == []
+
+
 def test_a_server_that_talks_first() -> None:
     network = Network()
     number = network.connect("10.0.0.1", "10.0.0.2:22")
