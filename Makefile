@@ -6,6 +6,7 @@
 #   make check      what CI checks beside the tests: ruff and mypy
 #   make fix        format, and repair what ruff can repair
 #   make damage     what is left of damaged captures, into docs/damage.md (DAMAGE_ARGS='--quick' only shows it)
+#   make replay-table  replay PyTorch's own tests, into docs/replay.md (TABLE_ARGS='--runs 1' only shows it)
 #   make bench      time of start-up and of 30,000 messages, beside tshark's, and of replays
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
 
@@ -21,8 +22,9 @@ DIFF ?= captures/pairs/base.pcap.gz captures/pairs/dropout_seed.pcap.gz
 PYTEST_ARGS ?=
 CAPTURES ?=
 DAMAGE_ARGS ?= --write docs/damage.md
+TABLE_ARGS ?= --write docs/replay.md
 
-.PHONY: demo test check fix damage bench captures
+.PHONY: demo test check fix damage replay-table bench captures
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/base.stamp
@@ -45,6 +47,9 @@ fix: $(VENV)/dev.stamp
 
 damage: $(VENV)/dev.stamp
 	$(BIN)/python bench/damage.py $(DAMAGE_ARGS)
+
+replay-table: $(VENV)/dev.stamp
+	$(BIN)/python bench/replay_table.py $(TABLE_ARGS)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py

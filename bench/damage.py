@@ -24,9 +24,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from marked import put  # noqa: E402  (beside this file)
+
 from tests.damage import DAMAGES, Original, Verdict, intact_captures  # noqa: E402  (the folder named above)
 
-BEGIN, END = "<!-- damage: begin -->", "<!-- damage: end -->"
 MAX_FAULTS = 50
 Task = tuple[Path, int, int]
 """A capture, the row of its damage, and how many seeds."""
@@ -103,7 +104,7 @@ def main() -> int:
     text = page(results, sources, seeds)
     print(text)
     if options.write is not None:
-        put(options.write, text)
+        put(options.write, "damage", text)
     faults = [fault for _, verdict in results.values() for fault in verdict.faults]
     for fault in faults[:MAX_FAULTS]:
         print(fault, file=sys.stderr)
@@ -138,15 +139,6 @@ def cells(row: int, copies: int, verdict: Verdict) -> list[str]:
     shown["certain, of those there"] = f"{verdict.share('tensor right', *there):.2f} %"
     shown["of all"] = f"{verdict.share('tensor right', *there, 'tensor cut'):.2f} %"
     return list(shown.values())
-
-
-def put(path: Path, text: str) -> None:
-    """Replaces what stands between the marker lines of a page."""
-    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"damage.py: {path} lacks the lines {BEGIN} and {END}")
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

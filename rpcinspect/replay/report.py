@@ -190,12 +190,14 @@ def worst(outcomes: Iterable[StepOutcome]) -> StepOutcome:
 
 
 def first_difference(differences: Sequence[Difference], result: Result | None) -> Difference | None:
-    """The first that made the result what it is: beyond the tolerance, if any is."""
+    """The first that made the result what it is: beyond the tolerance, if any is. An error comes before the
+    autograd envelope that it lacks."""
     counting = [one for one in differences if STRICT.counts(one.code)]
     if result == "tolerance":
         return next((one for one in counting if one.tolerated), None)
     if result in ("different", "failed"):
-        return next((one for one in counting if not one.tolerated), None)
+        beyond = [one for one in counting if not one.tolerated]
+        return min(beyond, key=lambda one: one.code != "error", default=None)
     return None
 
 

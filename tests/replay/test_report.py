@@ -215,6 +215,8 @@ def test_the_first_difference_that_counts() -> None:
     assert first_difference([late, TOLERATED], "tolerance") is TOLERATED
     assert first_difference([late], "identical") is None
     assert first_difference([ONE_ULP], "identical") is None
+    lacking, error = replace(ONE_ULP, code="envelope"), replace(ONE_ULP, code="error")
+    assert first_difference([lacking, error], "different") is error
 
 
 def test_the_worst_of_several() -> None:
