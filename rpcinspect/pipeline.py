@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
@@ -29,10 +29,11 @@ from rpcinspect.session.model import CaptureInfo, Session
 from rpcinspect.session.names import Roster, call_roll
 from rpcinspect.trace.findings import Findings
 from rpcinspect.trace.wire_facts import WireFacts
+from rpcinspect.wire.clocks import ClockOffset, ClockSamples
 from rpcinspect.wire.demux import Demux
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import TpMessage
-from rpcinspect.wire.segment import Segmenter
+from rpcinspect.wire.segment import SegmentBlock, Segmenter
 from rpcinspect.wire.tcp import Connection, Tcp
 
 PATIENCE_NS = 2_000_000_000
@@ -73,6 +74,9 @@ class Decoding:
         self._findings = Findings(self.builder.columns, self.bytes)
         self._segmenter = Segmenter()
         patience = PATIENCE_NS if len(paths) == 1 else None
+        self._clocks = ClockSamples()
+        self._offsets: list[ClockOffset | None] = []
+        """Of each capture that was begun, against the first one's clock."""
         self._tcp = Tcp(self.bytes, self._segmenter.flows, patience)
         self._demux = Demux(options.limits, patient=not options.by_completion, read_table=storage_lengths)
         self._decoder = RecordDecoder(options.limits, forms=options.forms)
@@ -105,13 +109,38 @@ class Decoding:
     def records(self) -> Iterator[RpcRecord]:
         """Records in the order in which their messages become complete."""
         for reader in self.readers:
-            for block in reader.blocks():
-                if self._stopped and not self._ending[reader.index]:
-                    break
-                yield from self._records(self._demux.feed(self._tcp.feed(self._segmenter.feed(block))))
+            for block in self._segments(reader):
+                yield from self._records(self._demux.feed(self._tcp.feed(block)))
         yield from self._records(self._demux.feed(list(self._tcp.finish())))
         yield from self._records(self._demux.finish())
         self._session = self._finish()
+
+    def _segments(self, reader: CaptureReader) -> Iterator[SegmentBlock]:
+        """The segments of one capture; of several, in the clock of the first."""
+        offset = self._clock_offset(reader)
+        self._offsets.append(offset)
+        shift = offset.shift_ns if offset is not None else 0
+        for packets in reader.blocks():
+            if self._stopped and not self._ending[reader.index]:
+                break
+            block = self._segmenter.feed(packets)
+            if shift:
+                block = replace(block, time_ns=block.time_ns - shift)
+            if len(self.readers) > 1:
+                self._clocks.note(block, self._segmenter.flows)
+            yield block
+
+    def _clock_offset(self, reader: CaptureReader) -> ClockOffset | None:
+        """How a capture's clock differs from the first one's: its packets are looked at before."""
+        if reader.index == 0 or not reader.twice:
+            return None
+        segmenter, samples = Segmenter(), ClockSamples()
+        with open_capture(reader.path, reader.index, self._options.reading) as again:
+            for packets in again.blocks():
+                if self._stopped:
+                    return None
+                samples.note(segmenter.feed(packets), segmenter.flows)
+        return samples.against(self._clocks, self._offsets)
 
     @property
     def unread_link_types(self) -> list[str]:
@@ -147,7 +176,7 @@ class Decoding:
         problems = [problem for reader in self.readers for problem in reader.problems]
         problems += demux.problems
         session = self.builder.finish(
-            captures=[_info(reader) for reader in self.readers],
+            captures=[_info(r, self._offset(r.index)) for r in self.readers],
             pipes=[state.pipe for state in demux.pipes],
             entries=demux.store_entries,
             problems=problems,
@@ -159,6 +188,9 @@ class Decoding:
         )
         session.findings = self._findings.finish(session, WireFacts.of(self._tcp.connections))
         return session
+
+    def _offset(self, capture: int) -> ClockOffset | None:
+        return self._offsets[capture] if capture < len(self._offsets) else None
 
     def _pread(self, capture: int, offset: int, length: int) -> bytes:
         data = self.readers[capture].pread(offset, length)
@@ -179,7 +211,9 @@ class Decoding:
         self.close()
 
 
-def _info(reader: CaptureReader) -> CaptureInfo:
+def _info(reader: CaptureReader, clock: ClockOffset | None) -> CaptureInfo:
+    shift = clock.shift_ns if clock is not None else 0
+    first, last = reader.first_time_ns, reader.last_time_ns
     return CaptureInfo(
         capture=reader.index,
         path=reader.path,
@@ -187,7 +221,8 @@ def _info(reader: CaptureReader) -> CaptureInfo:
         compression=reader.compression,
         packets=reader.packets,
         bytes=reader.bytes,
-        first_time_ns=reader.first_time_ns,
-        last_time_ns=reader.last_time_ns,
+        first_time_ns=None if first is None else first - shift,
+        last_time_ns=None if last is None else last - shift,
         reader=reader.reader,
+        clock=clock,
     )

@@ -10,6 +10,7 @@ pcap and pcapng are read here (`native`); tshark reads everything else, and thos
 from __future__ import annotations
 
 import builtins
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -60,6 +61,7 @@ class CaptureReader:
 
     def __init__(self, path: str | Live, index: int = 0, reading: Reading = DEFAULT_READING) -> None:
         self.path = path.interface if isinstance(path, Live) else path
+        self._live = isinstance(path, Live)
         self.index = index
         self.reader = "native"
         """Who reads: `native` or `tshark`."""
@@ -137,6 +139,11 @@ class CaptureReader:
             self.first_time_ns = first if self.first_time_ns is None else min(self.first_time_ns, first)
             self.last_time_ns = last if self.last_time_ns is None else max(self.last_time_ns, last)
             yield block
+
+    @property
+    def twice(self) -> bool:
+        """Whether the input can be opened again, to be read from its beginning."""
+        return not self._live and self.path != "-" and os.path.isfile(self.path)
 
     def pread(self, offset: int, length: int) -> builtins.bytes:
         """Bytes at any offset of a block that was already read, which is that in the (uncompressed) file

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.errors import Problem
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.records import Pipe
 
 NONE = -1
@@ -33,7 +34,10 @@ class CaptureInfo:
     bytes: int
     first_time_ns: int | None
     last_time_ns: int | None
+    """Both by the first capture's clock, as far as that is known."""
     reader: str
+    clock: ClockOffset | None = None
+    """How its clock differs from the first capture's; None where no packet is in both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

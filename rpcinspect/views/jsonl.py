@@ -149,6 +149,14 @@ def capture_json(capture: CaptureInfo) -> Json:
         "first_time_ns": capture.first_time_ns,
         "last_time_ns": capture.last_time_ns,
         "reader": capture.reader,
+        "clock": None
+        if capture.clock is None
+        else {
+            "offset_ns": capture.clock.offset_ns,
+            "uncertainty_ns": capture.clock.uncertainty_ns,
+            "connections": capture.clock.connections,
+            "applied": capture.clock.certain,
+        },
     }
 
 

@@ -17,10 +17,13 @@ from rpcinspect.views.columns import columns
 from rpcinspect.views.empty import why_empty
 from rpcinspect.views.phrases import amount, counted, duration, path_label, printable
 from rpcinspect.views.shown import Shown
+from rpcinspect.wire.clocks import ClockOffset
 
 SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 MAX_PROBLEMS = 20
 MAX_INDEXES = 8
+NEGLIGIBLE_NS = 1_000
+"""Clocks that agree so well need no word."""
 
 
 def show_summary(
@@ -68,6 +71,10 @@ def _captures(session: Session) -> Iterator[Text]:
     yield Text(f"{messages} in {len(session.captures)} captures", style="bold")
     for capture in session.captures:
         yield Text(f"  {_capture(capture)}")
+        if capture.clock is not None and (
+            capture.clock.certain or capture.clock.uncertainty_ns > NEGLIGIBLE_NS
+        ):
+            yield Text(f"    {_clock(capture.clock)}")
 
 
 def _capture(capture: CaptureInfo) -> str:
@@ -77,6 +84,17 @@ def _capture(capture: CaptureInfo) -> str:
         span = duration(capture.last_time_ns - capture.first_time_ns)
         told += f", {span} from {moment(capture.first_time_ns)}"
     return f"{told})"
+
+
+def _clock(clock: ClockOffset) -> str:
+    """How a capture's clock differs from the first one's, and whether that was made up for."""
+    way = "ahead of" if clock.offset_ns > 0 else "behind"
+    size, doubt = duration(abs(clock.offset_ns)), duration(clock.uncertainty_ns)
+    by = f"by {counted(clock.connections, 'connection')} that both hold"
+    told = f"its clock is {size} {way} the first one's (± {doubt}, {by})"
+    return (
+        f"{told}: its times were {'set right' if clock.certain else 'left alone, since that is too little'}"
+    )
 
 
 def moment(time_ns: int, digits: int = 0) -> str:

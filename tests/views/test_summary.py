@@ -12,6 +12,7 @@ from rpcinspect.errors import Location, Problem
 from rpcinspect.session.model import Finding, Session, Totals
 from rpcinspect.views.empty import empty_line, why_empty
 from rpcinspect.views.summary import finding_text, moment, problem_line, show_summary, summary
+from rpcinspect.wire.clocks import ClockOffset
 from tests.views.opened import CAPTURES, file_console, opened, terminal_console
 
 
@@ -154,3 +155,23 @@ def test_findings_tell_why_where_there_are_some() -> None:
     assert "\n" not in line
     full = session_of("basic_chain.pcap")
     assert (why_empty(full), empty_line(full)) == (None, None)
+
+
+def test_what_clocks_differ_by_is_told_with_what_was_done_about_it() -> None:
+    session = session_of("basic_chain.pcap", "bwd_boom.pcap.gz")
+    first, second = session.captures
+    for clock, size, done in (
+        (
+            ClockOffset(offset_ns=3_000_000, uncertainty_ns=40_000, connections=6),
+            "3 ms ahead of",
+            "set right",
+        ),
+        (ClockOffset(offset_ns=-30_000, uncertainty_ns=40_000, connections=1), "30 µs behind", "left alone"),
+    ):
+        session.captures = (first, replace(second, clock=clock))
+        (line,) = [line for line in shown(session) if "its clock" in line]
+        assert f"{size} the first one's (± 40 µs, by {clock.connections} connection" in line
+        assert f"its times were {done}" in line
+    same = ClockOffset(offset_ns=0, uncertainty_ns=0, connections=3)
+    session.captures = (first, replace(second, clock=same))
+    assert not any("its clock" in line for line in shown(session))

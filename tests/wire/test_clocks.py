@@ -1,0 +1,141 @@
+"""Clocks of two hosts: one capture of the link between them, made into what sniffers on both would have.
+
+No two machines with clocks of their own made these: the offset and the way are put in by the test.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rpcinspect.pipeline import Decoding
+from rpcinspect.session.model import Session
+from tests.truth import CAPTURES
+
+HOSTS = CAPTURES.parent.parent / "shared" / "captures" / "torch" / "hosts4.pcap"
+"""Workers on 10.9.0.1 and 10.9.0.2, seen on the link between them."""
+FIRST = bytes([10, 9, 0, 1])
+SOURCE = slice(26, 30)
+"""Of the IPv4 source address in an Ethernet frame."""
+
+
+def seen_at(
+    data: bytes, first_host: bool, way_ns: int, clock_ns: int, jitter: random.Random, *, skip: int = 0
+) -> bytes:
+    """The capture as a sniffer on one of the hosts has it: earlier what it sent, later what it received."""
+    out, at, number = [data[:24]], 24, 0
+    while at < len(data):
+        seconds, micros, captured, length = struct.unpack_from("<IIII", data, at)
+        frame = data[at + 16 : at + 16 + captured]
+        own = (frame[SOURCE] == FIRST) == first_host
+        way = way_ns + jitter.randrange(way_ns // 4 + 1)
+        time_ns = seconds * 10**9 + micros * 1000 + (-way if own else way) + clock_ns
+        if number >= skip:
+            out.append(struct.pack("<IIII", *divmod(time_ns // 1000, 10**6), captured, length) + frame)
+        at += 16 + captured
+        number += 1
+    return b"".join(out)
+
+
+def session_of(*paths: Path) -> Session:
+    with Decoding([str(path) for path in paths]) as decoding:
+        for _ in decoding.records():
+            pass
+        return decoding.session
+
+
+def both(folder: Path, *, way_ns: int, clock_ns: int, seed: int = 0, skip: int = 0) -> tuple[Path, Path]:
+    data, jitter = HOSTS.read_bytes(), random.Random(seed)
+    paths = folder / "first.pcap", folder / "second.pcap"
+    paths[0].write_bytes(seen_at(data, True, way_ns, 0, jitter))
+    paths[1].write_bytes(seen_at(data, False, way_ns, clock_ns, jitter, skip=skip))
+    return paths
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    clock_ns=st.integers(-(10**10), 10**10),
+    way_ns=st.integers(5_000, 2_000_000),
+    seed=st.integers(0, 100),
+    turned=st.booleans(),
+)
+def test_the_offset_lies_within_what_is_told(
+    tmp_path_factory: pytest.TempPathFactory, clock_ns: int, way_ns: int, seed: int, turned: bool
+) -> None:
+    paths = both(tmp_path_factory.mktemp("clocks"), way_ns=way_ns, clock_ns=clock_ns, seed=seed)
+    session = session_of(*(reversed(paths) if turned else paths))
+    assert session.captures[0].clock is None
+    clock = session.captures[1].clock
+    assert clock is not None
+    really = -clock_ns if turned else clock_ns
+    assert abs(clock.offset_ns - really) <= clock.uncertainty_ns + 1000  # pcap counts microseconds
+    assert clock.uncertainty_ns <= 2 * (way_ns + way_ns // 4) + 1000
+    assert clock.connections > 3
+
+
+def test_times_are_set_right_where_the_clocks_surely_differ(tmp_path: Path) -> None:
+    plain = session_of(HOSTS)
+    session = session_of(*both(tmp_path, way_ns=50_000, clock_ns=3 * 10**9))
+    clock = session.captures[1].clock
+    assert clock is not None
+    assert clock.certain
+    assert session.totals.by_type == plain.totals.by_type
+    for capture in session.captures:
+        assert capture.first_time_ns is not None
+        assert abs(capture.first_time_ns - (plain.captures[0].first_time_ns or 0)) < 1_000_000
+    order = [session.messages.id[row] for row in session.order]
+    assert order == [plain.messages.id[row] for row in plain.order]
+
+
+def test_a_host_whose_own_traffic_comes_later_in_time_is_put_in_order(tmp_path: Path) -> None:
+    """The second capture alone has the end of the run: with its own clock, that end would come first."""
+    data, jitter = HOSTS.read_bytes(), random.Random(1)
+    whole = seen_at(data, False, 50_000, -(10**9) * 3600, jitter)
+    first, second = tmp_path / "first.pcap", tmp_path / "second.pcap"
+    cut = len(data) * 3 // 4
+    at = 24
+    while at < cut:
+        at += 16 + struct.unpack_from("<I", data, at + 8)[0]
+    first.write_bytes(seen_at(data[:at], True, 50_000, 0, jitter))
+    second.write_bytes(whole)
+    session = session_of(first, second)
+    plain = session_of(HOSTS)
+    assert [session.messages.id[row] for row in session.order] == [
+        plain.messages.id[row] for row in plain.order
+    ]
+    times = [session.messages.time_ns[row] for row in session.order]
+    assert all(a <= b for a, b in pairwise(times))
+    assert times[-1] - times[0] < 3600 * 10**9
+
+
+def test_clocks_that_may_be_the_same_are_left_alone(tmp_path: Path) -> None:
+    session = session_of(*both(tmp_path, way_ns=400_000, clock_ns=100_000))
+    clock = session.captures[1].clock
+    assert clock is not None
+    assert not clock.certain
+    assert clock.shift_ns == 0
+
+
+def test_a_capture_that_starts_late_is_enough(tmp_path: Path) -> None:
+    session = session_of(*both(tmp_path, way_ns=50_000, clock_ns=-(10**8), skip=300))
+    clock = session.captures[1].clock
+    assert clock is not None
+    assert abs(clock.offset_ns + 10**8) <= clock.uncertainty_ns + 1000
+
+
+def test_one_file_given_twice_has_one_clock(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.pcap"
+    copy.write_bytes(HOSTS.read_bytes())
+    clock = session_of(HOSTS, copy).captures[1].clock
+    assert clock is not None
+    assert (clock.offset_ns, clock.uncertainty_ns, clock.certain) == (0, 0, False)
+
+
+def test_captures_of_different_hosts_say_nothing_of_their_clocks() -> None:
+    assert session_of(HOSTS, CAPTURES / "basic_chain.pcap").captures[1].clock is None
