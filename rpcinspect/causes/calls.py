@@ -210,3 +210,6 @@ HOUSEKEEPING = frozenset(
     {MessageType.RREF_USER_DELETE, MessageType.RREF_FORK_REQUEST, MessageType.RREF_CHILD_ACCEPT}
 )
 """What agents send for RRefs without being asked to."""
+
+CLEAN_UP = HOUSEKEEPING | {MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ}
+"""What a worker sends only so that others may free something."""

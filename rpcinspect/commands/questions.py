@@ -38,7 +38,7 @@ def answer(request: Request, decoding: Decoding, stack: ExitStack) -> int | None
     records = list(decoding.records())
     session = decoding.session
     messages = [records[row] for row in session.order.tolist()]
-    run = trace(session, messages, ends=ConnectionEnd.of(decoding.connections))
+    run = trace(session, messages, ends=ConnectionEnd.of(decoding.connections), source=decoding.bytes)
     reason = empty_line(session)
     if reason is not None:
         say(reason)

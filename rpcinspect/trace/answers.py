@@ -15,10 +15,11 @@ from rpcinspect.session.model import Session
 from rpcinspect.trace.closings import Closings, ConnectionEnd, read_closings
 from rpcinspect.trace.critical_path import Segment, critical_path
 from rpcinspect.trace.device_maps import DeviceMap, read_device_maps
-from rpcinspect.trace.graph import ContextGraph, IsZero, read_graphs
+from rpcinspect.trace.graph import ContextGraph, read_graphs
 from rpcinspect.trace.latency import Latency, read_latency
 from rpcinspect.trace.ledger import RRefStory, read_ledger
 from rpcinspect.trace.profile import CallProfile, read_profiles
+from rpcinspect.wire.ranges import CaptureBytes
 
 
 def trace(
@@ -26,14 +27,14 @@ def trace(
     messages: Sequence[RpcRecord],
     *,
     ends: Sequence[ConnectionEnd] = (),
-    is_zero: IsZero | None = None,
+    source: CaptureBytes | None = None,
 ) -> Trace:
     """What can be asked of a run; `messages` in the order of time, so that a place is an index.
 
-    `ends` are those of the TCP connections: without them nobody is told to have closed any. `is_zero` reads
-    the bytes of gradients: without it no gradient is told to be zero.
+    `ends` are those of the TCP connections: without them nobody is told to have closed any. Of `source` the
+    bytes of gradients are read: without it no gradient is told to be zero.
     """
-    return Trace(session, messages, ends, is_zero)
+    return Trace(session, messages, ends, source)
 
 
 class Trace:
@@ -44,12 +45,12 @@ class Trace:
         session: Session,
         messages: Sequence[RpcRecord],
         ends: Sequence[ConnectionEnd],
-        is_zero: IsZero | None,
+        source: CaptureBytes | None,
     ) -> None:
         self.session = session
         self.messages = messages
         self._ends = ends
-        self._is_zero = is_zero
+        self._source = source
 
     @cached_property
     def exchanges(self) -> Exchanges:
@@ -64,7 +65,7 @@ class Trace:
     @cached_property
     def graphs(self) -> tuple[ContextGraph, ...]:
         """Every autograd context."""
-        return read_graphs(self.session, self.messages, self._is_zero)
+        return read_graphs(self.session, self.messages, self._source)
 
     @cached_property
     def latency(self) -> Latency:

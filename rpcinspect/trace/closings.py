@@ -12,13 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rpcinspect.causes.calls import HOUSEKEEPING, Call
-from rpcinspect.rpc.message import MessageType
+from rpcinspect.causes.calls import CLEAN_UP, Call
 from rpcinspect.session.model import Session
 from rpcinspect.wire.tcp import Connection
-
-CLEAN_UP = HOUSEKEEPING | {MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ}
-"""What a worker sends only so that others may free something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

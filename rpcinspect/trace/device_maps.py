@@ -17,6 +17,7 @@ from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.trace.devices import uncovered_devices
 
 CPU = "cpu"
 MAX_INDEXES = 1000
@@ -127,19 +128,17 @@ def _note(seen: _Seen, index: int, record: RpcRecord, *, forth: bool) -> None:
             and envelope.message_type == MessageType.FORWARD_AUTOGRAD_REQ
         ):
             seen.maps.setdefault(tuple(envelope.device_map.items()))
-    uncovered = seen.uncovered if forth else seen.uncovered_answers
-    before = len(seen.messages)
+    missing = uncovered_devices(record)
+    if missing:
+        (seen.uncovered if forth else seen.uncovered_answers).update(dict.fromkeys(missing))
+        seen.messages.append(index)
     for meta in record.rpc.tensors:
         if meta.storage is None or meta.storage >= len(record.tp.tensors):
             continue
         seen.tensors += 1
         target = record.tp.tensors[meta.storage].descriptor.target_device
+        there = CPU if meta.device == CPU else None  # where a descriptor of 1.8 names no target
         if target is not None:
             there = CPU if target.type == CPU else f"{target.type}:{target.index}"
+        if there is not None:
             seen.used.setdefault((meta.device, there) if forth else (there, meta.device))
-        elif meta.device == CPU:
-            seen.used.setdefault((CPU, CPU))
-        else:
-            uncovered.setdefault(meta.device)
-            if len(seen.messages) == before:
-                seen.messages.append(index)

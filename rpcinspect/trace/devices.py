@@ -39,7 +39,7 @@ class DeviceMaps(Stage):
         if note.failed and REFUSED.search(_error_text(record)):
             self._refused.add(note.row, "")
         if note.elsewhere:
-            devices = _uncovered(record)
+            devices = uncovered_devices(record)
             if devices:
                 self._uncovered.add(note.row, several(devices))
 
@@ -72,7 +72,7 @@ class DeviceMaps(Stage):
             )
 
 
-def _uncovered(record: RpcRecord) -> tuple[str, ...]:
+def uncovered_devices(record: RpcRecord) -> tuple[str, ...]:
     """Devices of a message that no map covers."""
     tp = record.tp
     maps = [

@@ -8,7 +8,7 @@ other way, in BACKWARD_AUTOGRAD_REQ messages that name the same autograd message
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rpcinspect.causes.calls import context_of, function_of
@@ -19,9 +19,8 @@ from rpcinspect.rpc.message import MessageType, is_request, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.session.model import NONE, AutogradContext, Session
-
-IsZero = Callable[[RpcRecord, TensorMeta], bool]
-"""Whether a tensor certainly consists of zeros."""
+from rpcinspect.trace.zeros import all_zeros
+from rpcinspect.wire.ranges import CaptureBytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +124,17 @@ class ContextGraph:
         return tuple(sorted((g for edge in self.edges for g in edge.gradients), key=lambda g: g.message))
 
     @property
+    def missing(self) -> tuple[GraphEdge, ...]:
+        """Edges that were there when the first pass began, and got no gradient: it waits for each of them."""
+        began = self.backward_ns
+        if began is None:
+            return ()
+        return tuple(edge for edge in self.edges if not edge.gradients and edge.begin_ns < began)
+
+    @property
     def expected(self) -> int:
-        """Edges that a gradient has to come for: a pass waits for every send function of the context."""
-        return 0 if self.backward_ns is None else len(self.edges)
+        """Edges that a gradient came for, or had to come for."""
+        return self.came + len(self.missing)
 
     @property
     def came(self) -> int:
@@ -136,23 +143,26 @@ class ContextGraph:
 
 
 def read_graphs(
-    session: Session, messages: Sequence[RpcRecord], is_zero: IsZero | None = None
+    session: Session, messages: Sequence[RpcRecord], source: CaptureBytes | None = None
 ) -> tuple[ContextGraph, ...]:
-    """The graphs in the order of the session's contexts; `messages` in the order of time."""
+    """The graphs in the order of the session's contexts; `messages` in the order of time.
+
+    Without `source`, where their bytes are, no gradient is told to be zero.
+    """
     indexes: dict[tuple[int, int], list[int]] = defaultdict(list)
     for index, record in enumerate(messages):
         context = context_of(record)
         if context is not None:
             indexes[session.jobs[session.messages.pipe[record.row]], context].append(index)
-    reader = _Reader(session, messages, is_zero)
+    reader = _Reader(session, messages, source)
     return tuple(reader.graph(c, indexes.get((c.job, c.context_id), [])) for c in session.contexts)
 
 
 class _Reader:
-    def __init__(self, session: Session, messages: Sequence[RpcRecord], is_zero: IsZero | None) -> None:
+    def __init__(self, session: Session, messages: Sequence[RpcRecord], source: CaptureBytes | None) -> None:
         self._session = session
         self._messages = messages
-        self._is_zero = is_zero
+        self._source = source
 
     def graph(self, context: AutogradContext, indexes: Sequence[int]) -> ContextGraph:
         edges = tuple(
@@ -216,7 +226,7 @@ class _Reader:
             answer=answer,
             begin_ns=record.tp.first_ns,
             end_ns=record.tp.last_ns,
-            tensors=_tensors(record, command.grads, self._is_zero),
+            tensors=_tensors(record, command.grads, self._source),
             nbytes=_travelled(record),
             retain_graph=command.retain_graph,
             failed=answer is not None and failed(self._messages[answer]),
@@ -259,7 +269,7 @@ def failed(record: RpcRecord) -> bool:
 
 
 def _tensors(
-    record: RpcRecord, which: Sequence[int] | None = None, is_zero: IsZero | None = None
+    record: RpcRecord, which: Sequence[int] | None = None, source: CaptureBytes | None = None
 ) -> tuple[GraphTensor, ...]:
     """The message's own tensors (parts of sparse ones are none), or those that a gradient request lists."""
     metas = record.rpc.tensors
@@ -273,7 +283,7 @@ def _tensors(
             layout=metas[i].layout,
             requires_grad=metas[i].requires_grad,
             nbytes=_nbytes(metas, metas[i]),
-            zero=is_zero is not None and is_zero(record, metas[i]),
+            zero=source is not None and all_zeros(record, metas[i], source),
         )
         for i in chosen
     )

@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rpcinspect.causes.calls import HOUSEKEEPING
-from rpcinspect.rpc.message import MessageType
+from rpcinspect.causes.calls import CLEAN_UP
 from rpcinspect.session.model import Finding, MessageColumns
 from rpcinspect.trace.notes import Note, Pairs
 from rpcinspect.trace.run import Run
@@ -21,8 +20,6 @@ from rpcinspect.trace.words import counted, duration, numbers, unique
 
 MAX_FUNCTIONS = 10_000
 """Functions whose times are kept."""
-CLEAN_UP = HOUSEKEEPING | {MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ}
-"""What a worker sends only so that others may free something."""
 
 Kind = tuple[int, str, str, str, str]
 """(job, caller, callee, what, why): requests that are told in one finding."""

@@ -46,32 +46,9 @@ class ZeroGradients(Stage):
             return
         tensors = record.rpc.tensors
         for index in command.grads:
-            if index < len(tensors) and self._zeros(record, tensors[index]):
+            if index < len(tensors) and all_zeros(record, tensors[index], self._source):
                 self._groups.add(note.row, "")
                 return
-
-    def _zeros(self, record: RpcRecord, meta: TensorMeta) -> bool:
-        """Whether a gradient certainly has elements, or is sparse, and all of them are zeros."""
-        if meta.layout != "strided":
-            values = dict(meta.parts).get("values")
-            if values is None or values >= len(record.rpc.tensors):
-                return False
-            part = record.rpc.tensors[values]
-            return 0 in part.sizes or self._zeros(record, part)
-        if meta.storage is None or meta.storage >= len(record.tp.tensors) or 0 in meta.sizes:
-            return False
-        extent = record.tp.tensors[meta.storage].extent
-        if extent is None or extent.missing or not extent.pieces:
-            return False
-        dtype = DTYPES[meta.dtype]
-        if not meta.storage_offset:
-            capture, offset, length = extent.pieces[0]
-            first = self._source.read(capture, offset, min(length, dtype.item_bytes))
-            if first.strip(SIGNS):  # nearly every gradient is told by its first element
-                return False
-        # of what is no plain range of its storage, the whole storage must be zeros
-        start, end = plain_range(meta, extent.length) or (0, extent.length)
-        return end > start and _all_zero(self._source, extent, start, end, _unit(dtype))
 
     def finish(self, run: Run) -> Iterable[Finding]:
         for group in self._groups.finish(run):
@@ -86,6 +63,30 @@ class ZeroGradients(Stage):
                 messages=group.indexes[:MAX_INDEXES],
                 workers=unique([group.sender, group.receiver]),
             )
+
+
+def all_zeros(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> bool:
+    """Whether a gradient certainly has elements, or is sparse, and all of them are zeros."""
+    if meta.layout != "strided":
+        values = dict(meta.parts).get("values")
+        if values is None or values >= len(record.rpc.tensors):
+            return False
+        part = record.rpc.tensors[values]
+        return 0 in part.sizes or all_zeros(record, part, source)
+    if meta.storage is None or meta.storage >= len(record.tp.tensors) or 0 in meta.sizes:
+        return False
+    extent = record.tp.tensors[meta.storage].extent
+    if extent is None or extent.missing or not extent.pieces:
+        return False
+    dtype = DTYPES[meta.dtype]
+    if not meta.storage_offset:
+        capture, offset, length = extent.pieces[0]
+        first = source.read(capture, offset, min(length, dtype.item_bytes))
+        if first.strip(SIGNS):  # nearly every gradient is told by its first element
+            return False
+    # of what is no plain range of its storage, the whole storage must be zeros
+    start, end = plain_range(meta, extent.length) or (0, extent.length)
+    return end > start and _all_zero(source, extent, start, end, _unit(dtype))
 
 
 def _all_zero(source: CaptureBytes, extent: Extent, start: int, end: int, unit: int) -> bool:

@@ -51,7 +51,7 @@ def _what(edge: GraphEdge) -> str:
 def _edge(graph: ContextGraph, edge: GraphEdge, send: str, recv: str) -> Iterator[str]:
     grads = tensors_words([tensor for tensor in edge.tensors if tensor.requires_grad])
     label = f"#{edge.forward} +{_ms(edge.begin_ns - graph.begin_ns)}\n{grads}, {amount(edge.nbytes)}"
-    missing = graph.backward_ns is not None and not edge.gradients
+    missing = edge in graph.missing
     if missing:
         label += "\nno gradient"
     colour = ", color=red, fontcolor=red" if missing else ""

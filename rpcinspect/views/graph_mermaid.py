@@ -44,8 +44,8 @@ def _arrows(graph: ContextGraph, names: dict[str, str]) -> Iterator[tuple[int, s
 
 
 def _edge(graph: ContextGraph, edge: GraphEdge) -> str:
-    missing = graph.backward_ns is not None and not edge.gradients
-    return escaped(f"#{edge.forward} {edge_words(edge)}{', no gradient' if missing else ''}")
+    missing = ", no gradient" if edge in graph.missing else ""
+    return escaped(f"#{edge.forward} {edge_words(edge)}{missing}")
 
 
 def escaped(text: str) -> str:

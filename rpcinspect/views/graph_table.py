@@ -59,9 +59,10 @@ def _messages(graph: ContextGraph, width: int | None) -> Iterator[Line]:
     time_width = max(len("ms"), len(f"{end / 1e6:.3f}"))
     rows: list[tuple[int, int, str, str, str]] = []
     """(index, time, arrow, words, style)."""
+    missing = set(graph.missing)
     for edge in graph.edges:
         arrow = lanes.arrow(edge.sender, edge.receiver)
-        style = "" if edge.gradients or graph.backward_ns is None else "red"
+        style = "red" if edge in missing else ""
         rows.append((edge.forward, edge.begin_ns, arrow, edge_words(edge), style))
         for gradient in edge.gradients:
             arrow = lanes.arrow(edge.receiver, edge.sender, "┄")
@@ -82,8 +83,7 @@ def _messages(graph: ContextGraph, width: int | None) -> Iterator[Line]:
 
 def _without(graph: ContextGraph) -> Iterator[Line]:
     """The edges that a pass left without a gradient."""
-    missing = [edge for edge in graph.edges if not edge.gradients]
-    if graph.backward_ns is None or not missing:
+    if not graph.missing:
         return
     yield "", ""
     rows = [
@@ -94,7 +94,7 @@ def _without(graph: ContextGraph) -> Iterator[Line]:
             what_words(edge.what),
             tensors_words(edge.tensors),
         )
-        for edge in missing
+        for edge in graph.missing
     ]
     head, *lines = columns(("no gradient", "edge", "from → to", "function", "tensors"), rows)
     yield head, "bold red"

@@ -10,7 +10,7 @@ from rpcinspect.opened import open_session
 from rpcinspect.trace.answers import trace
 from rpcinspect.trace.closings import ConnectionEnd
 from tests.trace.runs import SHARED, traced, workload_trace
-from tests.truth import capture_of
+from tests.truth import CLOCK_NS, capture_of, workload
 
 SUITE = sorted((SHARED / "torch-suite").glob("*.pcap.gz"))
 NODE_FAILURE = "DistAutogradTest.test_backward_node_failure"
@@ -70,3 +70,17 @@ def test_without_ends_nobody_left() -> None:
         closings = trace(opened.session, opened.messages()).closings
     assert closings.departures == ()
     assert closings.open_pipes == len(opened.session.pipes)
+
+
+@pytest.mark.parametrize("name", ["faults/dies", "faults/unused_result"])
+def test_the_first_that_left_is_the_first_that_prints_it(name: str) -> None:
+    left = workload(name).of("left")
+    trace = workload_trace(name)
+    first = trace.closings.first
+    assert first is not None
+    assert first.worker == left[0]["worker"]
+    assert first.time_ns >= left[0]["time_ns"] - CLOCK_NS
+    waiting = workload(name).of("died", "backward-error")
+    assert {trace.exchanges.by_index()[index].caller for index in first.unanswered} == {
+        event["worker"] for event in waiting
+    }

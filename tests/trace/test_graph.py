@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from hashlib import sha256
+from math import prod
 
 import pytest
 
+from rpcinspect.opened import open_session
+from rpcinspect.trace.answers import trace
 from rpcinspect.trace.graph import ContextGraph, find_graphs
+from tests.decoded import decode
 from tests.trace.runs import SHARED, traced, workload_trace
 from tests.truth import Json, workload
 
@@ -131,3 +136,44 @@ def test_a_clean_up_is_no_part_of_the_duration() -> None:
     trace = workload_trace("basic_chain")
     assert graph.cleanup == (18, 19)
     assert all(trace.messages[index].tp.first_ns > graph.end_ns for index in graph.cleanup)
+
+
+def test_a_result_that_nobody_used_is_the_edge_that_lacks_its_gradient() -> None:
+    run = workload("faults/unused_result")
+    (fault,) = run.of("fault")
+    (call,) = run.of("call", call=fault["call"])
+    (graph,) = workload_trace("faults/unused_result").graphs
+    made = [edge for edge in graph.missing if edge.answers is None]
+    assert [(edge.what, edge.sender, edge.receiver) for edge in made] == [
+        (fault["function"], call["worker"], call["to"])
+    ]
+    assert len(graph.missing) == 2  # and the edge of what it returned
+
+
+def test_edges_of_calls_after_the_pass_await_nothing() -> None:
+    (graph,) = workload_trace("faults/used_result").graphs
+    assert workload("faults/used_result").of("fault") == []
+    assert graph.missing == ()
+    assert graph.came == graph.expected < len(graph.edges)
+
+
+def test_zero_gradients_are_those_whose_bytes_are_zeros() -> None:
+    path = SHARED / "torch-suite/DistAutogradTest.test_backward_unused_tensors.pcap.gz"
+    with open_session(str(path)) as opened:
+        graphs = trace(opened.session, opened.messages(), source=opened.bytes).graphs
+    zero = {g.message: [t.zero for t in g.tensors] for graph in graphs for g in graph.gradients}
+    seen = 0
+    for message in decode(path).messages:
+        if message["body"]["type"] == "BACKWARD_AUTOGRAD_REQ":
+            told = [message["tensors"][i] for i in message["body"]["grads"]]
+            zeros = [
+                tensor["sha256"] == sha256(bytes(4 * prod(tensor["shape"]))).hexdigest() for tensor in told
+            ]
+            assert zero[message["index"]] == zeros
+            seen += sum(zeros)
+    assert seen > 0
+
+
+def test_without_the_bytes_no_gradient_is_zero() -> None:
+    path = SHARED / "torch-suite/DistAutogradTest.test_backward_unused_tensors.pcap.gz"
+    assert not any(g.zero for graph in traced(path).graphs for g in graph.gradients)

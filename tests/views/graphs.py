@@ -80,7 +80,7 @@ def graph(
         "passing": passing,
         "begin_ns": 1_000_000,
         "end_ns": 9_000_000,
-        "backward_ns": 5_000_000,
+        "backward_ns": 6_000_000,
         "cleanup": (20,),
     }
     return ContextGraph(**{**fields, **changes})  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def graph(
 def every_kind() -> ContextGraph:
     """An edge with a zero gradient, one with a failed one, one without any."""
     return graph(
-        edge(1, "worker0", HOSTILE, gradient(6, zero=True), what=HOSTILE),
-        edge(4, HOSTILE, "worker0", gradient(5, failed=True)),
-        edge(8, "worker0", "worker0"),
+        edge(1, "worker0", HOSTILE, gradient(7, zero=True), what=HOSTILE),
+        edge(4, HOSTILE, "worker0", gradient(6, failed=True)),
+        edge(5, "worker0", "worker0"),
     )

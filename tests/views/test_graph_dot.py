@@ -29,7 +29,7 @@ def test_every_edge_joins_a_send_and_a_recv_function() -> None:
 def test_edges_without_a_gradient_are_red() -> None:
     text = "\n".join(dot_lines([every_kind()]))
     (line,) = [line for line in text.splitlines() if "no gradient" in line]
-    assert "g0_s8 -> g0_r8" in line
+    assert "g0_s5 -> g0_r5" in line
     assert "color=red" in line
 
 

@@ -40,4 +40,4 @@ def test_several_jobs_are_one_picture() -> None:
 def test_an_edge_without_a_gradient_says_so() -> None:
     lines = [line for line in mermaid_lines([every_kind()]) if "no gradient" in line]
     assert len(lines) == 1
-    assert "#35;8 " in lines[0]
+    assert "#35;5 " in lines[0]
