@@ -131,8 +131,8 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize(
     "end",
-    ["os._exit(3)", "os.kill(os.getppid(), 9); time.sleep(5)"],
-    ids=["the worker", "the parent of all, of which the socket breaks"],
+    ["os._exit(3)", "os.kill(os.getpid(), 9)", "os.kill(os.getppid(), 9); time.sleep(5)"],
+    ids=["the worker", "the worker, killed", "the parent of all, of which the socket breaks"],
 )
 def test_a_worker_that_ends_does_not_end_us(end: str, tmp_path: Path) -> None:
     path = job(tmp_path, f"print('about to go', flush=True); {end}")
