@@ -39,8 +39,11 @@ def _graph(graph: ContextGraph, prefix: str, *, several_jobs: bool) -> Iterator[
             if edge.receiver == worker:
                 yield f"      {prefix}_r{edge.forward} [label={quoted(f'recv {name}')}];"
         yield "    }"
+    missing = {edge.forward for edge in graph.missing}
     for edge in graph.edges:
-        yield from _edge(graph, edge, f"{prefix}_s{edge.forward}", f"{prefix}_r{edge.forward}")
+        yield from _edge(
+            graph, edge, edge.forward in missing, f"{prefix}_s{edge.forward}", f"{prefix}_r{edge.forward}"
+        )
     yield "  }"
 
 
@@ -48,10 +51,9 @@ def _what(edge: GraphEdge) -> str:
     return what_words(edge.what) if edge.answers is None else f"result of {what_words(edge.what)}"
 
 
-def _edge(graph: ContextGraph, edge: GraphEdge, send: str, recv: str) -> Iterator[str]:
+def _edge(graph: ContextGraph, edge: GraphEdge, missing: bool, send: str, recv: str) -> Iterator[str]:
     grads = tensors_words([tensor for tensor in edge.tensors if tensor.requires_grad])
     label = f"#{edge.forward} +{_ms(edge.begin_ns - graph.begin_ns)}\n{grads}, {amount(edge.nbytes)}"
-    missing = edge in graph.missing
     if missing:
         label += "\nno gradient"
     colour = ", color=red, fontcolor=red" if missing else ""

@@ -34,18 +34,18 @@ def mermaid_lines(graphs: Sequence[ContextGraph]) -> Iterator[str]:
 
 
 def _arrows(graph: ContextGraph, names: dict[str, str]) -> Iterator[tuple[int, str]]:
+    missing = {edge.forward for edge in graph.missing}
     for edge in graph.edges:
         sender, receiver = names[edge.sender], names[edge.receiver]
-        yield edge.forward, f"{sender}->>{receiver}: {_edge(graph, edge)}"
+        yield edge.forward, f"{sender}->>{receiver}: {_edge(edge, edge.forward in missing)}"
         for gradient in edge.gradients:
             arrow = "--x" if gradient.failed else "-->>"
             words = escaped(f"#{gradient.message} {gradient_words(edge, gradient)}")
             yield gradient.message, f"{receiver}{arrow}{sender}: {words}"
 
 
-def _edge(graph: ContextGraph, edge: GraphEdge) -> str:
-    missing = ", no gradient" if edge in graph.missing else ""
-    return escaped(f"#{edge.forward} {edge_words(edge)}{missing}")
+def _edge(edge: GraphEdge, missing: bool) -> str:
+    return escaped(f"#{edge.forward} {edge_words(edge)}{', no gradient' if missing else ''}")
 
 
 def escaped(text: str) -> str:

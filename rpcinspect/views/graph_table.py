@@ -59,10 +59,10 @@ def _messages(graph: ContextGraph, width: int | None) -> Iterator[Line]:
     time_width = max(len("ms"), len(f"{end / 1e6:.3f}"))
     rows: list[tuple[int, int, str, str, str]] = []
     """(index, time, arrow, words, style)."""
-    missing = set(graph.missing)
+    missing = {edge.forward for edge in graph.missing}
     for edge in graph.edges:
         arrow = lanes.arrow(edge.sender, edge.receiver)
-        style = "red" if edge in missing else ""
+        style = "red" if edge.forward in missing else ""
         rows.append((edge.forward, edge.begin_ns, arrow, edge_words(edge), style))
         for gradient in edge.gradients:
             arrow = lanes.arrow(edge.receiver, edge.sender, "┄")
