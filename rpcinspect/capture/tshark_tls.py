@@ -31,6 +31,8 @@ MAX_LATER = 1 << 24
 class _Side:
     """One direction."""
 
+    first: int | None = None
+    """Sequence number of its first byte, where its SYN was captured."""
     sent: int | None = None
     """Up to where what was sent has been captured, without a hole."""
     plain: int = 0
@@ -103,10 +105,13 @@ class TlsStreams:
             connection = self._connections.get(_reversed(direction)) or _Connection()
             self._connections[direction] = connection
         if flags & SYN:
+            start = (sequence + 1) % WRAP
+            known = connection.sides.get(direction)
+            if known is not None and known.first == start:
+                return None  # a copy
             if not flags & ACK:
                 connection.encrypted = None  # the port is used again
-            start = (sequence + 1) % WRAP
-            connection.sides[direction] = _Side(start, start)
+            connection.sides[direction] = _Side(start, start, start)
             return None
         side = connection.sides.setdefault(direction, _Side())
         side.take(sequence, payload)

@@ -74,6 +74,15 @@ def test_other_connections_stay_as_they_are() -> None:
     assert streams.replace(THERE, (1000, 0, ACK, 5, 5), b"hello", 0, 0) is None, "the port was used again"
 
 
+def test_a_copy_of_the_first_packet() -> None:
+    streams = TlsStreams()
+    assert streams.replace(THERE, (99, 0, SYN, 0, 0), b"", 0, 0) is None
+    sender = Sender(streams, THERE, 100)
+    assert sender.send(0, record(10), 1, 5) == 5
+    assert streams.replace(THERE, (99, 0, SYN, 0, 0), b"", 0, 0) is None
+    assert sender.send(10, record(10), 1, 5) == 5
+
+
 @pytest.mark.parametrize("base", [100, (1 << 32) - 20], ids=["", "wraps"])
 def test_a_hole_that_is_filled_and_one_that_is_not(base: int) -> None:
     sender = Sender(TlsStreams(), THERE, base)
