@@ -159,12 +159,16 @@ def test_signals_at_any_moment(tenth: int, number: int, run: object) -> None:
         below = descendants(replay.process.pid)
     time.sleep(random.uniform(0.5 * tenth, 0.5 * tenth + 0.5) + (0 if tenth else 1.0))
     below = descendants(replay.process.pid)
-    os.killpg(replay.process.pid, number)
+    if replay.process.poll() is None:
+        os.killpg(replay.process.pid, number)
     out = replay.check_ended(below)
+    assert "Traceback" not in replay.seen()
+    last = out.splitlines()[-1] if out else ""
+    if last.startswith("identical: "):  # a fast machine has the whole report before the last moments
+        return
     codes = {-number} if number == signal.SIGKILL else {130, -signal.SIGINT}
     assert replay.process.returncode in codes  # Python itself turns some into the signal: a shell shows 130
-    assert "Traceback" not in replay.seen()
-    assert out == "" or out.splitlines()[-1].startswith("interrupted; ")
+    assert last == "" or last.startswith("interrupted; ")
 
 
 # --- what goes wrong by itself ------------------------------------------------------------------------------
