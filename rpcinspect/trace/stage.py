@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 
 from rpcinspect.rpc.record import RpcRecord
@@ -13,18 +14,18 @@ MAX_INDEXES = 1000
 """Message numbers that a finding carries."""
 
 
-class Stage:
+class Stage(ABC):
     """A stage overrides what it needs; what it does not override costs nothing."""
 
     KINDS: Collection[int] | None = None
     """Types of the commands that `feed` wants to see; None: all. `pair` sees all."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
+    def feed(self, record: RpcRecord, note: Note) -> None:  # noqa: B027 - most stages need only one of the two
         """One message, as it becomes complete. The record must not be kept."""
 
-    def pair(self, request: Note, answer: Note) -> None:
+    def pair(self, request: Note, answer: Note) -> None:  # noqa: B027
         """A request and its answer, once both were fed."""
 
+    @abstractmethod
     def finish(self, run: Run) -> Iterable[Finding]:
         """The findings."""
-        raise NotImplementedError

@@ -25,5 +25,5 @@ def test_every_stage_can_finish_without_a_message() -> None:
 
 
 def test_a_stage_must_finish() -> None:
-    with pytest.raises(NotImplementedError):
-        Stage().finish(Run(Workers(1).finish(), WireFacts()))
+    with pytest.raises(TypeError, match="finish"):
+        Stage()  # type: ignore[abstract]
