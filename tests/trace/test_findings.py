@@ -10,29 +10,9 @@ import pytest
 
 from rpcinspect.commands.decode import Request, run
 from tests.conftest import REPO, SHARED
+from tests.contract import CODES
 from tests.trace.talks import of_path
 from tests.truth import CAPTURES, capture_of
-
-CONTRACT = {
-    "error-response": {"error"},
-    "unanswered-request": {"error", "info"},
-    "missing-gradient": {"error"},
-    "dangling-send": {"error"},
-    "lost-edge": {"warning"},
-    "detached-parameter": {"warning"},
-    "stale-gradient": {"warning"},
-    "leaked-context": {"warning"},
-    "leaked-rref": {"warning"},
-    "zero-gradient": {"info"},
-    "device-map-missing": {"error"},
-    "invisible-transport": {"info", "error"},
-    "capture-gap": {"warning"},
-    "truncated-packets": {"warning"},
-    "conflicting-overlap": {"warning"},
-    "unsafe-pickle": {"error", "warning"},
-    "unexpected-envelope": {"warning"},
-}
-"""Code → its severities; the last one is ours."""
 
 SHM = {"invisible-transport"}
 FAILS = {"error-response"}
@@ -82,7 +62,7 @@ def check(path: Path, name: str) -> None:
     assert {f.code for f in found if f.severity == "error"} == PROVOKED.get(name, set())
     assert [f.text for f in found if f.code == "unexpected-envelope"] == []
     for finding in found:
-        assert finding.severity in CONTRACT[finding.code]
+        assert finding.severity in CODES[finding.code]
         assert finding.text.endswith(".")
         assert finding.remedy is not None
         assert list(finding.messages) == sorted(set(finding.messages))
@@ -126,7 +106,7 @@ def test_check_fails_on_errors_only(name: str, code: int, tmp_path: Path) -> Non
 def test_every_code_is_explained() -> None:
     text = (REPO / "docs" / "findings.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^## `([a-z-]+)`", text, re.MULTILINE))
-    assert explained == set(CONTRACT)
+    assert explained == set(CODES)
 
 
 def unnumbered(sentence: str) -> str:
