@@ -42,6 +42,15 @@ class Hostile:
         assert isinstance(event, PipeLost)
         return event
 
+    def until_lost(self, seconds: float = 3.0) -> list[PeerEvent]:
+        """All up to the loss of the pipe, which must come; the loop may see them in several turns."""
+        end = time.monotonic() + seconds
+        events: list[PeerEvent] = []
+        while not (events and isinstance(events[-1], PipeLost)):
+            assert time.monotonic() < end, events
+            events += self.loop.wait(0.1)
+        return events
+
 
 def wait(loop: Loop, seconds: float) -> list[PeerEvent]:
     """The first events."""
