@@ -1,7 +1,6 @@
 """`rpcinspect decode` where it is asked about the whole run: `--graph`, `--contexts`, `--latency`, ….
 
-In: what the command line asked for. Out: an answer on standard output or in a file, and the exit code. All
-records are in memory meanwhile: an answer may need any two of them.
+In: what the command line asked for. Out: an answer on standard output or in a file, and the exit code.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from rich.console import Console
 from rpcinspect import exit_codes
 from rpcinspect.commands.decode_request import Request
 from rpcinspect.commands.output import open_console, open_output, say
+from rpcinspect.commands.whole_run import read_run
 from rpcinspect.pipeline import Decoding
-from rpcinspect.trace.answers import Trace, trace
-from rpcinspect.trace.closings import ConnectionEnd
+from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.graph import ContextGraph, find_graphs
 from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import packed, printable_json, read_packed
@@ -35,11 +34,8 @@ class Answer(Protocol):
 def answer(request: Request, decoding: Decoding, stack: ExitStack) -> int | None:
     """Reads everything and answers; the exit code only where there is nothing to tell of."""
     (question,) = request.questions
-    records = list(decoding.records())
-    session = decoding.session
-    messages = [records[row] for row in session.order.tolist()]
-    run = trace(session, messages, ends=ConnectionEnd.of(decoding.connections), source=decoding.bytes)
-    reason = empty_line(session)
+    run, _ = read_run(decoding)
+    reason = empty_line(run.session)
     if reason is not None:
         say(reason)
     return ANSWERS[question](run, request, stack)
