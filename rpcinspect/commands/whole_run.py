@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.trace.answers import Trace, trace
-from rpcinspect.trace.closings import ConnectionEnd
+from rpcinspect.trace.wire_facts import ConnectionEnd
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter

@@ -12,13 +12,14 @@ from rpcinspect.causes.calls import Exchanges, read_exchanges
 from rpcinspect.causes.causality import Causes, explain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
-from rpcinspect.trace.closings import Closings, ConnectionEnd, read_closings
+from rpcinspect.trace.closings import Closings, read_closings
 from rpcinspect.trace.critical_path import Segment, critical_path
 from rpcinspect.trace.device_maps import DeviceMap, read_device_maps
 from rpcinspect.trace.graph import ContextGraph, read_graphs
 from rpcinspect.trace.latency import Latency, read_latency
 from rpcinspect.trace.ledger import RRefStory, read_ledger
 from rpcinspect.trace.profile import CallProfile, read_profiles
+from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.wire.ranges import CaptureBytes
 
 

@@ -16,6 +16,7 @@ from rpcinspect.trace.notes import Note
 from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.wire_facts import WireFacts
+from rpcinspect.trace.words import counted, unique
 from rpcinspect.wire.records import Visibility
 
 TO_SEE_EVERYTHING = (
@@ -46,13 +47,15 @@ class CaptureFaults(Stage):
     def finish(self, run: Run) -> Iterable[Finding]:
         session, wire = run.session, run.wire
         truncated, missing = len(self._truncated), len(self._tensors_missing)
-        incomplete = f"{truncated:,} messages and the tensors of {missing:,} are incomplete"
+        incomplete = _incomplete(truncated, missing)
         rows = sorted({*self._truncated, *self._tensors_missing})
         messages = session.indexes(rows[:MAX_INDEXES])
+        rows = [int(session.order[index]) for index in messages]
+        workers = unique(end for row in rows for end in (session.source(row), session.destination(row)))
         yield from _invisible_transport(session)
-        yield from _capture_gap(wire, incomplete, messages)
-        yield from _truncated_packets(wire, incomplete, messages)
-        yield from _conflicting_overlap(wire)
+        yield from _capture_gap(wire, incomplete, messages, workers)
+        yield from _truncated_packets(wire, incomplete, messages, workers)
+        yield from _conflicting_overlap(session, wire)
 
 
 def _invisible_transport(session: Session) -> Iterable[Finding]:
@@ -75,7 +78,7 @@ def _invisible_transport(session: Session) -> Iterable[Finding]:
         yield Finding(
             code="invisible-transport",
             severity="error" if nothing else "info",
-            text=f"{count} of {len(session.pipes)} pipes: {reason}.",
+            text=f"{count:,} of {counted(len(session.pipes), 'pipe')}: {reason}.",
             remedy=f"To see everything, {TO_SEE_EVERYTHING}.",
             workers=tuple(workers[reason]),
         )
@@ -94,7 +97,18 @@ def _published_elsewhere(session: Session) -> list[str]:
     return [address for worker in session.workers for address in worker.elsewhere]
 
 
-def _capture_gap(wire: WireFacts, incomplete: str, messages: tuple[int, ...]) -> Iterable[Finding]:
+def _incomplete(truncated: int, missing: int) -> str:
+    """What the lost bytes touch."""
+    told = [counted(truncated, "message")] if truncated else []
+    told += [f"the tensors of {counted(missing, 'message')}"] if missing else []
+    if not told:
+        return "no message that was found is incomplete"
+    return f"{' and '.join(told)} {'is' if (truncated, missing) == (1, 0) else 'are'} incomplete"
+
+
+def _capture_gap(
+    wire: WireFacts, incomplete: str, messages: tuple[int, ...], workers: tuple[str, ...]
+) -> Iterable[Finding]:
     """Bytes that the capture lost."""
     if not wire.holes:
         return
@@ -104,34 +118,45 @@ def _capture_gap(wire: WireFacts, incomplete: str, messages: tuple[int, ...]) ->
     yield Finding(
         code="capture-gap",
         severity="warning",
-        text=f"{total:,} bytes in {holes:,} gaps of {len(wire.holes)} streams were not captured "
+        text=f"{counted(total, 'byte')} in {counted(holes, 'gap')} of {counted(len(wire.holes), 'stream')} "
+        f"{'was' if total == 1 else 'were'} not captured "
         f"(most in {worst[0]}: {worst[2]:,}); {incomplete}.",
         remedy="Capture with a larger kernel buffer (tcpdump -B 262144), "
         "on the interface of the RPC traffic only.",
         messages=messages,
+        workers=workers,
     )
 
 
-def _truncated_packets(wire: WireFacts, incomplete: str, messages: tuple[int, ...]) -> Iterable[Finding]:
+def _truncated_packets(
+    wire: WireFacts, incomplete: str, messages: tuple[int, ...], workers: tuple[str, ...]
+) -> Iterable[Finding]:
     """Packets that the snap length cut."""
     if not wire.cut_bytes:
         return
     yield Finding(
         code="truncated-packets",
         severity="warning",
-        text=f"The snap length of the capture cut off {wire.cut_bytes:,} bytes; {incomplete}.",
+        text=f"The snap length of the capture cut off {counted(wire.cut_bytes, 'byte')}; {incomplete}.",
         remedy="Capture whole packets (tcpdump -s 0).",
         messages=messages,
+        workers=workers,
     )
 
 
-def _conflicting_overlap(wire: WireFacts) -> Iterable[Finding]:
+def _conflicting_overlap(session: Session, wire: WireFacts) -> Iterable[Finding]:
     """Stream bytes that were captured twice and differ."""
+    ends: dict[str, tuple[str, ...]] = {}
+    for pipe in session.pipes:
+        client, server = session.clients[pipe.number], session.servers[pipe.number]
+        ends[str(pipe.flow)] = unique([client, server])
+        ends[str(pipe.flow.reversed)] = unique([server, client])
     for flow, offset, conflict in wire.conflicts:
         yield Finding(
             code="conflicting-overlap",
             severity="warning",
-            text=f"Two copies of {conflict.length:,} bytes of {flow} from offset {offset:,} differ; "
+            text=f"Two copies of {counted(conflict.length, 'byte')} of {flow} from offset {offset:,} differ; "
             f"the first was kept, the one in packet {conflict.packet} dropped.",
             remedy="Look at both packets: a middlebox, a broken card or an attack rewrites the stream.",
+            workers=ends.get(flow, ()),
         )

@@ -14,48 +14,7 @@ from dataclasses import dataclass
 
 from rpcinspect.causes.calls import CLEAN_UP, Call
 from rpcinspect.session.model import Session
-from rpcinspect.wire.tcp import Connection
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionEnd:
-    """The end of one TCP connection."""
-
-    flow: str
-    """Of the descriptor connection, from the client: `ip:port>ip:port`."""
-    begin_ns: int
-    """Of its first packet."""
-    last_ns: int
-    by_client: bool
-    """Whether the client closed it first."""
-    how: str
-    """`closed` by a FIN, or `reset`."""
-    time_ns: int
-
-    @classmethod
-    def of(cls, connections: Iterable[Connection]) -> tuple[ConnectionEnd, ...]:
-        """The ends that were captured. Each is told by both names of its flow."""
-        found = []
-        for connection in connections:
-            ends = [(s.fin_ns, "closed", s is connection.forward) for s in connection.streams if s.fin_ns]
-            if connection.reset_ns is not None:
-                ends.append((connection.reset_ns, "reset", connection.reset_by is connection.forward))
-            if not ends:
-                continue
-            time_ns, how, forward = min(ends)
-            times = [s.first_ns for s in connection.streams if s.first_ns is not None]
-            for flow, by_client in ((connection.flow, forward), (connection.flow.reversed, not forward)):
-                found.append(
-                    cls(
-                        flow=str(flow),
-                        begin_ns=min(times, default=0),
-                        last_ns=max(s.last_ns for s in connection.streams),
-                        by_client=by_client,
-                        how=how,
-                        time_ns=time_ns,
-                    )
-                )
-        return tuple(found)
+from rpcinspect.trace.wire_facts import ConnectionEnd, Ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,20 +63,17 @@ class Closings:
 
 def read_closings(session: Session, calls: Sequence[Call], ends: Iterable[ConnectionEnd]) -> Closings:
     """Who ended what, and what was in flight."""
-    by_flow: dict[str, list[ConnectionEnd]] = defaultdict(list)
-    for end in ends:
-        by_flow[end.flow].append(end)
+    known = Ends(ends)
     on_pipe: dict[int, list[Call]] = defaultdict(list)
     for call in calls:
         on_pipe[call.request.tp.pipe.number].append(call)
     found: dict[tuple[int, str], list[PipeEnd]] = defaultdict(list)
     closed = 0
     for pipe in session.pipes:
-        its = [e for e in by_flow.get(str(pipe.flow), ()) if e.begin_ns <= pipe.first_ns <= e.last_ns]
-        if not its:
+        end = known.of(pipe)
+        if end is None:
             continue
         closed += 1
-        end = its[0]
         client, server = session.clients[pipe.number], session.servers[pipe.number]
         by = client if end.by_client else server
         found[session.jobs[pipe.number], by].append(

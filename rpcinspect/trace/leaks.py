@@ -67,8 +67,11 @@ def _left_behind(run: Run, context: AutogradContext, named: set[tuple[int, str |
     left = tuple(w for w in context.workers if w != context.creator and w not in cleaned)
     messages = [index for edge in context.edges for index in (edge.forward, *edge.backward)]
     messages += context.cleanup
-    if not left or not messages or run.cut_off(max(run.end_ns(index) for index in messages)):
+    if not left or not messages:
         return ()
+    last_ns = max(run.end_ns(index) for index in messages)
+    # a worker that left took the context with it
+    left = tuple(w for w in left if not run.cut_off(last_ns, until_ns=run.left_ns(w, context.job)))
     if any(run.damaged_between(a, b) for a in context.workers for b in left if a != b):
         return ()
     return left
@@ -126,4 +129,4 @@ def _over(run: Run, owner: str, job: int) -> bool:
     """Whether every pipe to a worker was closed, after all that was due had come."""
     servers = enumerate(run.session.servers)
     pipes = [number for number, server in servers if server == owner and run.jobs[number] == job]
-    return bool(pipes) and all(run.closed(pipe) and not run.damaged(pipe, True) for pipe in pipes)
+    return bool(pipes) and all(run.end(pipe) is not None and not run.damaged(pipe, True) for pipe in pipes)

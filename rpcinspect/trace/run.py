@@ -13,7 +13,7 @@ import numpy as np
 from rpcinspect.causes.usual import due_s, usual_s
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.trace.wire_facts import WireFacts
+from rpcinspect.trace.wire_facts import ConnectionEnd, Ends, WireFacts
 
 
 class Run:
@@ -41,9 +41,11 @@ class Run:
         times = [c.last_time_ns for c in self.session.captures if c.last_time_ns is not None]
         return max([*times, int(np.max(np.asarray(columns.end_time_ns))) if len(columns) else 0])
 
-    def cut_off(self, since_ns: int, usual_s: float = 0.0) -> bool:
-        """Whether the captures ended before anything more was due after this time."""
-        return (self.last_ns - since_ns) / 1e9 <= due_s(max(self.usual_s, usual_s))
+    def cut_off(self, since_ns: int, usual_s: float = 0.0, until_ns: int | None = None) -> bool:
+        """Whether the captures, or what ended at `until_ns`, ended before anything more was due after this
+        time."""
+        last_ns = self.last_ns if until_ns is None else until_ns
+        return (last_ns - since_ns) / 1e9 <= due_s(max(self.usual_s, usual_s))
 
     def job(self, row: int) -> int:
         """The job of a message."""
@@ -64,9 +66,27 @@ class Run:
             for pipe in session.pipes
         )
 
-    def closed(self, pipe: int) -> bool:
-        """Whether the end of a pipe was captured."""
-        return str(self.session.pipes[pipe].flow) in self.wire.closed
+    def end(self, pipe: int) -> ConnectionEnd | None:
+        """How a pipe ended; None if its end was not captured."""
+        return self._ends.of(self.session.pipes[pipe])
+
+    @cached_property
+    def _ends(self) -> Ends:
+        return Ends(self.wire.ends)
+
+    def left_ns(self, worker: str, job: int) -> int | None:
+        """When a worker was the first to close one of its pipes; None if it was not, as far as is known."""
+        return self._left.get((job, worker))
+
+    @cached_property
+    def _left(self) -> dict[tuple[int, str], int]:
+        left: dict[tuple[int, str], int] = {}
+        for pipe, (client, server) in enumerate(zip(self.session.clients, self.session.servers, strict=True)):
+            end = self.end(pipe)
+            if end is not None:
+                key = (self.jobs[pipe], client if end.by_client else server)
+                left[key] = min(end.time_ns, left.get(key, end.time_ns))
+        return left
 
     def time_ns(self, index: int) -> int:
         """When a message began."""

@@ -69,8 +69,11 @@ class UnansweredRequests(Stage):
 
     def _judge(self, run: Run, note: Note) -> tuple[str, str]:
         """Severity, and one of the reasons below."""
-        if run.closed(self._columns.pipe[note.row]):
-            return ("info", LEFT) if note.kind in CLEAN_UP else ("error", CLOSED)
+        end = run.end(self._columns.pipe[note.row])
+        if end is not None:
+            if note.kind in CLEAN_UP:
+                return "info", CALLER_LEFT if end.by_client else LEFT
+            return "error", CALLER_CLOSED if end.by_client else CLOSED
         longest_s = self._longest_ns.get(note.function or "", 0) / 1e9
         if run.cut_off(self._columns.time_ns[note.row], longest_s):
             return "info", EARLY
@@ -84,7 +87,7 @@ class UnansweredRequests(Stage):
         left = duration(run.last_ns - min(self._columns.time_ns[row] for row in found.rows))
         text = (
             f"{callee} never answered {counted(len(found.rows), 'request')} of {caller} "
-            f"({what} {numbers(indexes)}): {CAUSES[why].format(left=left)}"
+            f"({what} {numbers(indexes)}): {CAUSES[why].format(left=left, caller=caller)}"
         )
         chain = _chain(waits, job, caller, callee) if why == SILENT else []
         if chain and chain[-1] == caller:
@@ -95,7 +98,7 @@ class UnansweredRequests(Stage):
             code="unanswered-request",
             severity=found.severity,
             text=f"{text}.",
-            remedy=REMEDIES[why].format(callee=callee),
+            remedy=REMEDIES[why].format(caller=caller, callee=callee),
             messages=indexes,
             workers=unique([caller, callee, *chain]),
         )
@@ -112,19 +115,23 @@ def _chain(waits: dict[tuple[int, str], dict[str, None]], job: int, caller: str,
     return chain
 
 
-CLOSED, LEFT, EARLY, SILENT = "closed", "left", "early", "silent"
+CLOSED, CALLER_CLOSED, LEFT, CALLER_LEFT = "closed", "caller closed", "left", "caller left"
+EARLY, SILENT = "early", "silent"
 
 CAUSES = {
-    CLOSED: "the connection was closed before",
-    LEFT: "it had left by then, so that nothing waits for the clean-up",
+    CLOSED: "it closed the connection first",
+    CALLER_CLOSED: "{caller} itself closed the connection first",
+    LEFT: "it left first, and nothing waits for the clean-up",
+    CALLER_LEFT: "{caller} itself left first, and nothing waits for the clean-up",
     EARLY: "the capture ends {left} after the first of them, when none was due yet",
     SILENT: "{left} later, when the capture ends, none has come",
 }
 REMEDIES = {
     CLOSED: "See in the log of {callee} why it ended or closed the connection.",
+    CALLER_CLOSED: "See in the log of {caller} why it ended or closed the connection.",
     LEFT: "Let workers leave together: rpc.shutdown(graceful=True).",
+    CALLER_LEFT: "Let workers leave together: rpc.shutdown(graceful=True).",
     EARLY: "Capture a little longer to see the answer.",
     SILENT: "See what {callee} is doing (py-spy dump): it may wait for a lock, for another worker or for a "
-    "free "
-    "thread (num_worker_threads).",
+    "free thread (num_worker_threads).",
 }

@@ -1,15 +1,76 @@
 """What the TCP stage noted of a capture, in so few words that the streams need not be kept.
 
-In: every connection, once all files were read. Out: `WireFacts`.
+In: every connection, once all files were read. Out: `WireFacts`, and who ended each connection.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.stream import Conflict, Stream
 from rpcinspect.wire.tcp import Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionEnd:
+    """The end of one TCP connection."""
+
+    flow: str
+    """Of the descriptor connection, from the client: `ip:port>ip:port`."""
+    begin_ns: int
+    """Of its first packet."""
+    last_ns: int
+    by_client: bool
+    """Whether the client closed it first."""
+    how: str
+    """`closed` by a FIN, or `reset`."""
+    time_ns: int
+
+    @classmethod
+    def of(cls, connections: Iterable[Connection]) -> tuple[ConnectionEnd, ...]:
+        """The ends that were captured. Each is told by both names of its flow."""
+        found = []
+        for connection in connections:
+            ends = [
+                (s.fin_ns, "closed", s is connection.forward)
+                for s in connection.streams
+                if s.fin_ns is not None
+            ]
+            if connection.reset_ns is not None:
+                ends.append((connection.reset_ns, "reset", connection.reset_by is connection.forward))
+            if not ends:
+                continue
+            time_ns, how, forward = min(ends)
+            times = [s.first_ns for s in connection.streams if s.first_ns is not None]
+            for flow, by_client in ((connection.flow, forward), (connection.flow.reversed, not forward)):
+                found.append(
+                    cls(
+                        flow=str(flow),
+                        begin_ns=min(times, default=0),
+                        last_ns=max(s.last_ns for s in connection.streams),
+                        by_client=by_client,
+                        how=how,
+                        time_ns=time_ns,
+                    )
+                )
+        return tuple(found)
+
+
+class Ends:
+    """The ends of connections, by the pipes whose descriptors they carried."""
+
+    def __init__(self, ends: Iterable[ConnectionEnd]) -> None:
+        self._by_flow: dict[str, list[ConnectionEnd]] = defaultdict(list)
+        for end in ends:
+            self._by_flow[end.flow].append(end)
+
+    def of(self, pipe: Pipe) -> ConnectionEnd | None:
+        """How a pipe ended; ports may be used again, so that its time counts."""
+        ends = self._by_flow.get(str(pipe.flow), ())
+        return next((end for end in ends if end.begin_ns <= pipe.first_ns <= end.last_ns), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +85,18 @@ class WireFacts:
     """(flow, offset in the stream, conflict)."""
     damaged: frozenset[str] = frozenset()
     """Flows of which bytes were lost or cut."""
-    closed: frozenset[str] = frozenset()
-    """Flows of connections that were closed or reset: nothing can follow in either direction."""
+    ends: tuple[ConnectionEnd, ...] = ()
+    """Of connections that were closed or reset: nothing can follow in either direction."""
 
     @classmethod
     def of(cls, connections: Iterable[Connection]) -> WireFacts:
         """Sums over every stream."""
+        connections = tuple(connections)
         holes: list[tuple[str, int, int]] = []
         conflicts: list[tuple[str, int, Conflict]] = []
         damaged: set[str] = set()
-        closed: set[str] = set()
         cut = 0
         for connection in connections:
-            over = connection.reset_ns is not None or any(s.fin is not None for s in connection.streams)
             for stream in connection.streams:
                 flow = str(stream.flow)
                 cut += stream.cut_bytes
@@ -45,10 +105,8 @@ class WireFacts:
                     holes.append((flow, len(stream.holes), lost))
                 if lost or stream.cut_bytes:
                     damaged.add(flow)
-                if over:
-                    closed.add(flow)
                 conflicts += [(flow, stream.offset(c.position), c) for c in stream.conflicts]
-        return cls(tuple(holes), cut, tuple(conflicts), frozenset(damaged), frozenset(closed))
+        return cls(tuple(holes), cut, tuple(conflicts), frozenset(damaged), ConnectionEnd.of(connections))
 
 
 def _lost_bytes(stream: Stream) -> int:

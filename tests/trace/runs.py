@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rpcinspect.opened import open_session
 from rpcinspect.trace.answers import Trace, trace
-from rpcinspect.trace.closings import ConnectionEnd
+from rpcinspect.trace.wire_facts import ConnectionEnd
 from tests.truth import CAPTURES, capture_of
 
 SHARED = CAPTURES.parent.parent / "shared" / "captures"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rpcinspect.pipeline import Decoding
 from rpcinspect.session.model import CaptureInfo, Finding, Session
 from rpcinspect.trace.findings import Findings
-from rpcinspect.trace.wire_facts import WireFacts
+from rpcinspect.trace.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.wire.ranges import CaptureBytes
 from tests.session.records import Talk
 from tests.truth import capture_of
@@ -46,6 +46,14 @@ def capture_until(last_ns: int) -> CaptureInfo:
         first_time_ns=0,
         last_time_ns=last_ns,
         reader="native",
+    )
+
+
+def closed(*flows: str, by_client: bool = False, at: int = 1 << 62) -> tuple[ConnectionEnd, ...]:
+    """Connections that one side closed at a time."""
+    return tuple(
+        ConnectionEnd(flow=flow, begin_ns=0, last_ns=1 << 62, by_client=by_client, how="closed", time_ns=at)
+        for flow in flows
     )
 
 

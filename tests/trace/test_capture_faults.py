@@ -78,9 +78,10 @@ def test_gaps_and_cut_packets() -> None:
     assert (gap.code, cut.code) == ("capture-gap", "truncated-packets")
     assert gap.text.startswith("1,007 bytes in 3 gaps of 2 streams")
     assert "(most in a>b: 1,000)" in gap.text
-    assert "2 messages and the tensors of 2 are incomplete" in gap.text
+    assert "2 messages and the tensors of 2 messages are incomplete" in gap.text
     assert "44 bytes" in cut.text
     assert gap.messages == cut.messages == (0, 1, 2)
+    assert gap.workers == cut.workers == ("10.0.0.1:1000", "10.0.0.2:5000")
 
 
 def test_lists_of_messages_are_bounded() -> None:
@@ -98,6 +99,24 @@ def test_copies_that_differ() -> None:
     assert finding.code == "conflicting-overlap"
     assert "3 bytes of a>b from offset 1,234" in finding.text
     assert "packet 17" in finding.text
+    assert finding.workers == ()
+
+
+def test_copies_that_differ_name_the_workers_of_their_pipe() -> None:
+    talk = Talk()
+    flow = str(talk.pipes[0].flow.reversed)
+    [finding] = findings(talk, WireFacts((), 0, ((flow, 5, Conflict(99, 1, 17, 0)),)))
+    assert "1 byte of" in finding.text
+    assert finding.workers == ("10.0.0.2:5000", "10.0.0.1:1000")
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    talk = Talk()
+    talk.feed(tp_message(talk.pipes[0], [b"\x02\x01\0\0", bytes(8), b"", b""], missing=[0, 0, 1, 0]))
+    gap, cut = findings(talk, WireFacts((("a>b", 1, 1),), 1, ()))
+    assert gap.text.startswith("1 byte in 1 gap of 1 stream was not captured")
+    assert gap.text.endswith("; 1 message is incomplete.")
+    assert "cut off 1 byte;" in cut.text
 
 
 def test_tensors_that_were_never_on_the_network_are_no_gap() -> None:
@@ -107,5 +126,5 @@ def test_tensors_that_were_never_on_the_network_are_no_gap() -> None:
     talk.feed(tp_message(talk.pipes[0], payloads, tensors=[tp_tensor(7, Placement.MISSING)]))
     found = findings(talk, WireFacts((("a>b", 1, 1),), 0, ()))
     [gap] = [finding for finding in found if finding.code == "capture-gap"]
-    assert "0 messages and the tensors of 0 are incomplete" in gap.text
+    assert gap.text.endswith("; no message that was found is incomplete.")
     assert gap.messages == ()

@@ -8,7 +8,7 @@ import pytest
 
 from rpcinspect.opened import open_session
 from rpcinspect.trace.answers import trace
-from rpcinspect.trace.closings import ConnectionEnd
+from rpcinspect.trace.wire_facts import ConnectionEnd
 from tests.trace.runs import SHARED, traced, workload_trace
 from tests.truth import CLOCK_NS, capture_of, workload
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rpcinspect.rpc.command import CleanupAutogradContextReq, PythonRemoteCall, RemoteRet, RRefUserDelete
@@ -10,7 +12,7 @@ from rpcinspect.session.model import Finding
 from rpcinspect.trace.wire_facts import WireFacts
 from tests.replay.talks import Workers, udf
 from tests.session.records import entry
-from tests.trace.talks import SECOND, findings, of_capture
+from tests.trace.talks import SECOND, closed, findings, of_capture, of_path
 from tests.truth import workload
 
 RREF, FORK = GloballyUniqueId(0, 1), GloballyUniqueId(0, 2)
@@ -67,6 +69,30 @@ def test_a_context_that_is_still_in_use_when_the_capture_ends() -> None:
     assert len(told(findings(workers, WireFacts(), *names(3), until=SECOND), "leaked-context")) == 1
 
 
+def test_a_worker_that_left_took_the_context_with_it() -> None:
+    workers = calls_in_context()
+    workers.call(0, 1, 100, 110, CleanupAutogradContextReq(1))
+    soon, late = (over(workers, 1 * 3 + 2, at=at) for at in (SECOND // 100, SECOND))
+    assert told(findings(workers, soon, *names(3), until=9 * SECOND), "leaked-context") == []
+    assert len(told(findings(workers, late, *names(3), until=9 * SECOND), "leaked-context")) == 1
+
+
+@pytest.mark.parametrize("name", ["test_backward_node_failure", "test_multiple_backward_with_errors"])
+def test_workers_of_pytorch_that_leave_leak_nothing(name: str, shared: Path) -> None:
+    """They are gone within milliseconds after their contexts' last message."""
+    path = shared / f"captures/torch-suite/DistAutogradTest.{name}.pcap.gz"
+    assert told(of_path(str(path))[1], "leaked-context") == []
+
+
+def test_passes_of_pytorch_that_hang_leave_their_contexts_behind(shared: Path) -> None:
+    """Each rank's pass waits for ten seconds in vain, and then the job ends."""
+    path = shared / "captures/torch-suite/DistAutogradTest.test_backward_unused_send_function.pcap.gz"
+    found = told(of_path(str(path))[1], "leaked-context")
+    assert sorted(finding.workers for finding in found) == [
+        (f"worker{rank}", f"worker{(rank + 1) % 4}") for rank in range(4)
+    ]
+
+
 def test_a_clean_up_that_may_be_in_a_hole() -> None:
     workers = calls_in_context()
     workers.call(0, 1, 100, 110, CleanupAutogradContextReq(1))
@@ -100,20 +126,20 @@ def remote_call(*, deleted: bool = False) -> Workers:
     return workers
 
 
-def closed(workers: Workers, *pipes: int) -> WireFacts:
-    return WireFacts(closed=frozenset(str(workers.pipes[pipe].flow) for pipe in pipes))
+def over(workers: Workers, *pipes: int, at: int = 1 << 62) -> WireFacts:
+    return WireFacts(ends=closed(*(str(workers.pipes[pipe].flow) for pipe in pipes), at=at))
 
 
 def test_forks_that_are_left_at_the_end() -> None:
     workers = remote_call()
-    [finding] = told(findings(workers, closed(workers, 1, 3), until=SECOND), "leaked-rref")
+    [finding] = told(findings(workers, over(workers, 1, 3), until=SECOND), "leaked-rref")
     assert finding.workers == ("w1", "w0")
     assert finding.messages == (0,)
     deleted = remote_call(deleted=True)
-    assert told(findings(deleted, closed(deleted, 1, 3), until=SECOND), "leaked-rref") == []
+    assert told(findings(deleted, over(deleted, 1, 3), until=SECOND), "leaked-rref") == []
 
 
 def test_an_rref_may_live_as_long_as_the_job() -> None:
     workers = remote_call()
     assert told(findings(workers, until=SECOND), "leaked-rref") == []
-    assert told(findings(workers, closed(workers, 1), until=SECOND), "leaked-rref") == []
+    assert told(findings(workers, over(workers, 1), until=SECOND), "leaked-rref") == []

@@ -8,7 +8,7 @@ from rpcinspect.trace.run import Run
 from rpcinspect.trace.wire_facts import WireFacts
 from tests.replay.talks import Workers
 from tests.session.records import entry
-from tests.trace.talks import SECOND, capture_until
+from tests.trace.talks import SECOND, capture_until, closed
 
 
 def run(wire: WireFacts | None = None, until: int | None = None, *entries: object) -> tuple[Workers, Run]:
@@ -30,6 +30,7 @@ def test_the_end_and_what_was_due_before() -> None:
     assert not made.cut_off(SECOND // 2)
     assert made.cut_off(SECOND // 2, usual_s=0.1)
     assert made.cut_off(SECOND - SECOND // 100)
+    assert made.cut_off(SECOND // 2, until_ns=SECOND // 2 + SECOND // 100)
 
 
 def test_an_empty_run() -> None:
@@ -40,10 +41,13 @@ def test_an_empty_run() -> None:
 def test_what_was_lost_and_what_was_closed() -> None:
     workers, _ = run()
     forth = str(workers.pipes[1].flow)
-    _, made = run(WireFacts(damaged=frozenset({forth}), closed=frozenset({forth})))
+    _, made = run(WireFacts(damaged=frozenset({forth}), ends=closed(forth, by_client=True, at=7)))
     assert (made.damaged(1, True), made.damaged(1, False)) == (True, False)
     assert (made.damaged_between("w0", "w1"), made.damaged_between("w1", "w0")) == (True, False)
-    assert (made.closed(1), made.closed(2)) == (True, False)
+    end = made.end(1)
+    assert end is not None
+    assert (end.time_ns, made.end(2)) == (7, None)
+    assert (made.left_ns("w0", 0), made.left_ns("w1", 0), made.left_ns("w0", 1)) == (7, None, None)
 
 
 def test_names() -> None:

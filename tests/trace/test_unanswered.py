@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rpcinspect.rpc.command import CleanupAutogradContextReq, RRefUserDelete
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.trace.wire_facts import WireFacts
 from tests.replay.talks import Workers
-from tests.trace.talks import SECOND, codes, findings, of_capture
+from tests.trace.talks import SECOND, closed, codes, findings, of_capture, of_path
 
 
 def usual(workers: Workers) -> None:
@@ -28,12 +30,39 @@ def test_a_worker_that_dies_while_it_serves() -> None:
     assert (finding.code, finding.severity) == ("unanswered-request", "error")
     assert finding.workers == ("worker0", "worker1")
     assert "faults.leave" in finding.text
-    assert "the connection was closed before" in finding.text
+    assert finding.text.endswith(": it closed the connection first.")
+    assert "log of worker1" in (finding.remedy or "")
 
 
 @pytest.mark.parametrize("name", ["basic_chain", "rref_relay", "faults/tidy", "reinit"])
 def test_runs_that_end_well(name: str) -> None:
     assert all(finding.code != "unanswered-request" for finding in of_capture(name)[1])
+
+
+def test_a_caller_that_does_not_wait() -> None:
+    """The callee is not to blame for what its caller closed."""
+    workers = Workers(2)
+    usual(workers)
+    workers.call(0, 1, SECOND, None, "app.f")
+    over = WireFacts(ends=closed(flow(workers, 1), by_client=True))
+    [finding] = findings(workers, over, until=9 * SECOND)
+    assert (finding.code, finding.severity) == ("unanswered-request", "error")
+    assert finding.text.endswith("(app.f #40): w0 itself closed the connection first.")
+    assert "log of w0" in (finding.remedy or "")
+
+
+def test_workers_of_pytorch_that_leave_are_told_apart_from_those_that_are_left(shared: Path) -> None:
+    """Ranks 1 and 3 exit at once, with their clean-up under way; the others call them until that fails."""
+    path = shared / "captures/torch-suite/DistAutogradTest.test_backward_node_failure.pcap.gz"
+    found = [finding for finding in of_path(str(path))[1] if finding.code == "unanswered-request"]
+    blamed = {finding.text.rpartition(": ")[2]: finding.workers for finding in found}
+    assert len(found) == 4
+    for rank in (1, 3):
+        assert (
+            blamed[f"worker{rank} itself left first, and nothing waits for the clean-up."][0]
+            == f"worker{rank}"
+        )
+    assert blamed["it closed the connection first."][1] == "worker1"
 
 
 def test_silence() -> None:
@@ -79,9 +108,10 @@ def test_clean_up_at_the_end_is_information(request_: CleanupAutogradContextReq)
     workers = Workers(2)
     usual(workers)
     workers.call(0, 1, SECOND, None, request_)
-    closed = WireFacts(closed=frozenset({flow(workers, 1)}))
-    found = [f for f in findings(workers, closed, until=9 * SECOND) if f.code == "unanswered-request"]
+    over = WireFacts(ends=closed(flow(workers, 1)))
+    found = [f for f in findings(workers, over, until=9 * SECOND) if f.code == "unanswered-request"]
     assert codes(found) == [("unanswered-request", "info")]
+    assert "it left first" in found[0].text
     found = [f for f in findings(workers, until=9 * SECOND) if f.code == "unanswered-request"]
     assert codes(found) == [("unanswered-request", "error")]
 

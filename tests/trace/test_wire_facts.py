@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rpcinspect.trace.wire_facts import WireFacts
+from rpcinspect.trace.wire_facts import ConnectionEnd, Ends, WireFacts
+from tests.session.records import pipe
 from tests.trace.talks import of_capture
 from tests.wire.conversations import Hole, Network, PipeTalk, Said, play
 
@@ -28,4 +29,28 @@ def test_holes() -> None:
 def test_the_end_of_a_connection_is_known() -> None:
     """A worker died in this run, and the other one is told by its missing answer."""
     _, found = of_capture("faults/dies")
-    assert any("the connection was closed" in finding.text for finding in found)
+    assert any("it closed the connection first" in finding.text for finding in found)
+
+
+def test_an_end_belongs_to_the_pipe_of_its_time() -> None:
+    """A port that is used again."""
+
+    def end(begin_ns: int, by_client: bool) -> ConnectionEnd:
+        return ConnectionEnd(
+            flow="10.0.0.1:1000>10.0.0.2:5000",
+            begin_ns=begin_ns,
+            last_ns=begin_ns + 9,
+            by_client=by_client,
+            how="closed",
+            time_ns=begin_ns + 9,
+        )
+
+    ends = Ends([end(0, True), end(100, False)])
+    made = pipe()
+    for first_ns, by_client in ((5, True), (105, False)):
+        made.first_ns = first_ns
+        found = ends.of(made)
+        assert found is not None
+        assert found.by_client is by_client
+    made.first_ns = 50
+    assert ends.of(made) is None
