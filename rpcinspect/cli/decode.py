@@ -19,6 +19,7 @@ class DecodeFormat(str, Enum):
     jsonl = "jsonl"
     dot = "dot"
     mermaid = "mermaid"
+    perfetto = "perfetto"
 
 
 def decode(
@@ -32,7 +33,10 @@ def decode(
         ),
     ] = None,
     output_format: Annotated[
-        DecodeFormat, typer.Option("--format", help="What to write; dot and mermaid are for --graph.")
+        DecodeFormat,
+        typer.Option(
+            "--format", help="What to write; dot and mermaid are for --graph, perfetto for trace viewers."
+        ),
     ] = DecodeFormat.table,
     output: OutputOption = None,
     filter_text: Annotated[

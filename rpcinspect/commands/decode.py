@@ -63,6 +63,8 @@ def run(request: Request) -> int:
             return _roundtrip(request, stack)
         if request.questions:
             return _question(request, stack)
+        if request.exports:
+            return _export(request, chosen, stack)
         if request.message is not None:
             return _message(request, chosen, stack)
         if request.tensors is not None:
@@ -283,6 +285,17 @@ def _question(request: Request, stack: ExitStack) -> int:
     decoding = stack.enter_context(request.decoding())
     with _interrupt(request, decoding) as interrupt:
         code = answer(request, decoding, stack)
+    _say_if_unread(decoding)
+    return _verdict(request, decoding.session, interrupt) if code is None else code
+
+
+def _export(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
+    """Writes the whole run for another program."""
+    from rpcinspect.commands.exports import export
+
+    decoding = stack.enter_context(request.decoding())
+    with _interrupt(request, decoding) as interrupt:
+        code = export(request, decoding, chosen, stack)
     _say_if_unread(decoding)
     return _verdict(request, decoding.session, interrupt) if code is None else code
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 STDIN = "-"
 DRAWINGS = ("dot", "mermaid")
 """Formats of an autograd graph."""
+EXPORTS = ("perfetto",)
+"""Formats of a whole run for other programs, see `exports`."""
 ABRIDGED = frozenset({"latency", "profile", "rrefs"})
 """Questions whose answers leave something out for which there is `--all`."""
 
@@ -59,6 +61,11 @@ class Request:
         return self.format == "jsonl"
 
     @property
+    def exports(self) -> bool:
+        """A file for another program."""
+        return self.format in EXPORTS
+
+    @property
     def live(self) -> bool:
         """Whether Ctrl-C ends the input, not the program."""
         return self.stream or STDIN in self.files or self.interface is not None
@@ -66,8 +73,10 @@ class Request:
     @property
     def streams(self) -> bool:
         """Whether messages are shown before the end of the input is known."""
-        at_the_end = self.jsonl or any(
-            given is not None for given in (self.message, self.tensors, self.write)
+        at_the_end = (
+            self.jsonl
+            or self.exports
+            or any(given is not None for given in (self.message, self.tensors, self.write))
         )
         return self.stream or (self.live and not at_the_end)
 
@@ -99,6 +108,8 @@ def mistake(request: Request) -> str | None:
     wanted += [f"--{name}" for name in request.questions]
     if len(wanted) > 1:
         return f"{' and '.join(wanted)} can't be used together"
+    if wanted and request.exports:
+        return f"--format {request.format} is of a whole run: no {wanted[0]} with it"
     if request.roundtrip and request.jsonl:
         return "--roundtrip has no jsonl form"
     if request.format in DRAWINGS and request.questions != ("graph",):
@@ -112,7 +123,13 @@ def mistake(request: Request) -> str | None:
 
 def _complete(request: Request) -> bool:
     """Whether nothing is left out that `--all` could add."""
-    if request.jsonl or request.roundtrip or request.tensors is not None or request.write is not None:
+    if (
+        request.jsonl
+        or request.exports
+        or request.roundtrip
+        or request.tensors is not None
+        or request.write is not None
+    ):
         return True
     return bool(request.questions) and not ABRIDGED.issuperset(request.questions)
 
@@ -127,7 +144,7 @@ def _mistake_in_inputs(request: Request) -> str | None:
     if request.files:
         return "--live captures by itself: no FILE with it"
     twice = any(given is not None for given in (request.message, request.tensors, request.write))
-    if twice or request.roundtrip or request.questions:
+    if twice or request.roundtrip or request.questions or request.exports:
         return "--live can't be read twice: capture to a file first (tcpdump -w), then decode that"
     if request.reader == "tshark" or request.tshark_options:
         return "--live is read natively, as it comes: no --reader tshark and no --tshark-option with it"

@@ -1,0 +1,75 @@
+"""`decode --format perfetto`: files of a whole run, and what can't be asked for with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.cli.decode import DecodeFormat
+from rpcinspect.commands.decode_request import EXPORTS
+from rpcinspect.commands.exports import WRITERS
+from tests.commands.runner import CHAIN, HIDDEN, decode
+
+REFUSED = [
+    (("--message", "1"), "--message"),
+    (("--stream",), "--stream"),
+    (("--roundtrip",), "--roundtrip"),
+    (("--tensors", "somewhere"), "--tensors"),
+    (("-w", "part.pcap"), "-w"),
+    (("--graph", "0"), "--graph"),
+    (("--latency",), "--latency"),
+    (("--all",), "--all"),
+    (("--no-hash",), "--no-hash"),
+]
+
+
+def test_every_format_of_a_whole_run_is_written() -> None:
+    assert set(WRITERS) <= set(EXPORTS) <= {member.value for member in DecodeFormat}
+
+
+@pytest.mark.parametrize("form", EXPORTS)
+@pytest.mark.parametrize(("options", "named"), REFUSED, ids=lambda value: str(value))
+def test_what_makes_no_sense_is_refused(
+    form: str, options: tuple[str, ...], named: str, tmp_path: Path
+) -> None:
+    ran = decode(CHAIN, "--format", form, "-o", tmp_path / "out", *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert named in ran.err
+    assert len(ran.err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", EXPORTS)
+def test_a_live_capture_is_no_whole_run(form: str, tmp_path: Path) -> None:
+    ran = decode("--live", "lo", "--format", form, "-o", tmp_path / "out")
+    assert ran.code == 2
+    assert "--live can't be read twice" in ran.err
+
+
+@pytest.mark.parametrize("form", sorted(WRITERS))
+def test_standard_input_and_a_file_give_the_same(form: str, tmp_path: Path) -> None:
+    whole = decode(CHAIN, "--format", form)
+    assert (whole.code, whole.err) == (0, "")
+    assert decode("-", "--format", form, stdin=CHAIN.read_bytes()).out == whole.out
+    assert decode(CHAIN, "--format", form, "-o", tmp_path / "out").out == ""
+    assert (tmp_path / "out").read_text() == whole.out
+
+
+@pytest.mark.parametrize("form", sorted(WRITERS))
+def test_an_empty_run_is_written_and_explained(form: str) -> None:
+    ran = decode(HIDDEN, "--format", form)
+    assert ran.code == 0
+    assert ran.out
+    assert "No RPC messages" in ran.err
+    assert decode(HIDDEN, "--format", form, "--check").code == 1
+
+
+def test_a_filter_chooses() -> None:
+    def slices(*options: str) -> int:
+        events = json.loads(decode(CHAIN, "--format", "perfetto", *options).out)["traceEvents"]
+        return sum(event["ph"] == "X" for event in events)
+
+    assert 0 < slices("-f", "type == BACKWARD_AUTOGRAD_REQ") < slices() == 24
+    assert slices("-f", "index < 0") == 0
