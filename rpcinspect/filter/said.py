@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any, TypeAlias
 
-from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     ExceptionResponse,
@@ -19,13 +18,13 @@ from rpcinspect.rpc.command import (
     ScriptRemoteCall,
 )
 from rpcinspect.rpc.command_codec import message_type_of
-from rpcinspect.rpc.decode import REPEATING
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
 from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.views.message_json import body_json, tensor_text, text
+from rpcinspect.views.bodies import Bodies
+from rpcinspect.views.message_json import text
 from rpcinspect.views.tensors import hash_of, place_of
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement
@@ -35,33 +34,13 @@ Numbers: TypeAlias = tuple[int, ...]
 Flags: TypeAlias = tuple[bool, ...]
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
-CACHE_BYTES = 1 << 22
-
 
 class Reader:
     """What some fields need beside the record: the bytes of tensors, and a memory of bodies in words."""
 
     def __init__(self, source: CaptureBytes) -> None:
         self.source = source
-        self._bodies: BoundedCache[tuple[int, int], tuple[object, object, dict[str, Any]]]
-        self._bodies = BoundedCache(CACHE_BYTES)
-
-    def body(self, record: RpcRecord) -> dict[str, Any]:
-        """The contract's `body`."""
-        rpc = record.rpc
-        key = (id(rpc.command), id(rpc.tensors))
-        known = self._bodies.get(key)
-        if known is not None:  # the entry holds both objects, so that their ids stay theirs
-            return known[2]
-        parameters = record.facts.parameters
-        texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(rpc.tensors)]
-        pickle = record.facts.pickle
-        told = pickle.error if pickle is not None and pickle.error is not None else pickle
-        body = body_json(rpc.command, texts, told)
-        kind = rpc.envelopes[-1].wrapped_message_type if rpc.envelopes else rpc.message.type
-        if kind in REPEATING:
-            self._bodies.put(key, (rpc.command, rpc.tensors, body), sum(len(str(v)) for v in body.values()))
-        return body
+        self.body = Bodies().of
 
 
 # --- the message --------------------------------------------------------------------------------------------

@@ -282,17 +282,18 @@ def _tensors(
             shape=metas[i].sizes,
             layout=metas[i].layout,
             requires_grad=metas[i].requires_grad,
-            nbytes=_nbytes(metas, metas[i]),
+            nbytes=element_bytes(metas, metas[i]),
             zero=source is not None and all_zeros(record, metas[i], source),
         )
         for i in chosen
     )
 
 
-def _nbytes(metas: Sequence[TensorMeta], meta: TensorMeta) -> int:
+def element_bytes(metas: Sequence[TensorMeta], meta: TensorMeta) -> int:
     """Bytes of a tensor's elements."""
     if meta.layout != "strided":
-        return sum(_nbytes(metas, metas[part]) for _, part in meta.parts if metas[part].layout == "strided")
+        parts = [metas[part] for _, part in meta.parts]
+        return sum(element_bytes(metas, part) for part in parts if part.layout == "strided")
     count = 1
     for size in meta.sizes:
         count *= size
