@@ -190,7 +190,7 @@ def _jsonl(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
                     if selection is None or selection.feed(record):
                         output.write(printable_json(stream.line(record)))
                         output.flush()
-                shown = None if selection is None else selection.finish()
+                shown = None if selection is None else selection.finish(decoding.session)
             else:
                 view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes)
                 shown = _take_chosen(decoding, [view], chosen)
@@ -234,7 +234,7 @@ def _table(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
                 for record in decoding.records():
                     if selection is None or selection.feed(record):
                         stream.show(record)
-                shown = None if selection is None else selection.finish()
+                shown = None if selection is None else selection.finish(decoding.session)
             else:
                 view = MessageTable(_spool(stack), control=show_control)
                 shown = _take_chosen(decoding, [view], chosen)

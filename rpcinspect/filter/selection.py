@@ -24,6 +24,7 @@ from rpcinspect.filter.said import Reader
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
+from rpcinspect.trace.touched import Touching
 from rpcinspect.views.shown import Shown
 from rpcinspect.wire.ranges import CaptureBytes
 
@@ -74,6 +75,7 @@ class Selection:
     def __init__(self, chosen: Filter, source: CaptureBytes) -> None:
         self._filter = chosen
         self._reader = Reader(source)
+        self._touching = Touching()
         self._states: list[int] = []
         self._same: dict[int, int] = {}
         """States that came before: equal ones are one object."""
@@ -81,6 +83,7 @@ class Selection:
     def feed(self, record: RpcRecord) -> bool:
         """Whether the message may be picked."""
         asked, bits = self._filter, 0
+        self._touching.feed(record)
 
         def look(number: int) -> Truth:
             nonlocal bits
@@ -112,7 +115,8 @@ class Selection:
                 return bool(state >> number & 1) if ask is None else asked.tests[number](ask(row))
 
             rows[row] = bool(asked.judge(look))
-        return Shown(asked.text, bytes(rows))
+        picked = bytes(rows)
+        return Shown(asked.text, picked, self._touching.finish(session, picked))
 
 
 class StreamSelection:
@@ -121,6 +125,7 @@ class StreamSelection:
     def __init__(self, chosen: Filter, decoding: Decoding) -> None:
         self._filter = chosen
         self._reader = Reader(decoding.bytes)
+        self._touching = Touching()
         self._known = SoFar(decoding)
         self._late = [None if field.known is None else field.known(self._known) for field in chosen.fields]
         self._rows = bytearray()
@@ -128,6 +133,7 @@ class StreamSelection:
     def feed(self, record: RpcRecord) -> bool:
         """Whether the message is picked."""
         asked = self._filter
+        self._touching.feed(record)
         self._known.at(record)
 
         def look(number: int) -> Truth:
@@ -141,9 +147,10 @@ class StreamSelection:
         self._rows.append(picked)
         return picked
 
-    def finish(self) -> Shown:
-        """Which were picked."""
-        return Shown(self._filter.text, bytes(self._rows))
+    def finish(self, session: Session) -> Shown:
+        """Which were picked; `session` of the same decoding, at its end."""
+        rows = bytes(self._rows)
+        return Shown(self._filter.text, rows, self._touching.finish(session, rows))
 
 
 def _test(leaf: Present | Compare) -> Test:

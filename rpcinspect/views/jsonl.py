@@ -7,7 +7,7 @@ that when the session is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, TypeAlias
 
 import orjson
@@ -120,20 +120,29 @@ def head_lines(session: Session) -> Iterator[Json]:
 
 
 def tail_lines(session: Session, shown: Shown | None = None) -> Iterator[Json]:
-    """What comes after them: contexts, RRefs, findings, the summary."""
-    for context in session.contexts:
+    """What comes after them: contexts, RRefs and findings, all or those that shown messages take
+    part in; then the summary.
+    """
+    contexts = session.contexts if shown is None else shown.contexts(session)
+    rrefs = session.rrefs if shown is None else shown.rrefs(session)
+    findings = session.findings if shown is None else shown.findings(session)
+    for context in contexts:
         yield context_json(context)
-    for rref in session.rrefs:
+    for rref in rrefs:
         yield rref_json(rref)
-    for finding in session.findings:
+    for finding in findings:
         yield finding_json(finding)
     summary = summary_json(session.totals, session.problems)
-    yield summary if shown is None else {**summary, **shown_json(shown)}
+    if shown is not None:
+        counts = {"contexts": len(contexts), "rrefs": len(rrefs), "findings": len(findings)}
+        whole = (session.contexts, session.rrefs, session.findings)
+        summary |= filter_json(shown, counts, dict(zip(counts, map(len, whole), strict=True)))
+    yield summary
 
 
-def shown_json(shown: Shown) -> Json:
-    """What the summary says of a filter, beside the whole session's sums."""
-    return {"filter": text(shown.text), "matched": shown.count}
+def filter_json(shown: Shown, counts: Mapping[str, int], of: Mapping[str, int]) -> Json:
+    """What is said of a filter: how many messages match, and how many other things are shown of how many."""
+    return {"filter": text(shown.text), "matched": shown.count, "shown": dict(counts), "of": dict(of)}
 
 
 def capture_json(capture: CaptureInfo) -> Json:

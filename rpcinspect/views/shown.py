@@ -1,8 +1,11 @@
-"""Which messages a view shows, where it does not show all of them."""
+"""Which messages a view shows, where it does not show all of them, and what these take part in."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from rpcinspect.session.model import AutogradContext, Finding, RRef, Session
+from rpcinspect.trace.touched import Touched
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +16,8 @@ class Shown:
     """The filter, as the user wrote it."""
     rows: bytes
     """Of each row 1 or 0."""
+    touched: Touched = field(default_factory=Touched)
+    """What the messages take part in."""
 
     @property
     def count(self) -> int:
@@ -23,3 +28,19 @@ class Shown:
         """The rows of an order that are shown, in that order."""
         rows = self.rows
         return [row for row in order if rows[row]]
+
+    def contexts(self, session: Session) -> tuple[AutogradContext, ...]:
+        """Those that a message takes part in."""
+        return tuple(c for c in session.contexts if (c.job, c.context_id) in self.touched.contexts)
+
+    def rrefs(self, session: Session) -> tuple[RRef, ...]:
+        """Those that a message takes part in."""
+        return tuple(r for r in session.rrefs if (r.job, r.rref_id.to_value()) in self.touched.rrefs)
+
+    def findings(self, session: Session) -> tuple[Finding, ...]:
+        """Those that name a message; and those that name none, since they are about the capture itself."""
+        return tuple(finding for finding in session.findings if self._about(session, finding))
+
+    def _about(self, session: Session, finding: Finding) -> bool:
+        rows = (int(session.order[index]) for index in finding.messages)
+        return not finding.messages or any(self.rows[row] for row in rows)

@@ -55,9 +55,15 @@ def summary(session: Session, hidden_control: int, shown: Shown | None = None) -
         width = max(len("count"), len(f"{max(session.totals.by_type.values()):,}"))
         counts = [(name, f"{count:,}".rjust(width)) for name, count in session.totals.by_type.items()]
         yield from _table(("message", "count"), counts)
-    for finding in session.findings:
+    findings = session.findings if shown is None else shown.findings(session)
+    for finding in findings:
         yield Text()
         yield finding_text(finding)
+    others = len(session.findings) - len(findings)
+    if others:
+        name = "names" if others == 1 else "name"
+        yield Text()
+        yield Text(f"{counted(others, 'more finding')} {name} none of the messages that match: not shown")
     if session.problems:
         yield Text()
         yield from _problems(session)

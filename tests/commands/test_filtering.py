@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from tests.writing.rewritten import told
 
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
 RREF = CAPTURES / "rref_relay.pcap.gz"
+RACE = CAPTURES / "ps_race.pcap.gz"
 MPT = CAPTURES / "transport_matrix_uv_mpt.pcap.gz"
 
 
@@ -32,14 +36,82 @@ def rows(ran: Ran) -> list[int]:
 # --- views --------------------------------------------------------------------------------------------------
 
 
-def test_jsonl_keeps_everything_but_the_other_messages() -> None:
-    text = "src == worker0 and latency > 500us"
-    ran, whole = decode(CHAIN, "--format", "jsonl", "-f", text), decode(CHAIN, "--format", "jsonl")
-    assert indexes(ran) == picked(text, CHAIN) != []
-    summary, whole_summary = ran.objects[-1], whole.objects[-1]
-    assert summary == {**whole_summary, "filter": text, "matched": len(indexes(ran))}
-    kept = [line for line in whole.objects[:-1] if line["kind"] != "message" or line["index"] in indexes(ran)]
-    assert ran.objects[:-1] == kept
+TEXTS = (
+    "src == worker0 and latency > 500us",
+    "type == BACKWARD_AUTOGRAD_REQ",
+    "type == CLEANUP_AUTOGRAD_CONTEXT_RESP",
+    "error",
+    "body == RREF_CHILD_ACCEPT",
+    "body in {PYTHON_RREF_FETCH_RET, SCRIPT_RREF_FETCH_RET}",
+    "rref_id == 0:5",
+    "index < 20",
+    "src == nobody",
+)
+
+
+@pytest.mark.parametrize("path", [CHAIN, BOOM, RREF, RACE], ids=lambda path: path.name)
+@pytest.mark.parametrize("text", TEXTS)
+def test_jsonl_keeps_what_a_matching_message_takes_part_in(path: Path, text: str) -> None:
+    ran, whole = decode(path, "--format", "jsonl", "-f", text), decode(path, "--format", "jsonl")
+    matching = set(picked(text, path))
+    assert set(indexes(ran)) == matching
+    takes_part = members(path)
+    expected = []
+    for line in whole.objects[:-1]:
+        kind = line["kind"]
+        if kind == "message":
+            its: set[int] | None = {line["index"]}
+        elif kind == "finding":
+            its = set(line["messages"]) or None  # one without messages is about the capture
+        else:
+            its = takes_part.get(key_of(line))
+        if its is None or its & matching:
+            expected.append(line)
+    assert ran.objects[:-1] == expected
+    kinds = {"contexts": "context", "rrefs": "rref", "findings": "finding"}
+
+    def counts(lines: list[dict[str, Any]]) -> dict[str, int]:
+        return {name: sum(line["kind"] == kind for line in lines) for name, kind in kinds.items()}
+
+    assert ran.objects[-1] == {
+        **whole.objects[-1],
+        "filter": text,
+        "matched": len(matching),
+        "shown": counts(expected),
+        "of": counts(whole.objects),
+    }
+
+
+def key_of(line: dict[str, Any]) -> tuple[object, ...]:
+    """Of a context or an RRef."""
+    return (
+        (line["kind"], line["job"], str(line.get("context_id", line.get("rref_id")))) if "job" in line else ()
+    )
+
+
+@lru_cache(maxsize=8)
+def members(path: Path) -> dict[tuple[object, ...], set[int]]:
+    """Messages of each context, by their own lines; of each RRef, by the ledger's."""
+    lines = decode(path, "--format", "jsonl").objects
+    messages = [line for line in lines if line["kind"] == "message"]
+    answers = {line["answers"]: line["index"] for line in messages if line["answers"] is not None}
+    jobs = {line["job"] for line in lines if "job" in line}
+    assert jobs == {0}
+    found: dict[tuple[object, ...], set[int]] = defaultdict(set)
+    for line in messages:
+        for part in (line["body"], *line["envelopes"]):
+            if part.get("context_id") is not None:
+                key = ("context", 0, str(part["context_id"]))
+                found[key] |= {line["index"], answers.get(line["index"], line["index"])}
+    for line in decode(path, "--rrefs", "--format", "jsonl").objects:
+        requests = {line["created"], *line["fetches"], *line["backwards"]}
+        begins = set()
+        for fork in line["stories"]:
+            requests |= {fork["requested"], fork["accepted"], fork["deleted"]}
+            begins.add(fork["begin"])
+        its = requests | {answers.get(request) for request in requests} | begins
+        found[key_of(line)] = its - {None}
+    return dict(found)
 
 
 def test_the_table_shows_the_matching_rows_with_their_numbers() -> None:
@@ -102,15 +174,41 @@ def test_tensors_of_matching_messages_are_written(tmp_path: Path) -> None:
     assert sorted({entry["message"] for entry in entries}) == expected == indexes(ran)
 
 
-def test_findings_and_the_verdict_are_those_of_the_whole_session() -> None:
-    whole, ran = (
-        decode(HIDDEN, "--format", "jsonl", "-f", text) for text in ("id or not id", "src == nobody")
-    )
+def test_findings_without_messages_are_of_the_capture_and_stay() -> None:
+    whole = decode(HIDDEN, "--format", "jsonl")
     findings = [line for line in whole.objects if line["kind"] == "finding"]
     assert findings
+    assert not any(line["messages"] for line in findings)
+    ran = decode(HIDDEN, "--format", "jsonl", "-f", "src == nobody")
     assert [line for line in ran.objects if line["kind"] == "finding"] == findings
+
+
+def test_the_table_has_the_findings_of_matching_messages_and_counts_the_others() -> None:
+    codes = re.compile(r"^(?:error|warning|info): (\S+)", re.MULTILINE)
+    assert codes.findall(decode(BOOM).out) == ["error-response", "missing-gradient"]
+    ran = decode(BOOM, "-f", "error")
+    assert codes.findall(ran.out) == ["error-response"]
+    assert "1 more finding names none of the messages that match: not shown" in ran.out
+    ran = decode(BOOM, "-f", "src == nobody")
+    assert codes.findall(ran.out) == []
+    assert "2 more findings name none of the messages that match: not shown" in ran.out
+    assert "not shown" not in decode(BOOM, "--all", "-f", "id or not id").out
+
+
+def test_the_verdict_is_that_of_the_whole_session() -> None:
     for path in (HIDDEN, BOOM, CHAIN):
         assert decode(path, "--check", "-f", "src == nobody").code == decode(path, "--check").code
+
+
+def test_standard_input_has_what_matching_messages_take_part_in() -> None:
+    """As it comes and at the end: the order of lines is another, what is kept is not."""
+    for text in ("error", "type == BACKWARD_AUTOGRAD_REQ"):
+        kept = []
+        for options in ((), ("--stream",)):
+            ran = decode("--format", "jsonl", "-f", text, *options, BOOM)
+            kept.append([key_of(line) for line in ran.objects if line["kind"] in ("context", "rref")])
+            assert ran.objects[-1]["shown"]["contexts"] == 1
+        assert kept[0] == kept[1]
 
 
 # --- mistakes -----------------------------------------------------------------------------------------------

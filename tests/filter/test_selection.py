@@ -136,7 +136,7 @@ def test_messages_that_are_shown_as_they_come(text: str, name: str) -> None:
     with Decoding([str(path)], Options(by_completion=True)) as decoding:
         selection = StreamSelection(Filter(parse(text), text), decoding)
         got = [record.row for record in decoding.records() if selection.feed(record)]
-        shown = selection.finish()
+        shown = selection.finish(decoding.session)
     assert shown.of(list(range(len(shown.rows)))) == got
     lines = stream(path).messages
     start = lines[0]["time_ns"]
