@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import re
@@ -178,7 +179,16 @@ def test_lines_appear_as_messages_complete() -> None:
     assert b"24 messages in standard input" in out
 
 
-@pytest.mark.parametrize("options", [(), ("--format", "jsonl", "--stream"), ("--format", "jsonl")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--format", "jsonl", "--stream"),
+        ("--format", "jsonl"),
+        ("--format", "json"),
+        ("--format", "perfetto"),
+    ],
+)
 def test_control_c_shows_what_was_read(options: tuple[str, ...]) -> None:
     process = start("decode", "-", *options)
     assert process.stdin is not None
@@ -186,7 +196,7 @@ def test_control_c_shows_what_was_read(options: tuple[str, ...]) -> None:
     process.stdin.write(CHAIN.read_bytes()[:BEGUN])
     process.stdin.flush()
     seen = b""
-    if options == ("--format", "jsonl"):
+    if len(options) == 2:  # what is written at the end only
         wait_until_asleep(process)
     else:
         seen = read_until(process, b"FORWARD_AUTOGRAD_RESP")
@@ -196,7 +206,10 @@ def test_control_c_shows_what_was_read(options: tuple[str, ...]) -> None:
     assert process.returncode == 130
     assert err == b""
     assert b"basic_chain.scale" in out
-    assert (b'"kind":"summary"' in out) if options else (b"8 messages in standard input" in out)
+    if options[1:] in [("json",), ("perfetto",)]:
+        assert json.loads(out)
+    else:
+        assert (b'"kind":"summary"' if options else b"8 messages in standard input") in out
 
 
 def test_control_c_of_a_whole_pipeline_loses_nothing() -> None:

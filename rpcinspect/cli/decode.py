@@ -17,6 +17,7 @@ class DecodeFormat(str, Enum):
 
     table = "table"
     jsonl = "jsonl"
+    json = "json"
     dot = "dot"
     mermaid = "mermaid"
     perfetto = "perfetto"
@@ -73,7 +74,7 @@ def decode(
             "--stream", help="Write each message as soon as it is complete, as standard input's are."
         ),
     ] = False,
-    no_hash: Annotated[bool, typer.Option("--no-hash", help="jsonl: do not hash tensors.")] = False,
+    no_hash: Annotated[bool, typer.Option("--no-hash", help="jsonl and json: do not hash tensors.")] = False,
     tensors: Annotated[
         Path | None,
         typer.Option(

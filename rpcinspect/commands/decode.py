@@ -71,8 +71,8 @@ def run(request: Request) -> int:
             return _tensors(request, chosen, stack)
         if request.write is not None:
             return _write(request, request.write, chosen, stack)
-        if request.jsonl:
-            return _jsonl(request, chosen, stack)
+        if request.json:
+            return _json(request, chosen, stack)
         return _table(request, chosen, stack)
 
 
@@ -176,7 +176,8 @@ def _verdict(request: Request, session: Session, interrupt: Interrupt | None = N
     return exit_codes.OK
 
 
-def _jsonl(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
+def _json(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
+    from rpcinspect.commands.objects import write_session
     from rpcinspect.views.jsonl import JsonLines
     from rpcinspect.views.stream import JsonStream
 
@@ -195,8 +196,10 @@ def _jsonl(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
                 view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes)
                 shown = _take_chosen(decoding, [view], chosen)
         session = decoding.session
-        for piece in (stream.rest(session, shown),) if request.stream else view.finish(session, shown):
-            output.write(printable_json(piece))
+        if request.stream:
+            output.write(printable_json(stream.rest(session, shown)))
+        else:
+            write_session(view, session, shown, request, output)
         _say_if_empty(session)
         _say_if_unread(decoding)
         return _verdict(request, session, interrupt)
@@ -302,6 +305,7 @@ def _export(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
 
 def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Shows one message: a first pass finds out which it is, a second decodes it again."""
+    from rpcinspect.commands.objects import write_messages
     from rpcinspect.views.detail import detail
     from rpcinspect.views.jsonl import message_line
 
@@ -315,14 +319,16 @@ def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     row = int(session.order[request.message])
     if shown is not None and not shown.rows[row]:
         say(f"message {request.message} does not match {shown.text}")
+        if request.json:
+            write_messages((), request, stack.enter_context(open_output(request.output)))
         return _verdict(request, session)
     with request.decoding() as decoding:
         record = next((r for r in decoding.records() if r.row == row), None)
         if record is None:
             raise CaptureError(f"{request.files[0]}: it has become shorter while it was read")
-        if request.jsonl:
+        if request.json:
             line = message_line(record, session, decoding.bytes, hashes=request.hashes)
-            stack.enter_context(open_output(request.output)).write(printable_json(line))
+            write_messages((line,), request, stack.enter_context(open_output(request.output)))
         else:
             console = stack.enter_context(open_console(request.output))
             for part in detail(record, session, decoding.bytes, every_byte=request.show_all):
@@ -332,6 +338,7 @@ def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
 
 def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Writes tensors, named by the index of their message; in the same second pass JSON, where asked for."""
+    from rpcinspect.commands.objects import write_session
     from rpcinspect.views.jsonl import JsonLines
     from rpcinspect.views.safetensors import TensorWriter
 
@@ -340,17 +347,16 @@ def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     wanted = None if shown is None else (lambda record: bool(shown.rows[record.row]))
     with request.decoding() as decoding:
         writer = TensorWriter(request.tensors, session, decoding.bytes)
-        if request.jsonl:
+        if request.json:
             output = stack.enter_context(open_output(request.output))
             view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes)
             _take(decoding, [writer, view], wanted)
-            for piece in view.finish(_named(decoding.session, request), shown):
-                output.write(printable_json(piece))
+            write_session(view, _named(decoding.session, request), shown, request, output)
         else:
             _take(decoding, [writer], wanted)
     count, size = writer.finish()
     told = f"{count:,} tensors, {size:,} bytes, in {request.tensors}"
-    if request.jsonl:
+    if request.json:
         say(told)
     else:
         stack.enter_context(open_console(request.output)).print(Text(printable(told)))
@@ -362,19 +368,19 @@ def _write(request: Request, path: Path, chosen: Filter | None, stack: ExitStack
     for, a second takes them.
     """
     from rpcinspect.commands.filtering import save
+    from rpcinspect.commands.objects import write_session
     from rpcinspect.views.jsonl import JsonLines
 
     with request.decoding() as decoding:
-        view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes) if request.jsonl else None
+        view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes) if request.json else None
         shown = _take_chosen(decoding, [] if view is None else [view], chosen)
         session = _named(decoding.session, request)
         if view is not None:
             output = stack.enter_context(open_output(request.output))
-            for piece in view.finish(session, shown):
-                output.write(printable_json(piece))
+            write_session(view, session, shown, request, output)
     with request.decoding() as decoding:
         told = save(path, session, shown, decoding)
-    if request.jsonl:
+    if request.json:
         say(told)
     else:
         stack.enter_context(open_console(request.output)).print(Text(printable(told)))

@@ -56,9 +56,9 @@ class Request:
     """Where standard input can be read, more than once if it was copied to a file."""
 
     @property
-    def jsonl(self) -> bool:
-        """One JSON object per line."""
-        return self.format == "jsonl"
+    def json(self) -> bool:
+        """Objects for scripts: one per line, or all in one document."""
+        return self.format in ("jsonl", "json")
 
     @property
     def exports(self) -> bool:
@@ -74,7 +74,7 @@ class Request:
     def streams(self) -> bool:
         """Whether messages are shown before the end of the input is known."""
         at_the_end = (
-            self.jsonl
+            self.json
             or self.exports
             or any(given is not None for given in (self.message, self.tensors, self.write))
         )
@@ -110,21 +110,23 @@ def mistake(request: Request) -> str | None:
         return f"{' and '.join(wanted)} can't be used together"
     if wanted and request.exports:
         return f"--format {request.format} is of a whole run: no {wanted[0]} with it"
-    if request.roundtrip and request.jsonl:
-        return "--roundtrip has no jsonl form"
+    if request.roundtrip and request.json:
+        return f"--roundtrip has no {request.format} form"
+    if request.stream and request.format == "json":
+        return "--stream can't write one document: --format jsonl has lines"
     if request.format in DRAWINGS and request.questions != ("graph",):
         return f"--format {request.format} is for --graph"
     if request.show_all and _complete(request):
         return "--all is for the table and for --message: everything else is complete anyway"
-    if not request.hashes and not request.jsonl:
-        return "--no-hash is for --format jsonl"
+    if not request.hashes and not request.json:
+        return "--no-hash is for --format jsonl and json"
     return _mistake_in_outputs(request)
 
 
 def _complete(request: Request) -> bool:
     """Whether nothing is left out that `--all` could add."""
     if (
-        request.jsonl
+        request.json
         or request.exports
         or request.roundtrip
         or request.tensors is not None

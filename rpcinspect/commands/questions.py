@@ -19,7 +19,7 @@ from rpcinspect.pipeline import Decoding
 from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.graph import ContextGraph, find_graphs
 from rpcinspect.views.empty import empty_line
-from rpcinspect.views.phrases import packed, printable_json, read_packed
+from rpcinspect.views.phrases import packed, read_packed
 
 Json = dict[str, Any]
 
@@ -54,7 +54,7 @@ def _graph(run: Trace, request: Request, stack: ExitStack) -> int | None:
     if not graphs:
         say(f"--graph {request.graph}: there is no such context; {_known(run.graphs)}")
         return exit_codes.USAGE
-    if request.format == "jsonl":
+    if request.json:
         for graph in graphs:
             _write_json(graph_json(graph, run.critical_path(graph)), request, stack)
         return None
@@ -82,7 +82,7 @@ def _contexts(run: Trace, request: Request, stack: ExitStack) -> int | None:
     from rpcinspect.views.contexts_table import show_contexts
     from rpcinspect.views.trace_json import contexts_json
 
-    if request.format == "jsonl":
+    if request.json:
         _write_json(contexts_json(run.graphs), request, stack)
     else:
         start = min(run.session.messages.time_ns, default=0)
@@ -94,7 +94,7 @@ def _latency(run: Trace, request: Request, stack: ExitStack) -> int | None:
     from rpcinspect.views.latency_table import show_latency
     from rpcinspect.views.trace_json import latency_json
 
-    if request.format == "jsonl":
+    if request.json:
         _write_json(latency_json(run.latency), request, stack)
     else:
         show_latency(run.latency, _console(request, stack), show_all=request.show_all)
@@ -105,7 +105,7 @@ def _profile(run: Trace, request: Request, stack: ExitStack) -> int | None:
     from rpcinspect.views.profile_table import show_profile
     from rpcinspect.views.trace_json import profile_json
 
-    if request.format == "jsonl":
+    if request.json:
         _write_json(profile_json(run.profiles), request, stack)
     else:
         show_profile(run.profiles, _console(request, stack), every_call=request.show_all)
@@ -116,7 +116,7 @@ def _rrefs(run: Trace, request: Request, stack: ExitStack) -> int | None:
     from rpcinspect.views.rrefs_table import show_rrefs
     from rpcinspect.views.state_json import rrefs_json
 
-    if request.format == "jsonl":
+    if request.json:
         _write_json(rrefs_json(run.ledger), request, stack)
     else:
         show_rrefs(run.ledger, _console(request, stack), every_fork=request.show_all)
@@ -127,7 +127,7 @@ def _device_maps(run: Trace, request: Request, stack: ExitStack) -> int | None:
     from rpcinspect.views.device_maps_table import show_device_maps
     from rpcinspect.views.state_json import device_maps_json
 
-    if request.format == "jsonl":
+    if request.json:
         _write_json(device_maps_json(run.device_maps), request, stack)
     else:
         show_device_maps(run.device_maps, _console(request, stack))
@@ -138,7 +138,7 @@ def _closings(run: Trace, request: Request, stack: ExitStack) -> int | None:
     from rpcinspect.views.closings_table import show_closings
     from rpcinspect.views.state_json import closings_json
 
-    if request.format == "jsonl":
+    if request.json:
         _write_json(closings_json(run.closings), request, stack)
     else:
         start = min(run.session.messages.time_ns, default=0)
@@ -151,9 +151,9 @@ def _console(request: Request, stack: ExitStack) -> Console:
 
 
 def _write_json(objects: Iterable[Json], request: Request, stack: ExitStack) -> None:
-    from rpcinspect.views.jsonl import lines
+    from rpcinspect.commands.objects import write_answer
 
-    stack.enter_context(open_output(request.output)).write(printable_json(lines(iter(objects))))
+    write_answer(objects, request, stack.enter_context(open_output(request.output)))
 
 
 ANSWERS: dict[str, Answer] = {

@@ -56,6 +56,12 @@ class JsonLines:
         `shown`.
         """
         yield lines(head_lines(session))
+        for batch in self.batches(session, shown):
+            yield b"\n".join(batch) + b"\n"
+        yield lines(tail_lines(session, shown))
+
+    def batches(self, session: Session, shown: Shown | None = None) -> Iterator[list[bytes]]:
+        """The objects of messages, some at a time."""
         order = session.order.tolist()
         if shown is not None:
             order = shown.of(order)
@@ -64,11 +70,10 @@ class JsonLines:
         for row, tail in zip(order, self._spool.read(order), strict=True):
             batch.append(heads.head(row) + tail)
             if len(batch) >= 1000:
-                yield b"\n".join(batch) + b"\n"
-                batch.clear()
+                yield batch
+                batch = []
         if batch:
-            yield b"\n".join(batch) + b"\n"
-        yield lines(tail_lines(session, shown))
+            yield batch
 
 
 class _Heads:

@@ -207,7 +207,10 @@ def test_unreadable_inputs_are_one_line_each(tmp_path: Path) -> None:
         "--message 3 --roundtrip",
         "--tensors DIR --roundtrip",
         "--roundtrip --format jsonl",
+        "--roundtrip --format json",
         "--all --format jsonl",
+        "--all --format json",
+        "--stream --format json",
         "--all --tensors DIR",
         "--all --roundtrip",
         "--no-hash",
@@ -391,7 +394,16 @@ SUBSTITUTES: dict[str, tuple[str, dict[bytes, bytes]]] = {
 
 @pytest.mark.parametrize("case", SUBSTITUTES)
 @pytest.mark.parametrize(
-    "options", ["--all", "--format jsonl", "--stream", "--stream --format jsonl", "--tensors DIR"]
+    "options",
+    [
+        "--all",
+        "--format jsonl",
+        "--format json",
+        "--format perfetto",
+        "--stream",
+        "--stream --format jsonl",
+        "--tensors DIR",
+    ],
 )
 def test_hostile_text_reaches_no_terminal(case: str, options: str, tmp_path: Path) -> None:
     path = hostile(case, tmp_path)
@@ -400,6 +412,8 @@ def test_hostile_text_reaches_no_terminal(case: str, options: str, tmp_path: Pat
     assert visible(ran.out + ran.err)
     if "jsonl" in options:
         assert ran.objects[-1]["kind"] == "summary"
+    elif "format" in options:
+        assert json.loads(ran.out)
 
 
 @pytest.mark.parametrize("case", ["terminal commands", "not UTF-8", "error text", "profiler events"])
