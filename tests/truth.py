@@ -67,30 +67,38 @@ class Workload:
         """Messages that carry a user's call."""
         return [m for m in self.decoded.messages if m["body"]["type"] in CALLS and not m["control"]]
 
-    def calls(self) -> list[Call]:
-        """Every call that was sent, with its messages. Fails unless calls and messages fit one to one."""
+    def sent(self) -> list[tuple[Json, Json]]:
+        """Every call that was sent, with the message that carried it. Fails unless they fit one to one."""
         answers = {(event["worker"], event["call"]): event for event in self.of("answer")}
         open_requests = self.requests()
-        open_runs = self.of("run")
         out = []
         for event in self.of("call"):
-            answered = answers[event["worker"], event["call"]]
+            answered = answers.get((event["worker"], event["call"]))
             if _never_sent(event):
+                assert answered is not None
                 assert "error" in answered
                 continue
-            request = self._take(open_requests, event, answered)
+            out.append((event, self._take(open_requests, event, answered)))
+        assert open_requests == [], "decode shows calls that no worker made"
+        return out
+
+    def calls(self) -> list[Call]:
+        """Every call, its messages, and what the callee printed. Fails unless all of that fits one to one."""
+        answers = {(event["worker"], event["call"]): event for event in self.of("answer")}
+        open_runs = self.of("run")
+        out = []
+        for event, request in self.sent():
             response = self.decoded.answer(request)
             assert response is not None, f"no answer to {event['function']}"
             run = None
             if request["body"]["type"].startswith("PYTHON"):
                 run = self._take_run(open_runs, event, request, response)
-            out.append(Call(event, answered, request, response, run))
-        assert open_requests == [], "decode shows calls that no worker made"
+            out.append(Call(event, answers[event["worker"], event["call"]], request, response, run))
         assert open_runs == [], "functions ran without a call in the capture"
         return out
 
-    def _take(self, requests: list[Json], event: Json, answered: Json) -> Json:
-        """The first message that can be this call."""
+    def _take(self, requests: list[Json], event: Json, answered: Json | None) -> Json:
+        """The first message that can be this call; `answered` None: its caller ended before."""
         for position, message in enumerate(requests):
             if (
                 message["src"] == event["worker"]
@@ -99,7 +107,7 @@ class Workload:
                 and context_of(message) == event["context_id"]
                 and message["time_ns"] >= event["time_ns"] - CLOCK_NS
                 # a remote() returns its handle before anything is sent
-                and (event["kind"] == "remote" or message["time_ns"] <= answered["time_ns"])
+                and (event["kind"] == "remote" or not answered or message["time_ns"] <= answered["time_ns"])
                 and self.same_arguments(event, message["body"], forks=False)
             ):
                 return requests.pop(position)
