@@ -12,8 +12,8 @@ In: a run, and which of its messages are shown. Out: one JSON object in pieces. 
 
 Times are microseconds with three digits after the point, counted from the first message, whatever
 `displayTimeUnit` says. Readers bind an arrow to the slice that encloses its end on a thread, so that arrows
-begin and end with messages, never with async slices. Events of the same time stand in the order in which they
-are to be read.
+begin and end with messages, never with async slices, whose ids are `local`, since Perfetto draws them with
+their process only then. Events of the same time stand in the order in which they are to be read.
 """
 
 from __future__ import annotations
@@ -80,23 +80,26 @@ class _Writer:
             or (call.response is not None and rows[call.response.row])
         ]
         self._orphans = [orphan for orphan in exchanges.orphans if rows is None or rows[orphan.record.row]]
-        messages = run.session.messages
+        session = run.session
+        self._findings = session.findings if shown is None else shown.findings(session)
+        messages = session.messages
         self._start = min(messages.time_ns, default=0)
         self._end = max(messages.end_time_ns, default=0)
-        self._processes = Processes(run.session)
+        self._processes = Processes(session)
         self._threads = Threads(FIRST_TID)
         self._tids: dict[int, tuple[int, int, int]] = {}
         """Message → pid and tid of its slice, and when it begins."""
 
     def events(self) -> Iterator[Json]:
-        """Every event; names come last, when all workers are known."""
+        """Every event; threads are known, and so named, only in the end."""
+        yield from self._process_names()
         yield from self._slices()
         yield from self._messages()
         yield from self._arrows()
         yield from self._errors()
-        yield from self._findings()
+        yield from self._marks()
         yield from self._counters()
-        yield from self._names()
+        yield from self._thread_names()
 
     def _us(self, time_ns: int) -> float:
         """Exact to the nanosecond for a hundred days."""
@@ -146,7 +149,7 @@ class _Writer:
         place = {
             "cat": "call",
             "name": f"serve {_what(call)}",
-            "id": identifier,
+            "id2": {"local": hex(identifier)},
             "pid": self._pid(call.job, call.callee),
         }
         begin = {**place, "ph": "b", "ts": self._us(call.arrived_ns)}
@@ -159,7 +162,7 @@ class _Writer:
         place = {
             "cat": "call",
             "name": f"call {_what(call)}",
-            "id": identifier,
+            "id2": {"local": hex(identifier)},
             "pid": self._pid(call.job, call.caller),
         }
         yield {**place, "ph": "b", "ts": self._us(call.begin_ns), "args": self._facts(call)}
@@ -255,15 +258,10 @@ class _Writer:
                     "args": {"message": index, "text": phrases.phrase(record)},
                 }
 
-    def _findings(self) -> Iterator[Json]:
+    def _marks(self) -> Iterator[Json]:
         """At the sender of their first message, where they name one, else at the beginning of the run."""
-        session = self._run.session
-        for finding in session.findings:
-            pid, time = RUN_PID, 0.0
-            if finding.messages:
-                record = self._run.messages[finding.messages[0]]
-                pid = self._pid(session.jobs[record.tp.pipe.number], session.source(record.row))
-                time = self._us(record.tp.first_ns)
+        for finding in self._findings:
+            pid, time = self._place(finding)
             yield {
                 "ph": "i",
                 "s": "p",
@@ -274,6 +272,13 @@ class _Writer:
                 "ts": time,
                 "args": _told(finding),
             }
+
+    def _place(self, finding: Finding) -> tuple[int, float]:
+        if not finding.messages:
+            return RUN_PID, 0.0
+        session, record = self._run.session, self._run.messages[finding.messages[0]]
+        pid = self._pid(session.jobs[record.tp.pipe.number], session.source(record.row))
+        return pid, self._us(record.tp.first_ns)
 
     # --- counters -------------------------------------------------------------------------------------------
 
@@ -306,11 +311,21 @@ class _Writer:
 
     # --- names ----------------------------------------------------------------------------------------------
 
-    def _names(self) -> Iterator[Json]:
+    def _process_names(self) -> Iterator[Json]:
+        """First of all: Perfetto lists processes in the order in which it sees them."""
+        for call in self._calls:
+            self._pid(call.job, call.caller)
+            self._pid(call.job, call.callee)
+        for orphan in self._orphans:
+            self._pid(orphan.job, orphan.source)
+        for finding in self._findings:
+            self._place(finding)
         for pid, name in self._processes.names():
             common = {"ph": "M", "pid": pid, "tid": pid, "ts": 0.0}
             yield {**common, "name": "process_name", "args": {"name": text(name)}}
             yield {**common, "name": "process_sort_index", "args": {"sort_index": pid}}
+
+    def _thread_names(self) -> Iterator[Json]:
         for pid, tid, number in self._threads.all():
             common = {"ph": "M", "pid": pid, "tid": tid, "ts": 0.0}
             name = "messages" if number == 0 else f"messages {number + 1}"

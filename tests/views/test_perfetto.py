@@ -19,6 +19,7 @@ from rpcinspect.views.perfetto import perfetto_pieces
 from rpcinspect.views.shown import Shown
 from tests.views.opened import CAPTURES
 from tests.views.trace_events import check, ns, of
+from tests.views.trace_processor import needs_trace_processor, query
 
 Json = dict[str, Any]
 
@@ -79,9 +80,9 @@ def test_calls_are_drawn_within_what_they_were_made_for() -> None:
     """A serving slice holds exactly such calls; all others have an id of their own."""
     with ExitStack() as stack:
         run, _, document = made(stack, BOOM)
-    by_id: dict[int, list[Json]] = {}
+    by_id: dict[str, list[Json]] = {}
     for event in of(document, "b"):
-        by_id.setdefault(event["id"], []).append(event)
+        by_id.setdefault(event["id2"]["local"], []).append(event)
     nested = 0
     for first, *inner in by_id.values():
         for event in inner:
@@ -117,3 +118,78 @@ def test_an_empty_run_is_a_file_too() -> None:
         check(document)
     assert not of(document, "X")
     assert [event["name"] for event in of(document, "i")] == ["error: invisible-transport"]
+
+
+SQL = """
+select 'error', name, value, 0, 0, 0, 0 from stats
+    where value > 0 and severity in ('error', 'data_loss')
+union all select category, s.name, ts, dur, depth, coalesce(tid, 0), p.pid from slice s
+    left join thread_track tt on tt.id = s.track_id left join thread t using (utid)
+    left join process_track pt on pt.id = s.track_id left join process p on p.upid = coalesce(t.upid, pt.upid)
+union all select 'flow', '', extract_arg(o.arg_set_id, 'args.message'),
+    extract_arg(i.arg_set_id, 'args.message'), 0, 0, 0
+    from flow join slice o on o.id = slice_out join slice i on i.id = slice_in
+union all select 'process', name, pid, 0, 0, 0, 0 from process where name is not null
+union all select 'thread', t.name, tid, pid, 0, 0, 0 from thread t join process using (upid)
+    where t.name is not null and not is_main_thread
+union all select 'counter', ct.name, ts, cast(value as int), 0, 0, pid
+    from counter c join process_counter_track ct on ct.id = c.track_id join process using (upid)
+"""
+
+
+@needs_trace_processor
+@pytest.mark.parametrize(
+    "name", ["basic_chain.pcap", "bwd_boom.pcap.gz", "ctx_crowd.pcap.gz", "reinit.pcap.gz"]
+)
+def test_perfetto_reads_what_was_meant(name: str, tmp_path: Path) -> None:
+    """Every slice with its place and depth, to the nanosecond; every arrow, name and count."""
+    with ExitStack() as stack:
+        _, _, document = made(stack, CAPTURES / name)
+    trace = tmp_path / "trace.json"
+    trace.write_text(json.dumps(document))
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for kind, what, *numbers in query(trace, SQL):
+        found.setdefault(kind, []).append((what, *map(int, numbers)))
+    expected = read_by_hand(document)
+    assert set(found) == set(expected)
+    for kind, items in expected.items():
+        assert sorted(found[kind]) == sorted(items), kind
+
+
+def read_by_hand(document: Json) -> dict[str, list[tuple[Any, ...]]]:
+    """What the query finds."""
+    told: dict[str, list[tuple[Any, ...]]] = {}
+
+    def tell(kind: str, what: str, *numbers: int) -> None:
+        told.setdefault(kind, []).append((what, *numbers, *[0] * (5 - len(numbers))))
+
+    begun: dict[str, list[Json]] = {}
+    arrows: dict[int, list[int]] = {}
+    messages = {(e["tid"], e["ts"]): e["args"]["message"] for e in of(document, "X")}
+    marks: Counter[tuple[int, int]] = Counter()
+    for event in document["traceEvents"]:
+        at, pid = ns(event["ts"]), event["pid"]
+        match event["ph"]:
+            case "X":
+                tell("message", event["name"], at, ns(event["dur"]), 0, event["tid"], pid)
+            case "b":
+                begun.setdefault(event["id2"]["local"], []).append(event)
+            case "e":
+                begin = begun[event["id2"]["local"]].pop()
+                depth = len(begun[event["id2"]["local"]])
+                tell("call", event["name"], ns(begin["ts"]), at - ns(begin["ts"]), depth, 0, pid)
+            case "s" | "f":
+                arrows.setdefault(event["id"], []).append(messages[event["tid"], event["ts"]])
+            case "i":
+                tell(event["cat"], event["name"], at, 0, marks[pid, at], 0, pid)
+                marks[pid, at] += 1
+            case "C":
+                ((unit, value),) = event["args"].items()
+                tell("counter", f"{event['name']} {unit}", at, value, 0, 0, pid)
+            case "M" if event["name"] == "process_name":
+                tell("process", event["args"]["name"], pid)
+            case "M" if event["name"] == "thread_name":
+                tell("thread", event["args"]["name"], event["tid"], pid)
+    for start, end in arrows.values():
+        tell("flow", "", start, end)
+    return told

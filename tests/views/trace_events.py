@@ -12,8 +12,8 @@ from typing import Any
 Json = dict[str, Any]
 
 NEEDED = {
-    "b": {"cat", "name", "id", "pid", "ts"},
-    "e": {"cat", "name", "id", "pid", "ts"},
+    "b": {"cat", "name", "id2", "pid", "ts"},
+    "e": {"cat", "name", "id2", "pid", "ts"},
     "X": {"cat", "name", "pid", "tid", "ts", "dur", "args"},
     "s": {"cat", "name", "id", "pid", "tid", "ts"},
     "f": {"cat", "name", "id", "pid", "tid", "ts", "bp"},
@@ -80,11 +80,14 @@ def check_names(document: Json) -> None:
 
 def check_async(document: Json) -> None:
     """As viewers read them: by time, events of one time as they stand; one stack for each id."""
-    stacks: dict[tuple[str, int], list[Json]] = defaultdict(list)
-    pids: dict[int, int] = {}
+    stacks: dict[tuple[str, str], list[Json]] = defaultdict(list)
+    pids: dict[str, int] = {}
     for event in sorted(of(document, "b", "e"), key=lambda e: ns(e["ts"])):
-        stack = stacks[event["cat"], event["id"]]
-        assert pids.setdefault(event["id"], event["pid"]) == event["pid"], "an id in two processes"
+        assert list(event["id2"]) == ["local"]
+        identifier = event["id2"]["local"]
+        assert int(identifier, 16) > 0
+        stack = stacks[event["cat"], identifier]
+        assert pids.setdefault(identifier, event["pid"]) == event["pid"], "an id in two processes"
         if event["ph"] == "b":
             stack.append(event)
         else:
