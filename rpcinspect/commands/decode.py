@@ -62,7 +62,7 @@ def run(request: Request) -> int:
         if request.roundtrip:
             return _roundtrip(request, stack)
         if request.questions:
-            return _question(request, stack)
+            return _question(request, chosen, stack)
         if request.exports:
             return _export(request, chosen, stack)
         if request.message is not None:
@@ -281,13 +281,13 @@ def _roundtrip(request: Request, stack: ExitStack) -> int:
     return verdict if same == total else exit_codes.DIFFERENT
 
 
-def _question(request: Request, stack: ExitStack) -> int:
+def _question(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Answers a question about the whole run."""
     from rpcinspect.commands.questions import answer
 
     decoding = stack.enter_context(request.decoding())
     with _interrupt(request, decoding) as interrupt:
-        code = answer(request, decoding, stack)
+        code = answer(request, decoding, chosen, stack)
     _say_if_unread(decoding)
     return _verdict(request, decoding.session, interrupt) if code is None else code
 

@@ -76,6 +76,7 @@ class Request:
         at_the_end = (
             self.json
             or self.exports
+            or bool(self.questions)
             or any(given is not None for given in (self.message, self.tensors, self.write))
         )
         return self.stream or (self.live and not at_the_end)
@@ -170,8 +171,6 @@ def mistake_in_filter(request: Request, chosen: Filter | None) -> str | None:
         return None
     if request.roundtrip:
         return "--roundtrip looks at every message: no -f with it"
-    if request.questions:
-        return f"--{request.questions[0]} tells of a whole run: no -f with it (but -w saves a part of one)"
     if request.streams and chosen.late:
         return f"-f: {' and '.join(chosen.late)} can be told only at the end, not as messages come"
     return None

@@ -1,73 +1,103 @@
 """`rpcinspect decode` where it is asked about the whole run: `--graph`, `--contexts`, `--latency`, ….
 
-In: what the command line asked for. Out: an answer on standard output or in a file, and the exit code.
+In: what the command line asked for, a filter or none. Out: an answer on standard output or in a file, and the
+exit code. With a filter the answer is narrowed to what matching messages take part in, and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any, Protocol
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.text import Text
 
 from rpcinspect import exit_codes
-from rpcinspect.commands.decode_request import Request
+from rpcinspect.commands.decode_request import DRAWINGS, Request
 from rpcinspect.commands.output import open_console, open_output, say
 from rpcinspect.commands.whole_run import read_run
 from rpcinspect.pipeline import Decoding
-from rpcinspect.trace.answers import Trace
-from rpcinspect.trace.graph import ContextGraph, find_graphs
+from rpcinspect.trace.graph import ContextGraph
+from rpcinspect.trace.narrowed import Answers, Narrowed
 from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import packed, read_packed
+
+if TYPE_CHECKING:
+    from rpcinspect.filter.selection import Filter
+    from rpcinspect.views.shown import Shown
 
 Json = dict[str, Any]
 
 
-class Answer(Protocol):
-    """One way to write what is asked for."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One way to answer: what of, and how it is written."""
 
-    def __call__(self, run: Trace, request: Request, stack: ExitStack) -> int | None:
-        """Writes; returns an exit code only where there is nothing to write."""
+    noun: str
+    """What the answer tells of."""
+    count: Callable[[Answers, Request], int]
+    """How many of these."""
+    show: Callable[[Answers, Request, Console], None]
+    json: Callable[[Answers, Request], Iterable[Json]]
 
 
-def answer(request: Request, decoding: Decoding, stack: ExitStack) -> int | None:
+def answer(request: Request, decoding: Decoding, chosen: Filter | None, stack: ExitStack) -> int | None:
     """Reads everything and answers; the exit code only where there is nothing to tell of."""
-    (question,) = request.questions
-    run, _ = read_run(decoding)
+    (name,) = request.questions
+    run, shown = read_run(decoding, chosen)
     reason = empty_line(run.session)
     if reason is not None:
         say(reason)
-    return ANSWERS[question](run, request, stack)
-
-
-def _graph(run: Trace, request: Request, stack: ExitStack) -> int | None:
-    from rpcinspect.views.graph_dot import dot_lines
-    from rpcinspect.views.graph_mermaid import mermaid_lines
-    from rpcinspect.views.graph_table import show_graph
-    from rpcinspect.views.table import write_line
-    from rpcinspect.views.trace_json import graph_json
-
-    assert request.graph is not None
-    wanted = read_packed(request.graph)
-    graphs = () if wanted is None else find_graphs(run.graphs, wanted)
-    if not graphs:
+    if request.graph is not None and not _graphs(run, request):
         say(f"--graph {request.graph}: there is no such context; {_known(run.graphs)}")
         return exit_codes.USAGE
+    part = run if shown is None else Narrowed(run, shown.rows, shown.touched)
     if request.json:
-        for graph in graphs:
-            _write_json(graph_json(graph, run.critical_path(graph)), request, stack)
-        return None
-    console = stack.enter_context(open_console(request.output))
-    if request.format in ("dot", "mermaid"):
-        for line in (dot_lines if request.format == "dot" else mermaid_lines)(graphs):
-            console.file.write(f"{line}\n")
-        return None
-    for number, graph in enumerate(graphs):
-        if number:
-            write_line(console, "")
-        show_graph(graph, run.critical_path(graph), console, several_jobs=len(graphs) > 1)
+        _write_json(ANSWERS[name], part, shown, request, stack)
+    else:
+        console = stack.enter_context(open_console(request.output))
+        _show(ANSWERS[name], part, shown, request, console)
     return None
+
+
+def _write_json(asked: Answer, run: Answers, shown: Shown | None, request: Request, stack: ExitStack) -> None:
+    from rpcinspect.commands.objects import write_answer
+    from rpcinspect.views.jsonl import filter_json
+
+    objects = asked.json(run, request)
+    if shown is not None and isinstance(run, Narrowed):
+        name = f"{asked.noun.replace(' ', '_')}s"
+        some, of = asked.count(run, request), asked.count(run.whole, request)
+        objects = chain(objects, [{"kind": "filter", **filter_json(shown, {name: some}, {name: of})}])
+    write_answer(objects, request, stack.enter_context(open_output(request.output)))
+
+
+def _show(asked: Answer, run: Answers, shown: Shown | None, request: Request, console: Console) -> None:
+    if shown is None or not isinstance(run, Narrowed):
+        asked.show(run, request, console)
+        return
+    some, of = asked.count(run, request), asked.count(run.whole, request)
+    if request.format in DRAWINGS:
+        _draw(run, request, console, shown.words(some, of, "arrow"))
+        return
+    if some or not of or request.graph is not None:
+        asked.show(run, request, console)
+        console.file.write("\n")
+    words = Text(shown.words(some, of, asked.noun), style="bold")
+    console.print(words, soft_wrap=not console.is_terminal)
+
+
+# --- each question ------------------------------------------------------------------------------------------
+
+
+def _graphs(run: Answers, request: Request) -> tuple[ContextGraph, ...]:
+    """What `--graph` names."""
+    assert request.graph is not None
+    wanted = read_packed(request.graph)
+    return () if wanted is None else run.graphs_of(wanted)
 
 
 def _known(graphs: Sequence[ContextGraph]) -> str:
@@ -78,91 +108,137 @@ def _known(graphs: Sequence[ContextGraph]) -> str:
     return f"there are {shown} and {len(names) - 8:,} more" if len(names) > 8 else f"there is {shown}"
 
 
-def _contexts(run: Trace, request: Request, stack: ExitStack) -> int | None:
+def _graph_messages(run: Answers, request: Request) -> int:
+    """Drawings show edges and gradients only."""
+    graphs = _graphs(run, request)
+    if request.format not in DRAWINGS:
+        return sum(graph.shows(message) for graph in graphs for message in graph.messages)
+    edges = [(graph, edge) for graph in graphs for edge in graph.edges]
+    gradients = sum(graph.shows_gradient(gradient) for graph, edge in edges for gradient in edge.gradients)
+    return gradients + sum(graph.shows(edge.forward) for graph, edge in edges)
+
+
+def _show_graph(run: Answers, request: Request, console: Console) -> None:
+    from rpcinspect.views.graph_table import show_graph
+    from rpcinspect.views.table import write_line
+
+    if request.format in DRAWINGS:
+        _draw(run, request, console)
+        return
+    graphs = _graphs(run, request)
+    for number, graph in enumerate(graphs):
+        if number:
+            write_line(console, "")
+        show_graph(graph, run.critical_path(graph), console, several_jobs=len(graphs) > 1)
+
+
+def _draw(run: Answers, request: Request, console: Console, note: str | None = None) -> None:
+    from rpcinspect.views.graph_dot import dot_lines
+    from rpcinspect.views.graph_mermaid import mermaid_lines
+
+    draw = dot_lines if request.format == "dot" else mermaid_lines
+    for line in draw(_graphs(run, request), note):
+        console.file.write(f"{line}\n")
+
+
+def _graph_json(run: Answers, request: Request) -> Iterable[Json]:
+    from rpcinspect.views.trace_json import graph_json
+
+    for graph in _graphs(run, request):
+        yield from graph_json(graph, run.critical_path(graph))
+
+
+def _show_contexts(run: Answers, request: Request, console: Console) -> None:
     from rpcinspect.views.contexts_table import show_contexts
+
+    show_contexts(run.graphs, _start_ns(run), console)
+
+
+def _contexts_json(run: Answers, request: Request) -> Iterable[Json]:
     from rpcinspect.views.trace_json import contexts_json
 
-    if request.json:
-        _write_json(contexts_json(run.graphs), request, stack)
-    else:
-        start = min(run.session.messages.time_ns, default=0)
-        show_contexts(run.graphs, start, _console(request, stack))
-    return None
+    return contexts_json(run.graphs)
 
 
-def _latency(run: Trace, request: Request, stack: ExitStack) -> int | None:
+def _exchanges(run: Answers, request: Request) -> int:
+    """The table leaves out the agents' own calls."""
+    return sum(request.json or not timing.control for timing in run.latency.timings)
+
+
+def _show_latency(run: Answers, request: Request, console: Console) -> None:
     from rpcinspect.views.latency_table import show_latency
+
+    show_latency(run.latency, console, show_all=request.show_all)
+
+
+def _latency_json(run: Answers, request: Request) -> Iterable[Json]:
     from rpcinspect.views.trace_json import latency_json
 
-    if request.json:
-        _write_json(latency_json(run.latency), request, stack)
-    else:
-        show_latency(run.latency, _console(request, stack), show_all=request.show_all)
-    return None
+    return latency_json(run.latency)
 
 
-def _profile(run: Trace, request: Request, stack: ExitStack) -> int | None:
+def _show_profile(run: Answers, request: Request, console: Console) -> None:
     from rpcinspect.views.profile_table import show_profile
+
+    show_profile(run.profiles, console, every_call=request.show_all)
+
+
+def _profile_json(run: Answers, request: Request) -> Iterable[Json]:
     from rpcinspect.views.trace_json import profile_json
 
-    if request.json:
-        _write_json(profile_json(run.profiles), request, stack)
-    else:
-        show_profile(run.profiles, _console(request, stack), every_call=request.show_all)
-    return None
+    return profile_json(run.profiles)
 
 
-def _rrefs(run: Trace, request: Request, stack: ExitStack) -> int | None:
+def _show_rrefs(run: Answers, request: Request, console: Console) -> None:
     from rpcinspect.views.rrefs_table import show_rrefs
+
+    show_rrefs(run.ledger, console, every_fork=request.show_all)
+
+
+def _rrefs_json(run: Answers, request: Request) -> Iterable[Json]:
     from rpcinspect.views.state_json import rrefs_json
 
-    if request.json:
-        _write_json(rrefs_json(run.ledger), request, stack)
-    else:
-        show_rrefs(run.ledger, _console(request, stack), every_fork=request.show_all)
-    return None
+    return rrefs_json(run.ledger)
 
 
-def _device_maps(run: Trace, request: Request, stack: ExitStack) -> int | None:
+def _show_device_maps(run: Answers, request: Request, console: Console) -> None:
     from rpcinspect.views.device_maps_table import show_device_maps
+
+    show_device_maps(run.device_maps, console)
+
+
+def _device_maps_json(run: Answers, request: Request) -> Iterable[Json]:
     from rpcinspect.views.state_json import device_maps_json
 
-    if request.json:
-        _write_json(device_maps_json(run.device_maps), request, stack)
-    else:
-        show_device_maps(run.device_maps, _console(request, stack))
-    return None
+    return device_maps_json(run.device_maps)
 
 
-def _closings(run: Trace, request: Request, stack: ExitStack) -> int | None:
+def _show_closings(run: Answers, request: Request, console: Console) -> None:
     from rpcinspect.views.closings_table import show_closings
+
+    show_closings(run.closings, _start_ns(run), console)
+
+
+def _closings_json(run: Answers, request: Request) -> Iterable[Json]:
     from rpcinspect.views.state_json import closings_json
 
-    if request.json:
-        _write_json(closings_json(run.closings), request, stack)
-    else:
-        start = min(run.session.messages.time_ns, default=0)
-        show_closings(run.closings, start, _console(request, stack))
-    return None
+    return closings_json(run.closings)
 
 
-def _console(request: Request, stack: ExitStack) -> Console:
-    return stack.enter_context(open_console(request.output))
-
-
-def _write_json(objects: Iterable[Json], request: Request, stack: ExitStack) -> None:
-    from rpcinspect.commands.objects import write_answer
-
-    write_answer(objects, request, stack.enter_context(open_output(request.output)))
+def _start_ns(run: Answers) -> int:
+    """What times count from: the first message."""
+    return min(run.session.messages.time_ns, default=0)
 
 
 ANSWERS: dict[str, Answer] = {
-    "graph": _graph,
-    "contexts": _contexts,
-    "latency": _latency,
-    "profile": _profile,
-    "rrefs": _rrefs,
-    "device-maps": _device_maps,
-    "closings": _closings,
+    "graph": Answer("message", _graph_messages, _show_graph, _graph_json),
+    "contexts": Answer("context", lambda run, _: len(run.graphs), _show_contexts, _contexts_json),
+    "latency": Answer("exchange", _exchanges, _show_latency, _latency_json),
+    "profile": Answer("profiled call", lambda run, _: len(run.profiles), _show_profile, _profile_json),
+    "rrefs": Answer("RRef", lambda run, _: len(run.ledger), _show_rrefs, _rrefs_json),
+    "device-maps": Answer(
+        "device map", lambda run, _: len(run.device_maps), _show_device_maps, _device_maps_json
+    ),
+    "closings": Answer("pipe", lambda run, _: run.closings.pipes, _show_closings, _closings_json),
 }
 """By the name of the option."""

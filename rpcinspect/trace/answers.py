@@ -15,7 +15,7 @@ from rpcinspect.session.model import Session
 from rpcinspect.trace.closings import Closings, read_closings
 from rpcinspect.trace.critical_path import Segment, critical_path
 from rpcinspect.trace.device_maps import DeviceMap, read_device_maps
-from rpcinspect.trace.graph import ContextGraph, read_graphs
+from rpcinspect.trace.graph import ContextGraph, find_graphs, read_graphs
 from rpcinspect.trace.latency import Latency, read_latency
 from rpcinspect.trace.ledger import RRefStory, read_ledger
 from rpcinspect.trace.profile import CallProfile, read_profiles
@@ -92,6 +92,10 @@ class Trace:
     def closings(self) -> Closings:
         """Who left first, and what was in flight then."""
         return read_closings(self.session, self.exchanges.calls, self._ends)
+
+    def graphs_of(self, context_id: int) -> tuple[ContextGraph, ...]:
+        """The graph of a context, or one for each job that has the id."""
+        return find_graphs(self.graphs, context_id)
 
     def critical_path(self, graph: ContextGraph) -> tuple[Segment, ...]:
         """What the duration of a context consists of."""

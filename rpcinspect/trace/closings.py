@@ -9,8 +9,8 @@ nothing in flight, but for clean-up, which nobody waits for.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from rpcinspect.causes.calls import CLEAN_UP, Call
 from rpcinspect.session.model import Session
@@ -39,9 +39,9 @@ class Departure:
     job: int
     worker: str
     time_ns: int
-    """When it ended the first of them."""
+    """When it ended the first of its pipes."""
     pipes: tuple[PipeEnd, ...]
-    """That it ended, in the order of time."""
+    """That it ended, in the order of time; those of a part of the run only, where that is asked for."""
     reset: int
     """How many of them it reset."""
     unanswered: tuple[int, ...]
@@ -59,6 +59,11 @@ class Closings:
     """The first that left while requests were in flight that somebody waits for; None if there is none."""
     open_pipes: int
     """Pipes whose end was not captured."""
+
+    @property
+    def pipes(self) -> int:
+        """How many pipes this tells of."""
+        return self.open_pipes + sum(len(departure.pipes) for departure in self.departures)
 
 
 def read_closings(session: Session, calls: Sequence[Call], ends: Iterable[ConnectionEnd]) -> Closings:
@@ -92,6 +97,18 @@ def read_closings(session: Session, calls: Sequence[Call], ends: Iterable[Connec
     awaited = {call.index for call in calls if call.kind not in CLEAN_UP}
     first = next((d for d in departures if awaited.intersection((*d.unanswered, *d.waiting))), None)
     return Closings(departures=tuple(departures), first=first, open_pipes=len(session.pipes) - closed)
+
+
+def part_of(whole: Closings, pipes: Collection[int]) -> Closings:
+    """What became of some of the pipes; when a worker left, and who was the first, is of the whole run."""
+    departures = []
+    for departure in whole.departures:
+        its = [pipe for pipe in departure.pipes if pipe.pipe in pipes]
+        if its:
+            part = _departure(departure.job, departure.worker, its)
+            departures.append(replace(part, time_ns=departure.time_ns))
+    ended = sum(len(departure.pipes) for departure in departures)
+    return replace(whole, departures=tuple(departures), open_pipes=len(pipes) - ended)
 
 
 def _in_flight(call: Call, time_ns: int) -> bool:

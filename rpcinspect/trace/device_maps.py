@@ -9,7 +9,7 @@ needs no map.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rpcinspect.causes.calls import Call
@@ -81,6 +81,36 @@ class _Seen:
 def read_device_maps(calls: Sequence[Call]) -> tuple[DeviceMap, ...]:
     """A map for each caller and callee of a job, in the order of their first tensor or map."""
     found: dict[Ends, _Seen] = defaultdict(_Seen)
+    for ends, _, index, record, forth in _travelled(calls):
+        _note(found[ends], index, record, forth=forth)
+    return tuple(
+        DeviceMap(
+            job=job,
+            caller=caller,
+            callee=callee,
+            seen=tuple(seen.maps),
+            used=tuple(seen.used),
+            tensors=seen.tensors,
+            uncovered=tuple(seen.uncovered),
+            uncovered_answers=tuple(seen.uncovered_answers),
+            messages=tuple(seen.messages[:MAX_INDEXES]),
+        )
+        for (job, caller, callee), seen in found.items()
+    )
+
+
+def part_of(
+    whole: Sequence[DeviceMap], calls: Sequence[Call], requests: Collection[int]
+) -> tuple[DeviceMap, ...]:
+    """The maps that some exchanges went by; `calls` are all."""
+    used = {ends for ends, call, *_ in _travelled(calls) if call.index in requests}
+    return tuple(one for one in whole if (one.job, one.caller, one.callee) in used)
+
+
+def _travelled(calls: Sequence[Call]) -> Iterator[tuple[Ends, Call, int, RpcRecord, bool]]:
+    """(whose map it goes by, exchange, index, record, whether it goes from the map's caller to its callee) of
+    each message that has tensors or tells a map.
+    """
     owners: dict[tuple[int, int], Ends] = {}
     """(job, autograd message id) → the call that the edge came with."""
     for call in calls:
@@ -97,21 +127,7 @@ def read_device_maps(calls: Sequence[Call]) -> tuple[DeviceMap, ...]:
         for index, record, request in _messages(call):
             if record.rpc.tensors or any(isinstance(e, RpcWithAutograd) for e in record.rpc.envelopes):
                 sender = call.caller if request else call.callee
-                _note(found[ends], index, record, forth=sender == ends[1])
-    return tuple(
-        DeviceMap(
-            job=job,
-            caller=caller,
-            callee=callee,
-            seen=tuple(seen.maps),
-            used=tuple(seen.used),
-            tensors=seen.tensors,
-            uncovered=tuple(seen.uncovered),
-            uncovered_answers=tuple(seen.uncovered_answers),
-            messages=tuple(seen.messages[:MAX_INDEXES]),
-        )
-        for (job, caller, callee), seen in found.items()
-    )
+                yield ends, call, index, record, sender == ends[1]
 
 
 def _messages(call: Call) -> Iterable[tuple[int, RpcRecord, bool]]:

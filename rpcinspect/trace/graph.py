@@ -117,6 +117,26 @@ class ContextGraph:
     backward_ns: int | None
     """First byte of the first message of a backward pass; None if none crossed the network."""
     cleanup: tuple[int, ...]
+    shown: frozenset[int] | None = None
+    """Indexes of the messages that are to be shown; None: all. What else is told is of the whole context."""
+
+    @property
+    def messages(self) -> frozenset[int]:
+        """Indexes of all its messages."""
+        edges = {m for edge in self.edges for m in (edge.forward, *(g.message for g in edge.gradients))}
+        return frozenset(edges.union(message.message for message in self.passing))
+
+    def shows(self, message: int) -> bool:
+        """Whether a message is to be shown."""
+        return self.shown is None or message in self.shown
+
+    def shows_gradient(self, gradient: Gradient) -> bool:
+        """Whether its message is to be shown or the answer to it, which nothing else may stand for."""
+        return self.shows(gradient.message) or (gradient.answer is not None and self.shows(gradient.answer))
+
+    def shows_edge(self, edge: GraphEdge) -> bool:
+        """Whether its forward message is to be shown, or one of its gradients."""
+        return self.shows(edge.forward) or any(map(self.shows_gradient, edge.gradients))
 
     @property
     def gradients(self) -> tuple[Gradient, ...]:

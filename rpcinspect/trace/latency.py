@@ -9,8 +9,8 @@ passes before a sniffer sees the first byte is in neither.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.causes.causality import Causes
@@ -134,7 +134,18 @@ class Latency:
 
 def read_latency(calls: Sequence[Call], causes: Causes) -> Latency:
     """The times of every exchange, and what is striking about them."""
-    timings = tuple(_timings(calls, causes))
+    return _summed(tuple(_timings(calls, causes)))
+
+
+def part_of(whole: Latency, requests: Collection[int]) -> Latency:
+    """Some of the exchanges and sums over these; which of them straggle is judged by all."""
+    timings = tuple(timing for timing in whole.timings if timing.request in requests)
+    return replace(
+        _summed(timings), stragglers=tuple(one for one in whole.stragglers if one.request in requests)
+    )
+
+
+def _summed(timings: tuple[Timing, ...]) -> Latency:
     user = [timing for timing in timings if not timing.control]
     functions = _grouped(user, lambda t: (t.job, t.what, None, None))
     return Latency(

@@ -26,12 +26,13 @@ def show_closings(closings: Closings, start_ns: int, console: Console) -> None:
 
 
 def _lines(closings: Closings, start_ns: int) -> Iterator[tuple[str, str]]:
+    first = closings.first and (closings.first.job, closings.first.worker)
     if closings.departures:
         rows = [_row(departure, start_ns) for departure in closings.departures]
         head, *lines = columns(HEADER, rows, right=(0,))
         yield head, "bold"
         for departure, line in zip(closings.departures, lines, strict=True):
-            yield line, "red" if departure is closings.first else ""
+            yield line, "red" if (departure.job, departure.worker) == first else ""
         yield "", ""
     if closings.open_pipes:
         yield f"of {counted(closings.open_pipes, 'pipe')} the end was not captured", ""

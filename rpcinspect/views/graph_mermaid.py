@@ -17,8 +17,10 @@ _SIGNS = re.compile(r"[^\w .,()\[\]/+*=→✗-]")
 """Everything but what no version of Mermaid takes for a sign of its own."""
 
 
-def mermaid_lines(graphs: Sequence[ContextGraph]) -> Iterator[str]:
-    """One diagram; of several contexts, which only several jobs have under one id, all are in it."""
+def mermaid_lines(graphs: Sequence[ContextGraph], note: str | None = None) -> Iterator[str]:
+    """One diagram; of several contexts, which only several jobs have under one id, all are in it. `note` is
+    written below it.
+    """
     yield "sequenceDiagram"
     for number, graph in enumerate(graphs):
         for lane, worker in enumerate(graph.workers):
@@ -31,14 +33,17 @@ def mermaid_lines(graphs: Sequence[ContextGraph]) -> Iterator[str]:
         yield f"  Note over {ends}: {escaped(graph_title(graph, len(graphs) > 1))}"
         for _, line in sorted(_arrows(graph, names)):
             yield f"  {line}"
+        if note is not None and number == len(graphs) - 1:
+            yield f"  Note over {ends}: {escaped(note)}"
 
 
 def _arrows(graph: ContextGraph, names: dict[str, str]) -> Iterator[tuple[int, str]]:
     missing = {edge.forward for edge in graph.missing}
     for edge in graph.edges:
         sender, receiver = names[edge.sender], names[edge.receiver]
-        yield edge.forward, f"{sender}->>{receiver}: {_edge(edge, edge.forward in missing)}"
-        for gradient in edge.gradients:
+        if graph.shows(edge.forward):
+            yield edge.forward, f"{sender}->>{receiver}: {_edge(edge, edge.forward in missing)}"
+        for gradient in filter(graph.shows_gradient, edge.gradients):
             arrow = "--x" if gradient.failed else "-->>"
             words = escaped(f"#{gradient.message} {gradient_words(edge, gradient)}")
             yield gradient.message, f"{receiver}{arrow}{sender}: {words}"

@@ -49,7 +49,7 @@ def show_graph(
     write_line(console, "")
     for line, style in _messages(graph, width):
         write_line(console, cut_line(line, width), style)
-    for line, style in (*_without(graph), *_path(path)):
+    for line, style in (*_without(graph), *_path(path, graph)):
         write_line(console, cut_line(line, width), style)
 
 
@@ -69,21 +69,22 @@ def _messages(graph: ContextGraph, width: int | None) -> Iterator[Line]:
             style = "red" if gradient.failed else "yellow" if gradient.zero else "green"
             rows.append((gradient.message, gradient.begin_ns, arrow, gradient_words(edge, gradient), style))
     for message in graph.passing:
-        if message.kind in TAKEN:
+        if message.kind in TAKEN and graph.shown is None:
             continue  # it says nothing but that the request was taken
         arrow = lanes.arrow(message.source, message.destination, "╌")
         style = "red" if message.failed else "dim"
         rows.append((message.message, message.begin_ns, arrow, passing_words(message), style))
     number_width = max((len(str(row[0])) for row in rows), default=1) + 1
     yield f"{'ms':>{time_width}}  {lanes.header()}  {'#':>{number_width}}", "bold"
-    for index, time_ns, arrow, words, style in sorted(rows):
+    for index, time_ns, arrow, words, style in sorted(row for row in rows if graph.shows(row[0])):
         time = f"{(time_ns - graph.begin_ns) / 1e6:.3f}"
         yield f"{time:>{time_width}}  {arrow}  {f'#{index}':>{number_width}}  {words}", style
 
 
 def _without(graph: ContextGraph) -> Iterator[Line]:
     """The edges that a pass left without a gradient."""
-    if not graph.missing:
+    missing = [edge for edge in graph.missing if graph.shows(edge.forward)]
+    if not missing:
         return
     yield "", ""
     rows = [
@@ -94,18 +95,18 @@ def _without(graph: ContextGraph) -> Iterator[Line]:
             what_words(edge.what),
             tensors_words(edge.tensors),
         )
-        for edge in graph.missing
+        for edge in missing
     ]
     head, *lines = columns(("no gradient", "edge", "from → to", "function", "tensors"), rows)
     yield head, "bold red"
     yield from ((line, "red") for line in lines)
 
 
-def _path(path: Sequence[Segment]) -> Iterator[Line]:
-    """The critical path, and its sums by worker."""
+def _path(path: Sequence[Segment], graph: ContextGraph) -> Iterator[Line]:
+    """The critical path or parts of it, and its sums by worker."""
     if not path:
         return
-    begin, total = path[0].begin_ns, path[-1].end_ns - path[0].begin_ns
+    begin, total = graph.begin_ns, graph.end_ns - graph.begin_ns
     rows = [
         (
             f"{(segment.begin_ns - begin) / 1e6:.3f}",
@@ -118,7 +119,8 @@ def _path(path: Sequence[Segment]) -> Iterator[Line]:
         for segment in path
     ]
     yield "", ""
-    yield f"critical path, {duration(total)}", "bold"
+    parts = "critical path," if graph.shown is None else "parts of the critical path of"
+    yield f"{parts} {duration(total)}", "bold"
     head, *lines = columns(("ms", "took", "share", "worker", "does", "exchange"), rows, right=(0, 1, 2))
     yield head, "bold"
     yield from ((line, "") for line in lines)

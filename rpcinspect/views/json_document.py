@@ -36,7 +36,7 @@ KEYS = {
     "departure": "departures",
 }
 """Kind of a line → name of its list."""
-SINGLE = frozenset({"summary", "closings"})
+SINGLE = frozenset({"summary", "closings", "filter"})
 """Kinds of which there is one: not in a list."""
 
 HEAD = ("capture", "worker", "pipe")

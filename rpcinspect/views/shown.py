@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from rpcinspect.session.model import AutogradContext, Finding, RRef, Session
 from rpcinspect.trace.touched import Touched
+from rpcinspect.views.phrases import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,12 @@ class Shown:
         """The rows of an order that are shown, in that order."""
         rows = self.rows
         return [row for row in order if rows[row]]
+
+    def words(self, some: int, of: int, noun: str) -> str:
+        """What a view of things other than messages says of itself."""
+        those = "that match" if noun == "message" else "with messages that match"
+        nouns = noun if of == 1 else f"{noun}s"
+        return f"shown: {some:,} of {of:,} {nouns}, those {those} {printable(self.text)}"
 
     def contexts(self, session: Session) -> tuple[AutogradContext, ...]:
         """Those that a message takes part in."""

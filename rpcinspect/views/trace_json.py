@@ -26,10 +26,13 @@ def contexts_json(graphs: Sequence[ContextGraph]) -> Iterator[Json]:
 
 
 def graph_json(graph: ContextGraph, path: Sequence[Segment]) -> Iterator[Json]:
-    """A context with all its messages: `context`, then `passing` and `segment` lines."""
+    """A context with the messages to be shown: `context` with their edges, then `passing` and `segment`
+    lines.
+    """
     yield context_json(graph)
     for message in graph.passing:
-        yield _passing(message, graph)
+        if graph.shows(message.message):
+            yield _passing(message, graph)
     for segment in path:
         yield _segment(segment, graph)
 
@@ -42,7 +45,7 @@ def context_json(graph: ContextGraph) -> Json:
         "context_id": graph.context_id,
         "creator": text(graph.creator),
         "workers": [text(worker) for worker in graph.workers],
-        "edges": [_edge(edge) for edge in graph.edges],
+        "edges": [_edge(edge) for edge in graph.edges if graph.shows_edge(edge)],
         "cleanup": list(graph.cleanup),
         "job": graph.job,
         "begin_ns": graph.begin_ns,

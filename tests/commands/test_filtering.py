@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.commands.members import key_of, messages_of
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, decode, visible
 from tests.filter.from_json import picked
 from tests.writing.rewritten import told
@@ -55,18 +55,16 @@ def test_jsonl_keeps_what_a_matching_message_takes_part_in(path: Path, text: str
     ran, whole = decode(path, "--format", "jsonl", "-f", text), decode(path, "--format", "jsonl")
     matching = set(picked(text, path))
     assert set(indexes(ran)) == matching
-    takes_part = members(path)
-    expected = []
-    for line in whole.objects[:-1]:
-        kind = line["kind"]
-        if kind == "message":
-            its: set[int] | None = {line["index"]}
-        elif kind == "finding":
-            its = set(line["messages"]) or None  # one without messages is about the capture
-        else:
-            its = takes_part.get(key_of(line))
-        if its is None or its & matching:
-            expected.append(line)
+    contexts, rrefs = (messages_of(path).parts(kind) for kind in ("context", "rref"))
+    its: dict[str, Callable[[dict[str, Any]], set[int]]] = {
+        "message": lambda line: {line["index"]},
+        "context": lambda line: contexts[key_of(line)],
+        "rref": lambda line: rrefs[key_of(line)],
+        "finding": lambda line: set(line["messages"]) or matching,  # one without is about the capture
+    }
+    expected = [
+        line for line in whole.objects[:-1] if line["kind"] not in its or its[line["kind"]](line) & matching
+    ]
     assert ran.objects[:-1] == expected
     kinds = {"contexts": "context", "rrefs": "rref", "findings": "finding"}
 
@@ -80,38 +78,6 @@ def test_jsonl_keeps_what_a_matching_message_takes_part_in(path: Path, text: str
         "shown": counts(expected),
         "of": counts(whole.objects),
     }
-
-
-def key_of(line: dict[str, Any]) -> tuple[object, ...]:
-    """Of a context or an RRef."""
-    return (
-        (line["kind"], line["job"], str(line.get("context_id", line.get("rref_id")))) if "job" in line else ()
-    )
-
-
-@lru_cache(maxsize=8)
-def members(path: Path) -> dict[tuple[object, ...], set[int]]:
-    """Messages of each context, by their own lines; of each RRef, by the ledger's."""
-    lines = decode(path, "--format", "jsonl").objects
-    messages = [line for line in lines if line["kind"] == "message"]
-    answers = {line["answers"]: line["index"] for line in messages if line["answers"] is not None}
-    jobs = {line["job"] for line in lines if "job" in line}
-    assert jobs == {0}
-    found: dict[tuple[object, ...], set[int]] = defaultdict(set)
-    for line in messages:
-        for part in (line["body"], *line["envelopes"]):
-            if part.get("context_id") is not None:
-                key = ("context", 0, str(part["context_id"]))
-                found[key] |= {line["index"], answers.get(line["index"], line["index"])}
-    for line in decode(path, "--rrefs", "--format", "jsonl").objects:
-        requests = {line["created"], *line["fetches"], *line["backwards"]}
-        begins = set()
-        for fork in line["stories"]:
-            requests |= {fork["requested"], fork["accepted"], fork["deleted"]}
-            begins.add(fork["begin"])
-        its = requests | {answers.get(request) for request in requests} | begins
-        found[key_of(line)] = its - {None}
-    return dict(found)
 
 
 def test_the_table_shows_the_matching_rows_with_their_numbers() -> None:
@@ -239,7 +205,6 @@ def test_marks_stand_below_wide_characters_and_in_long_filters() -> None:
     ("options", "told"),
     [
         (("--roundtrip", "-f", "request"), "--roundtrip looks at every message"),
-        (("--latency", "-f", "request"), "--latency tells of a whole run"),
         (("--latency", "-w", "out.pcap"), "can't be used together"),
         (("--roundtrip", "-w", "out.pcap"), "can't be used together"),
         (("--message", "6", "-w", "out.pcap"), "can't be used together"),

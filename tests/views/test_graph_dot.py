@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -55,3 +56,15 @@ def test_graphviz_reads_it() -> None:
         done = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, timeout=60, check=True)
         assert done.stderr == b""
         assert b"<svg" in done.stdout
+
+
+def test_arrows_that_are_not_shown_are_not_drawn() -> None:
+    graph = every_kind()
+    gradient, last = graph.gradients
+    text = "\n".join(dot_lines([replace(graph, shown=frozenset([gradient.message]))], 'only "this"'))
+    assert text.count("->") == 1
+    assert f"#{gradient.message} +" in text
+    assert '  label="only \\"this\\"";' in text.splitlines()
+    answered = "\n".join(dot_lines([replace(graph, shown=frozenset([last.answer or -1]))]))
+    assert answered.count("->") == 1
+    assert len(re.findall(r"\[label=\"(?:send|recv)", answered)) == 2

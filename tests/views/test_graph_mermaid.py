@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from rpcinspect.views.graph_mermaid import escaped, mermaid_lines
 from tests.trace.runs import workload_trace
@@ -41,3 +42,12 @@ def test_an_edge_without_a_gradient_says_so() -> None:
     lines = [line for line in mermaid_lines([every_kind()]) if "no gradient" in line]
     assert len(lines) == 1
     assert "#35;5 " in lines[0]
+
+
+def test_arrows_that_are_not_shown_are_not_drawn() -> None:
+    graph = every_kind()
+    shown = replace(graph, shown=frozenset([graph.edges[0].forward]))
+    lines = list(mermaid_lines([graph, shown], "a <note>"))
+    assert sum(line.startswith("  g0") for line in lines) == len(graph.edges) + len(graph.gradients)
+    assert sum(line.startswith("  g1") for line in lines) == 1
+    assert lines[-1] == "  Note over g1w0,g1w1: a #60;note#62;"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from rich.cells import cell_len
 
 from rpcinspect.views.graph_table import show_graph
+from rpcinspect.views.graph_words import graph_title
 from tests.commands.runner import visible
 from tests.trace.runs import workload_trace
 from tests.views.graphs import every_kind, graph
@@ -66,3 +68,28 @@ def test_a_context_of_which_little_is_known() -> None:
     console, out = file_console()
     show_graph(graph(workers=("worker:7",), backward_ns=None), (), console)
     assert "nothing to differentiate" in out.getvalue()
+
+
+def test_what_is_not_shown_is_left_out_and_what_is_said_of_the_context_stays() -> None:
+    whole = every_kind()
+    console, out = file_console()
+    show_graph(replace(whole, shown=frozenset([2, 7])), (), console)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == graph_title(whole)
+    assert [int(number) for number in re.findall(r"  #(\d+)  ", out.getvalue())] == [2, 7]
+    assert not any(line.startswith("no gradient") for line in lines)
+    console, out = file_console()
+    show_graph(replace(whole, shown=frozenset([5])), (), console)
+    assert "no gradient" in out.getvalue()
+
+
+def test_parts_of_a_path_keep_their_shares_of_the_whole() -> None:
+    run = workload_trace("bwd_boom")
+    (one,) = run.graphs
+    path = run.critical_path(one)
+    console, out = file_console()
+    show_graph(replace(one, shown=frozenset()), path[4:5], console)
+    told = out.getvalue().splitlines()[-4:]
+    assert told[0] == "parts of the critical path of 16 ms"
+    whole = next(line for line in shown("bwd_boom") if f" #{path[4].request} " in line and "answer" in line)
+    assert told[2].split() == whole.split()

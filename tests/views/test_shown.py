@@ -42,3 +42,9 @@ def test_findings_of_shown_messages_and_of_the_capture() -> None:
     rows = bytes(int(index) == 5 for index in session.index)
     kept = Shown("", rows).findings(replace(session, findings=tuple(found)))
     assert [finding.code for finding in kept] == ["some", "none"]
+
+
+def test_a_view_says_how_much_it_shows() -> None:
+    shown = Shown("fn == \x1bx", b"")
+    assert shown.words(2, 3, "message") == "shown: 2 of 3 messages, those that match fn == \\x1bx"
+    assert shown.words(0, 1, "RRef") == "shown: 0 of 1 RRef, those with messages that match fn == \\x1bx"
