@@ -146,12 +146,7 @@ class _Writer:
 
     def _serving(self, call: Call, inner: Sequence[Call]) -> Iterator[Json]:
         identifier = 2 * call.index + 3
-        place = {
-            "cat": "call",
-            "name": f"serve {_what(call)}",
-            "id2": {"local": hex(identifier)},
-            "pid": self._pid(call.job, call.callee),
-        }
+        place = _async(f"serve {_what(call)}", identifier, self._pid(call.job, call.callee))
         begin = {**place, "ph": "b", "ts": self._us(call.arrived_ns)}
         yield {**begin, "args": {"request": call.index, "answer": call.answer, "caller": text(call.caller)}}
         for one in inner:
@@ -159,12 +154,7 @@ class _Writer:
         yield {**place, "ph": "e", "ts": self._us(self._served_ns(call))}
 
     def _calling(self, call: Call, identifier: int) -> Iterator[Json]:
-        place = {
-            "cat": "call",
-            "name": f"call {_what(call)}",
-            "id2": {"local": hex(identifier)},
-            "pid": self._pid(call.job, call.caller),
-        }
+        place = _async(f"call {_what(call)}", identifier, self._pid(call.job, call.caller))
         yield {**place, "ph": "b", "ts": self._us(call.begin_ns), "args": self._facts(call)}
         yield {**place, "ph": "e", "ts": self._us(self._ended_ns(call))}
 
@@ -324,6 +314,7 @@ class _Writer:
             common = {"ph": "M", "pid": pid, "tid": pid, "ts": 0.0}
             yield {**common, "name": "process_name", "args": {"name": text(name)}}
             yield {**common, "name": "process_sort_index", "args": {"sort_index": pid}}
+            yield {**common, "name": "thread_name", "args": {"name": "calls"}}
 
     def _thread_names(self) -> Iterator[Json]:
         for pid, tid, number in self._threads.all():
@@ -331,6 +322,10 @@ class _Writer:
             name = "messages" if number == 0 else f"messages {number + 1}"
             yield {**common, "name": "thread_name", "args": {"name": name}}
             yield {**common, "name": "thread_sort_index", "args": {"sort_index": tid}}
+
+
+def _async(name: str, identifier: int, pid: int) -> Json:
+    return {"cat": "call", "name": name, "id2": {"local": hex(identifier)}, "pid": pid, "tid": pid}
 
 
 def _what(call: Call) -> str:

@@ -25,7 +25,12 @@ Json = dict[str, Any]
 
 SHARED = CAPTURES.parent.parent / "shared" / "captures"
 BUNDLED = sorted(path for path in CAPTURES.rglob("*.pcap*") if path.is_file())
-OTHERS = sorted(path for path in (SHARED / "torch").glob("*.pcap*") if path.is_file())
+OTHERS = sorted(
+    path
+    for folder in ("torch", "torch-suite", "versions")
+    for path in (SHARED / folder).glob("*.pcap*")
+    if path.is_file()
+)
 CHAIN = CAPTURES / "basic_chain.pcap"
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
 
@@ -188,7 +193,7 @@ def read_by_hand(document: Json) -> dict[str, list[tuple[Any, ...]]]:
                 tell("counter", f"{event['name']} {unit}", at, value, 0, 0, pid)
             case "M" if event["name"] == "process_name":
                 tell("process", event["args"]["name"], pid)
-            case "M" if event["name"] == "thread_name":
+            case "M" if event["name"] == "thread_name" and event["tid"] != pid:
                 tell("thread", event["args"]["name"], event["tid"], pid)
     for start, end in arrows.values():
         tell("flow", "", start, end)

@@ -12,8 +12,8 @@ from typing import Any
 Json = dict[str, Any]
 
 NEEDED = {
-    "b": {"cat", "name", "id2", "pid", "ts"},
-    "e": {"cat", "name", "id2", "pid", "ts"},
+    "b": {"cat", "name", "id2", "pid", "tid", "ts"},
+    "e": {"cat", "name", "id2", "pid", "tid", "ts"},
     "X": {"cat", "name", "pid", "tid", "ts", "dur", "args"},
     "s": {"cat", "name", "id", "pid", "tid", "ts"},
     "f": {"cat", "name", "id", "pid", "tid", "ts", "bp"},
@@ -71,10 +71,10 @@ def check_names(document: Json) -> None:
             assert event["tid"] not in threads
             threads[event["tid"]] = event["pid"]
     assert len(set(processes.values())) == len(processes)
-    assert not set(processes) & set(threads)
+    assert all(threads[number] == number for number in set(threads) & set(processes))
     for event in document["traceEvents"]:
         assert event["pid"] in processes, event
-        if event["ph"] in "Xsf":
+        if event["ph"] in "Xsfbe":
             assert threads[event["tid"]] == event["pid"], event
 
 
