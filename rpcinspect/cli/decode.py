@@ -18,6 +18,7 @@ class DecodeFormat(str, Enum):
     table = "table"
     jsonl = "jsonl"
     json = "json"
+    html = "html"
     dot = "dot"
     mermaid = "mermaid"
     perfetto = "perfetto"
@@ -36,7 +37,9 @@ def decode(
     output_format: Annotated[
         DecodeFormat,
         typer.Option(
-            "--format", help="What to write; dot and mermaid are for --graph, perfetto for trace viewers."
+            "--format",
+            help="What to write; html is a page to look at, dot and mermaid are for --graph, perfetto is for "
+            "trace viewers.",
         ),
     ] = DecodeFormat.table,
     output: OutputOption = None,

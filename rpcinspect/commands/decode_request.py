@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 STDIN = "-"
 DRAWINGS = ("dot", "mermaid")
 """Formats of an autograd graph."""
-EXPORTS = ("perfetto",)
-"""Formats of a whole run for other programs, see `exports`."""
+EXPORTS = ("html", "perfetto")
+"""Formats of a whole run for other programs, a browser among them; see `exports`."""
 ABRIDGED = frozenset({"latency", "profile", "rrefs"})
 """Questions whose answers leave something out for which there is `--all`."""
 

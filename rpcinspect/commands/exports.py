@@ -51,7 +51,17 @@ def _perfetto(run: Trace, shown: Shown | None, request: Request, stack: ExitStac
     return None
 
 
+def _html(run: Trace, shown: Shown | None, request: Request, stack: ExitStack) -> int | None:
+    from rpcinspect.views.trace_html import trace_html
+
+    output = stack.enter_context(open_output(request.output))
+    for piece in trace_html(run, shown):
+        output.write(piece)
+    return None
+
+
 WRITERS: dict[str, Export] = {
+    "html": _html,
     "perfetto": _perfetto,
 }
 """By the name of the format."""

@@ -5,10 +5,11 @@ Each answer is made when it is first asked for, from plain results of the module
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 
-from rpcinspect.causes.calls import Exchanges, read_exchanges
+from rpcinspect.causes.calls import Call, Exchanges, read_exchanges
 from rpcinspect.causes.causality import Causes, explain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
@@ -51,7 +52,8 @@ class Trace:
         self.session = session
         self.messages = messages
         self._ends = ends
-        self._source = source
+        self.source = source
+        """Where the bytes of tensors are; None where nobody can read them."""
 
     @cached_property
     def exchanges(self) -> Exchanges:
@@ -66,7 +68,7 @@ class Trace:
     @cached_property
     def graphs(self) -> tuple[ContextGraph, ...]:
         """Every autograd context."""
-        return read_graphs(self.session, self.messages, self._source)
+        return read_graphs(self.session, self.messages, self.source)
 
     @cached_property
     def latency(self) -> Latency:
@@ -99,4 +101,13 @@ class Trace:
 
     def critical_path(self, graph: ContextGraph) -> tuple[Segment, ...]:
         """What the duration of a context consists of."""
-        return critical_path(graph, self.exchanges.calls, self.causes)
+        return critical_path(graph, self._calls_of.get((graph.job, graph.context_id), ()), self.causes)
+
+    @cached_property
+    def _calls_of(self) -> dict[tuple[int, int], list[Call]]:
+        """Calls by job and context: a run may have thousands of contexts."""
+        found: dict[tuple[int, int], list[Call]] = defaultdict(list)
+        for call in self.exchanges.calls:
+            if call.context is not None:
+                found[call.job, call.context].append(call)
+        return found

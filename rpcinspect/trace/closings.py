@@ -24,6 +24,8 @@ class PipeEnd:
     pipe: int
     client: str
     server: str
+    by: str
+    """The worker that closed it first."""
     how: str
     time_ns: int
     in_flight: tuple[int, ...]
@@ -66,30 +68,35 @@ class Closings:
 
 def read_closings(session: Session, calls: Sequence[Call], ends: Iterable[ConnectionEnd]) -> Closings:
     """Who ended what, and what was in flight."""
-    ended = Ends(ends).by_worker(session)
+    known = Ends(ends)
     on_pipe: dict[int, list[Call]] = defaultdict(list)
     for call in calls:
         on_pipe[call.request.tp.pipe.number].append(call)
-    departures = [
-        _departure(job, worker, [_pipe_end(session, pipe, end, on_pipe[pipe]) for pipe, end in pipes])
-        for (job, worker), pipes in ended.items()
-    ]
+    found: dict[tuple[int, str], list[PipeEnd]] = defaultdict(list)
+    closed = 0
+    for pipe in session.pipes:
+        end = known.of(pipe)
+        if end is None:
+            continue
+        closed += 1
+        client, server = session.clients[pipe.number], session.servers[pipe.number]
+        by = client if end.by_client else server
+        found[session.jobs[pipe.number], by].append(
+            PipeEnd(
+                pipe=pipe.number,
+                client=client,
+                server=server,
+                by=by,
+                how=end.how,
+                time_ns=end.time_ns,
+                in_flight=tuple(c.index for c in on_pipe[pipe.number] if _in_flight(c, end.time_ns)),
+            )
+        )
+    departures = [_departure(job, worker, pipes) for (job, worker), pipes in found.items()]
     departures.sort(key=lambda departure: departure.time_ns)
     awaited = {call.index for call in calls if call.kind not in CLEAN_UP}
     first = next((d for d in departures if awaited.intersection((*d.unanswered, *d.waiting))), None)
-    closed = sum(len(departure.pipes) for departure in departures)
     return Closings(departures=tuple(departures), first=first, open_pipes=len(session.pipes) - closed)
-
-
-def _pipe_end(session: Session, pipe: int, end: ConnectionEnd, calls: Iterable[Call]) -> PipeEnd:
-    return PipeEnd(
-        pipe=pipe,
-        client=session.clients[pipe],
-        server=session.servers[pipe],
-        how=end.how,
-        time_ns=end.time_ns,
-        in_flight=tuple(call.index for call in calls if _in_flight(call, end.time_ns)),
-    )
 
 
 def part_of(whole: Closings, pipes: Collection[int]) -> Closings:

@@ -80,8 +80,13 @@ class Run:
 
     @cached_property
     def _left(self) -> dict[tuple[int, str], int]:
-        ended = self._ends.by_worker(self.session)
-        return {worker: min(end.time_ns for _, end in pipes) for worker, pipes in ended.items()}
+        left: dict[tuple[int, str], int] = {}
+        for pipe, (client, server) in enumerate(zip(self.session.clients, self.session.servers, strict=True)):
+            end = self.end(pipe)
+            if end is not None:
+                key = (self.jobs[pipe], client if end.by_client else server)
+                left[key] = min(end.time_ns, left.get(key, end.time_ns))
+        return left
 
     def time_ns(self, index: int) -> int:
         """When a message began."""

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rpcinspect.session.model import Session
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.stream import Conflict, Stream
 from rpcinspect.wire.tcp import Connection
@@ -72,16 +71,6 @@ class Ends:
         """How a pipe ended; ports may be used again, so that its time counts."""
         ends = self._by_flow.get(str(pipe.flow), ())
         return next((end for end in ends if end.begin_ns <= pipe.first_ns <= end.last_ns), None)
-
-    def by_worker(self, session: Session) -> dict[tuple[int, str], list[tuple[int, ConnectionEnd]]]:
-        """(job, worker) → the pipes that it was the first to end, by their numbers."""
-        found: dict[tuple[int, str], list[tuple[int, ConnectionEnd]]] = defaultdict(list)
-        for pipe in session.pipes:
-            end = self.of(pipe)
-            if end is not None:
-                ended = session.clients if end.by_client else session.servers
-                found[session.jobs[pipe.number], ended[pipe.number]].append((pipe.number, end))
-        return found
 
 
 @dataclass(frozen=True, slots=True)

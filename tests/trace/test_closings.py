@@ -8,8 +8,7 @@ import pytest
 
 from rpcinspect.opened import open_session
 from rpcinspect.trace.answers import trace
-from rpcinspect.trace.run import Run
-from rpcinspect.trace.wire_facts import ConnectionEnd, WireFacts
+from rpcinspect.trace.wire_facts import ConnectionEnd
 from tests.trace.runs import SHARED, traced, workload_trace
 from tests.truth import CLOCK_NS, capture_of, workload
 
@@ -85,15 +84,3 @@ def test_the_first_that_left_is_the_first_that_prints_it(name: str) -> None:
     assert {trace.exchanges.by_index()[index].caller for index in first.unanswered} == {
         event["worker"] for event in waiting
     }
-
-
-@pytest.mark.parametrize("name", ["basic_chain", "ps_race", "reinit", "faults/dies"])
-def test_findings_know_the_same_departures(name: str) -> None:
-    with open_session(str(capture_of(name))) as opened:
-        session, wire = opened.session, WireFacts.of(opened.connections)
-        closings = trace(session, opened.messages(), ends=wire.ends).closings
-    run = Run(session, wire)
-    left = {(departure.job, departure.worker): departure.time_ns for departure in closings.departures}
-    assert left
-    for worker in session.workers:
-        assert run.left_ns(worker.name or "", worker.job) == left.get((worker.job, worker.name or ""))

@@ -1,0 +1,91 @@
+// The page comes to life: data is unpacked, tabs and links work. What is open stands in the address:
+// #messages and other tabs, #m12 a message, #c3 a context, #f0 a finding, #q=words a search.
+
+class Page {
+  constructor(run) {
+    this.tabs = [...document.querySelectorAll("main > section")];
+    this.links = [...document.querySelectorAll("nav a")];
+    this.detail = new Detail(run, new Store("messages"));
+    this.messages = new Messages(run, (index) => { location.hash = `m${index}`; });
+    this.contexts = new Contexts(run, new Store("contexts"));
+    document.getElementById("detail-close").addEventListener("click", () => this.close());
+    document.addEventListener("keydown", (event) => this.key(event));
+    addEventListener("hashchange", () => this.follow());
+    this.tab("overview");
+    this.follow(true);
+  }
+
+  /** Shows one tab. */
+  tab(id) {
+    if (!this.tabs.some((tab) => tab.id === id)) return false;
+    this.tabs.forEach((tab) => tab.classList.toggle("off", tab.id !== id));
+    this.links.forEach((link) => {
+      if (link.hash === `#${id}`) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    });
+    document.body.dataset.tab = id;
+    if (id === "messages") this.messages.sequence.draw();
+    return true;
+  }
+
+  /** Goes where the address says. */
+  async follow(first = false) {
+    const words = decodeURIComponent(location.hash.slice(1));
+    const [, kind, number] = /^([mcf])(\d+)$/.exec(words) ?? [];
+    if (kind === "m") await this.message(Number(number), first);
+    else if (kind === "c") this.tab("contexts") && await this.contexts.show(Number(number));
+    else if (kind === "f") this.finding(number);
+    else if (words.startsWith("q=")) this.tab("messages") && this.messages.ask(words.slice(2));
+    else if (this.tab(words)) scrollTo(0, 0);
+    else this.section(words);
+  }
+
+  /** Opens a message beside what is open: the list of messages, where the page begins with it. */
+  async message(index, first) {
+    if (first) this.tab("messages");
+    const place = await this.detail.show(index);
+    document.body.classList.toggle("with-detail", !this.detail.panel.hidden);
+    if (place >= 0) this.messages.mark(place);
+  }
+
+  finding(number) {
+    this.tab("findings");
+    document.getElementById(`f${number}`)?.scrollIntoView({ block: "center" });
+  }
+
+  /** A part of a tab. */
+  section(id) {
+    const target = id && document.getElementById(id);
+    const tab = target && target.closest("main > section");
+    if (!tab) return;
+    this.tab(tab.id);
+    target.scrollIntoView();
+  }
+
+  close() {
+    this.detail.hide();
+    document.body.classList.remove("with-detail");
+    history.replaceState(null, "", `#${document.body.dataset.tab}`);
+  }
+
+  key(event) {
+    if (event.key === "Escape" && !this.detail.panel.hidden) this.close();
+    if (event.key === "/" && !event.target.closest("input, select, textarea")) {
+      event.preventDefault();
+      this.tab("messages");
+      this.messages.input.focus();
+    }
+  }
+}
+
+async function start() {
+  const [element] = elementsOf("data");
+  new Page(new Run(await unpack(element)));
+  document.body.classList.add("alive");
+  document.body.dataset.ready = "yes";
+}
+
+start().catch((error) => {
+  document.getElementById("broken").textContent = `The page could not be unpacked: ${error.message}. It needs a browser of 2023 or later.`;
+  throw error;
+});

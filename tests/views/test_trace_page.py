@@ -1,0 +1,83 @@
+"""What a page tells before anybody asks, against the session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from rpcinspect.session.model import Finding
+from rpcinspect.trace.touched import Touched
+from rpcinspect.views.shown import Shown
+from rpcinspect.views.trace_page import MAX_FINDINGS, SEVERITIES, page_of
+from rpcinspect.views.trace_part import Part, part_of
+from tests.diff.stories import Story
+from tests.trace.runs import workload_trace
+from tests.views.trace_pages import story_run
+
+
+@pytest.mark.parametrize("name", ["basic_chain", "ps_race", "bwd_boom", "devmap_cpu_refused"])
+def test_sums(name: str) -> None:
+    run = workload_trace(name)
+    page = page_of(run, part_of(run, None))
+    facts = {fact.name: fact for fact in page.facts}
+    messages = facts.get("messages", facts.get("message"))
+    assert messages is not None
+    assert messages.value == f"{len(run.messages):,}"
+    assert facts["workers"].value == str(len(run.session.workers))
+    severities = Counter(finding.severity for finding in run.session.findings)
+    assert facts["errors found"].value == str(severities["error"])
+    assert facts["errors found"].bad == bool(severities["error"])
+    assert facts["warnings"].value == str(severities["warning"])
+    missing = sum(len(graph.missing) for graph in run.graphs)
+    assert ("gradients never came" in facts) == bool(missing)
+    assert sum(int(row.cells[3].text) for row in page.workers.rows) == len(run.messages)
+    assert {count.name: count.count for count in page.types} == run.session.totals.by_type
+    assert [card.text for card in page.findings] == [
+        finding.text for finding in sorted(run.session.findings, key=lambda f: SEVERITIES.index(f.severity))
+    ]
+    assert page.filter is None
+
+
+def test_who_left_first_and_why_there_is_nothing() -> None:
+    assert page_of(*both("faults/dies")).closings is not None
+    assert page_of(*both("basic_chain")).closings is None
+    empty = story_run(Story())
+    page = page_of(empty, part_of(empty, None))
+    assert page.lead == "No message was found."
+    assert page.empty is not None
+    assert page.types == ()
+
+
+def both(name: str) -> tuple:  # type: ignore[type-arg]
+    run = workload_trace(name)
+    return run, part_of(run, None)
+
+
+def test_a_filter_changes_the_sums_and_is_named() -> None:
+    run = workload_trace("ps_race")
+    rows = bytes(int(run.session.index[row] < 30) for row in range(len(run.messages)))
+    page = page_of(run, part_of(run, Shown("index < 30\x1b", rows, Touched())))
+    assert page.filter == "index < 30\\x1b"
+    assert page.facts[0].value == "30 of 118"
+    assert sum(count.count for count in page.types) == 30
+    assert page.findings_hidden == 4
+    assert sum(int(row.cells[3].text) for row in page.workers.rows) == 30
+
+
+def test_the_worst_findings_come_first_and_the_rest_is_counted() -> None:
+    run = workload_trace("basic_chain")
+    findings = tuple(
+        Finding(code="zero-gradient", severity="info", text=f"t{n}", messages=tuple(range(n)))
+        for n in range(MAX_FINDINGS + 20)
+    )
+    findings += (Finding(code="error-response", severity="error", text="boom\u202e", messages=(1,)),)
+    part = replace(part_of(run, None), findings=findings)
+    assert isinstance(part, Part)
+    page = page_of(run, part)
+    assert (len(page.findings), page.findings_left_out) == (MAX_FINDINGS, 21)
+    assert page.findings[0].text == "boom\\u202e"
+    assert page.findings[0].number == len(findings) - 1
+    assert page.findings[20].count == 19
+    assert len(page.findings[20].links) == 12
