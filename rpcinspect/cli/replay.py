@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,13 @@ from rpcinspect.cli.options import (
     ToleranceOption,
     TsharkOption,
 )
+
+
+class EngineName(str, Enum):
+    """Who plays the workers."""
+
+    wire = "wire"
+    agent = "agent"
 
 
 def replay(
@@ -105,6 +113,12 @@ def replay(
         int,
         typer.Option("--threads", metavar="N", help="Threads of each live worker; sums depend on it."),
     ] = 1,
+    engine: Annotated[
+        EngineName,
+        typer.Option(
+            help="Who plays: our own peers, which send captured bytes, or torch's agent, which sends less."
+        ),
+    ] = EngineName.wire,
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -165,6 +179,7 @@ def replay(
                 imports=tuple(imports or ()),
                 seed=seed,
                 threads=threads,
+                engine=engine.value,
                 timeout_s=timeout,
                 speed=speed,
                 repeat=repeat,

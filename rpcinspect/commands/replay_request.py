@@ -16,6 +16,7 @@ from rpcinspect.commands.output import overwritten_input
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pipeline import Options
 from rpcinspect.replay.gate import Allowance, Gate
+from rpcinspect.replay.model import Engine
 from rpcinspect.replay.plan import PlanOptions
 from rpcinspect.replay.replayer import ReplayOptions
 from rpcinspect.replay.sources import Sources
@@ -49,6 +50,7 @@ class Request:
     tolerance: bool = False
     rtol: float | None = None
     atol: float | None = None
+    engine: Engine = "wire"
     record: Path | None = None
     show_gradients: bool = False
     require_all: bool = False
@@ -74,6 +76,7 @@ class Request:
             live=names(self.live),
             context=None if self.context is None else read_packed(self.context),
             trust=self.trust,
+            engine=self.engine,
         )
 
     def replay_options(self) -> ReplayOptions:
@@ -93,6 +96,7 @@ class Request:
             repeat=self.repeat,
             record=self.record,
             show_gradients=self.show_gradients,
+            engine=self.engine,
         )
 
     def rules(self) -> Rules:
@@ -112,6 +116,8 @@ def _mistakes(request: Request) -> Iterator[str]:
         yield "standard input can be read only once"
     if request.roles and request.live:
         yield "--role and --live can't be used together: each says who the others are"
+    if request.record is not None and request.engine == "agent":
+        yield "--record writes the connections of the wire engine; torch's agent has its own"
     for allowed in request.allow:
         if Allowance.parse(allowed) is None:
             yield f"--allow {allowed}: not MODULE or MODULE:NAME"

@@ -52,6 +52,15 @@ class LiveWorker:
         except (KeyError, TypeError, ValueError) as error:
             raise ReplayError(f"{self.name} says something else than gradients") from error
 
+    def has_context(self, context_id: int, timeout_s: float = 30.0) -> bool:
+        """Whether it takes part in an autograd context that was not cleaned up. Raises `ReplayError` if it
+        does not answer."""
+        self.child.control.send({"do": "context", "context_id": context_id})
+        answer = self.child.control.receive(timeout_s)
+        if answer is None:
+            raise ReplayError(f"{self.name} has ended")
+        return answer[0].get("there") is not False
+
     def leave(self, timeout_s: float = 30.0) -> bool:
         """A graceful shutdown of its agent; whether that went well within the time."""
         try:
@@ -74,6 +83,8 @@ class LiveGroup:
         self.port: int = int(ready["port"])
         """Of the store, on 127.0.0.1."""
         self.workers: dict[str, LiveWorker] = {}
+        self.agents: dict[str, Child] = {}
+        """Processes that play workers."""
 
     def start(
         self, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None = None
@@ -81,9 +92,24 @@ class LiveGroup:
         """Starts a worker and waits until it is a member. `device_maps`: callee → own device → its device,
         of CPUs only where there is no GPU. Raises `ReplayError` with the end of what the worker wrote.
         """
+        child, _ = self._all.fork(self._command("worker", name, worker_id, device_maps), name)
+        worker = self.workers[name] = LiveWorker(name, worker_id, child)
+        return worker
+
+    def start_agent(
+        self, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None = None
+    ) -> Child:
+        """Starts a process in which torch's agent plays a worker, see `agent_main.py`. As `start`."""
+        child, _ = self._all.fork(self._command("agent", name, worker_id, device_maps), name)
+        self.agents[name] = child
+        return child
+
+    def _command(
+        self, role: str, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None
+    ) -> Object:
         options = self._all.options
-        command = {
-            "role": "worker",
+        return {
+            "role": role,
             "name": name,
             "id": worker_id,
             "port": self.port,
@@ -92,12 +118,11 @@ class LiveGroup:
             "threads": options.threads,
             "rpc_timeout_s": options.rpc_timeout_s,
         }
-        child, _ = self._all.fork(command, name)
-        worker = self.workers[name] = LiveWorker(name, worker_id, child)
-        return worker
 
     def close(self) -> None:
         """Ends the workers, then the store; calling it again is fine."""
+        for child in self.agents.values():
+            child.end()
         for worker in self.workers.values():
             worker.child.end()
         self._store.end()

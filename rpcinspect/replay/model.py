@@ -14,6 +14,8 @@ from rpcinspect.causes.causality import Ambiguity
 from rpcinspect.replay.sessions import Cast
 
 Action = Literal["send", "answer", "skip"]
+Engine = Literal["wire", "agent"]
+"""`wire`: a peer that sends bytes; `agent`: torch's own agent in a process that plays the worker."""
 
 REASONS: dict[str, str] = {
     "missing-bytes": "bytes of the message were not captured",

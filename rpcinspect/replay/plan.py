@@ -9,8 +9,9 @@ which envelope).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rpcinspect.causes.calls import Call, Exchanges, Orphan, is_builtin, read_exchanges
 from rpcinspect.causes.causality import Causes, explain
@@ -21,14 +22,17 @@ from rpcinspect.causes.wrapping import (
     wrap_answer,
     wrap_request,
 )
-from rpcinspect.errors import RpcInspectError
+from rpcinspect.errors import ReplayError, RpcInspectError
+from rpcinspect.replay.agent_limits import LOOSE, cannot
+from rpcinspect.replay.agent_passes import read_passes
 from rpcinspect.replay.facts import JobFacts, read_facts
 from rpcinspect.replay.gate import Gate, Named
-from rpcinspect.replay.model import GlobalUse, Plan, PlannedSession, Step
+from rpcinspect.replay.model import Engine, GlobalUse, Plan, PlannedSession, Step
 from rpcinspect.replay.order import arrivals, arrived_before, order, overlaps
+from rpcinspect.replay.roster import worker_ids
 from rpcinspect.replay.selection import select
 from rpcinspect.replay.sessions import Cast, default_casts, named_casts, workers_of
-from rpcinspect.replay.steps import Stage, Verdict, blocked_contexts
+from rpcinspect.replay.steps import Beyond, Stage, Verdict, blocked_contexts, nothing_beyond
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
@@ -51,6 +55,8 @@ class PlanOptions:
     """Only this autograd context and what it depends on."""
     trust: bool = False
     """Refuse nothing, whatever pickles name."""
+    engine: Engine = "wire"
+    """What will carry it out."""
 
 
 def plan(
@@ -74,7 +80,8 @@ def plan(
     for number, cast in enumerate(casts):
         its = [call for call in calls if call.job == cast.job]
         lost = [orphan for orphan in exchanges.orphans if orphan.job == cast.job]
-        sessions.append(planner.session(number, cast, its, [] if left_out else lost))
+        beyond = nothing_beyond if options.engine == "wire" else _beyond_agent(session, cast, its)
+        sessions.append(planner.session(number, cast, its, [] if left_out else lost, beyond))
     planned = {step.message for one in sessions for step in one.steps}
     return Plan(
         sessions=tuple(sessions),
@@ -84,6 +91,15 @@ def plan(
         left_out=left_out,
         trusted=options.trust,
     )
+
+
+def _beyond_agent(session: Session, cast: Cast, calls: Sequence[Call]) -> Beyond:
+    """What torch's own agent can't do in a session."""
+    try:
+        ids = worker_ids(session, cast, calls)
+    except ReplayError:  # the session can't begin, and will say so
+        ids = {}
+    return partial(cannot, roles=cast.roles, ids=ids)
 
 
 def _casts(session: Session, exchanges: Exchanges, causes: Causes, options: PlanOptions) -> list[Cast]:
@@ -126,7 +142,12 @@ class _Planner:
         """Index of each row of a request or an answer."""
 
     def session(
-        self, number: int, cast: Cast, calls: Sequence[Call], orphans: Sequence[Orphan]
+        self,
+        number: int,
+        cast: Cast,
+        calls: Sequence[Call],
+        orphans: Sequence[Orphan],
+        beyond: Beyond,
     ) -> PlannedSession:
         """All steps of one session."""
         facts = self._facts.get(cast.job, JobFacts())
@@ -135,11 +156,14 @@ class _Planner:
             self._indexes[call.request.row] = call.index
             if call.response is not None and call.answer is not None:
                 self._indexes[call.response.row] = call.answer
-        stage = self._judge(cast, calls, facts, frozenset())
+        stage = self._judge(cast, calls, facts, frozenset(), beyond)
+        if beyond is not nothing_beyond and (loose := _loose(stage, by_index, cast)):
+            beyond = partial(_beyond_or_loose, beyond, loose)
+            stage = self._judge(cast, calls, facts, frozenset(), beyond)
         known = {index: by_index[index] for index in by_index}
         blocked = blocked_contexts(stage, known, _within(facts, known), cast.roles)
         if blocked:
-            stage = self._judge(cast, calls, facts, blocked)
+            stage = self._judge(cast, calls, facts, blocked, beyond)
         verdicts = stage.verdicts
         come = arrivals(calls, verdicts)
         times = [time for time, _ in come]
@@ -165,8 +189,9 @@ class _Planner:
         calls: Sequence[Call],
         facts: JobFacts,
         blocked: frozenset[tuple[str, int]] | set[tuple[str, int]],
+        beyond: Beyond,
     ) -> Stage:
-        stage = Stage(cast, self._causes, facts, self._refusal, blocked)
+        stage = Stage(cast, self._causes, facts, self._refusal, blocked, beyond)
         for call in calls:
             stage.judge(call)
         return stage
@@ -192,6 +217,16 @@ class _Planner:
             reason = "" if bad is None else bad.reason
             found.append(GlobalUse(name, bad is None, tuple(sorted(messages)), reason))
         return tuple(sorted(found, key=lambda use: (use.allowed, use.name)))
+
+
+def _loose(stage: Stage, calls: dict[int, Call], cast: Cast) -> set[int]:
+    """Gradients of played workers for which torch's agent has nothing that would set them off."""
+    happen = {index for index, verdict in stage.verdicts.items() if verdict.action != "skip"}
+    return {index for role in cast.roles for index in read_passes(happen, calls, role).loose}
+
+
+def _beyond_or_loose(beyond: Beyond, loose: Collection[int], call: Call) -> str | None:
+    return LOOSE if call.index in loose else beyond(call)
 
 
 def _within(facts: JobFacts, calls: dict[int, Call]) -> JobFacts:

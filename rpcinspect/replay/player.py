@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from rpcinspect.causes.calls import HOUSEKEEPING, Call
 from rpcinspect.equality.difference import Difference, verdict
@@ -26,11 +27,9 @@ from rpcinspect.replay.arrived import LiveRecords
 from rpcinspect.replay.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.loop import Loop
 from rpcinspect.replay.matching import Expected
-from rpcinspect.replay.membership import Membership
 from rpcinspect.replay.model import PlannedSession, Step
 from rpcinspect.replay.outcome import InboundOutcome, Result, StepOutcome
 from rpcinspect.replay.patience import Patience
-from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.schedule import Due, Schedule
 from rpcinspect.replay.translate import learn_own_fork, learn_sent, translate
 from rpcinspect.replay.uncaptured import acknowledgement, refusal, too_much
@@ -59,6 +58,34 @@ class Material:
     rules: Rules
     worker_ids: Mapping[str, int]
     """Of all workers, as they have joined."""
+    ids: IdMap = field(default_factory=IdMap)
+    """Captured → live, as the player learns them."""
+    early: frozenset[int] = frozenset()
+    """Requests whose answers nobody waits for, since the engine sees them later than they come."""
+
+
+class Played(Protocol):
+    """A worker that is played: a `Peer`, or an `AgentPeer`."""
+
+    name: str
+
+    def send(
+        self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
+    ) -> int:
+        """Sends a request and returns its number; the rest comes as events."""
+
+    def renew(self, message_id: int) -> None:
+        """Gives a request its whole time again."""
+
+    def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
+        """Answers a request; False: nobody waits any more."""
+
+
+class Members(Protocol):
+    """Who is in the group."""
+
+    def handle(self, event: PeerEvent) -> bool:
+        """Whether an event was a matter of membership, and is dealt with."""
 
 
 @dataclass(slots=True)
@@ -78,8 +105,8 @@ class Player:
         self,
         material: Material,
         loop: Loop,
-        peers: Mapping[str, Peer],
-        membership: Membership,
+        peers: Mapping[str, Played],
+        membership: Members,
         patience: Patience,
         *,
         speed: float | None = None,
@@ -97,7 +124,7 @@ class Player:
         self._done = done
         planned, calls = material.planned, material.calls
         self._schedule = Schedule(planned, calls, speed=speed, stubborn=patience.stubborn)
-        self._ids = IdMap()
+        self._ids = material.ids
         for worker_id in material.worker_ids.values():
             self._ids.worker(worker_id, worker_id)
         asked = [calls[step.message] for step in planned.steps if _expects(step, calls)]
@@ -239,6 +266,8 @@ class Player:
             return
         learn_sent(call.request, self._ids)
         self._sent[peer.name, message_id] = _Sent(step, call, time.monotonic())
+        if step.message in self._material.early and call.answer is not None:
+            self._schedule.arrived(call.answer)
 
     def _not_told(self, call: Call) -> str | None:
         """Which answer of its context did not come as captured, in words: it may have told ids."""
@@ -406,7 +435,8 @@ def _expects(step: Step, calls: Mapping[int, Call]) -> bool:
     """Whether a live worker is to send this to a played one, be it without getting the captured answer."""
     if step.action == "answer":
         return True
-    return step.action == "skip" and step.code in ("missing-bytes", "not-allowed") and step.message in calls
+    refused = ("missing-bytes", "not-allowed", "unsupported")
+    return step.action == "skip" and step.code in refused and step.message in calls
 
 
 def _of_interest(found: Sequence[Difference]) -> tuple[Difference, ...]:

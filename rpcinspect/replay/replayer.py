@@ -17,15 +17,16 @@ from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
 from rpcinspect.opened import OpenSession
+from rpcinspect.replay.agent_engine import NO_MEMBERS, passes_of, start_agents
 from rpcinspect.replay.gate import SCRIPT_PREFIX
 from rpcinspect.replay.live_group import Gradient, LiveGroup
 from rpcinspect.replay.loop import Loop, Tap
 from rpcinspect.replay.membership import PREFIX, Membership
-from rpcinspect.replay.model import Plan, PlannedSession
+from rpcinspect.replay.model import Engine, Plan, PlannedSession
 from rpcinspect.replay.outcome import Recording, ReplayOutcome, SessionOutcome, StepOutcome
 from rpcinspect.replay.patience import Patience
 from rpcinspect.replay.peer import Peer
-from rpcinspect.replay.player import Material, Player
+from rpcinspect.replay.player import Material, Members, Played, Player
 from rpcinspect.replay.reasons import with_reasons
 from rpcinspect.replay.recorder import Recorder
 from rpcinspect.replay.roster import device_maps_of, worker_ids
@@ -55,6 +56,8 @@ class ReplayOptions:
     record: Path | None = None
     """Where the played workers' own connections are written as a capture."""
     show_gradients: bool = False
+    engine: Engine = "wire"
+    """That of the plan."""
 
 
 def replay(
@@ -97,7 +100,7 @@ def replay(
     return ReplayOutcome(
         plan=plan,
         runs=tuple(runs),
-        engine="wire",
+        engine=options.engine,
         device="cpu",
         wall_s=time.monotonic() - began,
         captured_wall_s=replayer.captured_wall_s,
@@ -204,6 +207,9 @@ class _Run:
                 self._note_ended(group)
 
     def _play(self, group: LiveGroup) -> None:
+        if self._options.engine == "agent":
+            self._play_agents(group)
+            return
         cast = self._planned.cast
         with (
             Loop(tap=self._tap) as loop,
@@ -216,26 +222,47 @@ class _Run:
             for name in self._self_callers():
                 peer = peers[name] = stack.enter_context(Peer(loop, name, self._ids[name]))
                 peer.addresses[name] = store.get(f"addrs/{name}").decode("utf-8", "replace")
-            material = Material(
-                planned=self._planned,
-                calls=self._calls,
-                read=self._opened.read,
-                rules=self._options.rules,
-                worker_ids=self._ids,
-            )
-            self._player = Player(
-                material,
-                loop,
-                peers,
-                membership,
-                Patience(self._calls, self._options.timeout_s, self.silent, self.stubborn),
-                speed=self._options.speed,
-                alive=lambda: _ended(group),
-                done=self._tick,
-            )
-            self._player.run()
-            if self._options.show_gradients:
-                self._gradients = dict(self._held(group))
+            self._run_player(group, loop, self._material(), peers, membership)
+
+    def _play_agents(self, group: LiveGroup) -> None:
+        """The same with torch's agents in the place of played workers."""
+        passes = passes_of(self._planned, self._calls)
+        early = frozenset().union(*(its.early for its in passes.values()))
+        material = replace(self._material(), early=early)
+        with Loop() as loop:
+            agents = start_agents(group, loop, material, passes, device_maps_of(self._calls.values()))
+            self._run_player(group, loop, material, agents, NO_MEMBERS)
+
+    def _material(self) -> Material:
+        return Material(
+            planned=self._planned,
+            calls=self._calls,
+            read=self._opened.read,
+            rules=self._options.rules,
+            worker_ids=self._ids,
+        )
+
+    def _run_player(
+        self,
+        group: LiveGroup,
+        loop: Loop,
+        material: Material,
+        peers: Mapping[str, Played],
+        members: Members,
+    ) -> None:
+        self._player = Player(
+            material,
+            loop,
+            peers,
+            members,
+            Patience(self._calls, self._options.timeout_s, self.silent, self.stubborn),
+            speed=self._options.speed,
+            alive=lambda: _ended(group),
+            done=self._tick,
+        )
+        self._player.run()
+        if self._options.show_gradients:
+            self._gradients = dict(self._held(group))
 
     def _self_callers(self) -> list[str]:
         """Live workers to which a call of their own is sent, under their own name."""

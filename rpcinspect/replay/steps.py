@@ -25,6 +25,13 @@ from rpcinspect.rpc.record import RpcRecord
 
 Refusal = Callable[[RpcRecord], str | None]
 """What the gate refuses in a message; None if nothing."""
+Beyond = Callable[[Call], str | None]
+"""Why the engine can't replay a request; None: it can."""
+
+
+def nothing_beyond(call: Call) -> str | None:
+    """Of the wire engine, which sends bytes."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +54,10 @@ class Stage:
         facts: JobFacts,
         refusal: Refusal,
         blocked: Collection[tuple[str, int | None]] = (),
+        beyond: Beyond = nothing_beyond,
     ) -> None:
         """`blocked`: (live worker, context) in which a gradient that the worker waits for never comes."""
+        self._beyond = beyond
         self._roles = frozenset(cast.roles)
         self._names = self._roles | frozenset(cast.live)
         self._single = len(cast.live) == 1
@@ -117,6 +126,9 @@ class Stage:
         if not answered:
             text = f"{call.caller} sends it itself while it serves #{cause}"
             return Verdict("skip", "nested-in-answer", text, happens=True)
+        beyond = self._beyond_engine(call)
+        if beyond is not None:  # what runs no Python of ours, the agent answers by itself
+            return Verdict("skip", "unsupported", beyond, happens=call.kind != MessageType.PYTHON_CALL)
         if call.response is None:
             return Verdict("answer", text="it was never answered", happens=True)
         if missing_bytes(call.response) or uncertain(call.response):
@@ -153,6 +165,9 @@ class Stage:
         lacking = self._lacking(call)
         if lacking is not None:
             return lacking
+        beyond = self._beyond_engine(call)
+        if beyond is not None:
+            return Verdict("skip", "unsupported", beyond)
         refused = self._refusal(request)
         if refused is not None:
             return Verdict("skip", "not-allowed", refused)
@@ -161,6 +176,16 @@ class Stage:
             text = f"{call.callee} waits in this context for another gradient, which is not sent"
             return Verdict("skip", "no-gradient", text)
         return Verdict("send", happens=True)
+
+    def _beyond_engine(self, call: Call) -> str | None:
+        """Why the engine can't replay a request, or the message that a gradient is for."""
+        text = self._beyond(call)
+        edge = edge_of(call.request) if text is None else None
+        carrier = None if edge is None else self._facts.edges.get(edge)
+        known = None if carrier is None else self.verdicts.get(carrier.request)
+        if carrier is not None and known is not None and known.code == "unsupported":
+            return f"this gradient is for #{carrier.request}: {known.text}"
+        return text
 
     def _nested(self, call: Call) -> Verdict | None:
         """A played worker sends nothing while it serves a live one: the captured answer has it all."""

@@ -298,6 +298,8 @@ def work(control: Any, command: dict[str, Any]) -> None:
         if message[0]["do"] == "gradients":
             answer, blob = show_gradients(message[0]["context_id"])
             control.send(answer, blob)
+        elif message[0]["do"] == "context":
+            control.send({"there": has_context(message[0]["context_id"])})
         elif message[0]["do"] == "leave":
             rpc.shutdown()
             control.send({"left": True})
@@ -333,8 +335,27 @@ def init_rpc(command: dict[str, Any]) -> None:
             device_maps=maps,
             _transports=["uv"],
             _channels=["basic"],
+            **({"num_worker_threads": threads} if (threads := command.get("worker_threads")) else {}),
         ),
     )
+
+
+def play(control: Any, command: dict[str, Any]) -> None:
+    """torch's own agent in the place of a captured worker."""
+    from rpcinspect.replay.agent_main import play
+
+    play(control, command, init_rpc)
+
+
+def has_context(context_id: int) -> bool:
+    """Whether this worker takes part in an autograd context that was not cleaned up."""
+    from torch._C import _distributed_autograd
+
+    try:
+        _distributed_autograd._retrieve_context(context_id)
+    except RuntimeError:
+        return False
+    return True
 
 
 def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
@@ -367,7 +388,7 @@ def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
 
 
 LIBC = ctypes.CDLL(None)
-ROLES = {"store": serve_store, "worker": work}
+ROLES = {"store": serve_store, "worker": work, "agent": play}
 
 
 def main() -> None:

@@ -40,10 +40,12 @@ def replayed(
     roles: Sequence[str] = (),
 ) -> tuple[ReplayOutcome, Report]:
     """A capture's replay and what it came to."""
+    options = options or ReplayOptions()
     with OpenSession([str(path)]) as opened:
         gate = gate or Gate((), Sources(None, [CAPTURES]))
-        made = plan(opened.session, opened.messages(), PlanOptions(roles=tuple(roles)), gate)
-        outcome = replay(opened, made, options or ReplayOptions(), workers=workers)
+        how = PlanOptions(roles=tuple(roles), engine=options.engine)
+        made = plan(opened.session, opened.messages(), how, gate)
+        outcome = replay(opened, made, options, workers=workers)
     return outcome, report(outcome)
 
 

@@ -1,0 +1,74 @@
+"""The agent engine: torch's own agents in the place of played workers, in a session that is otherwise the
+same.
+
+In: a group of live workers, and what a session is played from. Out: an `AgentPeer` for each played worker;
+the player, its schedule and its comparisons do not know the difference. The modules: `agent_limits` says in
+the plan what torch's agent can't do, `agent_passes` which gradients belong together, `agent_peer` speaks with
+the process that `agent_main` and `agent_tensors` run in, `agent_values` knows both languages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rpcinspect.causes.calls import Call
+from rpcinspect.replay.agent_passes import Passes, read_passes
+from rpcinspect.replay.agent_peer import AgentPeer, Part
+from rpcinspect.replay.events import PeerEvent
+from rpcinspect.replay.live_group import LiveGroup
+from rpcinspect.replay.loop import Loop
+from rpcinspect.replay.model import PlannedSession
+from rpcinspect.replay.player import Material
+from rpcinspect.rpc.command import PythonCall
+
+
+class _NoMembers:
+    """torch's agents see to their membership themselves."""
+
+    def handle(self, event: PeerEvent) -> bool:
+        """No event is a matter of membership."""
+        return False
+
+
+NO_MEMBERS = _NoMembers()
+
+DeviceMaps = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""Caller → callee → own device → its device."""
+
+
+def passes_of(planned: PlannedSession, calls: Mapping[int, Call]) -> dict[str, Passes]:
+    """The backward passes of each played worker."""
+    happen = {step.message for step in planned.steps if step.action != "skip"}
+    return {role: read_passes(happen, calls, role) for role in planned.cast.roles}
+
+
+def start_agents(
+    group: LiveGroup, loop: Loop, material: Material, passes: Mapping[str, Passes], maps: DeviceMaps
+) -> dict[str, AgentPeer]:
+    """A process for each played worker, each a member of the group, each told to begin."""
+    cast = material.planned.cast
+    children = {
+        role: group.start_agent(role, material.worker_ids[role], maps.get(role)) for role in cast.roles
+    }
+    return {
+        role: AgentPeer(loop, _part(role, material, passes[role]), child.control, group.workers, material.ids)
+        for role, child in children.items()
+    }
+
+
+def _part(role: str, material: Material, passes: Passes) -> Part:
+    steps = [step for step in material.planned.steps if step.role == role and step.message in material.calls]
+    calls = [material.calls[step.message] for step in steps]
+    return Part(
+        role=role,
+        ids=material.worker_ids,
+        calls=material.calls,
+        asked=[call for call in calls if call.callee == role and _is_python(call)],
+        passes=passes,
+        place=lambda device: "cpu",
+        contexts=sorted({call.context for call in calls if call.caller == role and call.context is not None}),
+    )
+
+
+def _is_python(call: Call) -> bool:
+    return isinstance(call.request.rpc.command, PythonCall)

@@ -1,0 +1,70 @@
+"""What torch's own agent can't be made to send, or does by itself without showing it: requests of a plan.
+
+In: a captured request, who is played. Out: why the agent engine can't replay it, in words; None: it can.
+The plan skips what it names as `unsupported`.
+
+torch offers to Python: calls with a captured pickle as it is, operators and TorchScript functions by their
+names, backward passes and the end of a context. It answers operators, housekeeping and clean-ups of live
+workers by itself. Remote references have ids that it counts, and forks that it must have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from rpcinspect.causes.calls import Call
+from rpcinspect.errors import ReplayError
+from rpcinspect.replay.agent_values import told_value
+from rpcinspect.rpc.command import (
+    CleanupAutogradContextReq,
+    PropagateGradientsReq,
+    PythonCall,
+    PythonResp,
+    ScriptCall,
+)
+from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.types import unpack_id
+
+LOOSE = "nothing that torch's agent received in this pass would set this gradient off"
+
+
+def cannot(call: Call, roles: Collection[str], ids: Mapping[str, int]) -> str | None:
+    """Why a request between a played and a live worker can't be replayed. `ids` of the workers, as far as the
+    capture tells them."""
+    if call.caller == call.callee:
+        return "torch's agent can't speak for a live worker, which calls itself here"
+    if not all(isinstance(envelope, RpcWithAutograd) for envelope in call.request.rpc.envelopes):
+        return "torch's profiler would have to run in the played worker"
+    if call.request.facts.forks or (call.response is not None and call.response.facts.forks):
+        return "it carries an RRef, which torch's agent must have made itself"
+    return _sent(call, ids) if call.caller in roles else _asked(call)
+
+
+def _sent(call: Call, ids: Mapping[str, int]) -> str | None:
+    command = call.request.rpc.command
+    if isinstance(command, (PythonCall, ScriptCall, CleanupAutogradContextReq)):
+        if call.context is not None and unpack_id(call.context)[0] != ids.get(call.caller):
+            return "torch's agent sends nothing in a context that another worker has made"
+    elif not isinstance(command, PropagateGradientsReq):
+        return f"torch's agent can't be made to send {type_name(call.kind)}"
+    if isinstance(command, ScriptCall):
+        try:
+            for one in command.args:
+                told_value(one)
+        except ReplayError as error:
+            return str(error)
+    return None
+
+
+def _asked(call: Call) -> str | None:
+    command = call.request.rpc.command
+    if isinstance(command, PropagateGradientsReq):
+        if call.response is not None and call.response.rpc.message.type == MessageType.EXCEPTION:
+            return "the backward pass of torch's agent can't be made to fail as it did"
+        return None
+    if not isinstance(command, PythonCall):
+        return f"torch's agent answers {type_name(call.kind)} by itself, and shows nothing of it"
+    if call.response is not None and not isinstance(call.response.rpc.command, PythonResp):
+        return f"torch's agent can't be made to answer with {type_name(call.response.rpc.message.type)}"
+    return None

@@ -1,0 +1,66 @@
+"""Whole replays with torch's own agent in the place of played workers: what it can do comes back identical,
+and what it can't is skipped by name. The counts are those of the wire engine's tests, from the jobs' scripts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from rpcinspect.replay.replayer import ReplayOptions
+from rpcinspect.replay.workers import Workers
+from tests.replay.test_replayer import not_alike, replayed
+from tests.truth import capture_of
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+AGENT = ReplayOptions(engine="agent")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A capture, and what of it a replay by torch's agent must find identical."""
+
+    name: str
+    answers: int
+    gradients: int
+    unsupported: int
+    """Requests that this engine can't replay: clean-ups that torch answers unseen."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+JOBS = [
+    Job("basic_chain", answers=5, gradients=4, unsupported=1),
+    Job("param_detach", answers=5, gradients=3, unsupported=1),
+    Job("dtype_zoo", answers=45, gradients=0, unsupported=0),
+    Job("views_alias", answers=14, gradients=0, unsupported=0),
+    Job("ctx_crowd", answers=34, gradients=10, unsupported=6),
+    Job("bwd_boom", answers=3, gradients=1, unsupported=1),
+    Job("devmap_cpu", answers=12, gradients=8, unsupported=2),
+]
+
+
+@pytest.mark.parametrize("job", JOBS, ids=str)
+def test_a_bundled_job(job: Job, workers: Workers) -> None:
+    outcome, made = replayed(capture_of(job.name), options=AGENT, workers=workers)
+    assert not_alike(outcome, ("identical",)) == []
+    assert (made.verdict, made.engine) == ("identical", "agent")
+    assert (made.responses.expected, made.responses.identical) == (job.answers, job.answers)
+    assert (made.gradients.expected, made.gradients.identical) == (job.gradients, job.gradients)
+    assert made.not_replayed.get("unsupported", 0) == job.unsupported
+    assert made.unexpected == 0
+
+
+def test_what_it_can_not_do_is_skipped_with_a_reason(workers: Workers) -> None:
+    outcome, made = replayed(capture_of("profiled_legacy"), options=AGENT, workers=workers)
+    assert made.verdict == "identical"
+    skipped = [
+        step for session in outcome.plan.sessions for step in session.steps if step.code == "unsupported"
+    ]
+    assert skipped
+    assert all(step.text for step in skipped)
+    assert any(step.type == "RUN_WITH_PROFILING_REQ" for step in skipped)
