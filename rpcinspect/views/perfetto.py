@@ -25,24 +25,21 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from rpcinspect.causes.calls import Call, Orphan
+from rpcinspect.causes.calls import Call
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.session.model import Finding
 from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.graph import failed
 from rpcinspect.trace.latency import size_of
 from rpcinspect.views.message_json import text
-from rpcinspect.views.phrases import Phrases, packed, shorten
+from rpcinspect.views.perfetto_args import call_args, finding_args, message_args, serve_args, what
+from rpcinspect.views.phrases import Phrases, path_label
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.tracks import RUN_PID, Processes, Threads
 
 Json: TypeAlias = dict[str, Any]
 
-MAX_TENSORS = 8
-"""Tensors of a message that are told; of the others their number."""
-MAX_NAME = 200
 EVENTS = 2000
 """In one piece of the output."""
 FIRST_TID = 1_000_000
@@ -51,7 +48,7 @@ FIRST_TID = 1_000_000
 
 def perfetto_pieces(run: Trace, shown: Shown | None = None) -> Iterator[bytes]:
     """The whole file; with a filter the exchanges of which a message is shown."""
-    yield b'{"displayTimeUnit":"ns","traceEvents":[\n'
+    yield b'{"displayTimeUnit":"ns","otherData":%s,"traceEvents":[\n' % orjson.dumps(_origin(run, shown))
     batch: list[bytes] = []
     comma = b""
     for event in _Writer(run, shown).events():
@@ -63,6 +60,16 @@ def perfetto_pieces(run: Trace, shown: Shown | None = None) -> Iterator[bytes]:
     if batch:
         yield comma + b",\n".join(batch)
     yield b"\n]}\n"
+
+
+def _origin(run: Trace, shown: Shown | None) -> Json:
+    """What the file is of; texts only, as chrome://tracing shows them."""
+    session = run.session
+    told = {
+        "captures": ", ".join(path_label(capture.path) for capture in session.captures),
+        "begin_ns": str(min(session.messages.time_ns, default=0)),
+    }
+    return told if shown is None else {**told, "filter": text(shown.text), "matched": str(shown.count)}
 
 
 class _Writer:
@@ -146,52 +153,33 @@ class _Writer:
 
     def _serving(self, call: Call, inner: Sequence[Call]) -> Iterator[Json]:
         identifier = 2 * call.index + 3
-        place = _async(f"serve {_what(call)}", identifier, self._pid(call.job, call.callee))
-        begin = {**place, "ph": "b", "ts": self._us(call.arrived_ns)}
-        yield {**begin, "args": {"request": call.index, "answer": call.answer, "caller": text(call.caller)}}
+        place = _async(f"serve {what(call)}", identifier, self._pid(call.job, call.callee))
+        yield {**place, "ph": "b", "ts": self._us(call.arrived_ns), "args": serve_args(call)}
         for one in inner:
             yield from self._calling(one, identifier)
         yield {**place, "ph": "e", "ts": self._us(self._served_ns(call))}
 
     def _calling(self, call: Call, identifier: int) -> Iterator[Json]:
-        place = _async(f"call {_what(call)}", identifier, self._pid(call.job, call.caller))
-        yield {**place, "ph": "b", "ts": self._us(call.begin_ns), "args": self._facts(call)}
+        place = _async(f"call {what(call)}", identifier, self._pid(call.job, call.caller))
+        args = call_args(call, self._run.causes.parents.get(call.index))
+        yield {**place, "ph": "b", "ts": self._us(call.begin_ns), "args": args}
         yield {**place, "ph": "e", "ts": self._us(self._ended_ns(call))}
-
-    def _facts(self, call: Call) -> Json:
-        facts: Json = {
-            "request": call.index,
-            "answer": call.answer,
-            "callee": text(call.callee),
-            "type": call.type,
-            "function": None if call.function is None else text(call.function),
-            "request_bytes": size_of(call.request),
-            "answer_bytes": None if call.response is None else size_of(call.response),
-        }
-        if call.context is not None:
-            facts["context"] = packed(call.context)
-        parent = self._run.causes.parents.get(call.index)
-        if parent is not None:
-            facts["parent"] = parent
-        if call.control:
-            facts["control"] = True
-        if call.response is not None and failed(call.response):
-            facts["failed"] = True
-        return facts
 
     # --- messages -------------------------------------------------------------------------------------------
 
     def _messages(self) -> Iterator[Json]:
         found: list[tuple[int, str, int, RpcRecord]] = []
         for call in self._calls:
-            what = _what(call)
-            found.append((call.index, f"request {what}", self._pid(call.job, call.caller), call.request))
+            function = what(call)
+            found.append((call.index, f"request {function}", self._pid(call.job, call.caller), call.request))
             if call.answer is not None and call.response is not None:
                 answer = self._pid(call.job, call.callee)
-                found.append((call.answer, f"answer {what}", answer, call.response))
+                found.append((call.answer, f"answer {function}", answer, call.response))
         for orphan in self._orphans:
             pid = self._pid(orphan.job, orphan.source)
-            found.append((orphan.index, f"answer {_kind(orphan)}", pid, orphan.record))
+            found.append(
+                (orphan.index, f"answer {type_name(orphan.record.rpc.message.type)}", pid, orphan.record)
+            )
         for index, name, pid, record in sorted(found, key=lambda item: item[0]):
             begin = record.tp.first_ns
             end = max(begin, record.tp.last_ns)
@@ -205,7 +193,7 @@ class _Writer:
                 "tid": tid,
                 "ts": self._us(begin),
                 "dur": (end - begin) / 1000,
-                "args": _message_facts(index, record),
+                "args": message_args(index, record),
             }
 
     def _arrows(self) -> Iterator[Json]:
@@ -233,9 +221,9 @@ class _Writer:
 
     def _errors(self) -> Iterator[Json]:
         phrases = Phrases()
-        answers = [(c.answer, c.response) for c in self._calls if c.answer is not None and c.response]
-        for index, record in (*answers, *((o.index, o.record) for o in self._orphans)):
-            if failed(record):
+        answers = [(call.answer, call.response) for call in self._calls]
+        for index, record in (*answers, *((orphan.index, orphan.record) for orphan in self._orphans)):
+            if index is not None and record is not None and failed(record):
                 pid, tid, begin = self._tids[index]
                 yield {
                     "ph": "i",
@@ -260,7 +248,7 @@ class _Writer:
                 "pid": pid,
                 "tid": pid,
                 "ts": time,
-                "args": _told(finding),
+                "args": finding_args(finding),
             }
 
     def _place(self, finding: Finding) -> tuple[int, float]:
@@ -326,39 +314,3 @@ class _Writer:
 
 def _async(name: str, identifier: int, pid: int) -> Json:
     return {"cat": "call", "name": name, "id2": {"local": hex(identifier)}, "pid": pid, "tid": pid}
-
-
-def _what(call: Call) -> str:
-    return text(shorten(call.function or type_name(call.kind), MAX_NAME))
-
-
-def _kind(orphan: Orphan) -> str:
-    return type_name(orphan.record.rpc.message.type)
-
-
-def _message_facts(index: int, record: RpcRecord) -> Json:
-    facts: Json = {
-        "message": index,
-        "type": type_name(record.rpc.message.type),
-        "bytes": size_of(record),
-        "packet": record.location.packet,
-    }
-    metas = [meta for meta in record.rpc.tensors if meta.part_of is None]
-    if metas:
-        facts["tensors"] = [_tensor(meta) for meta in metas[:MAX_TENSORS]]
-        if len(metas) > MAX_TENSORS:
-            facts["more_tensors"] = len(metas) - MAX_TENSORS
-    return facts
-
-
-def _tensor(meta: TensorMeta) -> str:
-    return f"{meta.dtype}[{','.join(map(str, meta.sizes))}]"
-
-
-def _told(finding: Finding) -> Json:
-    return {
-        "text": text(finding.text),
-        "remedy": None if finding.remedy is None else text(finding.remedy),
-        "messages": list(finding.messages),
-        "workers": [text(worker) for worker in finding.workers],
-    }

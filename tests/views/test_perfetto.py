@@ -117,6 +117,19 @@ def test_a_filter_leaves_whole_exchanges() -> None:
     assert Counter(event["name"] for event in of(document, "s")) == {"exchange": len(wanted)}
 
 
+def test_the_file_says_what_it_is_of() -> None:
+    with ExitStack() as stack:
+        run, _, document = made(stack, CHAIN)
+        assert document["otherData"] == {
+            "captures": str(CHAIN),
+            "begin_ns": str(run.messages[0].tp.first_ns),
+        }
+        _, shown, document = made(stack, CHAIN, "request")
+    assert shown is not None
+    assert document["otherData"]["filter"] == "request"
+    assert document["otherData"]["matched"] == str(shown.count)
+
+
 def test_an_empty_run_is_a_file_too() -> None:
     with ExitStack() as stack:
         _, _, document = made(stack, CAPTURES / "transport_matrix_default.pcap")
