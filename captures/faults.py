@@ -5,17 +5,21 @@
     unused_result   a result that the backward pass does not begin with: the pass hangs
     used_result     the same with both results used
     dies            a worker ends while it serves a call
+    unfit           a result on a device that no map covers, an argument that does something when it is loaded
+    fit             the same result on the CPU, plain arguments, and a call of what such an argument could name
 
 A `fault` line of the truth names a finding that decode must show; a run without one has none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -53,6 +57,26 @@ def nothing() -> None:
     pass
 
 
+def on_meta() -> torch.Tensor:
+    """On a device without memory, which no device map may name."""
+    return torch.empty(2, device="meta")
+
+
+def on_cpu() -> torch.Tensor:
+    return torch.full((2,), 4.0)
+
+
+class Lists:
+    """Whoever loads it lists a folder."""
+
+    def __reduce__(self) -> tuple[Callable[[], Iterator[Any]], tuple[()]]:
+        return os.scandir, ()
+
+
+def take(*values: Any) -> int:
+    return len(values)
+
+
 def leave() -> None:
     """End without a word to the others, as in a crash."""
     common.truth("left")
@@ -69,7 +93,7 @@ def fault(code: str, **fields: Any) -> None:
 
 
 def run(rank: int, variant: str) -> None:
-    if variant in ("tidy", "used_result"):
+    if variant in ("tidy", "used_result", "unfit", "fit"):
         with common.worker(rank, WORLD):
             if rank == 0:
                 DRIVERS[variant]()
@@ -162,12 +186,30 @@ def dies() -> None:
     time.sleep(SETTLE_SECONDS)
 
 
+def unfit() -> None:
+    call = {"caller": "worker0", "callee": "worker1", "function": "faults.on_meta"}
+    with contextlib.suppress(RuntimeError):
+        rpc.rpc_sync("worker1", on_meta)
+    fault("device-map-missing", device="meta", **call)
+    fault("error-response", **call)
+    rpc.rpc_sync("worker1", take, args=(Lists(), 1))
+    fault("unsafe-pickle", callee="worker1", name="posix.scandir")
+
+
+def fit() -> None:
+    rpc.rpc_sync("worker1", on_cpu)
+    rpc.rpc_sync("worker1", take, args=({"a": (1, [2.5, None])}, b"bytes", {1, 2}))
+    rpc.rpc_sync("worker1", os.getpid)
+
+
 DRIVERS = {
     "leaks": leaks,
     "tidy": tidy,
     "unused_result": unused_result,
     "used_result": used_result,
     "dies": dies,
+    "unfit": unfit,
+    "fit": fit,
 }
 
 

@@ -61,6 +61,8 @@ WORKLOADS: dict[str, tuple[str, tuple[str, ...]]] = {
     "faults/unused_result": ("faults.py", ("unused_result",)),
     "faults/used_result": ("faults.py", ("used_result",)),
     "faults/dies": ("faults.py", ("dies",)),
+    "faults/unfit": ("faults.py", ("unfit",)),
+    "faults/fit": ("faults.py", ("fit",)),
     "pairs/base": ("training.py", ()),
     "pairs/again": ("training.py", ("again",)),
     "pairs/function": ("training.py", ("function",)),

@@ -167,6 +167,8 @@ class Workload:
                 fork = "{},{}".format(*value["fork_id"])
             owner = self.ids[value["owner"]]
             return rf"RRef\(rref=\({created_on},{local}\) fork=\({fork}\) owner={owner}\)"
+        if "bytes" in value:
+            return re.escape(repr(bytes.fromhex(value["bytes"])))
         assert "object" in value, value
         return ".+"
 

@@ -17,7 +17,8 @@ from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.trace.devices import uncovered_devices
+from rpcinspect.trace.devices import META, refusal_of, uncovered_devices
+from rpcinspect.trace.graph import failed
 
 CPU = "cpu"
 MAX_INDEXES = 1000
@@ -43,7 +44,8 @@ class DeviceMap:
     uncovered: tuple[str, ...]
     """Devices of the caller's that messages had tensors on, and no map covers."""
     uncovered_answers: tuple[str, ...]
-    """Devices of the callee's that answers or gradients had tensors on, and no map covers."""
+    """Devices of the callee's that answers or gradients had tensors on, and no map covers; also those of
+    tensors that it could not send for this reason."""
     messages: tuple[int, ...]
     """Indexes of messages with such tensors."""
 
@@ -53,7 +55,7 @@ class DeviceMap:
         pairs = [pair for pair in self.used if pair != (CPU, CPU)]
         pairs += [(device, "?") for device in self.uncovered]
         pairs += [("?", device) for device in self.uncovered_answers]
-        return tuple(dict.fromkeys(pairs))
+        return tuple(pair for pair in dict.fromkeys(pairs) if META not in pair)
 
     @property
     def line(self) -> str | None:
@@ -83,6 +85,13 @@ def read_device_maps(calls: Sequence[Call]) -> tuple[DeviceMap, ...]:
     found: dict[Ends, _Seen] = defaultdict(_Seen)
     for ends, _, index, record, forth in _travelled(calls):
         _note(found[ends], index, record, forth=forth)
+    for call in calls:
+        refused = _refused(call)
+        if refused is not None and call.answer is not None:
+            ends, device, forth = refused
+            seen = found[ends]
+            (seen.uncovered if forth else seen.uncovered_answers).setdefault(device)
+            seen.messages.append(call.answer)
     return tuple(
         DeviceMap(
             job=job,
@@ -93,7 +102,7 @@ def read_device_maps(calls: Sequence[Call]) -> tuple[DeviceMap, ...]:
             tensors=seen.tensors,
             uncovered=tuple(seen.uncovered),
             uncovered_answers=tuple(seen.uncovered_answers),
-            messages=tuple(seen.messages[:MAX_INDEXES]),
+            messages=tuple(sorted(seen.messages)[:MAX_INDEXES]),
         )
         for (job, caller, callee), seen in found.items()
     )
@@ -104,6 +113,8 @@ def part_of(
 ) -> tuple[DeviceMap, ...]:
     """The maps that some exchanges went by; `calls` are all."""
     used = {ends for ends, call, *_ in _travelled(calls) if call.index in requests}
+    refused = [_refused(call) for call in calls if call.index in requests]
+    used |= {one[0] for one in refused if one is not None}
     return tuple(one for one in whole if (one.job, one.caller, one.callee) in used)
 
 
@@ -128,6 +139,19 @@ def _travelled(calls: Sequence[Call]) -> Iterator[tuple[Ends, Call, int, RpcReco
             if record.rpc.tensors or any(isinstance(e, RpcWithAutograd) for e in record.rpc.envelopes):
                 sender = call.caller if request else call.callee
                 yield ends, call, index, record, sender == ends[1]
+
+
+def _refused(call: Call) -> tuple[Ends, str, bool] | None:
+    """(whose map, device, whether in a request) of a tensor that the callee says it could not send."""
+    if call.response is None or not failed(call.response):
+        return None
+    refusal = refusal_of(call.response)
+    if refusal is None or refusal.device is None or not refusal.own:
+        return None
+    ends = (call.job, call.caller, call.callee)
+    if refusal.request:
+        ends = (call.job, call.callee, refusal.receiver or "?")
+    return ends, refusal.device, refusal.request
 
 
 def _messages(call: Call) -> Iterable[tuple[int, RpcRecord, bool]]:

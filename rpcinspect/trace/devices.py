@@ -8,13 +8,16 @@ way back, and by the descriptor, which names the device where each tensor is to 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.semantic import remote_exception
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.remote_error import origin
 from rpcinspect.session.model import Finding, MessageColumns
 from rpcinspect.trace.groups import Groups
 from rpcinspect.trace.notes import Note
@@ -25,7 +28,30 @@ from rpcinspect.wire.tensorpipe import Layout
 
 REFUSED = re.compile(r"device mapping is not available for destination|only supports CPU tensors by default")
 """What torch/csrc/distributed/rpc/tensorpipe_agent.cpp says of tensors that it does not send."""
+REFUSED_WAY = re.compile(
+    r"(Request|Response) device mapping is not available for destination ([^\s,]{1,200})"
+)
+REFUSED_DEVICE = re.compile(r"(?:found tensor on device: |for device )([a-z]{1,20}(?::\d{1,4})?)")
+"""What was to be sent to whom, and where its tensor was, in the same words."""
+META = "meta"
+"""The device without memory: TensorPipe moves nothing from it, and no device map may name it."""
 MAX_DEVICE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What an answer says that its sender, or a worker that it quotes, could not send."""
+
+    node: int | None
+    """Id of that worker; None: the one that answers."""
+    own: bool
+    """The one that answers is that worker."""
+    request: bool
+    """It was a request; else the answer itself."""
+    receiver: str | None
+    """To whom it was to go; None where the text does not say so."""
+    device: str | None
+    """Of the tensor; None where the text does not say so."""
 
 
 class DeviceMaps(Stage):
@@ -33,11 +59,14 @@ class DeviceMaps(Stage):
 
     def __init__(self, columns: MessageColumns) -> None:
         self._uncovered = Groups(columns)
-        self._refused = Groups(columns)
+        self._refused: dict[Refusal, list[int]] = defaultdict(list)
+        """Rows of the answers that say so."""
 
     def feed(self, record: RpcRecord, note: Note) -> None:
-        if note.failed and REFUSED.search(_error_text(record)):
-            self._refused.add(note.row, "")
+        if note.failed:
+            refusal = refusal_of(record)
+            if refusal is not None:
+                self._refused[refusal].append(note.row)
         if note.elsewhere:
             devices = uncovered_devices(record)
             if devices:
@@ -45,31 +74,68 @@ class DeviceMaps(Stage):
 
     def finish(self, run: Run) -> Iterable[Finding]:
         for group in self._uncovered.finish(run):
-            lines = f'options.set_device_map("{group.receiver}", {{"{group.what}": …}})'
+            line = f'options.set_device_map("{group.receiver}", {{"{group.what}": …}})'
             yield Finding(
                 code="device-map-missing",
                 severity="error",
                 text=f"{counted(len(group.indexes), 'message')} from {group.sender} to {group.receiver} "
                 f"({numbers(group.indexes)}) had tensors on {group.what}, which the device map of "
-                f"{group.sender} for "
-                f"{group.receiver} does not cover.",
-                remedy=f"On {group.sender}, before init_rpc: {lines}, with the device on {group.receiver}.",
+                f"{group.sender} for {group.receiver} does not cover.",
+                remedy=f"On {group.sender}, before init_rpc: {line}, with the device on {group.receiver}.",
                 messages=group.indexes[:MAX_INDEXES],
                 workers=unique([group.sender, group.receiver]),
             )
-        for group in self._refused.finish(run):
-            yield Finding(
-                code="device-map-missing",
-                severity="error",
-                text=f"{group.sender} could not send {counted(len(group.indexes), 'answer')} to "
-                f"{group.receiver} "
-                f"({numbers(group.indexes)}): tensors were on devices for which there is no map.",
-                remedy=f'On {group.receiver}, before init_rpc: options.set_device_map("{group.sender}", …) '
-                f"with the "
-                "devices of the tensors; answers and gradients go back by the same map.",
-                messages=group.indexes[:MAX_INDEXES],
-                workers=unique([group.sender, group.receiver]),
-            )
+        found: dict[tuple[int, str, str, Refusal], list[int]] = defaultdict(list)
+        for refusal, rows in self._refused.items():
+            for row in rows:
+                job = run.job(row)
+                sender = run.session.source(row) if refusal.node is None else run.worker(refusal.node, job)
+                receiver = refusal.receiver or run.session.destination(row)
+                found[job, sender, receiver, replace(refusal, node=None, receiver=None, own=True)].append(row)
+        for (_, sender, receiver, refusal), rows in found.items():
+            yield _refused(sender, receiver, refusal, run.session.indexes(rows))
+
+
+def _refused(sender: str, receiver: str, refusal: Refusal, indexes: tuple[int, ...]) -> Finding:
+    device = refusal.device or "a device"
+    pair = f'"{device}": …' if refusal.device else "…"
+    owner, other, what = sender, receiver, "a request"
+    if not refusal.request:  # answers go back by the caller's map
+        owner, other, what = receiver, sender, "an answer"
+        pair = f'…: "{device}"' if refusal.device else "…"
+    remedy = f'On {owner}, before init_rpc: options.set_device_map("{other}", {{{pair}}}).'
+    if refusal.device == META:
+        remedy = f"On {sender}, move the tensors to the CPU: no device map may name that device."
+    return Finding(
+        code="device-map-missing",
+        severity="error",
+        text=f"{sender} could not send {what} to {receiver} ({numbers(indexes)}): it had tensors on "
+        f"{device}, which the device map of {owner} for {other} does not cover.",
+        remedy=remedy,
+        messages=indexes[:MAX_INDEXES],
+        workers=unique([sender, receiver]),
+    )
+
+
+def refusal_of(record: RpcRecord) -> Refusal | None:
+    """What a failed answer says of tensors that could not be sent, None if it speaks of something else.
+
+    Of an answer that could not be sent, only its own sender says so without naming another worker.
+    """
+    text = _error_text(record)
+    if not REFUSED.search(text):
+        return None
+    way, device, nodes = REFUSED_WAY.search(text), REFUSED_DEVICE.search(text), origin(text).nodes
+    request = way is not None and way[1] == "Request"
+    if nodes and not request:
+        return None
+    return Refusal(
+        node=nodes[-1] if nodes else None,
+        own=len(nodes) < 2,
+        request=request,
+        receiver=None if way is None else way[2],
+        device=None if device is None else device[1],
+    )
 
 
 def uncovered_devices(record: RpcRecord) -> tuple[str, ...]:

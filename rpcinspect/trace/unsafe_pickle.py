@@ -17,7 +17,7 @@ from rpcinspect.session.model import Finding
 from rpcinspect.trace.notes import Note
 from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
-from rpcinspect.trace.words import unique
+from rpcinspect.trace.words import counted, numbers, several, unique
 
 
 class UnsafePickles(Stage):
@@ -31,25 +31,32 @@ class UnsafePickles(Stage):
     )
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, str, str], array[int]] = defaultdict(lambda: array("q"))
-        """(severity, name, reason) → rows."""
+        self._reasons: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        """(severity, name) → reasons."""
+        self._rows: dict[tuple[str, str], array[int]] = defaultdict(lambda: array("q"))
 
     def feed(self, record: RpcRecord, note: Note) -> None:
         for suspicion in record.facts.suspicions:
-            self._rows[suspicion.severity, suspicion.name, suspicion.reason].append(note.row)
+            key = (suspicion.severity, suspicion.name)
+            self._reasons[key].setdefault(suspicion.reason)
+            rows = self._rows[key]
+            if not rows or rows[-1] != note.row:
+                rows.append(note.row)
 
     def finish(self, run: Run) -> Iterable[Finding]:
         session = run.session
         control = np.frombuffer(session.messages.control, dtype=np.int8)
-        for (severity, name, reason), rows in sorted(self._rows.items()):
+        for (severity, name), rows in sorted(self._rows.items()):
             indexes = session.indexes([row for row in rows if not control[row]])
             if not indexes:
                 continue
             workers = unique(session.destination(int(session.order[index])) for index in indexes)
+            holds = "holds" if len(indexes) == 1 else "hold"
             yield Finding(
                 code="unsafe-pickle",
                 severity=severity,
-                text=f"{name}: {reason}.",
+                text=f"{counted(len(indexes), 'message')} to {several(workers)} ({numbers(indexes)}) {holds} "
+                f"{name} in a pickle: {'; '.join(self._reasons[severity, name])}.",
                 remedy="Nothing was loaded here. Do not replay the message unless you trust the capture.",
                 messages=indexes[:MAX_INDEXES],
                 workers=workers,

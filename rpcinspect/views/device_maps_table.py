@@ -35,7 +35,9 @@ def _lines(maps: Sequence[DeviceMap]) -> Iterator[tuple[str, str]]:
         yield line, "red" if one.messages else ""
     yield "", ""
     needed = [one for one in maps if one.line is not None]
-    if not needed:
+    if any(one.messages and one.line is None for one in maps):
+        yield "no device map may name the device meta: tensors on it can't be sent", "red"
+    elif not needed:
         yield "all tensors were on the CPU at both ends: no device map is needed", ""
     for one in needed:
         yield f"on {end_label(one.caller)}: {printable(one.line or '')}", "red" if one.messages else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.statements.told import Statement, Told, cause_of
+from tests.statements.told import Statement, Told, cause_of, shown
 from tests.truth import CLOCK_NS, same_function
 
 
@@ -67,7 +67,7 @@ def answer(on: Told, line: Statement) -> None:
     if "error" in line:
         cause = on.finding("error-response", workers=(timing.caller, timing.callee))
         assert timing.answer in cause.messages
-        assert cause_of(line["error"]["text"]) in cause.text
+        assert shown(cause_of(line["error"]["text"])) in cause.text
         return
     body = on.run.decoded.messages[timing.answer]["body"]
     assert re.fullmatch(on.run.pattern(line["value"], line["tensors"]), body["value"])

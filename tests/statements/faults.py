@@ -47,6 +47,10 @@ def fault(on: Told, line: Statement) -> None:
         texts.append(packed(graph.context_id))
     if line["code"] == "lost-edge" and graph is None:
         texts.append("no autograd envelope")
+    texts += [line[word] for word in ("device", "name") if word in line]
+    if "device" in line:
+        texts.remove(line["function"])
+        assert line["function"] in {timing.what for timing in on.timings.values() if timing.failed}
     if "rref" in line:
         texts.append("{}:{}".format(*line["rref"]["rref_id"]))
         (fork,) = on.stories[tuple(line["rref"]["rref_id"])].alive

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 from rpcinspect.pipeline import Decoding
+from rpcinspect.rpc.command import PythonResp
 from rpcinspect.session.model import CaptureInfo, Finding, Session
 from rpcinspect.trace.findings import Findings
 from rpcinspect.trace.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.wire.ranges import CaptureBytes
-from tests.session.records import Talk
+from tests.session.records import Talk, entry
 from tests.truth import capture_of
 
 SECOND = 1_000_000_000
@@ -55,6 +58,19 @@ def closed(*flows: str, by_client: bool = False, at: int = 1 << 62) -> tuple[Con
         ConnectionEnd(flow=flow, begin_ns=0, last_ns=1 << 62, by_client=by_client, how="closed", time_ns=at)
         for flow in flows
     )
+
+
+def remote(text: str, kind: bytes = b"builtins\nKeyError") -> PythonResp:
+    """A pickled RemoteException(text, kind)."""
+    body = b"".join(pickle.dumps(part, 2)[2:-1] for part in (text,))
+    head = b"\x80\x02ctorch.distributed.rpc.internal\nRemoteException\n"
+    return PythonResp(head + body + b"c" + kind + b"\n\x86\x81.")
+
+
+def named(count: int) -> list[object]:
+    """What the store says of workers, so that they are known for certain."""
+    said = [entry(f"names/{n}", f"w{n}") for n in range(count)]
+    return [*said, *(entry(f"addrs/w{n}", f"uv://10.0.1.{n}:5000") for n in range(count))]
 
 
 def codes(found: list[Finding]) -> list[tuple[str, str]]:

@@ -29,6 +29,16 @@ def test_gradients_go_by_the_map_of_their_call() -> None:
     assert one.tensors == tensors
 
 
+def test_a_device_of_an_answer_that_could_not_be_sent() -> None:
+    (truth,) = workload("faults/unfit").of("fault", code="device-map-missing")
+    one = maps("faults/unfit")[truth["caller"], truth["callee"]]
+    assert (one.uncovered, one.uncovered_answers, one.tensors) == ((), (truth["device"],), 0)
+    assert len(one.messages) == 1
+    assert one.line is None  # no map may name that one
+    other = replace(one, uncovered_answers=("cuda:1",))
+    assert other.line == f"options.set_device_map({truth['callee']!r}, {{...: 'cuda:1'}})"
+
+
 def test_the_cpu_needs_no_map() -> None:
     for name in ("basic_chain", "devmap_cpu", "ps_race"):
         for one in maps(name).values():

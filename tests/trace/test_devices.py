@@ -1,4 +1,4 @@
-"""Devices that no map covers. No CPU can cause this on the wire, so that the messages are made up."""
+"""Devices that no map covers. A CPU has only the device meta for that; other messages are made up."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, wrap
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.session.model import Finding
+from rpcinspect.trace.wire_facts import WireFacts
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Placement, TpTensor
 from rpcinspect.wire.tensorpipe import Layout, TpDevice, TpTensorDescriptor
 from tests.replay.talks import Workers, udf
 from tests.session.records import tp_message
-from tests.trace.talks import SECOND, findings, of_capture
+from tests.trace.talks import SECOND, findings, named, of_capture, remote
+from tests.truth import workload
 
 CUDA0, CUDA1 = TpDevice("cuda", 0), TpDevice("cuda", 1)
 
@@ -81,6 +83,63 @@ def test_devices_that_are_covered(
 def test_descriptors_of_1_8_name_no_target() -> None:
     assert send("cuda:0", None, {"cuda:0": "cuda:1"}, layout=Layout.V1_8) == []
     assert len(send("cuda:0", None, {}, layout=Layout.V1_8)) == 1
+
+
+TENSORPIPE = (
+    "TensorPipe RPC backend only supports CPU tensors by default, please move your tensors to CPU before "
+    "sending them over RPC, or call `set_device_map` on `TensorPipeRpcBackendOptions` to explicitly "
+    "configure device mapping. {} device mapping is not available for destination {}, but found tensor on "
+    "device: {}"
+)
+"""As torch 2.13 says it (captures/faults/unfit)."""
+
+
+def test_a_result_that_its_callee_could_not_send() -> None:
+    """The one such device that a CPU has."""
+    (truth,) = workload("faults/unfit").of("fault", code="device-map-missing")
+    (failed,) = [m for m in workload("faults/unfit").decoded.messages if m["type"] == "EXCEPTION"]
+    assert TENSORPIPE.format("Response", "worker0", "meta") in failed["body"]["error"]["text"]
+    [finding] = told(of_capture("faults/unfit")[1])
+    assert finding.workers == (truth["callee"], truth["caller"])
+    assert finding.messages == (failed["index"],)
+    assert f"had tensors on {truth['device']}," in finding.text
+    assert "set_device_map" not in (finding.remedy or "")
+    assert told(of_capture("faults/fit")[1]) == []
+
+
+def test_a_result_on_a_gpu_gets_its_line_at_the_caller() -> None:
+    workers = Workers(2)
+    answer = ExceptionResponse(TENSORPIPE.format("Response", "w0", "cuda:1").encode())
+    workers.call(0, 1, 0, 10, "app.f", answer)
+    [finding] = told(findings(workers, until=SECOND))
+    assert finding.text.startswith("w1 could not send an answer to w0 (#1): it had tensors on cuda:1, ")
+    assert "device map of w0 for w1" in finding.text
+    assert 'On w0, before init_rpc: options.set_device_map("w1", {…: "cuda:1"})' in (finding.remedy or "")
+
+
+def test_a_request_that_a_callee_could_not_make_is_laid_to_it() -> None:
+    """w0 calls w1, which calls w2, which has a tensor for w3: both that pass the error on quote it."""
+    workers = Workers(4)
+    refused = TENSORPIPE.format("Request", "w3", "cuda:0")
+    inner = f"On WorkerInfo(id=2, name=w2):\nRuntimeError('{refused}')\nTraceback (most recent call last):\n"
+    outer = f"On WorkerInfo(id=1, name=w1):\nRuntimeError({inner!r})\nTraceback (most recent call last):\n"
+    workers.call(0, 1, 0, 90, "app.f", remote(outer))
+    workers.call(1, 2, 10, 50, "app.g", remote(inner))
+    found = findings(workers, WireFacts(), *named(4), until=SECOND)
+    [finding] = told(found)
+    assert finding.workers == ("w2", "w3")
+    assert finding.text.startswith("w2 could not send a request to w3 (#2, #3): it had tensors on cuda:0, ")
+    assert 'On w2, before init_rpc: options.set_device_map("w3", {"cuda:0": …})' in (finding.remedy or "")
+
+
+def test_whoever_only_quotes_that_an_answer_could_not_be_sent_is_not_blamed() -> None:
+    workers = Workers(3)
+    refused = TENSORPIPE.format("Response", "w1", "cuda:0")
+    quoted = f"On WorkerInfo(id=1, name=w1):\nRuntimeError('{refused}')\nTraceback (most recent call last):\n"
+    workers.call(0, 1, 0, 90, "app.f", remote(quoted))
+    workers.call(1, 2, 10, 50, "app.g", ExceptionResponse(refused.encode()))
+    [finding] = told(findings(workers, until=SECOND))
+    assert finding.workers == ("w2", "w1")
 
 
 @pytest.mark.parametrize(

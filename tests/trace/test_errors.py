@@ -8,19 +8,12 @@ from rpcinspect.rpc.command import ExceptionResponse, PythonResp
 from rpcinspect.session.model import Finding
 from rpcinspect.trace import errors
 from tests.replay.talks import Workers
-from tests.trace.talks import SECOND, codes, findings, of_capture
+from tests.trace.talks import SECOND, codes, findings, of_capture, remote
 from tests.truth import workload
 
 
 def boom(text: str) -> ExceptionResponse:
     return ExceptionResponse(text.encode())
-
-
-def remote(text: str, kind: bytes = b"builtins\nKeyError") -> PythonResp:
-    """A pickled RemoteException(text, kind)."""
-    body = b"".join(pickle.dumps(part, 2)[2:-1] for part in (text,))
-    head = b"\x80\x02ctorch.distributed.rpc.internal\nRemoteException\n"
-    return PythonResp(head + body + b"c" + kind + b"\n\x86\x81.")
 
 
 def told(found: list[Finding]) -> list[Finding]:

@@ -43,6 +43,7 @@ PROVOKED: dict[str, set[str]] = {
     "dtype_zoo": FAILS,
     "ps_race": FAILS,
     "faults/dies": {"unanswered-request"},
+    "faults/unfit": {"error-response", "device-map-missing", "unsafe-pickle"},
     "faults/unused_result": {"missing-gradient", "unanswered-request"},
     "pairs/error": FAILS,
     "pairs/error_nested": {"error-response", "dangling-send"},

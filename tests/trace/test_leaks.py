@@ -11,8 +11,7 @@ from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.session.model import Finding
 from rpcinspect.trace.wire_facts import WireFacts
 from tests.replay.talks import Workers, udf
-from tests.session.records import entry
-from tests.trace.talks import SECOND, closed, findings, of_capture, of_path
+from tests.trace.talks import SECOND, closed, findings, named, of_capture, of_path
 from tests.truth import workload
 
 RREF, FORK = GloballyUniqueId(0, 1), GloballyUniqueId(0, 2)
@@ -41,12 +40,6 @@ def test_runs_without_a_leak(name: str) -> None:
     assert told(found, "leaked-rref") == []
 
 
-def names(count: int) -> list[object]:
-    """What the store says of workers, so that they are known for certain."""
-    said = [entry(f"names/{n}", f"w{n}") for n in range(count)]
-    return [*said, *(entry(f"addrs/w{n}", f"uv://10.0.1.{n}:5000") for n in range(count))]
-
-
 def calls_in_context() -> Workers:
     workers = Workers(3)
     workers.call(0, 1, 0, 90, context=(1, 1), grads=(1, 1))
@@ -57,24 +50,24 @@ def calls_in_context() -> Workers:
 def test_a_worker_that_was_forgotten() -> None:
     workers = calls_in_context()
     workers.call(0, 1, 100, 110, CleanupAutogradContextReq(1))
-    [finding] = told(findings(workers, WireFacts(), *names(3), until=SECOND), "leaked-context")
+    [finding] = told(findings(workers, WireFacts(), *named(3), until=SECOND), "leaked-context")
     assert finding.workers == ("w0", "w2")
     workers.call(1, 2, 105, 115, CleanupAutogradContextReq(1))
-    assert told(findings(workers, WireFacts(), *names(3), until=SECOND), "leaked-context") == []
+    assert told(findings(workers, WireFacts(), *named(3), until=SECOND), "leaked-context") == []
 
 
 def test_a_context_that_is_still_in_use_when_the_capture_ends() -> None:
     workers = calls_in_context()
-    assert told(findings(workers, WireFacts(), *names(3), until=200), "leaked-context") == []
-    assert len(told(findings(workers, WireFacts(), *names(3), until=SECOND), "leaked-context")) == 1
+    assert told(findings(workers, WireFacts(), *named(3), until=200), "leaked-context") == []
+    assert len(told(findings(workers, WireFacts(), *named(3), until=SECOND), "leaked-context")) == 1
 
 
 def test_a_worker_that_left_took_the_context_with_it() -> None:
     workers = calls_in_context()
     workers.call(0, 1, 100, 110, CleanupAutogradContextReq(1))
     soon, late = (over(workers, 1 * 3 + 2, at=at) for at in (SECOND // 100, SECOND))
-    assert told(findings(workers, soon, *names(3), until=9 * SECOND), "leaked-context") == []
-    assert len(told(findings(workers, late, *names(3), until=9 * SECOND), "leaked-context")) == 1
+    assert told(findings(workers, soon, *named(3), until=9 * SECOND), "leaked-context") == []
+    assert len(told(findings(workers, late, *named(3), until=9 * SECOND), "leaked-context")) == 1
 
 
 @pytest.mark.parametrize("name", ["test_backward_node_failure", "test_multiple_backward_with_errors"])
@@ -97,7 +90,7 @@ def test_a_clean_up_that_may_be_in_a_hole() -> None:
     workers = calls_in_context()
     workers.call(0, 1, 100, 110, CleanupAutogradContextReq(1))
     lost = WireFacts(damaged=frozenset({str(workers.pipes[1 * 3 + 2].flow)}))
-    assert told(findings(workers, lost, *names(3), until=SECOND), "leaked-context") == []
+    assert told(findings(workers, lost, *named(3), until=SECOND), "leaked-context") == []
 
 
 def test_an_rref_that_was_never_dropped() -> None:

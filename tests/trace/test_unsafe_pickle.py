@@ -10,6 +10,7 @@ from rpcinspect.rpc.command import PythonCall
 from rpcinspect.trace.stage import MAX_INDEXES
 from tests.replay.talks import Workers
 from tests.trace.talks import findings, of_capture
+from tests.truth import workload
 
 UNSAFE = PythonCall(b"cposix\nsystem\n(S'true'\ntR.", False)
 
@@ -19,13 +20,21 @@ def test_pickles_that_would_run_something() -> None:
     for n in range(3):
         workers.call(0, 1, 20 * n, 20 * n + 5, UNSAFE)
         workers.call(0, 1, 20 * n + 10, 20 * n + 15, PythonCall(pickle.dumps(1), False))
-    found = findings(workers, until=100)
-    assert found
-    for finding in found:
-        assert (finding.code, finding.severity) == ("unsafe-pickle", "error")
-        assert "posix.system" in finding.text
-        assert finding.messages == (0, 4, 8)
-        assert finding.workers == ("w1",)
+    [finding] = findings(workers, until=100)
+    assert (finding.code, finding.severity) == ("unsafe-pickle", "error")
+    assert finding.text.startswith("3 messages to w1 (#0, #4, #8) hold posix.system in a pickle: ")
+    assert finding.messages == (0, 4, 8)
+    assert finding.workers == ("w1",)
+
+
+def test_an_argument_that_does_something_and_the_same_as_the_call() -> None:
+    (truth,) = workload("faults/unfit").of("fault", code="unsafe-pickle")
+    (request,) = [m for m in workload("faults/unfit").requests() if m["body"]["function"] == "faults.take"]
+    [finding] = [f for f in of_capture("faults/unfit")[1] if f.code == "unsafe-pickle"]
+    assert (finding.severity, finding.workers) == ("error", (truth["callee"],))
+    assert finding.messages == (request["index"],)
+    assert truth["name"] in finding.text
+    assert [f for f in of_capture("faults/fit")[1] if f.code == "unsafe-pickle"] == []
 
 
 def test_lists_of_messages_are_bounded() -> None:
