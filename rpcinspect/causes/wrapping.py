@@ -112,7 +112,7 @@ def wrong_request(kind: int, builtin: bool, types: tuple[int, ...], grads: bool)
     )
     if predicted.types == types:
         return None
-    return f"the request travels in {_names(types)}, not in {_names(predicted.types)}"
+    return f"the request travels in {_names(types)}, where PyTorch uses {_names(predicted.types)}"
 
 
 @lru_cache(maxsize=1024)
@@ -121,7 +121,7 @@ def wrong_answer(request: tuple[int, ...], types: tuple[int, ...], grads: bool, 
     predicted = wrap_answer(request, requires_grad=grads, failed=failed)
     if predicted.types == types:
         return None
-    return f"the answer travels in {_names(types)}, not in {_names(predicted.types)}"
+    return f"the answer travels in {_names(types)}, where PyTorch uses {_names(predicted.types)}"
 
 
 def device_maps(calls: Sequence[Call]) -> dict[tuple[int, str, str], DeviceMap]:

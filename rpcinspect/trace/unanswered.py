@@ -84,10 +84,11 @@ class UnansweredRequests(Stage):
     ) -> Finding:
         job, caller, callee, what, why = key
         indexes = run.session.indexes(found.rows[:MAX_INDEXES])
+        it = "it" if len(found.rows) == 1 else "the first of them"
         left = duration(run.last_ns - min(self._columns.time_ns[row] for row in found.rows))
         text = (
             f"{callee} never answered {counted(len(found.rows), 'request')} of {caller} "
-            f"({what} {numbers(indexes)}): {CAUSES[why].format(left=left, caller=caller)}"
+            f"({what} {numbers(indexes)}): {CAUSES[why].format(left=left, caller=caller, it=it)}"
         )
         chain = _chain(waits, job, caller, callee) if why == SILENT else []
         if chain and chain[-1] == caller:
@@ -123,7 +124,7 @@ CAUSES = {
     CALLER_CLOSED: "{caller} itself closed the connection first",
     LEFT: "it left first, and nothing waits for the clean-up",
     CALLER_LEFT: "{caller} itself left first, and nothing waits for the clean-up",
-    EARLY: "the capture ends {left} after the first of them, when none was due yet",
+    EARLY: "the capture ends {left} after {it}, when none was due yet",
     SILENT: "{left} later, when the capture ends, none has come",
 }
 REMEDIES = {

@@ -110,14 +110,14 @@ def test_answers() -> None:
 def test_what_breaks_the_rule_is_told() -> None:
     operator, call = MessageType.SCRIPT_CALL, MessageType.PYTHON_CALL
     told = wrong_request(operator, True, (FORWARD,), False)
-    assert told == "the request travels in FORWARD_AUTOGRAD_REQ, not in no envelope"
+    assert told == "the request travels in FORWARD_AUTOGRAD_REQ, where PyTorch uses no envelope"
     assert wrong_request(operator, True, (FORWARD,), True) is None
     assert wrong_request(call, False, (FORWARD, PROFILED), False) == (
         "the request travels in FORWARD_AUTOGRAD_REQ > RUN_WITH_PROFILING_REQ, "
-        "not in RUN_WITH_PROFILING_REQ > FORWARD_AUTOGRAD_REQ"
+        "where PyTorch uses RUN_WITH_PROFILING_REQ > FORWARD_AUTOGRAD_REQ"
     )
     told = wrong_answer((FORWARD,), (), True, False)
-    assert told == "the answer travels in no envelope, not in FORWARD_AUTOGRAD_RESP"
+    assert told == "the answer travels in no envelope, where PyTorch uses FORWARD_AUTOGRAD_RESP"
     assert wrong_answer((FORWARD,), (), False, False) is None
     assert wrong_answer((FORWARD,), (), True, True) is None
 

@@ -32,7 +32,7 @@ def text_of(fill: Callable[[Workers], None]) -> list[str]:
 
 def test_an_operator_without_gradients_is_never_wrapped() -> None:
     found = text_of(lambda w: w.call(0, 1, 10, 20, "aten::add", context=(0, 1)))
-    assert found == ["the request travels in FORWARD_AUTOGRAD_REQ, not in no envelope."]
+    assert found == ["the request travels in FORWARD_AUTOGRAD_REQ, where PyTorch uses no envelope."]
     assert text_of(lambda w: w.call(0, 1, 10, 20, "aten::add", context=(0, 1), grads=(1, 0))) == []
 
 
@@ -41,7 +41,7 @@ def test_answers() -> None:
         workers.call(0, 1, 10, None, context=(0, 1))
         workers.say(PythonResp(NONE), pipe=1, id=0, from_client=False, time_ns=20, tensors=1)
 
-    assert text_of(bare) == ["the answer travels in no envelope, not in FORWARD_AUTOGRAD_RESP."]
+    assert text_of(bare) == ["the answer travels in no envelope, where PyTorch uses FORWARD_AUTOGRAD_RESP."]
     assert text_of(lambda w: w.call(0, 1, 10, 20, context=(0, 1), grads=(0, 1))) == []
     assert text_of(lambda w: w.call(0, 1, 10, 20, context=(0, 1))) == []
 
@@ -103,6 +103,6 @@ def test_an_answer_to_another_profiling() -> None:
         say(workers, PythonResp(NONE), [answer], id=0, from_client=False)
 
     assert set(text_of(fill)) == {
-        "the answer travels in RUN_WITH_PROFILING_RESP, not in no envelope.",
+        "the answer travels in RUN_WITH_PROFILING_RESP, where PyTorch uses no envelope.",
         "the answer names another profiling id than its request.",
     }
