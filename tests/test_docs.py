@@ -28,6 +28,7 @@ DOCS = (
     "replay.md",
     "diff.md",
     "views.md",
+    "parquet.md",
     "findings.md",
     "filter.md",
     "decisions.md",

@@ -41,6 +41,7 @@ HOMES = {
     "lark": {"filter"},
     "numpy": {"capture", "wire", "rpc", "session", "equality", "trace", "commands"},
     "orjson": {"views"},
+    "pyarrow": {"views"},
     "re2": {"filter"},
     "rich": {"views", "commands"},
     "sortedcontainers": {"wire"},
@@ -48,6 +49,8 @@ HOMES = {
     "zstandard": {"capture"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
+EXTRAS = {"pyarrow": "parquet"}
+"""Those that come with an extra of ours only."""
 DISTRIBUTIONS = {"re2": "google-re2"}
 """Packages that are published under another name."""
 
@@ -145,10 +148,15 @@ def test_other_packages_are_imported_at_home_only(module: Module) -> None:
 
 def test_other_packages_are_dependencies() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    block = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
-    assert block is not None
-    dependencies = {name.lower() for name in re.findall(r'"([A-Za-z0-9_-]+)', block[1])}
-    assert {DISTRIBUTIONS.get(name, name) for name in HOMES} <= dependencies
+
+    def listed(name: str) -> set[str]:
+        block = re.search(rf"^{name} = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
+        assert block is not None
+        return {name.lower() for name in re.findall(r'"([A-Za-z0-9_-]+)', block[1])}
+
+    assert {DISTRIBUTIONS.get(name, name) for name in HOMES if name not in EXTRAS} <= listed("dependencies")
+    for name, extra in EXTRAS.items():
+        assert name in listed(extra) & listed("dev")
 
 
 @each_module()

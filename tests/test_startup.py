@@ -30,6 +30,7 @@ finally:
 
 HEAVY = {"torch", "pyshark", "lxml", "asyncio", "safetensors", "multiprocessing", "ssl", "sqlite3"}
 HEAVY |= {"hypothesis", "pytest", "_pytest", "unittest", "zstandard", "termcolor", "jinja2", "lark", "re2"}
+HEAVY |= {"pyarrow", "pandas", "duckdb"}
 
 DECODE = {
     "table": ("decode", str(CAPTURE)),

@@ -22,6 +22,7 @@ class DecodeFormat(str, Enum):
     dot = "dot"
     mermaid = "mermaid"
     perfetto = "perfetto"
+    parquet = "parquet"
 
 
 def decode(
@@ -39,7 +40,7 @@ def decode(
         typer.Option(
             "--format",
             help="What to write; html is a page to look at, dot and mermaid are for --graph, perfetto is for "
-            "trace viewers.",
+            "trace viewers, parquet for tables in the folder of -o.",
         ),
     ] = DecodeFormat.table,
     output: OutputOption = None,
@@ -124,6 +125,14 @@ def decode(
         bool,
         typer.Option("--closings", help="Say whose connections ended first, and what was in flight then."),
     ] = False,
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            "--partition",
+            metavar="NAME",
+            help="parquet: what to call the session there; default: as its first file.",
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 if there is a finding of severity error.")
     ] = False,
@@ -174,6 +183,7 @@ def decode(
                 roundtrip=roundtrip,
                 questions=tuple(name for name, wanted in asked.items() if wanted),
                 graph=graph,
+                partition=partition,
                 check=check,
                 strict=strict,
                 reader=reader.value,

@@ -4,41 +4,27 @@ index must be known before the message is shown.
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.text import Text
 
 from rpcinspect import exit_codes
-from rpcinspect.commands.decode_request import STDIN, Request, mistake, mistake_in_filter
+from rpcinspect.commands.decode_request import Request, mistake, mistake_in_filter
 from rpcinspect.commands.interrupt import Interrupt, ends_reading
-from rpcinspect.commands.output import open_console, open_output, say, say_block, writing
+from rpcinspect.commands.output import open_console, open_output, say, say_block
+from rpcinspect.commands.passes import chosen_at_once, named, read, readable_twice, spool, take, take_chosen
 from rpcinspect.errors import CaptureError, FilterError
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.rpc.record import RpcRecord, round_trips
+from rpcinspect.rpc.record import round_trips
 from rpcinspect.session.model import Session
 from rpcinspect.views.phrases import printable, printable_json
 
 if TYPE_CHECKING:
-    from rpcinspect.filter.selection import Filter, StreamSelection
+    from rpcinspect.filter.selection import Filter
     from rpcinspect.views.shown import Shown
-
-
-class View(Protocol):
-    """What takes records as they become complete."""
-
-    def feed(self, record: RpcRecord) -> None:
-        """Takes the next one."""
-
-    def skip(self) -> None:
-        """Passes over the next one, which is not to be shown."""
 
 
 def run(request: Request) -> int:
@@ -57,12 +43,15 @@ def run(request: Request) -> int:
         say(wrong)
         return exit_codes.USAGE
     with ExitStack() as stack:
-        if request.message is not None or request.tensors is not None or request.write is not None:
-            request = _readable_twice(request, stack)
+        given = (request.message, request.tensors, request.write)
+        if request.parquet or any(option is not None for option in given):
+            request = readable_twice(request, stack)
         if request.roundtrip:
             return _roundtrip(request, stack)
         if request.questions:
             return _question(request, chosen, stack)
+        if request.parquet:
+            return _parquet(request, chosen, stack)
         if request.exports:
             return _export(request, chosen, stack)
         if request.message is not None:
@@ -94,74 +83,6 @@ def _filter(request: Request) -> Filter | None:
     return read_filter(request.filter)
 
 
-def _readable_twice(request: Request, stack: ExitStack) -> Request:
-    """The request with standard input copied to a deleted temporary file that can be opened again."""
-    if STDIN not in request.files:
-        return request
-    spool = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-    with writing(Path(tempfile.gettempdir())):
-        shutil.copyfileobj(sys.stdin.buffer, spool)
-        spool.seek(0)
-    path = f"/dev/fd/{spool.fileno()}"
-    files = tuple(path if name == STDIN else name for name in request.files)
-    return replace(request, files=files, stdin=path)
-
-
-def _spool(stack: ExitStack) -> BinaryIO:
-    """A temporary file without a name: nothing is left of it, however we end."""
-    with writing(Path(tempfile.gettempdir())):
-        return stack.enter_context(tempfile.TemporaryFile(buffering=0))
-
-
-def _take(decoding: Decoding, views: list[View], wanted: Callable[[RpcRecord], bool] | None = None) -> None:
-    """Feeds every record that is wanted to views that keep what they make in temporary files."""
-    with writing(Path(tempfile.gettempdir())):
-        for record in decoding.records():
-            if wanted is None or wanted(record):
-                for view in views:
-                    view.feed(record)
-            else:
-                for view in views:
-                    view.skip()
-
-
-def _take_chosen(decoding: Decoding, views: list[View], chosen: Filter | None) -> Shown | None:
-    """Feeds what the filter may pick; gives what it has picked."""
-    if chosen is None:
-        _take(decoding, views)
-        return None
-    from rpcinspect.filter.selection import Selection
-
-    selection = Selection(chosen, decoding.bytes)
-    _take(decoding, views, selection.feed)
-    return selection.finish(decoding.session)
-
-
-def _chosen_at_once(decoding: Decoding, chosen: Filter | None) -> StreamSelection | None:
-    """For views that print as messages come."""
-    if chosen is None:
-        return None
-    from rpcinspect.filter.selection import StreamSelection
-
-    return StreamSelection(chosen, decoding)
-
-
-def _read(request: Request, chosen: Filter | None) -> tuple[Session, Shown | None]:
-    """A first pass, for the session and for what the filter picks."""
-    with request.decoding() as decoding:
-        shown = _take_chosen(decoding, [], chosen)
-        return _named(decoding.session, request), shown
-
-
-def _named(session: Session, request: Request) -> Session:
-    """The session with standard input called so again."""
-    session.captures = tuple(
-        replace(capture, path=STDIN) if capture.path == request.stdin else capture
-        for capture in session.captures
-    )
-    return session
-
-
 def _interrupt(request: Request, decoding: Decoding) -> AbstractContextManager[Interrupt]:
     return ends_reading(decoding) if request.live else nullcontext(Interrupt())
 
@@ -186,15 +107,15 @@ def _json(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
         with _interrupt(request, decoding) as interrupt:
             if request.stream:
                 stream = JsonStream(decoding, hashes=request.hashes)
-                selection = _chosen_at_once(decoding, chosen)
+                selection = chosen_at_once(decoding, chosen)
                 for record in decoding.records():
                     if selection is None or selection.feed(record):
                         output.write(printable_json(stream.line(record)))
                         output.flush()
                 shown = None if selection is None else selection.finish(decoding.session)
             else:
-                view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes)
-                shown = _take_chosen(decoding, [view], chosen)
+                view = JsonLines(spool(stack), decoding.bytes, hashes=request.hashes)
+                shown = take_chosen(decoding, [view], chosen)
         session = decoding.session
         if request.stream:
             output.write(printable_json(stream.rest(session, shown)))
@@ -233,14 +154,14 @@ def _table(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
         with _interrupt(request, decoding) as interrupt:
             if live:
                 stream = TableStream(decoding, console, control=show_control)
-                selection = _chosen_at_once(decoding, chosen)
+                selection = chosen_at_once(decoding, chosen)
                 for record in decoding.records():
                     if selection is None or selection.feed(record):
                         stream.show(record)
                 shown = None if selection is None else selection.finish(decoding.session)
             else:
-                view = MessageTable(_spool(stack), control=show_control)
-                shown = _take_chosen(decoding, [view], chosen)
+                view = MessageTable(spool(stack), control=show_control)
+                shown = take_chosen(decoding, [view], chosen)
         session = decoding.session
         if not live:
             view.show(session, console, shown)
@@ -303,6 +224,20 @@ def _export(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     return _verdict(request, decoding.session, interrupt) if code is None else code
 
 
+def _parquet(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
+    """Writes tables: a first pass for the session, a second for its messages."""
+    from rpcinspect.commands.lake import fill, open_lake
+
+    lake = stack.enter_context(open_lake(request))
+    session, shown = read(request, chosen)
+    with request.decoding() as decoding:
+        told = fill(lake, request, session, shown, decoding)
+        _say_if_unread(decoding)
+    _say_if_empty(session)
+    stack.enter_context(open_console(None)).print(Text(printable(told)))
+    return _verdict(request, session)
+
+
 def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Shows one message: a first pass finds out which it is, a second decodes it again."""
     from rpcinspect.commands.objects import write_messages
@@ -310,7 +245,7 @@ def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     from rpcinspect.views.jsonl import message_line
 
     assert request.message is not None
-    session, shown = _read(request, chosen)
+    session, shown = read(request, chosen)
     if request.message >= session.totals.messages:
         last = session.totals.messages - 1
         others = f"the last is {last}" if last >= 0 else "nor any other"
@@ -343,17 +278,17 @@ def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     from rpcinspect.views.safetensors import TensorWriter
 
     assert request.tensors is not None
-    session, shown = _read(request, chosen)
+    session, shown = read(request, chosen)
     wanted = None if shown is None else (lambda record: bool(shown.rows[record.row]))
     with request.decoding() as decoding:
         writer = TensorWriter(request.tensors, session, decoding.bytes)
         if request.json:
             output = stack.enter_context(open_output(request.output))
-            view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes)
-            _take(decoding, [writer, view], wanted)
-            write_session(view, _named(decoding.session, request), shown, request, output)
+            view = JsonLines(spool(stack), decoding.bytes, hashes=request.hashes)
+            take(decoding, [writer, view], wanted)
+            write_session(view, named(decoding.session, request), shown, request, output)
         else:
-            _take(decoding, [writer], wanted)
+            take(decoding, [writer], wanted)
     count, size = writer.finish()
     told = f"{count:,} tensors, {size:,} bytes, in {request.tensors}"
     if request.json:
@@ -372,9 +307,9 @@ def _write(request: Request, path: Path, chosen: Filter | None, stack: ExitStack
     from rpcinspect.views.jsonl import JsonLines
 
     with request.decoding() as decoding:
-        view = JsonLines(_spool(stack), decoding.bytes, hashes=request.hashes) if request.json else None
-        shown = _take_chosen(decoding, [] if view is None else [view], chosen)
-        session = _named(decoding.session, request)
+        view = JsonLines(spool(stack), decoding.bytes, hashes=request.hashes) if request.json else None
+        shown = take_chosen(decoding, [] if view is None else [view], chosen)
+        session = named(decoding.session, request)
         if view is not None:
             output = stack.enter_context(open_output(request.output))
             write_session(view, session, shown, request, output)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from rpcinspect.capture import Live, Reading
 from rpcinspect.commands.arguments import wrong_reading
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 STDIN = "-"
 DRAWINGS = ("dot", "mermaid")
 """Formats of an autograd graph."""
-EXPORTS = ("html", "perfetto")
+EXPORTS = ("html", "perfetto", "parquet")
 """Formats of a whole run for other programs, a browser among them; see `exports`."""
+MAX_PARTITION = 200
+"""Characters of a partition's name, as the folder has it: file systems take 255."""
 ABRIDGED = frozenset({"latency", "profile", "rrefs"})
 """Questions whose answers leave something out for which there is `--all`."""
 
@@ -43,6 +46,8 @@ class Request:
     """What is asked of the whole run, by the options' names; more than one is a mistake."""
     graph: str | None = None
     """The context of `--graph`."""
+    partition: str | None = None
+    """What the session is called in the tables of `--format parquet`."""
     check: bool = False
     strict: bool = False
     reader: str = "auto"
@@ -64,6 +69,11 @@ class Request:
     def exports(self) -> bool:
         """A file for another program."""
         return self.format in EXPORTS
+
+    @property
+    def parquet(self) -> bool:
+        """A partition of tables in a folder."""
+        return self.format == "parquet"
 
     @property
     def live(self) -> bool:
@@ -119,9 +129,9 @@ def mistake(request: Request) -> str | None:
         return f"--format {request.format} is for --graph"
     if request.show_all and _complete(request):
         return "--all is for the table and for --message: everything else is complete anyway"
-    if not request.hashes and not request.json:
-        return "--no-hash is for --format jsonl and json"
-    return _mistake_in_outputs(request)
+    if not request.hashes and not request.json and not request.parquet:
+        return "--no-hash is for --format jsonl, json and parquet"
+    return _mistake_in_tables(request) or _mistake_in_outputs(request)
 
 
 def _complete(request: Request) -> bool:
@@ -151,6 +161,19 @@ def _mistake_in_inputs(request: Request) -> str | None:
         return "--live can't be read twice: capture to a file first (tcpdump -w), then decode that"
     if request.reader == "tshark" or request.tshark_options:
         return "--live is read natively, as it comes: no --reader tshark and no --tshark-option with it"
+    return None
+
+
+def _mistake_in_tables(request: Request) -> str | None:
+    name = request.partition
+    if not request.parquet:
+        return None if name is None else "--partition is for --format parquet"
+    if request.output is None:
+        return "--format parquet writes tables into a folder: name it with -o"
+    if name is None:
+        return "standard input has no name: give one with --partition" if STDIN in request.files else None
+    if not name or len(quote(name, safe="")) > MAX_PARTITION:
+        return f"--partition: a name of 1 to {MAX_PARTITION} characters is needed"
     return None
 
 

@@ -2,6 +2,8 @@
 second press ends everything. A signal that ends us (`| head` has seen enough) ends a live capture too.
 
 In: a decoding. Out: whether the key was pressed.
+
+And for a few steps that belong together, Ctrl-C is held back.
 """
 
 from __future__ import annotations
@@ -48,3 +50,21 @@ def ends_reading(decoding: Decoding) -> Iterator[Interrupt]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Within it Ctrl-C waits, and comes at its end."""
+    pressed = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt

@@ -21,8 +21,9 @@ REFUSED = [
     (("--graph", "0"), "--graph"),
     (("--latency",), "--latency"),
     (("--all",), "--all"),
-    (("--no-hash",), "--no-hash"),
 ]
+HASHED = {"parquet"}
+"""Formats that have hashes of tensors, which can be left out."""
 
 
 def test_every_format_of_a_whole_run_is_written() -> None:
@@ -39,6 +40,13 @@ def test_what_makes_no_sense_is_refused(
     assert named in ran.err
     assert len(ran.err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", sorted(set(EXPORTS) - HASHED))
+def test_there_are_no_hashes_to_leave_out(form: str, tmp_path: Path) -> None:
+    ran = decode(CHAIN, "--format", form, "-o", tmp_path / "out", "--no-hash")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--no-hash" in ran.err
 
 
 @pytest.mark.parametrize("form", EXPORTS)

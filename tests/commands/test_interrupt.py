@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from rpcinspect.commands.interrupt import Interrupt, ends_reading
+from rpcinspect.commands.interrupt import Interrupt, ends_reading, held_back
 from rpcinspect.pipeline import Decoding
 
 FATAL = [signal.SIGPIPE, signal.SIGTERM, signal.SIGHUP]
@@ -55,6 +55,25 @@ def test_the_first_press_stops_the_reading_and_the_second_everything() -> None:
         with pytest.raises(KeyboardInterrupt):
             press()
         assert counted.stopped == 1
+
+
+def pressed_within(steps: list[str]) -> None:
+    with held_back():
+        steps.append("one")
+        press()
+        steps.append("two")
+    steps.append("three")
+
+
+def test_steps_that_belong_together_are_all_taken() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    steps: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        pressed_within(steps)
+    assert steps == ["one", "two"]
+    with held_back():
+        steps.append("undisturbed")
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *FATAL])

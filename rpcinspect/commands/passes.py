@@ -1,0 +1,104 @@
+"""Passes over the captures of a request: records into views, and the session with what a filter picks of it.
+
+In: what the command line asked for. Out: what a pass has found. Standard input is copied where more than one
+pass is needed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from rpcinspect.commands.decode_request import STDIN, Request
+from rpcinspect.commands.output import writing
+from rpcinspect.pipeline import Decoding
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Session
+
+if TYPE_CHECKING:
+    from rpcinspect.filter.selection import Filter, StreamSelection
+    from rpcinspect.views.shown import Shown
+
+
+class View(Protocol):
+    """What takes records as they become complete."""
+
+    def feed(self, record: RpcRecord) -> None:
+        """Takes the next one."""
+
+    def skip(self) -> None:
+        """Passes over the next one, which is not to be shown."""
+
+
+def readable_twice(request: Request, stack: ExitStack) -> Request:
+    """The request with standard input copied to a deleted temporary file that can be opened again."""
+    if STDIN not in request.files:
+        return request
+    copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+    with writing(Path(tempfile.gettempdir())):
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.seek(0)
+    path = f"/dev/fd/{copy.fileno()}"
+    files = tuple(path if name == STDIN else name for name in request.files)
+    return replace(request, files=files, stdin=path)
+
+
+def spool(stack: ExitStack) -> BinaryIO:
+    """A temporary file without a name: nothing is left of it, however we end."""
+    with writing(Path(tempfile.gettempdir())):
+        return stack.enter_context(tempfile.TemporaryFile(buffering=0))
+
+
+def take(decoding: Decoding, views: list[View], wanted: Callable[[RpcRecord], bool] | None = None) -> None:
+    """Feeds every record that is wanted to views that keep what they make in temporary files."""
+    with writing(Path(tempfile.gettempdir())):
+        for record in decoding.records():
+            if wanted is None or wanted(record):
+                for view in views:
+                    view.feed(record)
+            else:
+                for view in views:
+                    view.skip()
+
+
+def take_chosen(decoding: Decoding, views: list[View], chosen: Filter | None) -> Shown | None:
+    """Feeds what the filter may pick; gives what it has picked."""
+    if chosen is None:
+        take(decoding, views)
+        return None
+    from rpcinspect.filter.selection import Selection
+
+    selection = Selection(chosen, decoding.bytes)
+    take(decoding, views, selection.feed)
+    return selection.finish(decoding.session)
+
+
+def chosen_at_once(decoding: Decoding, chosen: Filter | None) -> StreamSelection | None:
+    """For views that print as messages come."""
+    if chosen is None:
+        return None
+    from rpcinspect.filter.selection import StreamSelection
+
+    return StreamSelection(chosen, decoding)
+
+
+def read(request: Request, chosen: Filter | None) -> tuple[Session, Shown | None]:
+    """A first pass, for the session and for what the filter picks."""
+    with request.decoding() as decoding:
+        shown = take_chosen(decoding, [], chosen)
+        return named(decoding.session, request), shown
+
+
+def named(session: Session, request: Request) -> Session:
+    """The session with standard input called so again."""
+    session.captures = tuple(
+        replace(capture, path=STDIN) if capture.path == request.stdin else capture
+        for capture in session.captures
+    )
+    return session

@@ -1,0 +1,73 @@
+"""One table as one Parquet file: rows go in, row groups come out.
+
+In: dicts with a value for each column of a schema. Out: a file, or nothing. Memory holds a batch of rows as
+they came, then Arrow's columns until a row group is full. Raises `OSError` where the file can't be written.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow.parquet import ParquetWriter
+
+Row = dict[str, Any]
+
+BATCH_ROWS = 2_000
+GROUP_ROWS = 1 << 17
+GROUP_BYTES = 1 << 25
+
+
+class ParquetFile:
+    """Takes rows until `close`, or `abandon`."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.rows = 0
+        self._schema = schema
+        self._batch: list[Row] = []
+        self._group: list[pa.RecordBatch] = []
+        # A file of Python's, so that a full disk is an OSError with its number.
+        self._file = path.open("wb")
+        try:
+            self._writer = ParquetWriter(self._file, schema, compression="zstd")
+        except BaseException:
+            self._file.close()
+            raise
+
+    def add(self, row: Row) -> None:
+        """Takes a row."""
+        self._batch.append(row)
+        self.rows += 1
+        if len(self._batch) >= BATCH_ROWS:
+            self._end_batch()
+
+    def close(self) -> None:
+        """Writes what is left."""
+        self._end_batch()
+        self._end_group()
+        self._writer.close()
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Closes the file as it is, whatever that leaves of it."""
+        for it in (self._writer, self._file):
+            with suppress(OSError, pa.ArrowException):
+                it.close()
+
+    def _end_batch(self) -> None:
+        if self._batch:
+            columns = [
+                pa.array([row[field.name] for row in self._batch], field.type) for field in self._schema
+            ]
+            self._group.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+            self._batch.clear()
+        rows = sum(batch.num_rows for batch in self._group)
+        if rows >= GROUP_ROWS or sum(batch.nbytes for batch in self._group) >= GROUP_BYTES:
+            self._end_group()
+
+    def _end_group(self) -> None:
+        if self._group:
+            self._writer.write_table(pa.Table.from_batches(self._group, self._schema))
+            self._group.clear()

@@ -1,0 +1,81 @@
+"""Passes over captures: what views are fed, and what a filter picks."""
+
+from __future__ import annotations
+
+import io
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.commands.decode_request import STDIN, Request
+from rpcinspect.commands.filtering import read_filter
+from rpcinspect.commands.passes import chosen_at_once, read, readable_twice, spool, take, take_chosen
+from rpcinspect.rpc.record import RpcRecord
+from tests.commands.runner import CHAIN
+
+REQUEST = Request(files=(str(CHAIN),))
+
+
+class Counting:
+    """A view that counts."""
+
+    def __init__(self) -> None:
+        self.fed: list[int] = []
+        self.skipped = 0
+
+    def feed(self, record: RpcRecord) -> None:
+        self.fed.append(record.row)
+
+    def skip(self) -> None:
+        self.skipped += 1
+
+
+def test_views_are_fed_what_is_wanted() -> None:
+    views = Counting(), Counting()
+    with REQUEST.decoding() as decoding:
+        take(decoding, list(views), lambda record: record.row % 2 == 0)
+    for view in views:
+        assert (view.fed, view.skipped) == (list(range(0, 24, 2)), 12)
+
+
+def test_a_filter_tells_what_it_picked() -> None:
+    view = Counting()
+    with REQUEST.decoding() as decoding:
+        assert take_chosen(decoding, [view], None) is None
+    assert len(view.fed) == 24
+    with REQUEST.decoding() as decoding:
+        shown = take_chosen(decoding, [Counting()], read_filter("request"))
+    assert shown is not None
+    session, again = read(REQUEST, read_filter("request"))
+    assert again == shown
+    assert shown.count == 12 == session.totals.messages // 2
+    assert read(REQUEST, None)[1] is None
+
+
+def test_a_filter_may_be_asked_at_once() -> None:
+    with REQUEST.decoding() as decoding:
+        assert chosen_at_once(decoding, None) is None
+        selection = chosen_at_once(decoding, read_filter("request"))
+        assert selection is not None
+        assert sum(selection.feed(record) for record in decoding.records()) == 12
+
+
+def test_standard_input_can_be_read_twice_and_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(CHAIN.read_bytes())))
+    with ExitStack() as stack:
+        request = readable_twice(Request(files=(STDIN,)), stack)
+        for _ in range(2):
+            session, _ = read(request, None)
+            assert session.totals.messages == 24
+            assert [capture.path for capture in session.captures] == [STDIN]
+    with ExitStack() as stack:
+        assert readable_twice(REQUEST, stack) is REQUEST
+
+
+def test_a_spool_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with ExitStack() as stack:
+        spool(stack).write(b"something")
+        assert list(tmp_path.iterdir()) == []
