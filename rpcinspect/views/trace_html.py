@@ -20,6 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.graph import ContextGraph
+from rpcinspect.trace.narrowed import Answers
 from rpcinspect.views.graph_words import gradients_words
 from rpcinspect.views.message_line import MessageRenderer
 from rpcinspect.views.phrases import packed
@@ -86,7 +87,7 @@ def _data(run: Trace, part: Part) -> Iterator[bytes]:
     tails = (b"{" + renderer.tail(run.messages[index]) for index in part.indexes)
     for count, text in chunks(tails):
         yield _element("messages", count, text)
-    for count, text in chunks(_graph_json(run, graph) for graph in part.graphs):
+    for count, text in chunks(_graph_json(part.answers, graph) for graph in part.graphs):
         yield _element("contexts", count, text)
 
 
@@ -118,7 +119,7 @@ def _context_row(graph: ContextGraph, lanes: Lanes) -> Json:
     }
 
 
-def _graph_json(run: Trace, graph: ContextGraph) -> bytes:
+def _graph_json(run: Answers, graph: ContextGraph) -> bytes:
     """A context in full: the objects of `--graph --format jsonl`."""
     return orjson.dumps(list(graph_json(graph, run.critical_path(graph))))
 

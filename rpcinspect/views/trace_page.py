@@ -103,7 +103,8 @@ class Page:
 
 def page_of(run: Trace, part: Part) -> Page:
     """Everything."""
-    session = run.session
+    session, answers = run.session, part.answers
+    latency = answers.latency
     cards = tuple(_card(number, finding) for number, finding in enumerate(part.findings))
     return Page(
         title=_title(session.captures),
@@ -120,14 +121,14 @@ def page_of(run: Trace, part: Part) -> Page:
         findings=tuple(sorted(cards, key=lambda card: SEVERITIES.index(card.severity))[:MAX_FINDINGS]),
         findings_left_out=max(0, len(cards) - MAX_FINDINGS),
         findings_hidden=part.hidden_findings,
-        functions=groups_table("function", run.latency.functions, run.latency),
-        pairs=groups_table("from → to", run.latency.pairs, run.latency),
-        stragglers=stragglers_table(run.latency.stragglers),
-        rrefs=rrefs_table(part.rrefs),
-        maps=maps_table(run.device_maps),
+        functions=groups_table("function", latency.functions, latency),
+        pairs=groups_table("from → to", latency.pairs, latency),
+        stragglers=stragglers_table(latency.stragglers),
+        rrefs=rrefs_table(answers.ledger),
+        maps=maps_table(answers.device_maps),
         map_lines=tuple(
             f"on {end_label(one.caller)}: {printable(one.line)}"
-            for one in run.device_maps[:MAX_MAPS]
+            for one in answers.device_maps[:MAX_MAPS]
             if one.line is not None
         ),
     )

@@ -1,16 +1,16 @@
 """What of a run a page shows: everything, or what the messages that a filter picked take part in.
 
-In: a run, and what was picked. Out: indexes, contexts, references and findings, and how much was left out.
+In: a run, and what was picked. Out: indexes, answers, findings, and how much was left out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rpcinspect.session.model import Finding
 from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.graph import ContextGraph
-from rpcinspect.trace.ledger import RRefStory
+from rpcinspect.trace.narrowed import Answers, Narrowed
 from rpcinspect.views.shown import Shown
 
 
@@ -22,8 +22,9 @@ class Part:
     """None where everything is shown."""
     indexes: tuple[int, ...]
     """Of messages, ascending."""
+    answers: Answers
     graphs: tuple[ContextGraph, ...]
-    rrefs: tuple[RRefStory, ...]
+    """Each with the messages to be shown."""
     findings: tuple[Finding, ...]
     hidden_findings: int
 
@@ -32,14 +33,14 @@ def part_of(run: Trace, shown: Shown | None) -> Part:
     """What there is to show."""
     session = run.session
     if shown is None:
-        return Part(None, tuple(range(len(run.messages))), run.graphs, run.ledger, session.findings, 0)
+        return Part(None, tuple(range(len(run.messages))), run, run.graphs, session.findings, 0)
+    narrowed = Narrowed(run, shown.rows, shown.touched)
     findings = shown.findings(session)
-    contexts, rrefs = shown.touched.contexts, shown.touched.rrefs
     return Part(
         filter=shown.text,
-        indexes=session.indexes([row for row, picked in enumerate(shown.rows) if picked]),
-        graphs=tuple(graph for graph in run.graphs if (graph.job, graph.context_id) in contexts),
-        rrefs=tuple(story for story in run.ledger if (story.job, story.rref_id) in rrefs),
+        indexes=tuple(sorted(narrowed.messages)),
+        answers=narrowed,
+        graphs=tuple(replace(one, shown=one.messages & narrowed.messages) for one in narrowed.graphs),
         findings=findings,
         hidden_findings=len(session.findings) - len(findings),
     )

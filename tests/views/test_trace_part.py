@@ -15,7 +15,7 @@ def test_everything_without_a_filter() -> None:
     assert part.indexes == tuple(range(len(run.messages)))
     assert part.graphs == run.graphs != ()
     assert part.findings == run.session.findings != ()
-    assert part.rrefs == run.ledger != ()
+    assert part.answers is run
     assert part.hidden_findings == 0
 
 
@@ -30,8 +30,11 @@ def test_what_the_picked_messages_take_part_in() -> None:
     part = part_of(run, Shown("anything", bytes(rows), touched))
     assert part.filter == "anything"
     assert set(part.indexes) == wanted
-    assert part.graphs == (graph,)
-    assert part.rrefs == (run.ledger[2],)
+    assert [(one.context_id, one.shown) for one in part.graphs] == [
+        (graph.context_id, frozenset({graph.edges[0].forward}))
+    ]
+    assert part.answers.ledger == (run.ledger[2],)
+    assert len(part.answers.latency.timings) <= 2 < len(run.latency.timings)
     assert finding in part.findings
     for one in part.findings:
         assert not one.messages or wanted & set(one.messages)

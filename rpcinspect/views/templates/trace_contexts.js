@@ -53,14 +53,14 @@ class Contexts {
     this.shown = eventsOf(context, rest.filter((one) => one.kind === "passing")).filter((one) => this.run.placeOf(one.message) >= 0);
     document.getElementById("graph-title").replaceChildren(...this.title(n, context));
     document.getElementById("graph-head").replaceChildren(this.laneHead());
-    document.getElementById("graph-path").replaceChildren(...this.path(rest.filter((one) => one.kind === "segment")));
+    document.getElementById("graph-path").replaceChildren(...this.path(rest.filter((one) => one.kind === "segment"), context));
     this.host.hidden = false;
     this.events.reset(this.shown.length);
   }
 
   title(n, context) {
-    const { name, words, nbytes } = this.run.contexts[n];
-    const edges = `${counted(context.edges.length, "edge")}, ${words}, ${amount(nbytes)}`;
+    const { name, words, nbytes, edges: count } = this.run.contexts[n];
+    const edges = `${counted(count, "edge")}, ${words}, ${amount(nbytes)}`;
     const cleanup = context.cleanup.flatMap((index, at) => [at ? ", " : "", messageLink(this.run, index)]);
     return [
       el("h2", {}, `Context ${name}`, el("span", { class: "soft" }, ` ${context.context_id}`)),
@@ -71,7 +71,7 @@ class Contexts {
 
   // --- lanes ----------------------------------------------------------------------------------------------
 
-  get laneWidth() { return Math.max(56, Math.min(120, 480 / this.workers.length)); }
+  get laneWidth() { return Math.max(56, Math.min(100, 400 / this.workers.length)); }
   laneX(worker) { return (this.workers.indexOf(worker) + 0.5) * this.laneWidth; }
 
   laneHead() {
@@ -87,7 +87,7 @@ class Contexts {
     return el("div", { class: `event ${event.style}` },
       el("span", { class: "n" }, ((this.run.since(event.begin_ns) - this.begin) / 1e6).toFixed(3)),
       this.arrow(event),
-      el("span", { class: "text" }, el("b", {}, `#${event.message} `), event.lead,
+      el("span", { class: "text", title: printable(event.words) }, el("b", {}, `#${event.message} `), event.lead,
         event.links.map(([words, index]) => [el("span", { class: "tag" }, words, index === null ? null : messageLink(this.run, index)), " "]).flat(), printable(event.words)));
   }
 
@@ -105,18 +105,22 @@ class Contexts {
 
   // --- the critical path ----------------------------------------------------------------------------------
 
-  path(segments) {
+  /** With a filter there may be gaps between its parts. */
+  path(segments, context) {
     if (!segments.length) return [];
-    const parts = segments.map((one) => ({ ...one, took: this.run.since(one.end_ns) - this.run.since(one.begin_ns) }));
-    const total = parts.reduce((sum, { took }) => sum + took, 0) || 1;
+    const parts = segments.map((one) => ({ ...one, from: this.run.since(one.begin_ns) - this.begin, to: this.run.since(one.end_ns) - this.begin }));
+    parts.forEach((part) => { part.took = part.to - part.from; });
+    const total = context.duration_ns || 1, whole = parts.reduce((sum, { took }) => sum + took, 0) === context.duration_ns;
     const bar = el("div", { class: "bar", role: "img", "aria-label": `critical path of ${duration(total)}` });
+    let at = 0;
     for (const part of parts) {
-      const piece = el("span", { class: this.pathClass(part), title: this.pathWords(part) });
-      piece.style.flexGrow = part.took / total;
-      bar.append(piece);
+      if (part.from > at) bar.append(share(el("i"), (part.from - at) / total));
+      bar.append(share(el("span", { class: this.pathClass(part), title: this.pathWords(part) }), part.took / total));
+      at = part.to;
     }
+    if (at < total) bar.append(share(el("i"), (total - at) / total));
     return [
-      el("h3", {}, `Critical path, ${duration(total)}`), bar, el("p", { class: "times" }, this.sums(parts, total)),
+      el("h3", {}, `${whole ? "Critical path," : "Parts of the critical path of"} ${duration(total)}`), bar, el("p", { class: "times" }, this.sums(parts, total)),
       el("details", {}, el("summary", {}, counted(parts.length, "part")), this.segmentList(parts)),
     ];
   }
@@ -147,6 +151,12 @@ class Contexts {
     if (parts.length > MAX_SEGMENTS) rows.push(el("li", {}, `and ${counted(parts.length - MAX_SEGMENTS, "more part")}`));
     return el("ol", { class: "segments" }, rows);
   }
+}
+
+/** Makes an element take its share of a bar. */
+function share(element, part) {
+  element.style.flexGrow = part;
+  return element;
 }
 
 const isBad = (context) => context.missing > 0 || context.failed > 0;

@@ -104,9 +104,7 @@ function stacked(parts, words) {
   const total = parts.reduce((sum, [, ns]) => sum + ns, 0) || 1;
   const bar = el("div", { class: "bar", role: "img", "aria-label": parts.map(([name, ns]) => `${name} ${duration(ns)}`).join(", ") });
   for (const [name, ns, kind] of parts) {
-    const piece = el("span", { class: kind, title: `${name}: ${duration(ns)}` });
-    piece.style.flexGrow = ns / total;
-    bar.append(piece);
+    bar.append(share(el("span", { class: kind, title: `${name}: ${duration(ns)}` }), ns / total));
   }
   return el("div", { class: "times" }, bar, el("p", {}, el("b", {}, words), parts.map(([name, ns, kind]) => el("span", { class: `part ${kind}` }, `${name} ${duration(ns)}`))));
 }

@@ -38,7 +38,10 @@ class Pointer {
     if (!last) {
       const hover = sequence.near(event.offsetX, event.offsetY);
       sequence.canvas.style.cursor = hover < 0 ? "grab" : "pointer";
-      if (hover !== sequence.hover) Object.assign(sequence, { hover }).draw();
+      if (hover !== sequence.hover) {
+        Object.assign(sequence, { hover }).draw();
+        sequence.canvas.title = hover < 0 ? "" : `${sequence.labelOf(hover)}: ${sequence.run.texts[sequence.run.text[hover]]}`;
+      }
       return;
     }
     const [dx, dy] = [event.offsetX - last.x, event.offsetY - last.y];
