@@ -5,7 +5,8 @@ In: a run, and which of its messages are shown. Out: one JSON object in pieces. 
     b, e    calls at their caller and the same calls being served at their callee, as async slices, since both
             overlap; a call that was made while another was served is drawn within that, where it fits
     X       messages, at their sender, from their first byte on the wire to their last
-    s, f    arrows from requests to their answers, and from forward messages to their gradients
+    s, f    arrows from requests to their answers and to the requests that they caused, and from forward
+            messages to their gradients
     i       answers that report an error, findings
     C       of each worker the calls that it waits for, and the bytes that it is sending
     M       names
@@ -202,6 +203,8 @@ class _Writer:
         for call in self._calls:
             if call.answer is not None:
                 yield from self._arrow("exchange", next(numbers), call.index, call.answer)
+        for index, parent in self._run.causes.parents.items():
+            yield from self._arrow("cause", next(numbers), parent, index)
         for context in self._run.session.contexts:
             for edge in context.edges:
                 for backward in edge.backward:

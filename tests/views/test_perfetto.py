@@ -58,6 +58,7 @@ def test_every_capture_makes_a_sound_file(path: Path) -> None:
         assert calls["call"] == calls["serve"] == len(run.exchanges.calls)
         arrows = Counter(event["name"] for event in of(document, "s"))
         assert arrows["exchange"] == sum(call.answer is not None for call in run.exchanges.calls)
+        assert arrows["cause"] == len(run.causes.parents)
         assert arrows["gradient"] == sum(
             len(edge.backward) for context in run.session.contexts for edge in context.edges
         )
@@ -114,7 +115,9 @@ def test_a_filter_leaves_whole_exchanges() -> None:
     wanted = {call.index for call in run.exchanges.calls if shown.rows[call.request.row]}
     assert {event["args"]["request"] for event in of(document, "b")} == wanted
     assert len(of(document, "X")) == 2 * len(wanted) == 2 * shown.count
-    assert Counter(event["name"] for event in of(document, "s")) == {"exchange": len(wanted)}
+    arrows = Counter(event["name"] for event in of(document, "s"))
+    within = sum(parent in wanted for index, parent in run.causes.parents.items() if index in wanted)
+    assert arrows == {"exchange": len(wanted), "cause": within}
 
 
 def test_the_file_says_what_it_is_of() -> None:
