@@ -20,6 +20,7 @@ from rpcinspect.trace.graph import ContextGraph, find_graphs, read_graphs
 from rpcinspect.trace.latency import Latency, read_latency
 from rpcinspect.trace.ledger import RRefStory, read_ledger
 from rpcinspect.trace.profile import CallProfile, read_profiles
+from rpcinspect.trace.waits import waiting_requests
 from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.wire.ranges import CaptureBytes
 
@@ -66,6 +67,11 @@ class Trace:
         return explain(self.exchanges.calls)
 
     @cached_property
+    def waiting(self) -> dict[int, int]:
+        """Which request can't be answered before another one is over."""
+        return waiting_requests(self.exchanges.calls, self.causes)
+
+    @cached_property
     def graphs(self) -> tuple[ContextGraph, ...]:
         """Every autograd context."""
         return read_graphs(self.session, self.messages, self.source)
@@ -73,7 +79,7 @@ class Trace:
     @cached_property
     def latency(self) -> Latency:
         """Where the time of exchanges went."""
-        return read_latency(self.exchanges.calls, self.causes)
+        return read_latency(self.exchanges.calls, self.causes, self.waiting)
 
     @cached_property
     def profiles(self) -> tuple[CallProfile, ...]:
@@ -101,7 +107,7 @@ class Trace:
 
     def critical_path(self, graph: ContextGraph) -> tuple[Segment, ...]:
         """What the duration of a context consists of."""
-        return critical_path(graph, self._calls_of.get((graph.job, graph.context_id), ()), self.causes)
+        return critical_path(graph, self._calls_of.get((graph.job, graph.context_id), ()), self.waiting)
 
     @cached_property
     def _calls_of(self) -> dict[tuple[int, int], list[Call]]:

@@ -1,9 +1,9 @@
 """What the duration of a context consists of: the chain of exchanges and pauses that determined it.
 
-In: the exchanges of the context and what explains them. Out: segments that follow each other without a gap
-from its first byte to its last. They are found from the end: the exchange that ended last was waited for;
-before that came a pause on the worker that sent it, and within it the same holds for the calls that the
-callee made while it served it.
+In: the exchanges of the context, and which request waits for each. Out: segments that follow each other
+without a gap from its first byte to its last. They are found from the end: the exchange that ended last was
+waited for; before that came a pause on the worker that sent it, and within it the same holds for the calls
+that the callee made and waited for while it served it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rpcinspect.causes.calls import Call
-from rpcinspect.causes.causality import Causes
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.trace.graph import ContextGraph
 
@@ -42,8 +41,11 @@ class Segment:
         return self.end_ns - self.begin_ns
 
 
-def critical_path(graph: ContextGraph, calls: Iterable[Call], causes: Causes) -> tuple[Segment, ...]:
-    """The path of one context, in the order of time; `calls` may hold others too.
+def critical_path(
+    graph: ContextGraph, calls: Iterable[Call], waiting: Mapping[int, int]
+) -> tuple[Segment, ...]:
+    """The path of one context, in the order of time; `calls` may hold others too, `waiting` is what
+    `waits` says.
 
     The clean-up is left out: nobody waits for it.
     """
@@ -58,7 +60,7 @@ def critical_path(graph: ContextGraph, calls: Iterable[Call], causes: Causes) ->
     children: dict[int, list[Call]] = defaultdict(list)
     own: list[Call] = []
     for call in its:
-        parent = causes.parents.get(call.index)
+        parent = waiting.get(call.index)
         if parent in known and parent is not None:
             children[parent].append(call)
         else:

@@ -1,15 +1,15 @@
 """Where the time of each exchange went: on the wire, at the callee, or waiting for calls made meanwhile.
 
-In: exchanges and what explains them (`causes`). Out: a `Timing` per request, and sums by function and by pair
-of workers. All times are those of the capture: the request is *on the wire* from its first captured byte to
-its last, the callee is *busy* until the first byte of the answer, and then the answer is on the wire. What
-passes before a sniffer sees the first byte is in neither.
+In: exchanges, what explains them (`causes`) and which request waits for each (`waits`). Out: a `Timing` per
+request, and sums by function and by pair of workers. All times are those of the capture: the request is *on
+the wire* from its first captured byte to its last, the callee is *busy* until the first byte of the answer,
+and then the answer is on the wire. What passes before a sniffer sees the first byte is in neither.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rpcinspect.causes.calls import Call
@@ -49,7 +49,8 @@ class Timing:
     busy_ns: int | None
     """From the last byte of the request to the first of the answer; `nested_ns` is within it."""
     nested_ns: int | None
-    """The part of it in which at least one call was out that the callee made while it served this one."""
+    """The part of it in which at least one call was out that the callee made while it served this one, and
+    had to wait for."""
     answer_ns: int | None
     """The answer was on the wire."""
     request_bytes: int
@@ -132,9 +133,9 @@ class Latency:
     """The slowest first."""
 
 
-def read_latency(calls: Sequence[Call], causes: Causes) -> Latency:
+def read_latency(calls: Sequence[Call], causes: Causes, waiting: Mapping[int, int]) -> Latency:
     """The times of every exchange, and what is striking about them."""
-    return _summed(tuple(_timings(calls, causes)))
+    return _summed(tuple(_timings(calls, causes, waiting)))
 
 
 def part_of(whole: Latency, requests: Collection[int]) -> Latency:
@@ -156,10 +157,10 @@ def _summed(timings: tuple[Timing, ...]) -> Latency:
     )
 
 
-def _timings(calls: Sequence[Call], causes: Causes) -> Iterable[Timing]:
+def _timings(calls: Sequence[Call], causes: Causes, waiting: Mapping[int, int]) -> Iterable[Timing]:
     children: dict[int, list[Call]] = defaultdict(list)
     for call in calls:
-        parent = causes.parents.get(call.index)
+        parent = waiting.get(call.index)
         if parent is not None:
             children[parent].append(call)
     for call in calls:

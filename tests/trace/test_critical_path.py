@@ -61,7 +61,7 @@ def test_a_call_that_is_never_answered_lasts_to_the_end() -> None:
     before = relay.answered_ns, relay.end_ns
     relay.answered_ns = relay.end_ns = None
     try:
-        path = critical_path(graph, calls, trace.causes)
+        path = critical_path(graph, calls, trace.waiting)
     finally:
         relay.answered_ns, relay.end_ns = before
     assert [segment.kind for segment in path] == ["request", "unanswered"]
