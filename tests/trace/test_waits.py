@@ -62,7 +62,7 @@ RUNS = ["pairs/base", "ctx_crowd", "bwd_boom", "rref_relay", "examples/rnn_basic
 
 @pytest.mark.parametrize("name", RUNS)
 def test_nobody_works_on_the_path_of_a_pass_while_its_own_gradients_are_out(name: str) -> None:
-    """Where the receiver of a gradient "works", it sent no gradient of the context that came back meanwhile."""
+    """Where the receiver of a gradient "works", none that it sent in the context was out."""
     if name.endswith(".gz") and not SHARED.is_dir():
         pytest.skip("the shared captures are not beside this checkout")
     trace = traced(SHARED / name) if name.endswith(".gz") else workload_trace(name)
