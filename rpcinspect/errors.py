@@ -69,6 +69,10 @@ class ReplayError(RpcInspectError):
     """A replay can't start or go on: a worker, a connection or the store does not do what it must."""
 
 
+class DeviceError(ReplayError):
+    """A replay was to use a device that PyTorch does not have here."""
+
+
 class DecodeError(RpcInspectError):
     """The bytes contradict the format.
 

@@ -29,6 +29,13 @@ class EngineName(str, Enum):
     agent = "agent"
 
 
+class Device(str, Enum):
+    """Where tensors are."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
 def replay(
     files: Annotated[
         list[str] | None,
@@ -114,11 +121,25 @@ def replay(
         typer.Option("--threads", metavar="N", help="Threads of each live worker; sums depend on it."),
     ] = 1,
     engine: Annotated[
-        EngineName,
+        EngineName | None,
         typer.Option(
-            help="Who plays: our own peers, which send captured bytes, or torch's agent, which sends less."
+            show_default=False,
+            help="Who plays: our own peers, which send captured bytes (wire), or torch's agent, which can do "
+            "less, but on CUDA too (agent).",
         ),
-    ] = EngineName.wire,
+    ] = None,
+    device: Annotated[
+        Device, typer.Option(help="Where the tensors of the replay are; cuda needs torch's agent.")
+    ] = Device.cpu,
+    maps: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="CAPTURED=LIVE,…",
+            show_default=False,
+            help="Put tensors of a captured device on another one, such as cuda:0=cuda:1.",
+        ),
+    ] = None,
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -179,7 +200,9 @@ def replay(
                 imports=tuple(imports or ()),
                 seed=seed,
                 threads=threads,
-                engine=engine.value,
+                engine=None if engine is None else engine.value,
+                device=device.value,
+                maps=tuple(maps or ()),
                 timeout_s=timeout,
                 speed=speed,
                 repeat=repeat,

@@ -15,7 +15,7 @@ from rpcinspect.commands.output import open_console, open_output, say, say_block
 from rpcinspect.commands.progress import ProgressBar
 from rpcinspect.commands.replay_request import Request, mistake
 from rpcinspect.commands.torch_there import missing_torch
-from rpcinspect.errors import ReplayError
+from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.model import Plan
 from rpcinspect.replay.outcome import ReplayOutcome
@@ -63,7 +63,7 @@ def _planned(request: Request, made: Plan) -> int:
 
 
 def _replayed(request: Request, made: Plan, opened: OpenSession) -> int:
-    outcome, error = _not_started(made, opened.session), None
+    outcome, error = _not_started(request, made, opened.session), None
     if not made.refused and made.count("send"):
         missing = missing_torch()
         if missing is not None:
@@ -72,6 +72,9 @@ def _replayed(request: Request, made: Plan, opened: OpenSession) -> int:
         try:
             with ProgressBar("replaying") as progress, _signals():
                 outcome = replay(opened, made, request.replay_options(), progress=progress)
+        except DeviceError as lacking:
+            say(str(lacking))
+            return exit_codes.USAGE
         except ReplayError as failed:
             error = str(failed)
     result = report(outcome)
@@ -94,12 +97,17 @@ def exit_code(result: Report, *, require_all: bool) -> int:
     return exit_codes.OK
 
 
-def _not_started(made: Plan, session: Session) -> ReplayOutcome:
+def _not_started(request: Request, made: Plan, session: Session) -> ReplayOutcome:
     """The outcome where nothing is to be started, or could be."""
     begin = min(session.messages.time_ns, default=0)
     end = max(session.messages.end_time_ns, default=0)
     return ReplayOutcome(
-        plan=made, runs=(), engine="wire", device="cpu", wall_s=0.0, captured_wall_s=(end - begin) / 1e9
+        plan=made,
+        runs=(),
+        engine=request.player,
+        device=request.device,
+        wall_s=0.0,
+        captured_wall_s=(end - begin) / 1e9,
     )
 
 

@@ -9,12 +9,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from rpcinspect.capture import Reading
 from rpcinspect.commands.arguments import names, wrong_reading, wrong_tolerances
 from rpcinspect.commands.output import overwritten_input
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pipeline import Options
+from rpcinspect.replay.devices import DEVICE, Devices, plain
 from rpcinspect.replay.gate import Allowance, Gate
 from rpcinspect.replay.model import Engine
 from rpcinspect.replay.plan import PlanOptions
@@ -50,7 +52,9 @@ class Request:
     tolerance: bool = False
     rtol: float | None = None
     atol: float | None = None
-    engine: Engine = "wire"
+    engine: Engine | None = None
+    device: Literal["cpu", "cuda"] = "cpu"
+    maps: tuple[str, ...] = ()
     record: Path | None = None
     show_gradients: bool = False
     require_all: bool = False
@@ -59,6 +63,16 @@ class Request:
     output: Path | None = None
     reader: str = "auto"
     tshark_options: tuple[str, ...] = ()
+
+    @property
+    def player(self) -> Engine:
+        """The engine: only torch's own agent can use a GPU, or place tensors."""
+        return self.engine or ("agent" if self.device == "cuda" or self.maps else "wire")
+
+    def device_map(self) -> dict[str, str]:
+        """Captured device → device of the replay, as `--map` says it."""
+        pairs = (pair.partition("=") for pair in names(self.maps))
+        return {plain(own): plain(other) for own, _, other in pairs}
 
     def decoding_options(self) -> Options:
         """For the captures."""
@@ -76,7 +90,7 @@ class Request:
             live=names(self.live),
             context=None if self.context is None else read_packed(self.context),
             trust=self.trust,
-            engine=self.engine,
+            engine=self.player,
         )
 
     def replay_options(self) -> ReplayOptions:
@@ -89,6 +103,7 @@ class Request:
                 main=None if self.main is None else str(self.main),
                 seed=self.seed,
                 threads=self.threads,
+                cuda=self.device == "cuda",
             ),
             rules=self.rules(),
             timeout_s=self.timeout_s,
@@ -96,7 +111,8 @@ class Request:
             repeat=self.repeat,
             record=self.record,
             show_gradients=self.show_gradients,
-            engine=self.engine,
+            devices=Devices(self.device, self.device_map()),
+            engine=self.player,
         )
 
     def rules(self) -> Rules:
@@ -116,8 +132,7 @@ def _mistakes(request: Request) -> Iterator[str]:
         yield "standard input can be read only once"
     if request.roles and request.live:
         yield "--role and --live can't be used together: each says who the others are"
-    if request.record is not None and request.engine == "agent":
-        yield "--record writes the connections of the wire engine; torch's agent has its own"
+    yield from _wrong_engine(request)
     for allowed in request.allow:
         if Allowance.parse(allowed) is None:
             yield f"--allow {allowed}: not MODULE or MODULE:NAME"
@@ -129,6 +144,21 @@ def _mistakes(request: Request) -> Iterator[str]:
     yield from wrong_reading(request.reader, request.tshark_options)
     yield from _wrong_numbers(request)
     yield from _overwritten(request)
+
+
+def _wrong_engine(request: Request) -> Iterator[str]:
+    if request.record is not None and request.player == "agent":
+        yield "--record writes the connections of the wire engine; torch's agent has its own"
+    if request.engine == "wire" and request.device == "cuda":
+        yield "--device cuda needs --engine agent: our own peers have no GPU"
+    if request.engine == "wire" and request.maps:
+        yield "--map needs --engine agent: with the wire engine everything is on the CPU"
+    for pair in names(request.maps):
+        own, equals, other = pair.partition("=")
+        if not equals or not all(DEVICE.fullmatch(plain(one)) for one in (own, other)):
+            yield f"--map {pair}: not CAPTURED=LIVE, such as cuda:0=cuda:1"
+        elif request.device == "cpu" and plain(other) != "cpu":
+            yield f"--map {pair}: {other} needs --device cuda"
 
 
 def _wrong_numbers(request: Request) -> Iterator[str]:

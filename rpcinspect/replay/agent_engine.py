@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from rpcinspect.causes.calls import Call
 from rpcinspect.replay.agent_passes import Passes, read_passes
 from rpcinspect.replay.agent_peer import AgentPeer, Part
+from rpcinspect.replay.agent_values import Place
 from rpcinspect.replay.events import PeerEvent
 from rpcinspect.replay.live_group import LiveGroup
 from rpcinspect.replay.loop import Loop
@@ -32,9 +33,6 @@ class _NoMembers:
 
 NO_MEMBERS = _NoMembers()
 
-DeviceMaps = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""Caller → callee → own device → its device."""
-
 
 def passes_of(planned: PlannedSession, calls: Mapping[int, Call]) -> dict[str, Passes]:
     """The backward passes of each played worker."""
@@ -43,20 +41,20 @@ def passes_of(planned: PlannedSession, calls: Mapping[int, Call]) -> dict[str, P
 
 
 def start_agents(
-    group: LiveGroup, loop: Loop, material: Material, passes: Mapping[str, Passes], maps: DeviceMaps
+    group: LiveGroup, loop: Loop, material: Material, passes: Mapping[str, Passes], place: Place
 ) -> dict[str, AgentPeer]:
     """A process for each played worker, each a member of the group, each told to begin."""
     cast = material.planned.cast
-    children = {
-        role: group.start_agent(role, material.worker_ids[role], maps.get(role)) for role in cast.roles
-    }
+    children = {role: group.start_agent(role, material.worker_ids[role]) for role in cast.roles}
     return {
-        role: AgentPeer(loop, _part(role, material, passes[role]), child.control, group.workers, material.ids)
+        role: AgentPeer(
+            loop, _part(role, material, passes[role], place), child.control, group.workers, material.ids
+        )
         for role, child in children.items()
     }
 
 
-def _part(role: str, material: Material, passes: Passes) -> Part:
+def _part(role: str, material: Material, passes: Passes, place: Place) -> Part:
     steps = [step for step in material.planned.steps if step.role == role and step.message in material.calls]
     calls = [material.calls[step.message] for step in steps]
     return Part(
@@ -65,7 +63,7 @@ def _part(role: str, material: Material, passes: Passes) -> Part:
         calls=material.calls,
         asked=[call for call in calls if call.callee == role and _is_python(call)],
         passes=passes,
-        place=lambda device: "cpu",
+        place=place,
         contexts=sorted({call.context for call in calls if call.caller == role and call.context is not None}),
     )
 

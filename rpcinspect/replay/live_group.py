@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from rpcinspect.errors import ReplayError
+from rpcinspect.replay.devices import DeviceMaps
 from rpcinspect.replay.worker_protocol import Object
 from rpcinspect.replay.workers import Child, Workers
 
@@ -85,6 +86,8 @@ class LiveGroup:
         self.workers: dict[str, LiveWorker] = {}
         self.agents: dict[str, Child] = {}
         """Processes that play workers."""
+        self.maps: DeviceMaps = {}
+        """Caller → callee → own device → its device, of everybody; to be set before anybody is started."""
 
     def start(
         self, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None = None
@@ -96,11 +99,9 @@ class LiveGroup:
         worker = self.workers[name] = LiveWorker(name, worker_id, child)
         return worker
 
-    def start_agent(
-        self, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None = None
-    ) -> Child:
+    def start_agent(self, name: str, worker_id: int) -> Child:
         """Starts a process in which torch's agent plays a worker, see `agent_main.py`. As `start`."""
-        child, _ = self._all.fork(self._command("agent", name, worker_id, device_maps), name)
+        child, _ = self._all.fork(self._command("agent", name, worker_id, None), name)
         self.agents[name] = child
         return child
 
@@ -108,12 +109,15 @@ class LiveGroup:
         self, role: str, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None
     ) -> Object:
         options = self._all.options
+        maps = self.maps.get(name, {}) if device_maps is None else device_maps
         return {
             "role": role,
             "name": name,
             "id": worker_id,
             "port": self.port,
-            "device_maps": {key: dict(value) for key, value in (device_maps or {}).items()},
+            "device_maps": {key: dict(value) for key, value in maps.items()},
+            "all_maps": self.maps,
+            "cuda": options.cuda,
             "seed": options.seed,
             "threads": options.threads,
             "rpc_timeout_s": options.rpc_timeout_s,

@@ -25,6 +25,7 @@ from rpcinspect.causes.wrapping import (
 from rpcinspect.errors import ReplayError, RpcInspectError
 from rpcinspect.replay.agent_limits import LOOSE, cannot
 from rpcinspect.replay.agent_passes import read_passes
+from rpcinspect.replay.devices import named_devices
 from rpcinspect.replay.facts import JobFacts, read_facts
 from rpcinspect.replay.gate import Gate, Named
 from rpcinspect.replay.model import Engine, GlobalUse, Plan, PlannedSession, Step
@@ -316,6 +317,9 @@ def _notes(session: Session, exchanges: Exchanges) -> list[str]:
             f"Nothing tells the names of the workers at {unnamed}: they can't be played or started. "
             "Capture from before the start of the job."
         )
+    for device, messages in named_devices(exchanges.calls).items():
+        shown = ", ".join(f"#{index}" for index in messages[:5]) + (", …" if len(messages) > 5 else "")
+        notes.append(f"Arguments name {device} ({shown}): it is passed on as it is, wherever tensors are.")
     if len(session.captures) > 1:
         notes.append("The order is that of the captures' own clocks, taken as one.")
     return notes

@@ -60,6 +60,8 @@ class Material:
     """Of all workers, as they have joined."""
     ids: IdMap = field(default_factory=IdMap)
     """Captured → live, as the player learns them."""
+    elsewhere: bool = False
+    """Whether tensors are on other devices than in the capture: then device maps are no difference."""
     early: frozenset[int] = frozenset()
     """Requests whose answers nobody waits for, since the engine sees them later than they come."""
 
@@ -336,7 +338,7 @@ class Player:
             outcome = StepOutcome(
                 step=sent.step,
                 result=self._verdict(found),
-                differences=_of_interest(found),
+                differences=self._of_interest(found),
                 same_payload=same_payload(call.response, live.record),
                 latency_s=latency_s,
             )
@@ -357,7 +359,7 @@ class Player:
             return False
         step = self._steps[match.call.index]
         result = self._verdict(match.differences)
-        differences = _of_interest(match.differences)
+        differences = self._of_interest(match.differences)
         same = same_payload(match.call.request, live.record)
         self.inbound.append(
             InboundOutcome(
@@ -410,7 +412,12 @@ class Player:
             self._schedule.arrived(call.answer)
 
     def _verdict(self, found: Sequence[Difference]) -> Result:
-        return verdict(_of_interest(found), self._material.rules)
+        return verdict(self._of_interest(found), self._material.rules)
+
+    def _of_interest(self, found: Sequence[Difference]) -> tuple[Difference, ...]:
+        """Without those of devices: where tensors lie is this replay's doing."""
+        codes = ("device", "device-map") if self._material.elsewhere else ("device",)
+        return tuple(difference for difference in found if difference.code not in codes)
 
     # --- what was not captured ------------------------------------------------------------------------------
 
@@ -437,8 +444,3 @@ def _expects(step: Step, calls: Mapping[int, Call]) -> bool:
         return True
     refused = ("missing-bytes", "not-allowed", "unsupported")
     return step.action == "skip" and step.code in refused and step.message in calls
-
-
-def _of_interest(found: Sequence[Difference]) -> tuple[Difference, ...]:
-    """Without those of devices: the wire engine's workers have CPUs only, whatever was captured."""
-    return tuple(difference for difference in found if difference.code != "device")

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
-from rpcinspect.errors import ReplayError
+from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.agent_engine import NO_MEMBERS, passes_of, start_agents
+from rpcinspect.replay.devices import Devices, Placement
 from rpcinspect.replay.gate import SCRIPT_PREFIX
 from rpcinspect.replay.live_group import Gradient, LiveGroup
 from rpcinspect.replay.loop import Loop, Tap
@@ -29,7 +30,7 @@ from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.player import Material, Members, Played, Player
 from rpcinspect.replay.reasons import with_reasons
 from rpcinspect.replay.recorder import Recorder
-from rpcinspect.replay.roster import device_maps_of, worker_ids
+from rpcinspect.replay.roster import worker_ids
 from rpcinspect.replay.store_client import StoreClient
 from rpcinspect.replay.workers import WorkerOptions, Workers
 
@@ -58,6 +59,8 @@ class ReplayOptions:
     show_gradients: bool = False
     engine: Engine = "wire"
     """That of the plan."""
+    devices: Devices = field(default_factory=Devices)
+    """Where tensors are; the workers' options must allow CUDA for it."""
 
 
 def replay(
@@ -86,6 +89,8 @@ def replay(
         with recorder or contextlib.nullcontext(), contextlib.ExitStack() as stack:
             if workers is None:
                 workers = stack.enter_context(Workers(with_modules(options.workers, plan)))
+            if options.devices.kind == "cuda":
+                replayer.check_gpus(workers)
             for _ in range(options.repeat):
                 outcomes: list[SessionOutcome] = []
                 try:
@@ -101,7 +106,7 @@ def replay(
         plan=plan,
         runs=tuple(runs),
         engine=options.engine,
-        device="cpu",
+        device=options.devices.kind,
         wall_s=time.monotonic() - began,
         captured_wall_s=replayer.captured_wall_s,
         interrupted=interrupted,
@@ -161,6 +166,22 @@ class _Replayer:
             return run.outcome(str(error))
         return run.outcome(None)
 
+    def check_gpus(self, workers: Workers) -> None:
+        """Raises `DeviceError` unless torch has every GPU that something is to be on."""
+        placement = Placement.of(self._options.devices, self._calls.values())
+        needed = max([int(name.partition(":")[2]) for name in placement.used if name != "cpu"], default=0)
+        child, found = workers.fork({"role": "devices"}, "the process that looks for GPUs")
+        child.end()
+        gpus = found.get("gpus")
+        count = len(gpus) if isinstance(gpus, list) else 0
+        if not count:
+            why = "finds no GPU" if found.get("cuda") else "is built without CUDA"
+            raise DeviceError(f"--device cuda: PyTorch {workers.torch_version} {why}")
+        if needed >= count:
+            raise DeviceError(
+                f"cuda:{needed}: there are {count} GPUs; --map cuda:{needed}=cuda:0 moves its tensors"
+            )
+
     def _tick(self) -> None:
         self._done += 1
         if self._progress is not None:
@@ -188,6 +209,7 @@ class _Run:
         self._options = options
         self._tick = tick
         self._calls = {index: call for index, call in calls.items() if call.job == planned.cast.job}
+        self._placement = Placement.of(options.devices, self._calls.values())
         self._ids: dict[str, int] = {}
         self._player: Player | None = None
         self._gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
@@ -199,9 +221,9 @@ class _Run:
         self._ids = worker_ids(self._opened.session, cast, self._calls.values())
         with LiveGroup(workers) as group:
             try:
-                maps = device_maps_of(self._calls.values())
+                group.maps = self._placement.maps(self._ids, self._calls.values())
                 for name in cast.live:
-                    group.start(name, self._ids[name], maps.get(name))
+                    group.start(name, self._ids[name])
                 self._play(group)
             finally:
                 self._note_ended(group)
@@ -230,7 +252,7 @@ class _Run:
         early = frozenset().union(*(its.early for its in passes.values()))
         material = replace(self._material(), early=early)
         with Loop() as loop:
-            agents = start_agents(group, loop, material, passes, device_maps_of(self._calls.values()))
+            agents = start_agents(group, loop, material, passes, self._placement)
             self._run_player(group, loop, material, agents, NO_MEMBERS)
 
     def _material(self) -> Material:
@@ -240,6 +262,7 @@ class _Run:
             read=self._opened.read,
             rules=self._options.rules,
             worker_ids=self._ids,
+            elsewhere=self._placement.moves,
         )
 
     def _run_player(

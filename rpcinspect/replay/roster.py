@@ -1,4 +1,4 @@
-"""Under which ids the workers of a session join, and which device maps the live ones start with.
+"""Under which ids the workers of a session join.
 
 In: what the capture tells of workers. Out: an id for each, the captured one where it is known: ids are part
 of the ids of contexts, RRefs and autograd messages, so that these stay as they were, too.
@@ -6,11 +6,9 @@ of the ids of contexts, RRefs and autograd messages, so that these stay as they 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from rpcinspect.causes.calls import Call
-from rpcinspect.causes.wrapping import device_maps
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.sessions import Cast
 from rpcinspect.rpc.envelope import RpcWithAutograd
@@ -48,12 +46,3 @@ def _learn(found: dict[str, int], call: Call, names: tuple[str, ...]) -> None:
             for envelope in record.rpc.envelopes:
                 if isinstance(envelope, RpcWithAutograd) and envelope.from_worker_id >= 0:
                     found[name] = envelope.from_worker_id
-
-
-def device_maps_of(calls: Iterable[Call]) -> dict[str, dict[str, dict[str, str]]]:
-    """Caller → callee → device map, as the captured requests of live workers carry it."""
-    found: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
-    for (_, caller, callee), devices in device_maps(list(calls)).items():
-        if devices:
-            found[caller][callee] = dict(devices)
-    return dict(found)

@@ -321,6 +321,8 @@ def init_rpc(command: dict[str, Any]) -> None:
         yield store, command["id"], -1
 
     dist.register_rendezvous_handler(RENDEZVOUS_SCHEME, rendezvous)
+    if any(command["all_maps"].values()):
+        tell_device_maps(command["all_maps"])
     maps = {
         name: {torch.device(own): torch.device(other) for own, other in device_map.items()}
         for name, device_map in command["device_maps"].items()
@@ -334,10 +336,46 @@ def init_rpc(command: dict[str, Any]) -> None:
             rpc_timeout=command["rpc_timeout_s"],
             device_maps=maps,
             _transports=["uv"],
-            _channels=["basic"],
+            _channels=["basic", "cuda_basic"] if command["cuda"] else ["basic"],
             **({"num_worker_threads": threads} if (threads := command.get("worker_threads")) else {}),
         ),
     )
+
+
+def tell_device_maps(all_maps: dict[str, dict[str, dict[str, str]]]) -> None:
+    """Lets a worker that joins tell each member that member's own devices and reverse maps. torch's own
+    function tells everybody those of the one that joins; answers with tensors on a GPU would find no map
+    then."""
+    import torch
+    from torch.distributed.rpc import api, backend_registry
+    from torch.distributed.rpc._utils import _update_group_membership
+
+    def device_maps_of(name: str) -> tuple[list[Any], dict[str, dict[Any, Any]]]:
+        reverse = {
+            caller: {torch.device(there): torch.device(own) for own, there in by_callee[name].items()}
+            for caller, by_callee in all_maps.items()
+            if name in by_callee
+        }
+        used = {torch.device(own) for one in all_maps.get(name, {}).values() for own in one}
+        used |= {own for one in reverse.values() for own in one}
+        return sorted((one for one in used if one.type != "cpu"), key=lambda one: one.index), reverse
+
+    def tell(agent: Any) -> None:
+        me = agent.get_worker_info()
+        for info in agent.get_worker_infos():
+            devices, reverse = device_maps_of(info.name)
+            api.rpc_sync(info.name, _update_group_membership, args=(me, devices, reverse, True))
+
+    backend_registry._set_devices_and_reverse_device_map = tell
+
+
+def tell_devices(control: Any, command: dict[str, Any]) -> None:
+    """The GPUs that torch finds; in a process of its own, since whoever has asked CUDA can't be forked."""
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    names = [torch.cuda.get_device_name(number) for number in range(count)]
+    control.send({"ready": True, "torch": str(torch.__version__), "cuda": torch.version.cuda, "gpus": names})
 
 
 def play(control: Any, command: dict[str, Any]) -> None:
@@ -370,7 +408,7 @@ def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
     shown, blobs, total = [], [], 0
     for leaf, grad in sorted(found.items(), key=lambda item: tuple(item[0].shape)):
         dense = (grad.to_dense() if grad.layout != torch.strided else grad).detach().resolve_conj()
-        data = dense.contiguous().resolve_neg().view(-1).view(torch.uint8).numpy().tobytes()
+        data = dense.contiguous().resolve_neg().view(-1).view(torch.uint8).cpu().numpy().tobytes()
         fits = total + len(data) <= GRADIENT_BYTES
         shown.append(
             {
@@ -388,7 +426,7 @@ def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
 
 
 LIBC = ctypes.CDLL(None)
-ROLES = {"store": serve_store, "worker": work, "agent": play}
+ROLES = {"store": serve_store, "worker": work, "agent": play, "devices": tell_devices}
 
 
 def main() -> None:

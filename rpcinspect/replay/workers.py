@@ -56,6 +56,8 @@ class WorkerOptions:
     """As for `torch.set_num_threads`."""
     rpc_timeout_s: float = 60.0
     """Of the live workers' own calls."""
+    cuda: bool = False
+    """Whether they may use GPUs."""
     import_timeout_s: float = 180.0
     start_timeout_s: float = 60.0
     """For a store or a worker to be ready."""
@@ -234,7 +236,7 @@ class Workers:
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
-            env=worker_environment(options.threads),
+            env=worker_environment(options.threads, cuda=options.cuda),
             cwd="/",
             start_new_session=True,  # Ctrl-C is ours to act on
         )
@@ -268,8 +270,11 @@ class Workers:
         return what
 
 
-def worker_environment(threads: int) -> dict[str, str]:
+def worker_environment(threads: int, *, cuda: bool = False) -> dict[str, str]:
     """The whole environment of live workers."""
+    gpus = {"CUDA_VISIBLE_DEVICES": ""}
+    if cuda:
+        gpus = {name: value for name, value in os.environ.items() if name.startswith(("CUDA_", "NVIDIA_"))}
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     return kept | {
@@ -277,7 +282,7 @@ def worker_environment(threads: int) -> dict[str, str]:
         "GLOO_SOCKET_IFNAME": loopback,
         "OMP_NUM_THREADS": str(threads),
         "OPENBLAS_NUM_THREADS": "1",  # it starts its threads when it is imported, before the fork
-        "CUDA_VISIBLE_DEVICES": "",
+        **gpus,
     }
 
 

@@ -44,6 +44,31 @@ def test_everything_identical() -> None:
     assert visible(ran.out)
 
 
+def test_by_torchs_own_agent() -> None:
+    ran = replay(BASIC, "--path", CAPTURES, "--engine", "agent", "--format", "jsonl")
+    assert ran.code == 0
+    check_contract(ran.objects)
+    report = ran.objects[-1]
+    assert (report["verdict"], report["engine"], report["device"]) == ("identical", "agent", "cpu")
+    assert report["gradients"]["identical"] == report["gradients"]["expected"] == 2
+    skipped = [line["reason"] for line in ran.objects if line["kind"] == "step" and line["action"] == "skip"]
+    assert all(reason.startswith(("control: ", "unsupported: torch's agent answers")) for reason in skipped)
+
+
+def test_a_gpu_that_torch_does_not_have() -> None:
+    if not without_gpu():
+        pytest.skip("there is a GPU")
+    ran = replay(BASIC, "--path", CAPTURES, "--device", "cuda")
+    assert (ran.code, ran.out) == (2, "")
+    (line,) = ran.err.splitlines()
+    assert "--device cuda: PyTorch" in line
+
+
+def without_gpu() -> bool:
+    asked = "import torch; raise SystemExit(torch.cuda.is_available())"
+    return subprocess.run([sys.executable, "-c", asked], timeout=120).returncode == 0
+
+
 def test_json_lines(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     options = ("--allow", "transport_matrix", "--import", "transport_matrix", "--path", CAPTURES)

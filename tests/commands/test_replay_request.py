@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rpcinspect.commands.replay_request import Request, mistake
+from rpcinspect.replay.devices import Devices
 from tests.commands.runner import CAPTURES, CHAIN, rpcinspect
 
 REQUEST = Request(files=(str(CHAIN),))
@@ -44,6 +45,12 @@ OTHERS = (str(CHAIN), "-o", "x")
         ((CHAIN, "--record", CHAIN), "--record would overwrite it"),
         ((CHAIN, "--main", CAPTURES / "describe.py", "-o", CAPTURES / "describe.py"), "would overwrite it"),
         ((CHAIN, "--record", "out.pcap", "-o", "./out.pcap"), "are the same file"),
+        ((CHAIN, "--engine", "agent", "--record", "out.pcap"), "torch's agent has its own"),
+        ((CHAIN, "--engine", "wire", "--device", "cuda"), "--device cuda needs --engine agent"),
+        ((CHAIN, "--engine", "wire", "--map", "cpu=cpu"), "--map needs --engine agent"),
+        ((CHAIN, "--map", "cuda:0=cuda:1"), "cuda:1 needs --device cuda"),
+        ((CHAIN, "--device", "cuda", "--map", "cuda:0"), "not CAPTURED=LIVE"),
+        ((CHAIN, "--device", "cuda", "--map", "0=1"), "not CAPTURED=LIVE"),
     ],
 )
 @pytest.mark.parametrize("plan", [True, False], ids=["plan", "replay"])
@@ -106,3 +113,13 @@ def test_what_the_engine_is_told(tmp_path: Path) -> None:
     assert (options.workers.seed, options.workers.threads) == (3, 2)
     assert (options.timeout_s, options.speed, options.repeat) == (4.0, 1.0, 5)
     assert (options.record, options.show_gradients) == (tmp_path / "out.pcap", True)
+
+
+def test_devices_and_the_engine_that_they_need() -> None:
+    assert (REQUEST.player, REQUEST.replay_options().engine) == ("wire", "wire")
+    assert not REQUEST.replay_options().workers.cuda
+    request = replace(REQUEST, device="cuda", maps=("cuda:0=cuda:1,cuda=cpu", "cpu=cuda:0"))
+    options = request.replay_options()
+    assert (options.engine, request.plan_options().engine, options.workers.cuda) == ("agent", "agent", True)
+    assert options.devices == Devices("cuda", {"cuda:0": "cpu", "cpu": "cuda:0"})
+    assert replace(REQUEST, maps=("cuda:1=cpu",)).player == "agent"

@@ -5,11 +5,16 @@ and what it can't is skipped by name. The counts are those of the wire engine's 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from rpcinspect.errors import DeviceError
+from rpcinspect.replay.devices import Devices
 from rpcinspect.replay.replayer import ReplayOptions
 from rpcinspect.replay.workers import Workers
+from tests.replay.cuda_captures import on_cuda
 from tests.replay.test_replayer import not_alike, replayed
 from tests.truth import capture_of
 
@@ -64,3 +69,24 @@ def test_what_it_can_not_do_is_skipped_with_a_reason(workers: Workers) -> None:
     assert skipped
     assert all(step.text for step in skipped)
     assert any(step.type == "RUN_WITH_PROFILING_REQ" for step in skipped)
+
+
+@pytest.mark.parametrize("engine", ["wire", "agent"])
+@pytest.mark.parametrize(("name", "gradients"), [("basic_chain", 4), ("devmap_cpu", 8)])
+def test_tensors_of_a_gpu_on_a_machine_without(
+    name: str, gradients: int, engine: Literal["wire", "agent"], workers: Workers, tmp_path: Path
+) -> None:
+    """Tables, device maps and descriptors say cuda:0 and cuda:1; here everything is on the CPU."""
+    path = on_cuda(capture_of(name), tmp_path / "cuda.pcap", 0, 1)
+    outcome, made = replayed(path, options=ReplayOptions(engine=engine), workers=workers)
+    assert not_alike(outcome, ("identical",)) == []
+    assert (made.gradients.identical, made.device) == (gradients, "cpu")
+
+
+def test_a_gpu_that_is_not_there(workers: Workers) -> None:
+    """The workers of these tests see none, whatever the machine has."""
+    options = ReplayOptions(engine="agent", devices=Devices("cuda"))
+    with pytest.raises(
+        DeviceError, match=r"^--device cuda: PyTorch \S+ (is built without CUDA|finds no GPU)$"
+    ):
+        replayed(capture_of("basic_chain"), options=options, workers=workers)

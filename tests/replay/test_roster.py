@@ -8,9 +8,8 @@ import pytest
 
 from rpcinspect.causes.calls import read_exchanges
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.roster import device_maps_of, worker_ids
+from rpcinspect.replay.roster import worker_ids
 from rpcinspect.replay.sessions import Cast
-from rpcinspect.rpc.envelope import RpcWithAutograd
 from tests.replay.talks import Workers
 from tests.session.records import entry
 
@@ -67,18 +66,3 @@ def test_other_jobs_tell_nothing() -> None:
     session = workers.finish(entry("names/5", "w0"), entry("names/3", "w1"))
     ids = worker_ids(session, Cast(1, ("w0",), ("w1",), ""), ())
     assert ids == {"w0": 0, "w1": 1}
-
-
-def test_device_maps_are_by_caller_and_callee() -> None:
-    workers = Workers(3)
-    workers.call(0, 1, 0, 10, context=(0, 1))
-    workers.call(1, 2, 2, 5, context=(0, 1))
-    workers.call(2, 0, 20, 25)
-    calls = list(workers.calls())
-    assert device_maps_of(calls) == {}
-    for call in calls[:2]:
-        envelope = call.request.rpc.envelopes[0]
-        assert isinstance(envelope, RpcWithAutograd)
-        mapped = replace(envelope, device_map={"cuda:0": f"cuda:{call.callee[1]}"})
-        call.request.rpc = replace(call.request.rpc, envelopes=(mapped,))
-    assert device_maps_of(calls) == {"w0": {"w1": {"cuda:0": "cuda:1"}}, "w1": {"w2": {"cuda:0": "cuda:2"}}}
