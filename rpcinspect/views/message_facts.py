@@ -87,6 +87,12 @@ def _fields(told: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
             yield prefix + name, str(value)
 
 
+def first_values(record: RpcRecord, read: Read) -> list[str]:
+    """The first elements of each tensor; empty where there are none, or none are known."""
+    tensors = tensors_of(record, read)
+    return [_first_values(tensors, number) for number in range(len(record.rpc.tensors))]
+
+
 def _first_values(tensors: Tensors, number: int) -> str:
     """The first elements of a tensor; empty where there are none, or none are known."""
     meta = tensors.metas[number]

@@ -7,8 +7,7 @@ that they point into, each string once. What a column names by another message's
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rpcinspect.causes.calls import CLEAN_UP, Call, function_of
@@ -41,6 +40,11 @@ PASSES = frozenset(
     }
 )
 UPKEEP = CLEAN_UP | {MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP, MessageType.RREF_ACK}
+COLUMNS = (
+    *("index", "time", "took", "src", "dst", "type", "body", "kind", "flags"),
+    *("partner", "parent", "nested", "context", "nbytes", "function", "edge", "text"),
+)
+"""`index` and `time` are distances to the message before."""
 MAX_TEXT = 300
 """Of what a row says; the details say all of it."""
 
@@ -108,16 +112,14 @@ class _Columns:
         self._strings = {name: Strings() for name in ("texts", "types", "functions", "ids")}
 
     def json(self, indexes: Sequence[int]) -> Json:
-        columns: dict[str, list[int]] = defaultdict(list)
+        times = self._run.session.messages.time_ns
         last_index, last_ns = 0, self._start(indexes)
         start = last_ns
+        rows = []
         for index in indexes:
             record = self._run.messages[index]
-            begin = self._run.session.messages.time_ns[record.row]
-            columns["index"].append(index - last_index)
-            columns["time"].append(begin - last_ns)
-            for name, value in self._row(index, record):
-                columns[name].append(value)
+            begin = times[record.row]
+            rows.append((index - last_index, begin - last_ns, *self._row(index, record)))
             last_index, last_ns = index, begin
         tables = {name: strings.table() for name, strings in self._strings.items()}
         return {
@@ -125,7 +127,7 @@ class _Columns:
             "start_ns": str(start),
             "kinds": KINDS,
             "lanes": self._lanes.labels,
-            "columns": columns,
+            "columns": dict(zip(COLUMNS, zip(*rows, strict=True), strict=False)),
             **tables,
         }
 
@@ -133,31 +135,31 @@ class _Columns:
         """When the first message of the run began, whether it is shown or not."""
         return min(self._run.session.messages.time_ns, default=0) if indexes else 0
 
-    def _row(self, index: int, record: RpcRecord) -> Iterator[tuple[str, int]]:
+    def _row(self, index: int, record: RpcRecord) -> tuple[int, ...]:
+        """The values of a message, from `took` on."""
         session, row = self._run.session, record.row
         columns = session.messages
         call = self._calls.get(index)
         partner = columns.partner[row]
-        source, destination = self._lanes.of(row)
-        context = self._context(index, call)
         function = call.function if call is not None else function_of(record)
         parent = self._run.causes.parents.get(index)
         strings = self._strings
-        yield "took", max(0, columns.end_time_ns[row] - columns.time_ns[row])
-        yield "src", source
-        yield "dst", destination
-        yield "type", strings["types"].number(type_name(columns.type[row]))
-        yield "body", strings["types"].number(type_name(message_type_of(record.rpc.command)))
-        yield "kind", KINDS.index(self._kind(record, call))
-        yield "flags", self._flags(record, partner)
-        yield "partner", 0 if partner == NONE else int(session.index[partner]) - index
-        yield "parent", 0 if parent is None else parent - index
-        yield "nested", self._nested.get(index, 0)
-        yield "context", context + 1
-        yield "nbytes", size_of(record)
-        yield "function", 0 if function is None else strings["functions"].number(printable(function)) + 1
-        yield "edge", self._edge(record)
-        yield "text", strings["texts"].number(shorten(self._phrases.phrase(record), MAX_TEXT))
+        return (
+            max(0, columns.end_time_ns[row] - columns.time_ns[row]),
+            *self._lanes.of(row),
+            strings["types"].number(type_name(columns.type[row])),
+            strings["types"].number(type_name(message_type_of(record.rpc.command))),
+            KINDS.index(self._kind(record, call)),
+            self._flags(record, partner),
+            0 if partner == NONE else int(session.index[partner]) - index,
+            0 if parent is None else parent - index,
+            self._nested.get(index, 0),
+            self._context(index, call) + 1,
+            size_of(record),
+            0 if function is None else strings["functions"].number(printable(function)) + 1,
+            self._edge(record),
+            strings["texts"].number(shorten(self._phrases.phrase(record), MAX_TEXT)),
+        )
 
     def _context(self, index: int, call: Call | None) -> int:
         """The place of the message's context, an answer's like its request's; -1 for none."""

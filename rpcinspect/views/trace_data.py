@@ -22,6 +22,7 @@ IDS = re.compile(rb'("(?:%b)":)(-?\d+)' % KEYS)
 """A string can't hold this: the quotes in it are escaped."""
 LONG = re.compile(rb"[:\[,]-?\d{16}")
 STRING_OR_LONG = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])')
+HEX = re.compile(rb'("payload_hex":"[0-9a-f]{1024})[0-9a-f]+')
 LEVEL = 6
 CHUNK_BYTES = 1 << 17
 """Of JSON that is unpacked at once when one of its objects is looked at."""
@@ -33,6 +34,11 @@ def exact(json: bytes) -> bytes:
     if LONG.search(json) is None:
         return json
     return STRING_OR_LONG.sub(lambda m: m[0] if m[0][:1] == b'"' else b'"%b"' % m[0], json)
+
+
+def cut(json: bytes) -> bytes:
+    """A message whose payload is not understood, with only the first bytes of it."""
+    return HEX.sub(rb"\1", json)
 
 
 def packed_text(data: bytes) -> bytes:

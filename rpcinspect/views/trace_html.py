@@ -22,11 +22,12 @@ from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.graph import ContextGraph
 from rpcinspect.trace.narrowed import Answers
 from rpcinspect.views.graph_words import gradients_words
+from rpcinspect.views.message_facts import first_values
 from rpcinspect.views.message_line import MessageRenderer
 from rpcinspect.views.phrases import packed
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.trace_columns import Lanes, columns_of
-from rpcinspect.views.trace_data import chunks, packed_json
+from rpcinspect.views.trace_data import chunks, cut, packed_json
 from rpcinspect.views.trace_json import graph_json
 from rpcinspect.views.trace_page import page_of
 from rpcinspect.views.trace_part import Part, part_of
@@ -37,6 +38,7 @@ SCRIPTS = (
     "trace_rows.js",
     "trace_filter.js",
     "trace_axis.js",
+    "trace_lines.js",
     "trace_sequence.js",
     "trace_pointer.js",
     "trace_messages.js",
@@ -82,13 +84,24 @@ def _data(run: Trace, part: Part) -> Iterator[bytes]:
         for finding in part.findings
     ]
     yield _element("data", 0, packed_json(data))
-    assert run.source is not None
-    renderer = MessageRenderer(run.source)
-    tails = (b"{" + renderer.tail(run.messages[index]) for index in part.indexes)
-    for count, text in chunks(tails):
+    for count, text in chunks(_messages(run, part)):
         yield _element("messages", count, text)
     for count, text in chunks(_graph_json(part.answers, graph) for graph in part.graphs):
         yield _element("contexts", count, text)
+
+
+def _messages(run: Trace, part: Part) -> Iterator[bytes]:
+    """Each message as `--format jsonl` has it, from `envelopes` on, with the first values of its tensors."""
+    source = run.source
+    assert source is not None
+    renderer = MessageRenderer(source)
+    for index in part.indexes:
+        record = run.messages[index]
+        tail = renderer.tail(record)
+        if record.rpc.tensors:
+            values = first_values(record, lambda extent: extent.read(source))
+            tail = b'%b,"values":%b}' % (tail[:-1], orjson.dumps(values))
+        yield cut(b"{" + tail)
 
 
 def _element(name: str, count: int, text: bytes) -> bytes:

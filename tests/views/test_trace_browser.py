@@ -76,6 +76,11 @@ def test_a_filter_leaves_fewer_rows(chromium: Browser, pages: Path) -> None:
     }.items():
         tab.type("#search", words)
         tab.wait(f"{STATUS} === '{count} of 118 messages'")
+    assert tab.wait("Number(document.getElementById('canvas').dataset.lanes)") == 4
+    tab.type("#search", "#28")
+    tab.wait("document.getElementById('canvas').dataset.lanes === '2'")
+    tab.type("#search", "")
+    tab.wait(f"{STATUS} === '94 of 118 messages'")
     tab.click("#kinds input", 4)
     tab.wait(f"{STATUS} === '118 messages'")
     tab.click("#only-errors")

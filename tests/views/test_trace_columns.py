@@ -69,15 +69,15 @@ def test_answers_are_of_their_requests_kind() -> None:
     columns = found["columns"]
     kinds = [KINDS[kind] for kind in columns["kind"]]
     assert kinds == ["forward"] * 4 + ["backward"] * 2 + ["upkeep"] * 2 + ["call"]
-    assert columns["context"] == [1] * 8 + [0]
+    assert [*columns["context"]] == [1] * 8 + [0]
     assert [flags & OPEN for flags in columns["flags"]] == [0] * 8 + [OPEN]
-    assert columns["partner"] == [1, -1] * 4 + [0]
+    assert [*columns["partner"]] == [1, -1] * 4 + [0]
 
 
 def test_only_what_is_shown_but_with_its_number() -> None:
     run = workload_trace("basic_chain")
     found = columns_of(run, Lanes(run.session), (3, 7, 20), {})
-    assert found["columns"]["index"] == [3, 4, 13]
+    assert [*found["columns"]["index"]] == [3, 4, 13]
     assert found["count"] == 3
     assert int(found["start_ns"]) == min(run.session.messages.time_ns)
     assert len(found["texts"]) <= 3

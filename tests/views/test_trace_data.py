@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcinspect.views import trace_data
-from rpcinspect.views.trace_data import CHUNK_BYTES, KEYS, chunks, exact, packed_json
+from rpcinspect.views.trace_data import CHUNK_BYTES, KEYS, chunks, cut, exact, packed_json
 
 NAMES = [key.decode() for key in KEYS.split(b"|")]
 NASTY = [f'"{name}":12345678901234567890' for name in NAMES]
@@ -70,6 +70,14 @@ def test_packed_text_is_letters_and_digits(value: Any) -> None:
 
 def test_the_same_data_gives_the_same_page() -> None:
     assert packed_json([1, 2]) == packed_json([1, 2])
+
+
+def test_long_payloads_are_cut() -> None:
+    for digits, left in ((10, 10), (1024, 1024), (5000, 1024)):
+        json_text = orjson.dumps({"body": {"payload_hex": "a0" * (digits // 2)}, "text": "b" * 5000})
+        found = json.loads(cut(json_text))
+        assert found["body"]["payload_hex"] == "a0" * (left // 2)
+        assert len(found["text"]) == 5000
 
 
 def test_chunks_hold_everything_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,10 @@ from rpcinspect.rpc.command import ExceptionResponse, PythonResp
 from rpcinspect.session.model import Worker
 from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.touched import Touched
+from rpcinspect.views.message_facts import facts_of
 from rpcinspect.views.message_line import MessageRenderer
 from rpcinspect.views.shown import Shown
-from rpcinspect.views.trace_data import KEYS
+from rpcinspect.views.trace_data import KEYS, cut
 from rpcinspect.views.trace_html import SCRIPTS, TEMPLATES
 from rpcinspect.views.trace_json import graph_json
 from tests.diff.stories import Story
@@ -86,12 +87,19 @@ def test_bundled_captures(name: str) -> None:
 
 def check_against_run(run: Trace) -> None:
     parsed, data = check_page(page_text(run))
-    assert run.source is not None
-    renderer = MessageRenderer(run.source)
+    source = run.source
+    assert source is not None
+    renderer = MessageRenderer(source)
     assert data.data["count"] == len(run.messages) == len(data.messages)
     assert data.sums("index") == [*range(len(run.messages))]
     for record, said in zip(run.messages, data.messages, strict=True):
-        assert said == as_strings(json.loads(b"{" + renderer.tail(record)))
+        values = said.pop("values", None)
+        assert (values is None) == (not said["tensors"])
+        if values is not None:
+            facts = dict(facts_of(record, lambda extent: extent.read(source)))
+            shown = [facts.get(f"tensors[{number}].elements", "") for number in range(len(values))]
+            assert len(facts) > 190 or values == shown
+        assert said == as_strings(json.loads(cut(b"{" + renderer.tail(record))))
     assert len(data.contexts) == len(run.graphs) == len(data.data["contexts"])
     for graph, said, row in zip(run.graphs, data.contexts, data.data["contexts"], strict=True):
         assert said == as_strings(json.loads(orjson.dumps([*graph_json(graph, run.critical_path(graph))])))

@@ -30,7 +30,7 @@ class Page {
 
   /** Goes where the address says. */
   async follow(first = false) {
-    const words = decodeURIComponent(location.hash.slice(1));
+    const words = decoded(location.hash.slice(1));
     const [, kind, number] = /^([mcf])(\d+)$/.exec(words) ?? [];
     if (kind === "m") await this.message(Number(number), first);
     else if (kind === "c") this.tab("contexts") && await this.contexts.show(Number(number));
@@ -78,10 +78,19 @@ class Page {
   }
 }
 
+/** The words of an address; as they are where they are not well formed. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 async function start() {
+  document.body.classList.add("alive");
   const [element] = elementsOf("data");
   new Page(new Run(await unpack(element)));
-  document.body.classList.add("alive");
   document.body.dataset.ready = "yes";
 }
 

@@ -30,7 +30,7 @@ class Detail {
   parts(place, said) {
     return [
       this.head(place), this.exchange(place), this.found(place), problems(said.problems), body(said.body),
-      ...said.envelopes.map(envelope), tensors(said.tensors), whereabouts(said.location), raw(said),
+      ...said.envelopes.map(envelope), tensors(said), whereabouts(said.location), raw(said),
     ];
   }
 
@@ -125,7 +125,7 @@ function bodyField(name, value) {
   if (name === "error") return [["error", el("pre", { class: "error" }, printable(value.text))]];
   if (name === "args") return value.map((one, number) => [`args[${number}]`, code(one)]);
   if (name === "kwargs") return Object.entries(value).map(([key, one]) => [`${printable(key)}=`, code(one)]);
-  if (name === "payload_hex") return [["payload", `${(value.length / 2).toLocaleString("en")} bytes that are not understood`]];
+  if (name === "payload_hex") return [["not understood", code(value.length < 1024 ? value : `${value} …`)]]; // cut when the page was made
   if (name.endsWith("_id") && Array.isArray(value)) return [[name, code(value.join(":"))]];
   if (name === "context_id" || name === "autograd_message_id") return [[name, id64(value)]];
   return [[name, code(typeof value === "object" ? JSON.stringify(value) : value)]];
@@ -155,7 +155,7 @@ function eventList(events) {
   return el("details", {}, el("summary", {}, counted(events.length, "event")), el("pre", {}, printable(rows.join("\n"))));
 }
 
-function tensors(list) {
+function tensors({ tensors: list, values }) {
   if (!list.length) return null;
   return section(counted(list.length, "tensor"), ...list.map((tensor, number) => {
     const flags = ["requires_grad", "parameter", "conj", "neg"].filter((name) => tensor[name]).map((name) => el("span", { class: "tag" }, name));
@@ -164,6 +164,7 @@ function tensors(list) {
     return el("div", { class: "tensor" },
       el("p", {}, el("b", {}, `#${number} `), code(`${tensor.dtype}[${tensor.shape.join(", ")}]`), " ", ...flags),
       fields([
+        values[number] && ["values", code(values[number])],
         ["device", code(device)],
         ["stride, offset", code(`[${tensor.stride.join(", ")}], ${tensor.offset}`)],
         tensor.layout !== "strided" && ["layout", code(`${tensor.layout} ${JSON.stringify(tensor.parts)}`)],

@@ -6,17 +6,21 @@ const LABELLED = 500;
 const THICK = { forward: 1.6, backward: 1.6, call: 1.4, upkeep: 1, control: 1 };
 
 class Sequence {
+  static TALLEST = 8000; // pixels; browsers draw no canvas that is much taller
+
   /** `pick(place)` is called when a message is chosen, `moved(from, to)` with times when the view changes. */
   constructor(run, { host, canvas, overview, pick, moved }) {
     Object.assign(this, { run, host, canvas, pick, moved, selected: -1, hover: -1, frame: 0 });
     this.places = new Int32Array(0);
     this.axis = AXES.time(run, this.places);
+    this.setLanes();
     this.from = 0;
     this.to = 1;
     this.map = new Overview(this, overview);
     new Pointer(this);
     canvas.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.draw()).observe(host);
+    host.addEventListener("scroll", () => this.draw());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
@@ -25,10 +29,19 @@ class Sequence {
     const whole = this.from <= 0 && this.to >= this.axis.length;
     const times = [this.axis.back(this.from), this.axis.back(this.to)];
     Object.assign(this, { places, axis: AXES[mode](this.run, places) });
+    this.setLanes();
     this.longest = places.reduce((most, place) => Math.max(most, this.run.took[place]), 0);
     this.map.count();
     if (whole) this.look(0, this.axis.length);
     else this.look(this.axis.at(times[0]), this.axis.at(times[1]));
+  }
+
+  /** Workers that send or receive something have lanes; of nothing all have. */
+  setLanes() {
+    const used = new Set();
+    this.places.forEach((place) => used.add(this.run.src[place]).add(this.run.dst[place]));
+    this.lanes = [...this.run.lanes.keys()].filter((worker) => !used.size || used.has(worker));
+    this.laneOf = new Map(this.lanes.map((worker, lane) => [worker, lane]));
   }
 
   /** Moves the view to a range of units. */
@@ -59,6 +72,7 @@ class Sequence {
   /** Brings a message into sight, near enough to be told from its neighbours. */
   reveal(place) {
     this.selected = place;
+    this.revealLanes(place);
     const at = this.axis.at(this.run.begin[place]);
     const inSight = at >= this.from && at <= this.to && this.inSight().length <= LABELLED;
     if (inSight) return this.draw();
@@ -66,6 +80,13 @@ class Sequence {
     const span = partner < 0 ? 0 : Math.abs(this.axis.at(this.run.begin[partner]) - at);
     const width = Math.max(3 * span, 40 * (this.axis.length / Math.max(1, this.places.length)));
     return this.look(at - width / 2, at + width / 2);
+  }
+
+  /** Scrolls to the lane of the receiver, if there are so many that it is out of sight. */
+  revealLanes(place) {
+    if (place < 0 || !this.lane) return;
+    const y = this.y(this.run.dst[place]), top = this.host.scrollTop, room = this.host.clientHeight;
+    if (y < top + 30 || y > top + room - 20) this.host.scrollTop = y - room / 2;
   }
 
   /** Places of which a part can be seen. */
@@ -88,9 +109,10 @@ class Sequence {
   measure() {
     const ratio = window.devicePixelRatio || 1;
     const width = this.host.clientWidth;
-    const lanes = this.run.lanes.length;
+    const lanes = this.lanes.length;
     this.gutter = width > 640 ? 132 : 0;
     this.lane = Math.max(26, Math.min(150, (this.host.clientHeight - 44) / Math.max(1, lanes)));
+    this.lane = Math.min(this.lane, Sequence.TALLEST / Math.max(1, lanes));
     this.top = 34;
     const height = Math.max(this.host.clientHeight, this.top + lanes * this.lane);
     if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
@@ -107,7 +129,7 @@ class Sequence {
 
   x(time) { return this.xOf(this.axis.at(time)); }
   xOf(unit) { return this.gutter + ((unit - this.from) / (this.to - this.from)) * (this.width - this.gutter - 12); }
-  y(lane) { return this.top + (lane + 0.5) * this.lane; }
+  y(worker) { return this.top + ((this.laneOf.get(worker) ?? 0) + 0.5) * this.lane; }
 
   // --- drawing --------------------------------------------------------------------------------------------
 
@@ -125,35 +147,46 @@ class Sequence {
     pen.beginPath();
     pen.rect(this.gutter, 0, this.width - this.gutter, this.height);
     pen.clip();
-    this.drawAxis(pen, ink);
+    const ticks = this.drawAxis(pen, ink);
     this.drawLanes(pen, ink);
     if (places.length <= DETAILED) this.drawBusy(pen, ink, places);
     this.drawLines(pen, ink, places);
     if (places.length <= LABELLED) this.drawLabels(pen, ink, places);
     this.drawChosen(pen, ink);
+    this.drawTimes(pen, ink, ticks);
     pen.restore();
     this.drawNames(pen, ink);
     this.map.draw(ink);
-    this.canvas.dataset.inSight = places.length;
+    Object.assign(this.canvas.dataset, { inSight: places.length, lanes: this.lanes.length });
   }
 
   drawAxis(pen, ink) {
     const gap = (110 * (this.to - this.from)) / (this.width - this.gutter);
-    pen.fillStyle = ink.soft;
+    const ticks = ticksOf(this.axis, this.from, this.to, gap);
     pen.strokeStyle = ink.line;
     pen.lineWidth = 1;
     pen.beginPath();
-    for (const [unit, words] of ticksOf(this.axis, this.from, this.to, gap)) {
+    for (const [unit] of ticks) {
       const x = Math.round(this.xOf(unit)) + 0.5;
       pen.moveTo(x, 20);
       pen.lineTo(x, this.height);
-      pen.fillText(words, x + 4, 14);
     }
     pen.stroke();
     this.axis.breaks.forEach(([a, b]) => this.drawBreak(pen, ink, a, b));
+    return ticks;
   }
 
-  /** An idle time that was made short: hatched, with its length. */
+  /** The times stay in sight where there are more lanes than there is room for. */
+  drawTimes(pen, ink, ticks) {
+    const top = this.host.scrollTop;
+    pen.fillStyle = ink.card;
+    pen.fillRect(this.gutter, top, this.width, 19);
+    pen.fillStyle = ink.soft;
+    pen.font = "11px system-ui, sans-serif";
+    for (const [unit, words] of ticks) pen.fillText(words, Math.round(this.xOf(unit)) + 4, top + 14);
+  }
+
+  /** A pause that was made short: hatched, with its length. */
   drawBreak(pen, ink, a, b) {
     const left = this.x(a), right = this.x(b);
     if (right < this.gutter || left > this.width) return;
@@ -176,7 +209,7 @@ class Sequence {
     pen.translate((left + right) / 2 + 4, Math.min(this.height - 8, this.host.clientHeight - 12));
     pen.rotate(-Math.PI / 2);
     pen.fillStyle = ink.soft;
-    pen.fillText(`${duration(b - a)} idle`, 0, 0);
+    pen.fillText(`${duration(b - a)} left out`, 0, 0);
     pen.restore();
   }
 
@@ -184,8 +217,8 @@ class Sequence {
     pen.strokeStyle = ink.lane;
     pen.lineWidth = 1;
     pen.beginPath();
-    this.run.lanes.forEach((_, lane) => {
-      const y = Math.round(this.y(lane)) + 0.5;
+    this.lanes.forEach((worker) => {
+      const y = Math.round(this.y(worker)) + 0.5;
       pen.moveTo(this.gutter, y);
       pen.lineTo(this.width, y);
     });
@@ -195,9 +228,9 @@ class Sequence {
   /** The workers' names: beside the lanes, on narrow screens above them. */
   drawNames(pen, ink) {
     pen.font = "600 12px system-ui, sans-serif";
-    this.run.lanes.forEach((label, lane) => {
-      const y = this.y(lane);
-      const cut = fitted(pen, label, this.gutter ? this.gutter - 14 : this.width / 2);
+    this.lanes.forEach((worker) => {
+      const y = this.y(worker);
+      const cut = fitted(pen, this.run.lanes[worker], this.gutter ? this.gutter - 14 : this.width / 2);
       if (this.gutter) {
         pen.fillStyle = ink.ink;
         pen.fillText(cut, 8, y + 4);
@@ -229,17 +262,19 @@ class Sequence {
   /** All lines of a colour and a dash at once; where many fall on the same pixels, one of them. */
   drawLines(pen, ink, places) {
     const paths = new Map(), heads = new Map(), dense = places.length > DETAILED;
-    for (const place of dense ? this.thinned(places) : places) {
+    const drawn = dense ? this.thinned(places) : places;
+    for (const place of drawn) {
       const style = this.styleOf(place), line = this.lineOf(place);
       if (!paths.has(style)) paths.set(style, new Path2D());
       if (!heads.has(style)) heads.set(style, new Path2D());
       trace(paths.get(style), line);
       if (!dense) head(heads.get(style), line);
     }
-    pen.globalAlpha = dense ? 0.8 : 0.95;
+    const alpha = dense ? Math.max(0.15, Math.min(0.8, 2000 / drawn.length)) : 0.95;
     for (const style of STYLES) {
       if (!paths.has(style)) continue;
       const answer = style.endsWith(" answer"), name = style.split(" ")[0];
+      pen.globalAlpha = name === "error" ? 1 : alpha;
       pen.strokeStyle = pen.fillStyle = ink[name];
       pen.lineWidth = dense ? 1 : THICK[name] ?? 1.8;
       pen.setLineDash(answer && !dense ? [4, 3] : []);
@@ -372,49 +407,4 @@ class Sequence {
     const next = this.selected < 0 ? this.inSight()[0] : this.places[Math.min(Math.max(at + by, 0), this.places.length - 1)];
     if (next !== undefined) this.pick(next);
   }
-}
-
-const STYLES = ["control answer", "control", "upkeep answer", "upkeep", "call answer", "call", "forward answer", "forward",
-  "backward answer", "backward", "error answer", "error"]; // from the bottom up
-
-/** A line from lane to lane; what stays on its lane goes around. */
-function trace(path, [x1, y1, x2, y2]) {
-  path.moveTo(x1, y1);
-  if (y1 === y2) path.bezierCurveTo(x1, y1 - 20, x2 + 10, y1 - 20, x2 + 10, y1);
-  else path.lineTo(x2, y2);
-}
-
-/** The tip of an arrow. */
-function head(path, [x1, y1, x2, y2]) {
-  const loop = y1 === y2;
-  const [x, y] = loop ? [x2 + 10, y2] : [x2, y2];
-  const angle = loop ? Math.PI / 2 : Math.atan2(y2 - y1, x2 - x1);
-  for (const side of [-1, 1]) {
-    path.moveTo(x, y);
-    path.lineTo(x - 8 * Math.cos(angle + side * 0.42), y - 8 * Math.sin(angle + side * 0.42));
-    if (side < 0) path.lineTo(x - 8 * Math.cos(angle - side * 0.42), y - 8 * Math.sin(angle - side * 0.42));
-  }
-}
-
-/** How far a point is from a line. */
-function distance([x1, y1, x2, y2], x, y) {
-  if (y1 === y2) return Math.hypot(x - x1 - 5, y - y1 + 8);
-  const [dx, dy] = [x2 - x1, y2 - y1];
-  const share = Math.min(1, Math.max(0, ((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy)));
-  return Math.hypot(x - x1 - share * dx, y - y1 - share * dy);
-}
-
-/** Text that is cut to a width. */
-function fitted(pen, text, width) {
-  if (pen.measureText(text).width <= width) return text;
-  let length = text.length;
-  while (length > 1 && pen.measureText(`${text.slice(0, length)}…`).width > width) length -= 1;
-  return `${text.slice(0, length)}…`;
-}
-
-/** The colours of the page, as its style has them now. */
-function inks(element) {
-  const style = getComputedStyle(element), read = (name) => style.getPropertyValue(`--${name}`).trim();
-  const names = ["ink", "soft", "line", "card", "gap", "lane", "chosen", "call", "forward", "backward", "upkeep", "control", "error"];
-  return Object.fromEntries(names.map((name) => [name, read(name)]));
 }
