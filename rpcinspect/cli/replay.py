@@ -175,6 +175,23 @@ def replay(
     show_all: Annotated[
         bool, typer.Option("--all", "-a", help="Show every step; with --plan the agents' own calls too.")
     ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="DIR",
+            help="Replay nothing, but write a script there that makes the calls again with PyTorch alone.",
+        ),
+    ] = None,
+    message: Annotated[
+        int | None,
+        typer.Option(
+            "--message", metavar="N", min=0, help="With --export: this message and what it depends on."
+        ),
+    ] = None,
+    pytest: Annotated[
+        bool, typer.Option("--pytest", help="With --export: a test file beside the script.")
+    ] = False,
     output_format: FormatOption = Format.table,
     output: OutputOption = None,
     reader: ReaderOption = Reader.auto,
@@ -213,6 +230,9 @@ def replay(
                 show_gradients=show_gradients,
                 require_all=require_all,
                 show_all=show_all,
+                export=export,
+                message=message,
+                pytest=pytest,
                 jsonl=output_format is Format.jsonl,
                 output=output,
                 reader=reader.value,

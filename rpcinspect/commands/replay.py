@@ -35,6 +35,10 @@ def run(request: Request) -> int:
         return exit_codes.USAGE
     gate = request.gate()
     with OpenSession(request.files, request.decoding_options()) as opened:
+        if request.export is not None:
+            from rpcinspect.commands.export import export
+
+            return export(request, opened)
         made = plan(opened.session, opened.messages(), request.plan_options(), gate)
         empty = empty_line(opened.session)
         if empty is not None:

@@ -59,6 +59,9 @@ class Request:
     show_gradients: bool = False
     require_all: bool = False
     show_all: bool = False
+    export: Path | None = None
+    message: int | None = None
+    pytest: bool = False
     jsonl: bool = False
     output: Path | None = None
     reader: str = "auto"
@@ -143,6 +146,7 @@ def _mistakes(request: Request) -> Iterator[str]:
         yield f"--context {request.context}: not a context id, such as 3 or 0:3"
     yield from wrong_reading(request.reader, request.tshark_options)
     yield from _wrong_numbers(request)
+    yield from _wrong_export(request)
     yield from _overwritten(request)
 
 
@@ -172,6 +176,28 @@ def _wrong_numbers(request: Request) -> Iterator[str]:
         if value is not None and not 0 < value < math.inf:
             yield f"{name} {value:g}: a finite number above 0"
     yield from wrong_tolerances(request.rtol, request.atol)
+
+
+def _wrong_export(request: Request) -> Iterator[str]:
+    if request.export is None:
+        for name, given in (("--message", request.message is not None), ("--pytest", request.pytest)):
+            if given:
+                yield f"{name} goes with --export"
+        return
+    if request.message is not None and request.context is not None:
+        yield "--message and --context can't be used together"
+    if request.plan or request.jsonl or request.output is not None:
+        yield "--export writes a folder: --plan, --format and --output have nothing to say there"
+    unused = (
+        ("--record", request.record is not None),
+        ("--repeat", request.repeat != 1),
+        ("--speed", request.speed is not None),
+        ("--show-gradients", request.show_gradients),
+        ("a tolerance", request.tolerance or request.rtol is not None or request.atol is not None),
+    )
+    for name, given in unused:
+        if given:
+            yield f"{name} is for a replay: a script that --export writes compares every bit, once"
 
 
 def _overwritten(request: Request) -> Iterator[str]:

@@ -26,7 +26,7 @@ def order(calls: Sequence[Call], verdicts: Mapping[int, Verdict], parents: Mappi
     """A linear order of requests: those that are sent, and among them all others, each where it began, but
     not before the sent one that it follows from.
     """
-    sent = _merge([call for call in calls if verdicts[call.index].action == "send"])
+    sent = merge([call for call in calls if verdicts[call.index].action == "send"])
     place = {call.index: position for position, call in enumerate(sent)}
     before: dict[int, list[Call]] = defaultdict(list)
     begins = list(accumulate((call.begin_ns for call in sent), max))
@@ -46,9 +46,9 @@ def order(calls: Sequence[Call], verdicts: Mapping[int, Verdict], parents: Mappi
     return out
 
 
-def _merge(calls: Sequence[Call]) -> list[Call]:
-    """Each worker's calls are a queue; of the heads for which everything is placed that had finished before
-    they began, the one that was answered first is next.
+def merge(calls: Sequence[Call]) -> list[Call]:
+    """One order for the calls of all workers. Those of each are a queue; of the heads for which everything is
+    placed that had finished before they began, the one that was answered first is next.
     """
     queues: dict[str, deque[Call]] = defaultdict(deque)
     for call in sorted(calls, key=lambda c: (c.begin_ns, c.index)):

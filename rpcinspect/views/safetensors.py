@@ -11,12 +11,12 @@ is written here, since the library takes only arrays of types that numpy has, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
@@ -35,6 +35,8 @@ from rpcinspect.wire.records import Placement
 INDEX = "index.jsonl"
 SHARD_BYTES = 1 << 27
 SHARD_TENSORS = 10_000
+ALIGNMENT = 8
+"""Of the header's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,23 @@ class Entry:
     item_bytes: int
     shape: tuple[int, ...]
     data: bytes
+
+
+def write_safetensors(file: IO[bytes], entries: Sequence[Entry], metadata: dict[str, str]) -> None:
+    """One file of the format."""
+    # Readers map the file and want every tensor at a multiple of its element's size.
+    ordered = sorted(entries, key=lambda entry: -entry.item_bytes)
+    header: dict[str, Any] = {"__metadata__": metadata}
+    at = 0
+    for entry in ordered:
+        end = at + len(entry.data)
+        header[entry.name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [at, end]}
+        at = end
+    packed = orjson.dumps(header)
+    packed += b" " * (-len(packed) % ALIGNMENT)
+    file.write(len(packed).to_bytes(8, "little") + packed)
+    for entry in ordered:
+        file.write(entry.data)
 
 
 class TensorWriter:
@@ -147,20 +166,9 @@ class TensorWriter:
         if not self._shard:
             return
         self._shards += 1
-        # Readers map the file and want every tensor at a multiple of its element's size.
-        entries = sorted(self._shard, key=lambda entry: -entry.item_bytes)
-        header: dict[str, Any] = {"__metadata__": {"format": "rpcinspect", "schema": "1"}}
-        at = 0
-        for entry in entries:
-            end = at + len(entry.data)
-            header[entry.name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [at, end]}
-            at = end
-        packed = orjson.dumps(header)
-        packed += b" " * (-len(packed) % 8)
+        metadata = {"format": "rpcinspect", "schema": "1"}
         with self._writing(), (self._folder / self._shard_name(self._shards)).open("wb") as file:
-            file.write(len(packed).to_bytes(8, "little") + packed)
-            for entry in entries:
-                file.write(entry.data)
+            write_safetensors(file, self._shard, metadata)
         self._shard.clear()
         self._shard_bytes = 0
 

@@ -17,9 +17,13 @@ from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.graph import failed
 from rpcinspect.views.perfetto import perfetto_pieces
 from rpcinspect.views.shown import Shown
+from tests import perfetto_ui
+from tests.browser import browser
+from tests.perfetto_ui import needs_perfetto, perfetto
+from tests.views import trace_processor
 from tests.views.opened import CAPTURES
 from tests.views.trace_events import check, ns, of
-from tests.views.trace_processor import needs_trace_processor, query
+from tests.views.trace_processor import needs_trace_processor
 
 Json = dict[str, Any]
 
@@ -158,23 +162,42 @@ union all select 'counter', ct.name, ts, cast(value as int), 0, 0, pid
 """
 
 
-@needs_trace_processor
-@pytest.mark.parametrize(
-    "name", ["basic_chain.pcap", "bwd_boom.pcap.gz", "ctx_crowd.pcap.gz", "reinit.pcap.gz"]
-)
-def test_perfetto_reads_what_was_meant(name: str, tmp_path: Path) -> None:
-    """Every slice with its place and depth, to the nanosecond; every arrow, name and count."""
+READ = ("basic_chain.pcap", "bwd_boom.pcap.gz", "ctx_crowd.pcap.gz", "reinit.pcap.gz")
+
+
+def written(name: str, folder: Path) -> tuple[Path, Json]:
     with ExitStack() as stack:
         _, _, document = made(stack, CAPTURES / name)
-    trace = tmp_path / "trace.json"
+    trace = folder / f"{name}.json"
     trace.write_text(json.dumps(document))
+    return trace, document
+
+
+def compare(rows: list[list[Any]], document: Json) -> None:
+    """Every slice with its place and depth, to the nanosecond; every arrow, name and count."""
     found: dict[str, list[tuple[Any, ...]]] = {}
-    for kind, what, *numbers in query(trace, SQL):
+    for kind, what, *numbers in rows:
         found.setdefault(kind, []).append((what, *map(int, numbers)))
     expected = read_by_hand(document)
     assert set(found) == set(expected)
     for kind, items in expected.items():
         assert sorted(found[kind]) == sorted(items), kind
+
+
+@needs_perfetto
+def test_perfetto_shows_what_was_meant(tmp_path: Path) -> None:
+    with browser() as chromium:
+        for name in READ:
+            trace, document = written(name, tmp_path)
+            with perfetto(chromium, trace) as tab:
+                compare(perfetto_ui.query(tab, SQL), document)
+
+
+@needs_trace_processor
+@pytest.mark.parametrize("name", READ)
+def test_the_trace_processor_reads_what_was_meant(name: str, tmp_path: Path) -> None:
+    trace, document = written(name, tmp_path)
+    compare(trace_processor.query(trace, SQL), document)
 
 
 def read_by_hand(document: Json) -> dict[str, list[tuple[Any, ...]]]:

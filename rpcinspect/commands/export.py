@@ -1,0 +1,109 @@
+"""`rpcinspect replay --export DIR`: writes a reproducer, a script that makes captured calls again with
+PyTorch alone. Nothing is started, nothing that a capture names is imported or called.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rpcinspect import exit_codes
+from rpcinspect.commands.output import say
+from rpcinspect.commands.replay_request import Request
+from rpcinspect.errors import OutputError
+from rpcinspect.opened import OpenSession
+from rpcinspect.replay.reproduction import Reproduction, ReproductionOptions, reproduction
+from rpcinspect.views.phrases import counted, path_label
+from rpcinspect.views.reproducer import (
+    SCRIPT,
+    TENSORS,
+    TEST,
+    Reproducer,
+    Wanted,
+    reproducer,
+    unwritable,
+)
+from rpcinspect.views.safetensors import write_safetensors
+
+TIMEOUT_S = 60.0
+
+
+def export(request: Request, opened: OpenSession) -> int:
+    """Selects, writes; returns the exit code."""
+    assert request.export is not None
+    wanted = _wanted(request, request.export)
+    options = ReproductionOptions(
+        message=request.message,
+        context=request.plan_options().context,
+        roles=request.plan_options().roles,
+        live=request.plan_options().live,
+        trust=request.trust,
+    )
+    made = reproduction(opened.session, opened.messages(), options, request.gate(), unwritable(wanted))
+    if made.refused:
+        return _refused(made)
+    if not made.calls:
+        say("nothing to export: no worker sent anything of its own that could be made again")
+        for skipped in made.skipped[:MAX_SHOWN]:
+            say(f"#{skipped.call.index} is left out: {skipped.code}: {skipped.text}")
+        return exit_codes.DIFFERENT
+    if request.trust and any(not use.allowed for use in made.globals):
+        say("--trust-capture: the script runs what this capture names, whatever it is")
+    written = reproducer(made, wanted, opened.bytes)
+    _write(request.export, written, test=request.pytest)
+    _tell(request.export, made, written)
+    lost = [s for s in made.skipped if s.code != "control"]
+    if request.require_all and lost:
+        say(f"--require-all: {counted(len(lost), 'request')} skipped")
+        return exit_codes.DIFFERENT
+    return exit_codes.OK
+
+
+def _wanted(request: Request, folder: Path) -> Wanted:
+    paths = [path.parent if path.is_file() else path for path in request.paths]
+    paths += [request.main.parent] if request.main is not None else []
+    folders = [os.path.relpath(path, folder).replace(os.sep, "/") for path in paths]
+    return Wanted(
+        captures=tuple(path_label(os.path.basename(path)) for path in request.files),
+        folders=tuple(dict.fromkeys(["", *(f for f in folders if f != ".")])),
+        main=None if request.main is None else request.main.stem,
+        modules=request.imports,
+        threads=request.threads,
+        seed=request.seed,
+        timeout_s=request.timeout_s or TIMEOUT_S,
+    )
+
+
+def _refused(made: Reproduction) -> int:
+    for use in made.refused:
+        shown = ", ".join(f"#{index}" for index in use.messages[:MAX_SHOWN])
+        say(f"refused: {use.name}: {use.reason} ({shown})")
+    say("nothing was written: the script would import and call what nobody allowed")
+    return exit_codes.REFUSED
+
+
+def _write(folder: Path, written: Reproducer, *, test: bool) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SCRIPT).write_text(written.script, encoding="ascii", newline="\n")
+        if test:
+            (folder / TEST).write_text(written.test, encoding="ascii", newline="\n")
+        with (folder / TENSORS).open("wb") as file:
+            write_safetensors(file, written.tensors.entries, written.tensors.metadata())
+    except OSError as error:
+        raise OutputError(f"{folder}: can't be written: {error.strerror or error}") from error
+
+
+def _tell(folder: Path, made: Reproduction, written: Reproducer) -> None:
+    """On stderr, as everything for people."""
+    compared = f"{counted(written.answers, 'answer')} and {counted(written.gradients, 'gradient')}"
+    say(f"{folder / SCRIPT}: {counted(len(made.calls), 'call')}; it compares {compared}")
+    if made.left_out:
+        say(f"{counted(made.left_out, 'request')} left out, which it does not depend on")
+    for index, why in written.skipped[:MAX_SHOWN]:
+        say(f"#{index} is not in it: {why}")
+    if len(written.skipped) > MAX_SHOWN:
+        say(f"and {len(written.skipped) - MAX_SHOWN} more, see the top of the script")
+
+
+MAX_SHOWN = 10
