@@ -169,6 +169,36 @@ def replay(
     show_gradients: Annotated[
         bool, typer.Option("--show-gradients", help="Show what live workers hold at the end.")
     ] = False,
+    connect: Annotated[
+        str | None,
+        typer.Option(
+            "--connect",
+            metavar="tcp://HOST:PORT",
+            help="Join the running dynamic group of this store, instead of starting live workers.",
+        ),
+    ] = None,
+    yes_join: Annotated[
+        bool,
+        typer.Option("--yes-join", help="Yes, that group may be joined: it runs what the capture sends."),
+    ] = False,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rename",
+            metavar="CAPTURED=MEMBER",
+            show_default=False,
+            help="With --connect: a worker of the capture is called otherwise in the group.",
+        ),
+    ] = None,
+    leave: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--leave",
+            metavar="NAME,…",
+            show_default=False,
+            help="Repair the group of --connect: take workers out of it that died as members.",
+        ),
+    ] = None,
     require_all: Annotated[
         bool, typer.Option("--require-all", help="Exit with 1 if a request was skipped.")
     ] = False,
@@ -228,6 +258,10 @@ def replay(
                 atol=atol,
                 record=record,
                 show_gradients=show_gradients,
+                connect=connect,
+                yes_join=yes_join,
+                renames=tuple(rename or ()),
+                leave=tuple(leave or ()),
                 require_all=require_all,
                 show_all=show_all,
                 export=export,

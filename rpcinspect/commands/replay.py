@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from rpcinspect import exit_codes
+from rpcinspect.commands.group_repair import leave
 from rpcinspect.commands.output import open_console, open_output, say, say_block
 from rpcinspect.commands.progress import ProgressBar
 from rpcinspect.commands.replay_request import Request, mistake
@@ -26,6 +27,11 @@ from rpcinspect.session.model import Session
 from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import counted, printable_json
 
+NO_YES = (
+    "refused: a group that is joined RUNS what the capture sends, with all that its workers may do, and is "
+    "changed by it; if it may, say --yes-join"
+)
+
 
 def run(request: Request) -> int:
     """Plans, replays, writes; returns the exit code."""
@@ -33,6 +39,11 @@ def run(request: Request) -> int:
     if wrong is not None:
         say(wrong)
         return exit_codes.USAGE
+    if request.connect is not None and not (request.yes_join or request.plan):
+        say(NO_YES)
+        return exit_codes.REFUSED
+    if request.leave:
+        return leave(request)
     gate = request.gate()
     with OpenSession(request.files, request.decoding_options()) as opened:
         if request.export is not None:
@@ -69,7 +80,7 @@ def _planned(request: Request, made: Plan) -> int:
 def _replayed(request: Request, made: Plan, opened: OpenSession) -> int:
     outcome, error = _not_started(request, made, opened.session), None
     if not made.refused and made.count("send"):
-        missing = missing_torch()
+        missing = missing_torch() if request.connect is None else None
         if missing is not None:
             say(missing)
             return exit_codes.USAGE

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Literal
 
 from rpcinspect.capture import Reading
-from rpcinspect.commands.arguments import names, wrong_reading, wrong_tolerances
+from rpcinspect.commands.arguments import names, renames, wrong_reading, wrong_tolerances
 from rpcinspect.commands.output import overwritten_input
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pipeline import Options
 from rpcinspect.replay.devices import DEVICE, Devices, plain
 from rpcinspect.replay.gate import Allowance, Gate
+from rpcinspect.replay.joined import JoinOptions
 from rpcinspect.replay.model import Engine
 from rpcinspect.replay.plan import PlanOptions
 from rpcinspect.replay.replayer import ReplayOptions
+from rpcinspect.replay.running_group import StoreAddress
 from rpcinspect.replay.sources import Sources
 from rpcinspect.replay.workers import WorkerOptions
 from rpcinspect.views.phrases import read_packed
@@ -66,6 +68,10 @@ class Request:
     output: Path | None = None
     reader: str = "auto"
     tshark_options: tuple[str, ...] = ()
+    connect: str | None = None
+    renames: tuple[str, ...] = ()
+    yes_join: bool = False
+    leave: tuple[str, ...] = ()
 
     @property
     def player(self) -> Engine:
@@ -94,6 +100,7 @@ class Request:
             context=None if self.context is None else read_packed(self.context),
             trust=self.trust,
             engine=self.player,
+            joins=self.connect is not None,
         )
 
     def replay_options(self) -> ReplayOptions:
@@ -116,7 +123,13 @@ class Request:
             show_gradients=self.show_gradients,
             devices=Devices(self.device, self.device_map()),
             engine=self.player,
+            join=self.join_options(),
         )
+
+    def join_options(self) -> JoinOptions | None:
+        """For a group that others have started."""
+        store = None if self.connect is None else StoreAddress.parse(self.connect)
+        return None if store is None else JoinOptions(store=store, renames=renames(self.renames) or {})
 
     def rules(self) -> Rules:
         """Identical means the same form too."""
@@ -129,8 +142,9 @@ def mistake(request: Request) -> str | None:
 
 
 def _mistakes(request: Request) -> Iterator[str]:
-    if not request.files:
+    if not request.files and not request.leave:
         yield "no capture is named: give FILE, or - for standard input"
+    yield from _wrong_group(request)
     if request.files.count("-") > 1:
         yield "standard input can be read only once"
     if request.roles and request.live:
@@ -163,6 +177,34 @@ def _wrong_engine(request: Request) -> Iterator[str]:
             yield f"--map {pair}: not CAPTURED=LIVE, such as cuda:0=cuda:1"
         elif request.device == "cpu" and plain(other) != "cpu":
             yield f"--map {pair}: {other} needs --device cuda"
+
+
+def _wrong_group(request: Request) -> Iterator[str]:
+    """About a group that others have started."""
+    given = renames(request.renames)
+    if given is None or len(set(given.values())) < len(given):
+        yield "--rename: not CAPTURED=MEMBER with each name once"
+    if request.connect is None:
+        for option, value in (("--leave", request.leave), ("--rename", request.renames)):
+            if value:
+                yield f"{option} needs --connect tcp://HOST:PORT: the store of the group"
+        if request.yes_join:
+            yield "--yes-join is for --connect"
+        return
+    if StoreAddress.parse(request.connect) is None:
+        yield f"--connect {request.connect}: not tcp://HOST:PORT, the store of the group"
+    if request.leave and (request.files or request.plan):
+        yield "--leave replays nothing: it takes no capture and no --plan"
+    theirs = (
+        ("--import", bool(request.imports)),
+        ("--seed", request.seed is not None),
+        ("--threads", request.threads != 1),
+        ("--show-gradients", request.show_gradients),
+        ("--engine agent", request.player != "wire"),
+    )
+    for option, used in theirs:
+        if used:
+            yield f"{option} can't be used with --connect: the group's workers run already, and are not ours"
 
 
 def _wrong_numbers(request: Request) -> Iterator[str]:

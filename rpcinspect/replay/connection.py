@@ -10,6 +10,7 @@ Mirrors `tensorpipe/transport/uv`, see `wire/frame.py`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -45,6 +46,8 @@ class Connection:
         self.on_frame = on_frame
         self.on_lost = on_lost
         self._connecting = connecting
+        self._silent = connecting
+        """We opened it and have said nothing yet."""
         self._allowed: int | None = None
         self._exact = False
         self._buffer = bytearray()
@@ -103,11 +106,23 @@ class Connection:
         """Whether a frame was begun by the other side."""
         return len(self._buffer) > self._position
 
+    @property
+    def opened(self) -> bool:
+        """Whether the other end has taken it; also after it was closed."""
+        return not self._connecting
+
     def close(self) -> None:
-        """Ends it without a word to the owner."""
+        """Ends it without a word to the owner.
+
+        A listener of TensorPipe to which a connection comes that ends without a whole hello never takes
+        another one. So the hello is said even now, if the connection may be there already.
+        """
         if self.closed:
             return
         self.closed = True
+        if self._silent and self._out:
+            with contextlib.suppress(OSError):
+                self._socket.send(self._out[0])
         self._loop.forget(self)
         self._socket.close()
         self._out.clear()
@@ -192,6 +207,7 @@ class Connection:
             if self._tap is not None:
                 self._tap.data(self._local, self._remote, True, _first(parts, written))
             self._write_progress = time.monotonic()
+            self._silent = False
             self._out_bytes -= written
             while written:
                 head = self._out[0]

@@ -81,6 +81,22 @@ def device_infos_call() -> Message:
     return _call(_GET_DEVICE_INFOS, _EMPTY_TUPLE)
 
 
+def own_info_call() -> Message:
+    """Asks a worker for its own name and id."""
+    return _call(_GET_WORKER_INFO, _EMPTY_TUPLE)
+
+
+def read_own_info(answer: Message) -> str | None:
+    """The name in the answer to `own_info_call`; None: there is none in it."""
+    if answer.type != MessageType.PYTHON_RET or len(answer.payload) > MAX_CALL_BYTES:
+        return None
+    try:
+        info = worker_info(read_python_pickle(answer.payload).root)
+    except DecodeError:
+        return None
+    return None if info is None else info.name
+
+
 def control_answer(call: ControlCall) -> Message:
     """What a worker without devices and device maps would answer."""
     if isinstance(call, GetDeviceInfos):
@@ -120,4 +136,5 @@ MAX_CALL_BYTES = 1 << 16
 _PYTHON_UDF = Global("torch.distributed.rpc.internal", "PythonUDF")
 _WORKER_INFO = Global("torch._C._distributed_rpc", "WorkerInfo")
 _UPDATE_GROUP_MEMBERSHIP = Global("torch.distributed.rpc._utils", "_update_group_membership")
+_GET_WORKER_INFO = Global("torch.distributed.rpc.api", "get_worker_info")
 _GET_DEVICE_INFOS = Global("torch.distributed.rpc.backend_registry", "_get_device_infos")

@@ -1,11 +1,13 @@
 """How a pipe begins: who opens which connections and what is said before the first message.
 
 In: a loop and an address to open a pipe to, or connections that a listener accepted. Out: `PipeEnd`s that
-are ready. Only uv with basic is offered and accepted; a worker with torch's default transports agrees to
-that too. May assume nothing about the other side: frames are small, an address in an answer must be on the
-own loopback, and whoever says nothing is closed after the timeout (`PipeEnd` and `Listener` see to it).
+are ready. Only uv is offered and accepted, with basic, or mpt_uv where the terms have it; a worker with
+torch's default transports agrees to that too. May assume nothing about the other side: frames are small, an
+address in an answer must be within reach and on the same host, and whoever says nothing is closed after the
+timeout (`PipeEnd` and `Listener` see to it).
 
-Mirrors `tensorpipe/core/listener_impl.cc` and the handshake of `tensorpipe/core/pipe_impl.cc`.
+Mirrors `tensorpipe/core/listener_impl.cc`, the handshake of `tensorpipe/core/pipe_impl.cc` and that of
+`tensorpipe/channel/mpt/channel_impl.cc`.
 """
 
 from __future__ import annotations
@@ -15,42 +17,79 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.connection import Connection
 from rpcinspect.replay.loop import READ, Loop
-from rpcinspect.replay.loopback import Address, loopback_host, parse_address
+from rpcinspect.replay.loopback import Address, Reach, any_host, loopback_host, parse_address
 from rpcinspect.replay.pipe_end import CPU, PipeEnd
+from rpcinspect.replay.tensor_channel import TensorChannel
+from rpcinspect.wire.channel import MPT, MPT_LANES
 from rpcinspect.wire.tensorpipe import (
     TRANSPORT_DESCRIPTOR_ID,
     TRANSPORT_DESCRIPTOR_REPLY_ID,
     Brochure,
     BrochureAnswer,
     DeviceDescriptors,
+    LaneAdvertisement,
     Layout,
+    MptClientHello,
+    MptServerHello,
     RequestedConnection,
     SpontaneousConnection,
     read_brochure,
     read_brochure_answer,
     read_first_frame,
+    read_mpt_hello,
     write_brochure,
     write_brochure_answer,
     write_first_frame,
+    write_mpt_hello,
 )
 
 UV, UV_DOMAIN, BASIC = "uv", "uv:*", "basic"
-BASIC_DEVICES: DeviceDescriptors = ((CPU, "any"),)
-BROCHURE = write_brochure(Brochure(((UV, UV_DOMAIN),), ((BASIC, BASIC_DEVICES),)), Layout.V1_9)
+DEVICES: dict[str, DeviceDescriptors] = {
+    BASIC: ((CPU, "any"),),
+    MPT: ((CPU, ":".join([str(MPT_LANES), *[UV_DOMAIN] * MPT_LANES])),),
+}
+"""Channel → what it says of its devices; both sides must say the same."""
 BACKLOG = 256
 
 
-def open_pipe(pipe: PipeEnd, name: str, address: Address) -> None:
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Whom a peer talks to, and how."""
+
+    reach: Reach = loopback_host
+    channels: tuple[str, ...] = (BASIC,)
+    """What may carry tensors; where we choose, the first that the other side has."""
+
+    @property
+    def brochure(self) -> bytes:
+        """What we offer."""
+        devices = tuple([(name, DEVICES[name]) for name in self.channels])
+        return write_brochure(Brochure(((UV, UV_DOMAIN),), devices), Layout.V1_9)
+
+    @property
+    def names(self) -> str:
+        """The channels, in words."""
+        return " or ".join(self.channels)
+
+
+LOOPBACK_TERMS = Terms()
+"""With workers that we started ourselves."""
+MEMBER_TERMS = Terms(any_host, (BASIC, MPT))
+"""With the members of a group that others started."""
+
+
+def open_pipe(pipe: PipeEnd, name: str, address: Address, terms: Terms = LOOPBACK_TERMS) -> None:
     """Begins to open a pipe under our `name`; nothing has happened yet when this returns."""
     descriptor = _connect(pipe, address, "descriptor connection")
     if descriptor is None:
         return
-    descriptor.on_frame = lambda body: _answered(pipe, address, descriptor, body)
-    descriptor.send(write_first_frame(SpontaneousConnection(name)), BROCHURE)
+    descriptor.on_frame = lambda body: _answered(pipe, address, terms, descriptor, body)
+    descriptor.send(write_first_frame(SpontaneousConnection(name)), terms.brochure)
     descriptor.allow(pipe.loop.limits.handshake_bytes)
 
 
@@ -68,13 +107,13 @@ def _connect(pipe: PipeEnd, address: Address, what: str) -> Connection | None:
     return connection
 
 
-def _answered(pipe: PipeEnd, address: Address, descriptor: Connection, body: bytes) -> None:
+def _answered(pipe: PipeEnd, address: Address, terms: Terms, descriptor: Connection, body: bytes) -> None:
     """The listening side chose: open the connections that it asks for."""
     descriptor.allow(None)
     try:
         answer, layout = read_brochure_answer(body)
-        reply_id, channel_id = _check_answer(answer, layout)
-        wanted = parse_address(answer.address)
+        reply_id, name, channel_id = _check_answer(answer, layout, terms)
+        wanted = _same_host(answer.address, address, terms)
     except (DecodeError, ReplayError) as error:
         pipe.lose(f"handshake: {error}")
         return
@@ -85,11 +124,57 @@ def _answered(pipe: PipeEnd, address: Address, descriptor: Connection, body: byt
             return
         connection.send(write_first_frame(RequestedConnection(registration_id)))
         opened.append(connection)
-    pipe.start(descriptor, channel=opened[1], reply=opened[0])
+    reply, channel = opened
+    if name == BASIC:
+        pipe.start(descriptor, TensorChannel(BASIC, [channel]), reply)
+        return
+
+    def told(body: bytes) -> None:
+        lanes = _open_lanes(pipe, address, terms, body)
+        if lanes is not None:
+            _say_no_more(pipe, channel)
+            pipe.start(descriptor, TensorChannel(name, lanes), reply)
+
+    channel.on_frame = told
+    channel.allow(pipe.loop.limits.handshake_bytes)
 
 
-def _check_answer(answer: BrochureAnswer, layout: Layout) -> tuple[int, int]:
-    """(id of the descriptor-reply connection, id of the channel's). Raises `ReplayError`."""
+def _open_lanes(pipe: PipeEnd, address: Address, terms: Terms, body: bytes) -> list[Connection] | None:
+    """The connections that a server's hello asks for; None if that failed, and the pipe with it."""
+    lanes: list[Connection] = []
+    try:
+        hello = read_mpt_hello(body)
+        if not isinstance(hello, MptServerHello) or len(hello.lane_advertisements) != MPT_LANES:
+            raise ReplayError(f"the other side does not tell the {MPT_LANES} lanes of {MPT}")
+        wanted = [_same_host(lane.address, address, terms) for lane in hello.lane_advertisements]
+    except (DecodeError, ReplayError) as error:
+        pipe.lose(f"handshake: {error}")
+        return None
+    for where, lane in zip(wanted, hello.lane_advertisements, strict=True):
+        connection = _connect(pipe, where, "lane")
+        if connection is None:
+            return None
+        connection.send(write_mpt_hello(MptClientHello(lane.registration_id)))
+        lanes.append(connection)
+    return lanes
+
+
+def _same_host(text: str, address: Address, terms: Terms) -> Address:
+    """Where another connection of a pipe is to go: to the host of its first."""
+    wanted = parse_address(text, terms.reach)
+    if wanted.host != address.host:
+        raise ReplayError(f"the worker at {address} sends us to {wanted}, another host")
+    return wanted
+
+
+def _say_no_more(pipe: PipeEnd, control: Connection) -> None:
+    """After its hello the control connection of lanes stays silent."""
+    control.on_frame = lambda _: pipe.lose("something came on the control connection of the lanes")
+    control.allow(pipe.loop.limits.handshake_bytes)
+
+
+def _check_answer(answer: BrochureAnswer, layout: Layout, terms: Terms) -> tuple[int, str, int]:
+    """(id of the descriptor-reply connection, the channel, id of its connection). Raises `ReplayError`."""
     ids = dict(answer.transport_registration_ids)
     channel_ids = dict(answer.channel_registration_ids)
     if layout is not Layout.V1_9:
@@ -100,11 +185,12 @@ def _check_answer(answer: BrochureAnswer, layout: Layout) -> tuple[int, int]:
         )
     if TRANSPORT_DESCRIPTOR_REPLY_ID not in ids:
         raise ReplayError("the answer has no id for the descriptor-reply connection")
-    if set(channel_ids) != {BASIC} or len(channel_ids[BASIC]) != 1:
-        raise ReplayError("the other side did not choose the channel basic with one connection")
-    if dict(answer.channel_for_device_pair).get((CPU, CPU)) != BASIC:
-        raise ReplayError("the other side did not choose basic for tensors on the CPU")
-    return ids[TRANSPORT_DESCRIPTOR_REPLY_ID], channel_ids[BASIC][0]
+    name = next(iter(channel_ids), "")
+    if len(channel_ids) != 1 or name not in terms.channels or len(channel_ids[name]) != 1:
+        raise ReplayError(f"the other side did not choose {terms.names} with one connection")
+    if dict(answer.channel_for_device_pair).get((CPU, CPU)) != name:
+        raise ReplayError(f"the other side did not choose {terms.names} for tensors on the CPU")
+    return ids[TRANSPORT_DESCRIPTOR_REPLY_ID], name, channel_ids[name][0]
 
 
 class Listener:
@@ -117,6 +203,7 @@ class Listener:
         port: int,
         new_pipe: Callable[[str], PipeEnd],
         lost: Callable[[str], None],
+        terms: Terms = LOOPBACK_TERMS,
     ) -> None:
         """`new_pipe` makes the pipe for a client of that name; `lost` hears why a connection without a pipe
         was given up. Port 0: any free one. Raises `ReplayError` if the port is taken.
@@ -130,7 +217,8 @@ class Listener:
         """What to do with the connection that brings this id; each is used once."""
         self._next_id = 0
         self._connections: list[Connection] = []
-        family = Address(loopback_host(host), port).family
+        self._terms = terms
+        family = Address(terms.reach(host), port).family
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
             # As TensorPipe does it: connections that just ended don't keep the port.
@@ -212,50 +300,87 @@ class Listener:
         expected(connection)
 
     def _brochure(self, pipe: PipeEnd, descriptor: Connection, body: bytes) -> None:
-        """Answers what a client offers, and waits for the two connections that it is told to open."""
+        """Answers what a client offers, and waits for the connections that it is told to open."""
         descriptor.allow(None)
         try:
             brochure, layout = read_brochure(body)
         except DecodeError as error:
             pipe.lose(f"handshake: {error}")
             return
-        channels = dict(brochure.channel_device_descriptors)
         offers_uv = dict(brochure.transport_domain_descriptors).get(UV) == UV_DOMAIN
-        if layout is not Layout.V1_9 or not offers_uv or CPU not in dict(channels.get(BASIC, ())):
-            pipe.lose("handshake: the other side does not offer uv with basic for the CPU")
+        name = self._channel_for(brochure)
+        if layout is not Layout.V1_9 or not offers_uv or name is None:
+            names = self._terms.names
+            pipe.lose(f"handshake: the other side does not offer uv with {names} for the CPU")
             return
-        arrived: dict[str, Connection] = {}
-        ids = {what: self._register(pipe, what, arrived, descriptor) for what in ("reply", "channel")}
+        arriving = _Arriving(self, pipe, name, descriptor)
+        ids = {what: arriving.register(what) for what in ("reply", "channel")}
         answer = BrochureAnswer(
             transport=UV,
             address=str(self.address),
             transport_registration_ids=((TRANSPORT_DESCRIPTOR_REPLY_ID, ids["reply"]),),
             transport_domain_descriptor=UV_DOMAIN,
-            channel_registration_ids=((BASIC, (ids["channel"],)),),
-            channel_device_descriptors=((BASIC, BASIC_DEVICES),),
-            channel_for_device_pair=(((CPU, CPU), BASIC),),
+            channel_registration_ids=((name, (ids["channel"],)),),
+            channel_device_descriptors=((name, DEVICES[name]),),
+            channel_for_device_pair=(((CPU, CPU), name),),
         )
         descriptor.send(write_brochure_answer(answer, Layout.V1_9))
 
-    def _register(
-        self, pipe: PipeEnd, what: str, arrived: dict[str, Connection], descriptor: Connection
-    ) -> int:
-        """The id of a connection of this pipe; the last that comes makes the pipe ready."""
+    def _channel_for(self, brochure: Brochure) -> str | None:
+        """The first of ours that the other side has for the CPU. Those of lanes must have as many."""
+        offered = dict(brochure.channel_device_descriptors)
+        for name in self._terms.channels:
+            theirs = dict(offered.get(name, ()))
+            if CPU in theirs and (name == BASIC or theirs[CPU] == dict(DEVICES[name])[CPU]):
+                return name
+        return None
+
+    def register(self, connected: Callable[[Connection], None], pipe: PipeEnd) -> int:
+        """The id of a connection that a pipe waits for."""
         registration_id = self._next_id
         self._next_id += 1
-
-        def connected(connection: Connection) -> None:
-            if pipe.lost:
-                connection.close()
-                return
-            pipe.adopt(connection, f"{what} connection")
-            arrived[what] = connection
-            if len(arrived) == 2:
-                pipe.start(descriptor, channel=arrived["channel"], reply=arrived["reply"])
-
         self._registered[registration_id] = connected
         pipe.on_close.append(lambda: self._registered.pop(registration_id, None))
         return registration_id
+
+
+class _Arriving:
+    """The connections of a pipe that its client opens, until all are there."""
+
+    def __init__(self, listener: Listener, pipe: PipeEnd, channel: str, descriptor: Connection) -> None:
+        self._listener = listener
+        self._pipe = pipe
+        self._channel = channel
+        self._descriptor = descriptor
+        self._lanes = ["channel"] if channel == BASIC else [f"lane {n}" for n in range(MPT_LANES)]
+        self._arrived: dict[str, Connection] = {}
+
+    def register(self, what: str) -> int:
+        """The id that tells the connection which it is."""
+
+        def connected(connection: Connection) -> None:
+            if self._pipe.lost:
+                connection.close()
+                return
+            self._pipe.adopt(connection, f"{what} connection")
+            self._arrived[what] = connection
+            if what == "channel" and self._channel != BASIC:
+                self._advertise(connection)
+            if self._arrived.keys() >= {"reply", "channel", *self._lanes} and not self._pipe.lost:
+                lanes = [self._arrived[lane] for lane in self._lanes]
+                self._pipe.start(
+                    self._descriptor, TensorChannel(self._channel, lanes), self._arrived["reply"]
+                )
+
+        return self._listener.register(connected, self._pipe)
+
+    def _advertise(self, control: Connection) -> None:
+        """Tells the client where the lanes are: all at this listener, each with an id of its own."""
+        address = str(self._listener.address)
+        lanes = tuple([LaneAdvertisement(address, self.register(lane)) for lane in self._lanes])
+        control.send(write_mpt_hello(MptServerHello(lanes)))
+        if not control.closed:
+            _say_no_more(self._pipe, control)
 
 
 def _nothing(_: object) -> None:

@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from rpcinspect.causes.calls import Call, context_of, function_of
 from rpcinspect.equality.difference import Difference, verdict
 from rpcinspect.equality.elements import Read
-from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
+from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.messages import compare_messages
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.arrived import Arrived
@@ -33,7 +33,7 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.types import unpack_id
+from rpcinspect.rpc.types import pack_id, unpack_id
 
 MAX_TRIALS = 256
 """Captured requests that one live request is compared with."""
@@ -55,8 +55,8 @@ class Expected:
     def __init__(
         self, calls: Iterable[Call], read: Read, rules: Rules, ids: IdMap, played: Collection[int] = ()
     ) -> None:
-        """`read`: of captured bytes; `ids` learns from every match; `played`: ids of played workers, whose
-        autograd contexts have the captured ids.
+        """`read`: of captured bytes; `ids` learns from every match; `played`: captured ids of played workers,
+        whose autograd contexts have the captured counters.
         """
         self._played = frozenset(played)
         self._open: dict[Key, dict[int, Call]] = defaultdict(dict)
@@ -76,7 +76,7 @@ class Expected:
 
     def match(self, sender: str, role: str, live: Arrived) -> Match | None:
         """The captured request that this one repeats; it won't be found again. None: there is none."""
-        key = self._key(sender, role, live.record)
+        key = self._key(sender, role, live.record, live=True)
         best: tuple[tuple[bool, int, int], Call] | None = None
         for call in islice(self._candidates(key, live), MAX_TRIALS):
             mark = self._ids.mark()
@@ -117,11 +117,22 @@ class Expected:
     def _compare(self, call: Call, live: Arrived) -> list[Difference]:
         return compare_messages(call.request, live.record, self._read, live.read, self._rules, self._ids)
 
-    def _key(self, sender: str, role: str, record: RpcRecord) -> Key:
+    def _key(self, sender: str, role: str, record: RpcRecord, *, live: bool = False) -> Key:
         context = context_of(record)
+        if context is not None and live:
+            context = self._captured_context(context)
         if context is not None and unpack_id(context)[0] not in self._played:
             context = None  # it has another id here
         return sender, role, message_type_of(record.rpc.command), function_of(record), context
+
+    def _captured_context(self, live: int) -> int:
+        """A live context by its captured id, if a played worker made it: its counter is the same."""
+        known = self._ids.translate_back(CONTEXT, live)
+        if known is not None:
+            return cast("int", known)
+        worker, counter = unpack_id(live)
+        captured = self._ids.translate_back(WORKER, worker)
+        return live if captured is None else pack_id(cast("int", captured), counter)
 
 
 def own_id(record: RpcRecord) -> Id | None:

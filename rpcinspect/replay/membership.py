@@ -7,7 +7,10 @@ gradients.
 What the group could be left with if this process fails halfway is undone in every case that a process can
 see: the group's token is given back, members are told that the peers are gone, names and addresses are
 taken out of the store. A worker that was told of a failed peer must be told again, or its own shutdown
-fails.
+fails. What a process can't see is `repair.py`'s.
+
+An id that members were told of is never free again: they keep their pipe to the process that had it. As
+torch does, its key stays in the store, so that nobody takes it.
 
 Mirrors `_group_membership_management` of torch/distributed/rpc/_utils.py, which has no such care, and the
 dynamic parts of torch/csrc/distributed/rpc/tensorpipe_agent.cpp.
@@ -17,8 +20,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 
 from rpcinspect.errors import ReplayError
@@ -28,7 +32,7 @@ from rpcinspect.replay.control_calls import (
     membership_call,
     read_control_call,
 )
-from rpcinspect.replay.events import PeerEvent, RequestArrived
+from rpcinspect.replay.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.store_client import StoreClient
 from rpcinspect.rpc.message import Message, MessageType
@@ -41,18 +45,38 @@ IS_STATIC = "rpcIsStaticGroup"
 MEMBERS = "names/_ALL_WORKER_INFOS"
 DONE = b"Done"
 POLL_S = 0.01
+STATIC = "the group is static (init_rpc with world_size): nobody can join it"
+MAX_ID = (1 << 15) - 1
+"""Worker ids have 16 bits, with a sign."""
+
+
+class NameTakenError(ReplayError):
+    """Somebody of this name is a member; nothing was changed."""
 
 
 class Membership:
     """Some peers in one group. Use it in a `with` statement: it joins, and leaves whatever happens."""
 
-    def __init__(self, store: StoreClient, peers: Sequence[Peer], *, timeout_s: float = 10.0) -> None:
-        """`store`: with the group's prefix, see `PREFIX`; at least one peer. `timeout_s`: for each step."""
+    def __init__(
+        self,
+        store: StoreClient,
+        peers: Sequence[Peer],
+        *,
+        timeout_s: float = 10.0,
+        fresh: bool = False,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`store`: with the group's prefix, see `PREFIX`; at least one peer. `timeout_s`: for each step.
+        `fresh`: peers get ids that nobody has had in this group. `check` is called while joining, where an
+        exception does no harm.
+        """
         if not peers:
             raise ValueError("nobody to join")
         self._store = store
         self._peers = list(peers)
         self._timeout_s = timeout_s
+        self._fresh = fresh
+        self._check = check
         self._own = {peer.name for peer in peers}
         self._told: list[tuple[Peer, str]] = []
         """(peer, member that knows of it)"""
@@ -72,6 +96,7 @@ class Membership:
                     self._learn(name)
                 for peer in self._peers:
                     for name in members:
+                        self._check()
                         self._tell(peer, name, is_join=True)
             except BaseException:
                 self._undo()
@@ -79,12 +104,20 @@ class Membership:
 
     def leave(self) -> None:
         """Takes all peers out of the group again; harmless where they are none. Never raises `ReplayError`
-        for a member that is gone, only for a store that is.
+        for a member that is gone, only for a store that is, or a token that nobody gives back: members were
+        told even then.
         """
         if not self._listed and not self._told:
             return
-        with self._token("leave"):
+        with contextlib.ExitStack() as stack:
+            failure: ReplayError | None = None
+            try:
+                stack.enter_context(self._token("leave"))
+            except ReplayError as error:
+                failure = error
             self._undo()
+            if failure is not None:
+                raise failure
 
     def handle(self, event: PeerEvent) -> bool:
         """Answers a request that is a matter of membership; True: it was one, nobody else need see it."""
@@ -98,6 +131,7 @@ class Membership:
             if call.is_join:
                 with contextlib.suppress(ReplayError):  # found out again when it is needed
                     self._learn(call.name)
+                self._told.append((peer, call.name))  # it has found us among the members
             else:
                 for each in self._peers:
                     each.forget(call.name)
@@ -124,37 +158,39 @@ class Membership:
     @contextlib.contextmanager
     def _token(self, what: str) -> Iterator[None]:
         """Only one worker at a time may join or leave; the others wait for its token."""
-        mine = f"Token_for_{self._peers[0].name}_{what}"
+        mine = own_token(self._peers[0].name, what)
         deadline = time.monotonic() + self._timeout_s
-        while (holder := self._store.compare_set(TOKEN, b"", mine.encode())) != mine.encode():
-            left = deadline - time.monotonic()
-            if left <= 0:
+        while (holder := self._store.compare_set(TOKEN, b"", mine)) != mine:
+            if time.monotonic() >= deadline:
                 raise ReplayError(f"the group's token is held: {holder.decode('utf-8', 'replace')[:80]!a}")
-            with contextlib.suppress(ReplayError):
-                self._store.wait(holder.decode("utf-8", "surrogateescape"), timeout_s=max(left, POLL_S))
-            time.sleep(POLL_S)  # a key of an earlier round may be there still
+            if what == "join":
+                self._check()
+            # Whoever holds it may be waiting for an answer of ours.
+            self._peers[0].loop.wait_until(self.handle, POLL_S)
         try:
             yield
         finally:
-            self._store.set(TOKEN, b"")
-            self._store.set(mine, DONE)
+            release_token(self._store, mine)
 
     def _check_group(self) -> None:
         if self._store.compare_set(IS_STATIC, b"", b"false") != b"false":
-            raise ReplayError("the group is static: nobody can join it")
+            raise ReplayError(STATIC)
 
     def _check_free(self, members: dict[str, int]) -> None:
         ids = {worker_id: name for name, worker_id in members.items()}
         for peer in self._peers:
             if peer.name in members:
-                raise ReplayError(f"the group has a member {peer.name!a} already")
-            if peer.worker_id in ids:
+                raise NameTakenError(f"the group has a member {peer.name!a} already")
+            if peer.worker_id in ids and not self._fresh:
                 raise ReplayError(f"id {peer.worker_id} of {peer.name!a} is that of {ids[peer.worker_id]!a}")
 
     def _list(self, peer: Peer) -> None:
         """Name, id and address into the store, as an agent does when it starts."""
         self._listed.append(peer)
-        self._store.set(f"names/{peer.worker_id}", peer.name.encode())
+        if self._fresh:
+            peer.worker_id = claim_id(self._store, peer.name)
+        else:
+            self._store.set(f"names/{peer.worker_id}", peer.name.encode())
         self._store.set(f"addrs/{peer.name}", peer.address.encode())
         self._store.append(MEMBERS, f"{peer.name}-{peer.worker_id},".encode())
 
@@ -178,19 +214,91 @@ class Membership:
     def _undo(self) -> None:
         """Members first, so that none is sent to an address that nobody has any more."""
         told, self._told = self._told, []
-        for peer, member in told:
-            with contextlib.suppress(ReplayError):  # the member is gone
-                self._tell(peer, member, is_join=False)
-        if not self._listed:
-            return
-        gone = {f"{peer.name}-{peer.worker_id}" for peer in self._listed}
         listed, self._listed = self._listed, []
-        entries = self._store.get(MEMBERS).decode("utf-8", "surrogateescape").split(",")
-        kept = "".join([f"{entry}," for entry in entries if entry and entry not in gone])
-        self._store.set(MEMBERS, kept.encode("utf-8", "surrogateescape"))
+        with contextlib.suppress(ReplayError):  # those whom a worker told that is gone since
+            told += [(peer, name) for name in read_members(self._store) for peer in listed]
+        farewell(
+            (
+                (peer, name, membership_call(peer.name, peer.worker_id, is_join=False))
+                for peer, name in dict.fromkeys(told)
+                if name not in self._own and name in peer.addresses
+            ),
+            self._timeout_s,
+        )
+        known = {peer for peer, _ in told}
+        remove_entries(self._store, {f"{peer.name}-{peer.worker_id}" for peer in listed})
         for peer in listed:
-            self._store.delete(f"names/{peer.worker_id}")
             self._store.delete(f"addrs/{peer.name}")
+            if peer not in known:
+                self._store.delete(f"names/{peer.worker_id}")
+
+
+def farewell(calls: Iterable[tuple[Peer, str, Message]], timeout_s: float) -> list[str]:
+    """Lets peers call members, all at once, and waits for the answers; who did not answer."""
+    waiting: dict[tuple[str, int], str] = {}
+    missed: list[str] = []
+    loop = None
+    for peer, name, message in calls:
+        loop = peer.loop
+        try:
+            waiting[peer.name, peer.send(name, message, timeout_s=timeout_s)] = name
+        except ReplayError:
+            missed.append(name)
+
+    def ends(event: PeerEvent) -> bool:
+        if isinstance(event, ResponseArrived):
+            return waiting.pop((event.peer, event.message.id), None) is not None
+        gone = [event.message_id] if isinstance(event, Unanswered) else []
+        gone = list(event.unanswered) if isinstance(event, PipeLost) else gone
+        lost = [waiting.pop((event.peer, number), None) for number in gone]
+        missed.extend(name for name in lost if name is not None)
+        return any(name is not None for name in lost)
+
+    deadline = time.monotonic() + timeout_s + 1.0
+    while loop is not None and waiting and time.monotonic() < deadline:
+        loop.wait_until(ends, max(deadline - time.monotonic(), 0.0))
+    return [*missed, *waiting.values()]
+
+
+def own_token(name: str, what: str) -> bytes:
+    """The value of a token that is taken, and the key that says that it was given back. torch's has no random
+    part: two workers of one name would both believe that they have it."""
+    return f"Token_for_{name}_{what}_{secrets.token_hex(4)}".encode()
+
+
+def token_of(token: str, names: Collection[str]) -> bool:
+    """Whether one of these workers has taken it, or torch's worker of such a name."""
+    found = _TOKEN.fullmatch(token)
+    return found is not None and found[1] in names
+
+
+def release_token(store: StoreClient, token: bytes) -> None:
+    """Gives the group's token back, as torch does: others wait for the key of whoever has it."""
+    store.set(TOKEN, b"")
+    store.set(token.decode("utf-8", "surrogateescape"), DONE)
+
+
+def claim_id(store: StoreClient, name: str) -> int:
+    """An id that no worker of the group has had, from the top down; it is this worker's now."""
+    raw = name.encode()
+    for worker_id in range(MAX_ID, -1, -1):
+        key = f"names/{worker_id}"
+        if not store.check(key) and store.compare_set(key, b"", raw) == raw:
+            return worker_id
+    raise ReplayError("the group has used up all ids of workers")
+
+
+def remove_entries(store: StoreClient, gone: Collection[str]) -> None:
+    """Takes entries `name-id` out of the list of members. Nothing that others do meanwhile is lost."""
+    while store.check(MEMBERS):
+        before = store.get(MEMBERS)
+        entries = before.decode("utf-8", "surrogateescape").split(",")
+        kept = "".join([f"{entry}," for entry in entries if entry and entry not in gone])
+        after = kept.encode("utf-8", "surrogateescape")
+        if before == after:
+            return
+        if store.compare_set(MEMBERS, before, after) == after:
+            return
 
 
 def read_members(store: StoreClient) -> dict[str, int]:
@@ -206,4 +314,5 @@ def _is_none(answer: Message) -> bool:
     return answer.payload.startswith(b"\x80") and answer.payload[2:] == b"N."
 
 
+_TOKEN = re.compile(r"Token_for_(.+)_(?:join|leave)(?:_[0-9a-f]{8})?", re.DOTALL)
 _MEMBER = re.compile(r"([^,]+)-(\d{1,9}),", re.ASCII)

@@ -19,7 +19,7 @@ from types import TracebackType
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
-from rpcinspect.replay.handshake import Listener, open_pipe
+from rpcinspect.replay.handshake import LOOPBACK_TERMS, Listener, Terms, open_pipe
 from rpcinspect.replay.loop import Loop
 from rpcinspect.replay.loopback import parse_address
 from rpcinspect.replay.pipe_end import PipeEnd
@@ -34,15 +34,25 @@ class Peer:
     """One played worker. Use it in a `with` statement, or close the loop."""
 
     def __init__(
-        self, loop: Loop, name: str, worker_id: int, *, host: str = "127.0.0.1", port: int = 0
+        self,
+        loop: Loop,
+        name: str,
+        worker_id: int,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        terms: Terms = LOOPBACK_TERMS,
     ) -> None:
-        """Listens at once; `host` is `127.0.0.1` or `::1`. Raises `ReplayError` if the port is taken."""
+        """Listens at once; `host` is numeric, and within reach of the terms. Raises `ReplayError` if the port
+        is taken.
+        """
         self.loop = loop
         self.name = name
         self.worker_id = worker_id
         self.addresses: dict[str, str] = {}
         """Name of a live worker → its address, `uv://127.0.0.1:4711`."""
-        self._listener = Listener(loop, host, port, self._inbound, self._stranger_lost)
+        self._listener = Listener(loop, host, port, self._inbound, self._stranger_lost, terms)
+        self._terms = terms
         self._outbound: dict[str, PipeEnd] = {}
         self._pipes: dict[int, PipeEnd] = {}
         self._next_id = 0
@@ -52,6 +62,8 @@ class Peer:
         self._due: dict[int, set[int]] = {}
         """Inbound pipe → ids of requests that we have not answered."""
         self._tensors = TensorChecker()
+        self._reached: set[str] = set()
+        """Workers whose pipes were lost, but had been taken."""
         self._closed = False
         loop.add_timer(self._check)
 
@@ -137,6 +149,11 @@ class Peer:
             raise ReplayError(f"{to}: {event.reason}")
         raise ReplayError(f"{to} did not answer {type_name(message.type)} within {timeout_s:g} s")
 
+    def reached(self, name: str) -> bool:
+        """Whether somebody listens, or has listened, where a worker is said to be; it was asked something."""
+        pipe = self._outbound.get(name)
+        return name in self._reached or (pipe is not None and pipe.reached)
+
     def forget(self, name: str) -> None:
         """The worker is gone: its pipe is closed without an event, its address no longer known."""
         self.addresses.pop(name, None)
@@ -173,7 +190,7 @@ class Peer:
             raise ReplayError(f"nobody knows the address of {to!a}")
         pipe = self._pipe(to, inbound=False)
         self._outbound[to] = pipe
-        open_pipe(pipe, self.name, parse_address(address))
+        open_pipe(pipe, self.name, parse_address(address, self._terms.reach), self._terms)
         return pipe
 
     def _inbound(self, name: str) -> PipeEnd:
@@ -188,6 +205,8 @@ class Peer:
 
     def _lost(self, pipe: PipeEnd, reason: str) -> None:
         unanswered = tuple(self._waiting.get(pipe.number, ()))
+        if pipe.reached and not pipe.inbound:
+            self._reached.add(pipe.other)
         if self._outbound.get(pipe.other) is pipe:
             del self._outbound[pipe.other]
         self._drop(pipe)

@@ -1,4 +1,4 @@
-"""One end of a TensorPipe pipe over uv and basic: the messages of both directions, without their meaning.
+"""One end of a TensorPipe pipe over uv: the messages of both directions, without their meaning.
 
 In: the connections of a pipe, as they become known (`handshake.py` makes them), and messages to send. Out:
 whole messages with their tensors, in order, and at most one loss with a reason. May assume nothing about
@@ -8,7 +8,7 @@ everything must come exactly as announced.
 What is written is for CPU workers only: each descriptor says cpu:0 on both sides, whatever the captured one
 said, since a device that the receiver doesn't have ends its process.
 
-Mirrors `tensorpipe/core/pipe_impl.cc` and `tensorpipe/channel/basic`.
+Mirrors `tensorpipe/core/pipe_impl.cc`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.replay.connection import Connection
 from rpcinspect.replay.loop import Loop
+from rpcinspect.replay.tensor_channel import TensorChannel
 from rpcinspect.rpc.message import Message, from_payloads
 from rpcinspect.wire.tensorpipe import (
     Layout,
@@ -76,7 +77,7 @@ class PipeEnd:
         self._on_message = on_message
         self._on_lost = on_lost
         self._descriptor: Connection | None = None
-        self._channel: Connection | None = None
+        self._channel: TensorChannel | None = None
         self._connections: list[Connection] = []
         self._begun = time.monotonic()
         self._before_ready: deque[tuple[Message, tuple[bytes, ...]]] = deque()
@@ -96,11 +97,11 @@ class PipeEnd:
         self._connections.append(connection)
         connection.on_lost = lambda reason: self.lose(f"{what}: {reason}")
 
-    def start(self, descriptor: Connection, channel: Connection, reply: Connection) -> None:
-        """The handshake is done; all three are adopted already."""
+    def start(self, descriptor: Connection, channel: TensorChannel, reply: Connection) -> None:
+        """The handshake is done; all connections are adopted already."""
         self.ready = True
         self._descriptor, self._channel = descriptor, channel
-        descriptor.on_frame, channel.on_frame = self._frame, self._tensor
+        descriptor.on_frame, channel.on_tensor = self._frame, self._tensor
         reply.on_frame = lambda _: self.lose("a descriptor reply came, but no descriptor left a device open")
         reply.allow(self.loop.limits.handshake_bytes)
         while self._before_ready and not self.lost:
@@ -125,6 +126,11 @@ class PipeEnd:
         else:
             self._kept_bytes += size
             self._before_ready.append((message, tuple(tensors)))
+
+    @property
+    def reached(self) -> bool:
+        """Whether the other end has taken a connection of it."""
+        return any(connection.opened for connection in self._connections)
 
     def lose(self, reason: str) -> None:
         """The pipe is broken: everything is closed, and the owner hears of it once."""
@@ -160,8 +166,7 @@ class PipeEnd:
             ),
         )
         self._descriptor.send(write_descriptor(descriptor, Layout.V1_9), *payloads)
-        if full := [data for data in tensors if data]:
-            self._channel.send(*full)
+        self._channel.send(tensors)
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -228,12 +233,11 @@ class PipeEnd:
         assert self._channel is not None
         for incoming in self._incoming:
             if incoming.waiting:
-                self._channel.allow(incoming.waiting[0][1], exact=True)
+                self._channel.expect(incoming.waiting[0][1])
                 return
-        self._channel.allow(None)
 
     def _tensor(self, body: bytes) -> None:
-        """A frame of the channel: the first tensor that is waited for."""
+        """From the channel: the first tensor that is waited for."""
         for incoming in self._incoming:
             if incoming.waiting:
                 index, _ = incoming.waiting.popleft()

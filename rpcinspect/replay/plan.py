@@ -58,6 +58,8 @@ class PlanOptions:
     """Refuse nothing, whatever pickles name."""
     engine: Engine = "wire"
     """What will carry it out."""
+    joins: bool = False
+    """Live workers are those of a group that runs: nothing is sent to them in their own name."""
 
 
 def plan(
@@ -76,7 +78,7 @@ def plan(
     facts = read_facts(exchanges.calls)
     casts = _casts(session, exchanges, causes, options)
     calls, left_out = _selected(exchanges, causes, facts, options)
-    planner = _Planner(causes, facts, gate, trust=options.trust)
+    planner = _Planner(causes, facts, gate, options)
     sessions = []
     for number, cast in enumerate(casts):
         its = [call for call in calls if call.job == cast.job]
@@ -129,12 +131,12 @@ def _selected(
 class _Planner:
     """Plans sessions one by one; what a message names is read once for all of them."""
 
-    def __init__(self, causes: Causes, facts: dict[int, JobFacts], gate: Gate, *, trust: bool) -> None:
+    def __init__(self, causes: Causes, facts: dict[int, JobFacts], gate: Gate, options: PlanOptions) -> None:
         self._causes = causes
         self._doubts = {doubt.message: doubt.parents for doubt in causes.ambiguities}
         self._facts = facts
         self._gate = gate
-        self._trust = trust
+        self._options = options
         self._named: dict[int, tuple[Named, ...]] = {}
         """By row."""
         self._uses: dict[str, dict[int, Named]] = defaultdict(dict)
@@ -192,7 +194,7 @@ class _Planner:
         blocked: frozenset[tuple[str, int]] | set[tuple[str, int]],
         beyond: Beyond,
     ) -> Stage:
-        stage = Stage(cast, self._causes, facts, self._refusal, blocked, beyond)
+        stage = Stage(cast, self._causes, facts, self._refusal, blocked, beyond, joins=self._options.joins)
         for call in calls:
             stage.judge(call)
         return stage
@@ -208,7 +210,7 @@ class _Planner:
             self._uses[one.name][index] = one
             if not one.allowed and refused is None:
                 refused = f"{one.name}: {one.reason}"
-        return None if self._trust else refused
+        return None if self._options.trust else refused
 
     def uses(self) -> tuple[GlobalUse, ...]:
         """Every name, refused ones first."""

@@ -25,6 +25,7 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.arrived import LiveRecords
 from rpcinspect.replay.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.replay.leftovers import Leftovers
 from rpcinspect.replay.loop import Loop
 from rpcinspect.replay.matching import Expected
 from rpcinspect.replay.model import PlannedSession, Step
@@ -57,7 +58,9 @@ class Material:
     """Of captured bytes."""
     rules: Rules
     worker_ids: Mapping[str, int]
-    """Of all workers, as they have joined."""
+    """Of all workers, as captured. The rules say who has another name in the live group."""
+    live_ids: Mapping[str, int] | None = None
+    """Captured names → ids as they have joined, where these are others."""
     ids: IdMap = field(default_factory=IdMap)
     """Captured → live, as the player learns them."""
     elsewhere: bool = False
@@ -127,13 +130,16 @@ class Player:
         planned, calls = material.planned, material.calls
         self._schedule = Schedule(planned, calls, speed=speed, stubborn=patience.stubborn)
         self._ids = material.ids
-        for worker_id in material.worker_ids.values():
-            self._ids.worker(worker_id, worker_id)
+        live_ids = material.worker_ids if material.live_ids is None else material.live_ids
+        for name, worker_id in live_ids.items():
+            self._ids.worker(material.worker_ids[name], worker_id)
+        self._captured_names = {live: name for name, live in material.rules.renames.items()}
         asked = [calls[step.message] for step in planned.steps if _expects(step, calls)]
         played = [material.worker_ids[role] for role in planned.cast.roles if role in material.worker_ids]
         self._expected = Expected(asked, material.read, material.rules, self._ids, played)
         self._steps = {step.message: step for step in planned.steps}
         self._live = LiveRecords()
+        self.leftovers = Leftovers(self._ids, live_ids)
         self._sent: dict[tuple[str, int], _Sent] = {}
         """(peer, message id) → request without an answer."""
         self._requests: dict[int, RequestArrived] = {}
@@ -198,7 +204,7 @@ class Player:
             for (name, message_id), sent in self._sent.items():
                 call = sent.call
                 if call.index in causes and (call.answered_ns or 0) > (given_ns or 0):
-                    self._peers[name].renew(message_id)
+                    self._peers[self._role(name)].renew(message_id)
 
     def _causes(self, index: int) -> set[int]:
         """The requests that may have made a worker send this one, those behind these, and so on."""
@@ -256,7 +262,7 @@ class Player:
         try:
             message = translate(call.request, self._ids)
             message_id = peer.send(
-                step.to,
+                self.live_name(step.to),
                 message,
                 self._storages(call.request),
                 timeout_s=self._patience.for_answer(call),
@@ -267,6 +273,7 @@ class Player:
             self._over(call)
             return
         learn_sent(call.request, self._ids)
+        self.leftovers.sent(step.role, step.to, call.request)
         self._sent[peer.name, message_id] = _Sent(step, call, time.monotonic())
         if step.message in self._material.early and call.answer is not None:
             self._schedule.arrived(call.answer)
@@ -328,6 +335,7 @@ class Player:
             return False  # it came after it was given up
         call = sent.call
         live = self._live.decode(event.message, event.tensors, event.time_ns)
+        self.leftovers.came(sent.step.role, sent.step.to, live.record)
         latency_s = time.monotonic() - sent.at
         if call.response is None:
             outcome = too_much(sent.step, live.record, latency_s, cut_off=self._patience.cut_off(call))
@@ -348,13 +356,13 @@ class Player:
 
     def _take_request(self, event: RequestArrived) -> bool:
         live = self._live.decode(event.message, event.tensors, event.time_ns)
-        match = self._expected.match(event.sender, event.peer, live)
+        sender, role = self._captured_name(event.sender), self._role(event.peer)
+        self.leftovers.came(role, sender, live.record)
+        match = self._expected.match(sender, role, live)
         kind = type_name(event.message.type)
         if match is None:
             result, text = self._unexpected(event, live.record)
-            one = InboundOutcome(
-                captured=None, type=kind, sender=event.sender, role=event.peer, result=result, text=text
-            )
+            one = InboundOutcome(captured=None, type=kind, sender=sender, role=role, result=result, text=text)
             self.inbound.append(one)
             return False
         step = self._steps[match.call.index]
@@ -365,8 +373,8 @@ class Player:
             InboundOutcome(
                 captured=match.call.index,
                 type=kind,
-                sender=event.sender,
-                role=event.peer,
+                sender=sender,
+                role=role,
                 result=result,
                 differences=differences,
                 same_payload=same,
@@ -435,7 +443,21 @@ class Player:
 
     def _reply(self, event: RequestArrived, message: Message) -> None:
         with contextlib.suppress(ReplayError):  # it reads nothing of what it is sent
-            self._peers[event.peer].answer(event, message)
+            self._peers[self._role(event.peer)].answer(event, message)
+
+    # --- names ----------------------------------------------------------------------------------------------
+
+    def live_name(self, captured: str) -> str:
+        """Of a worker in the live group."""
+        return self._material.rules.worker_name(captured)
+
+    def _captured_name(self, live: str) -> str:
+        """Of a worker that calls itself `live`."""
+        return self._captured_names.get(live, live)
+
+    def _role(self, peer: str) -> str:
+        """The worker that a peer of this name stands for."""
+        return peer if peer in self._peers else self._captured_name(peer)
 
 
 def _expects(step: Step, calls: Mapping[int, Call]) -> bool:

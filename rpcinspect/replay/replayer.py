@@ -20,6 +20,7 @@ from rpcinspect.opened import OpenSession
 from rpcinspect.replay.agent_engine import NO_MEMBERS, passes_of, start_agents
 from rpcinspect.replay.devices import Devices, Placement
 from rpcinspect.replay.gate import SCRIPT_PREFIX
+from rpcinspect.replay.joined import JoinOptions, check, play_joined
 from rpcinspect.replay.live_group import Gradient, LiveGroup
 from rpcinspect.replay.loop import Loop, Tap
 from rpcinspect.replay.membership import PREFIX, Membership
@@ -61,6 +62,8 @@ class ReplayOptions:
     """That of the plan."""
     devices: Devices = field(default_factory=Devices)
     """Where tensors are; the workers' options must allow CUDA for it."""
+    join: JoinOptions | None = None
+    """The group that others have started and that is joined; None: live workers are started."""
 
 
 def replay(
@@ -86,10 +89,11 @@ def replay(
     replayer = _Replayer(opened, plan, options, progress)
     recorder = Recorder(options.record) if replayer.count and options.record is not None else None
     if replayer.count:
+        replayer.check()
         with recorder or contextlib.nullcontext(), contextlib.ExitStack() as stack:
-            if workers is None:
+            if workers is None and options.join is None:
                 workers = stack.enter_context(Workers(with_modules(options.workers, plan)))
-            if options.devices.kind == "cuda":
+            if options.devices.kind == "cuda" and workers is not None:
                 replayer.check_gpus(workers)
             for _ in range(options.repeat):
                 outcomes: list[SessionOutcome] = []
@@ -138,6 +142,7 @@ class _Replayer:
         self, opened: OpenSession, plan: Plan, options: ReplayOptions, progress: Progress | None
     ) -> None:
         self._opened = opened
+        self._plan = plan
         self._options = options
         self._progress = progress
         exchanges = read_exchanges(opened.session, opened.messages())
@@ -152,14 +157,29 @@ class _Replayer:
         moments += [call.end_ns for call in exchanges.calls if call.end_ns is not None]
         self.captured_wall_s = (max(moments) - min(moments)) / 1e9 if moments else 0.0
 
-    def play(self, planned: PlannedSession, workers: Workers, tap: Tap | None) -> SessionOutcome:
-        """One session, from the start of its live workers to their end."""
+    def check(self) -> None:
+        """Whether all sessions can be played in the group that is to be joined; `ReplayError` if not."""
+        if self._options.join is not None:
+            runs = [self._run(planned, None) for planned in self._plan.sessions if planned.count("send")]
+            for run in runs:
+                run.know_ids()
+            check([run.material() for run in runs], self._options.join)
+
+    def _run(self, planned: PlannedSession, tap: Tap | None) -> _Run:
+        return _Run(self._opened, planned, self._calls, self._options, self._tick, tap)
+
+    def play(self, planned: PlannedSession, workers: Workers | None, tap: Tap | None) -> SessionOutcome:
+        """One session, from the start of its live workers to their end; without `workers`, in the group that
+        is joined."""
         if not planned.count("send"):
             return _not_played(planned, None)
-        run = _Run(self._opened, planned, self._calls, self._options, self._tick, tap)
+        run = self._run(planned, tap)
         run.silent, run.stubborn = self._silent, self._stubborn
         try:
-            run.go(workers)
+            if workers is not None:
+                run.go(workers)
+            else:
+                run.join()
         except KeyboardInterrupt:
             raise _Interrupted(run.outcome("it was interrupted")) from None
         except ReplayError as error:
@@ -214,11 +234,13 @@ class _Run:
         self._player: Player | None = None
         self._gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
         self._output: dict[str, str] = {}
+        self._trouble: list[str] = []
+        """That the group which was joined could not be left."""
 
     def go(self, workers: Workers) -> None:
         """Everything; what it found is in `outcome` afterwards, also if it raises."""
         cast = self._planned.cast
-        self._ids = worker_ids(self._opened.session, cast, self._calls.values())
+        self.know_ids()
         with LiveGroup(workers) as group:
             try:
                 group.maps = self._placement.maps(self._ids, self._calls.values())
@@ -227,6 +249,44 @@ class _Run:
                 self._play(group)
             finally:
                 self._note_ended(group)
+
+    def join(self) -> None:
+        """The same in a group that others have started."""
+        options = self._options
+        assert options.join is not None
+        self.know_ids()
+
+        def began(player: Player) -> None:
+            self._player = player
+
+        play_joined(
+            self.material(),
+            options.join,
+            self._patience(),
+            speed=options.speed,
+            done=self._tick,
+            tap=self._tap,
+            began=began,
+            trouble=self._trouble.append,
+        )
+
+    def know_ids(self) -> None:
+        """Before anything else; raises `ReplayError` if the captured ids can't be told apart."""
+        self._ids = worker_ids(self._opened.session, self._planned.cast, self._calls.values())
+
+    def material(self) -> Material:
+        """What the player needs."""
+        return Material(
+            planned=self._planned,
+            calls=self._calls,
+            read=self._opened.read,
+            rules=self._options.rules,
+            worker_ids=self._ids,
+            elsewhere=self._placement.moves,
+        )
+
+    def _patience(self) -> Patience:
+        return Patience(self._calls, self._options.timeout_s, self.silent, self.stubborn)
 
     def _play(self, group: LiveGroup) -> None:
         if self._options.engine == "agent":
@@ -244,26 +304,16 @@ class _Run:
             for name in self._self_callers():
                 peer = peers[name] = stack.enter_context(Peer(loop, name, self._ids[name]))
                 peer.addresses[name] = store.get(f"addrs/{name}").decode("utf-8", "replace")
-            self._run_player(group, loop, self._material(), peers, membership)
+            self._run_player(group, loop, self.material(), peers, membership)
 
     def _play_agents(self, group: LiveGroup) -> None:
         """The same with torch's agents in the place of played workers."""
         passes = passes_of(self._planned, self._calls)
         early = frozenset().union(*(its.early for its in passes.values()))
-        material = replace(self._material(), early=early)
+        material = replace(self.material(), early=early)
         with Loop() as loop:
             agents = start_agents(group, loop, material, passes, self._placement)
             self._run_player(group, loop, material, agents, NO_MEMBERS)
-
-    def _material(self) -> Material:
-        return Material(
-            planned=self._planned,
-            calls=self._calls,
-            read=self._opened.read,
-            rules=self._options.rules,
-            worker_ids=self._ids,
-            elsewhere=self._placement.moves,
-        )
 
     def _run_player(
         self,
@@ -278,7 +328,7 @@ class _Run:
             loop,
             peers,
             members,
-            Patience(self._calls, self._options.timeout_s, self.silent, self.stubborn),
+            self._patience(),
             speed=self._options.speed,
             alive=lambda: _ended(group),
             done=self._tick,
@@ -309,6 +359,7 @@ class _Run:
 
     def outcome(self, failure: str | None) -> SessionOutcome:
         """What came of it."""
+        failure = "; ".join([*filter(None, [failure]), *self._trouble]) or None
         player = self._player
         if player is None:
             return _not_played(self._planned, failure)

@@ -55,12 +55,16 @@ class Stage:
         refusal: Refusal,
         blocked: Collection[tuple[str, int | None]] = (),
         beyond: Beyond = nothing_beyond,
+        *,
+        joins: bool = False,
     ) -> None:
-        """`blocked`: (live worker, context) in which a gradient that the worker waits for never comes."""
+        """`blocked`: (live worker, context) in which a gradient that the worker waits for never comes.
+        `joins`: nothing is sent to live workers in their own name.
+        """
         self._beyond = beyond
         self._roles = frozenset(cast.roles)
         self._names = self._roles | frozenset(cast.live)
-        self._single = len(cast.live) == 1
+        self._single = len(cast.live) == 1 and not joins
         self._causes = causes
         self._facts = facts
         self._refusal = refusal

@@ -1,5 +1,5 @@
 """Fixtures of the tests of commands."""
 
-from tests.replay.conftest import nothing_left
+from tests.replay.conftest import group, nothing_left, workers
 
-__all__ = ["nothing_left"]
+__all__ = ["group", "nothing_left", "workers"]

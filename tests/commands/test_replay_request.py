@@ -51,6 +51,15 @@ OTHERS = (str(CHAIN), "-o", "x")
         ((CHAIN, "--map", "cuda:0=cuda:1"), "cuda:1 needs --device cuda"),
         ((CHAIN, "--device", "cuda", "--map", "cuda:0"), "not CAPTURED=LIVE"),
         ((CHAIN, "--device", "cuda", "--map", "0=1"), "not CAPTURED=LIVE"),
+        ((CHAIN, "--connect", "localhost:1"), "--connect localhost:1: not tcp://HOST:PORT"),
+        ((CHAIN, "--yes-join"), "--yes-join is for --connect"),
+        ((CHAIN, "--rename", "a=b"), "--rename needs --connect"),
+        ((CHAIN, "--connect", "tcp://h:1", "--rename", "a"), "--rename: not CAPTURED=MEMBER"),
+        ((CHAIN, "--connect", "tcp://h:1", "--rename", "a=c", "--rename", "b=c"), "with each name once"),
+        ((CHAIN, "--connect", "tcp://h:1", "--seed", "1"), "--seed can't be used with --connect"),
+        ((CHAIN, "--connect", "tcp://h:1", "--show-gradients"), "--show-gradients can't be used with"),
+        ((CHAIN, "--leave", "a"), "--leave needs --connect"),
+        ((CHAIN, "--leave", "a", "--connect", "tcp://h:1"), "--leave replays nothing: it takes no capture"),
     ],
 )
 @pytest.mark.parametrize("plan", [True, False], ids=["plan", "replay"])

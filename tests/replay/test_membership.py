@@ -57,7 +57,7 @@ def test_a_peer_joins_is_known_and_leaves(group: LiveGroup, store: StoreClient, 
         assert value_of(answer) == 5.0
         assert store.get(TOKEN) == b""
     assert read_members(store) == {"worker1": 1}
-    assert not store.check("names/0")
+    assert store.check("names/0")  # as torch leaves it: members keep a pipe to the process of an id
     assert not store.check("addrs/worker0")
     assert store.get(TOKEN) == b""
     failed = peer.call(

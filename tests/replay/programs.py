@@ -1,0 +1,141 @@
+"""Workers as programs of their own, which form a dynamic group that nobody of rpcinspect has started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rpcinspect.errors import ReplayError
+from rpcinspect.replay.handshake import MEMBER_TERMS
+from rpcinspect.replay.loop import Loop
+from rpcinspect.replay.membership import TOKEN, read_members
+from rpcinspect.replay.peer import Peer
+from rpcinspect.replay.running_group import StoreAddress
+from tests.replay.live_calls import python_call, value_of
+
+PROGRAM = Path(__file__).resolve().parent.parent.parent / "rpcinspect" / "replay" / "live_worker.py"
+START_S = 60.0
+"""Importing torch takes seconds where many do so."""
+
+
+def free_port() -> int:
+    """Nobody listens there just now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+@dataclass
+class Programs:
+    """`live_worker.py`, started as `torchrun` would; the first, whose process has the store, ends last."""
+
+    names: Sequence[str]
+    arguments: Sequence[object] = ()
+    port: int = field(default_factory=free_port)
+    running: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+
+    @property
+    def store(self) -> StoreAddress:
+        """What `--connect` takes."""
+        return StoreAddress("127.0.0.1", self.port)
+
+    def start(self, *names: str) -> None:
+        """Starts workers and waits until they are members."""
+        for name in names:
+            rank = self.names.index(name)
+            self.running[name] = subprocess.Popen(
+                [sys.executable, str(PROGRAM), *self.names, *map(str, self.arguments)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                encoding="utf-8",
+                env=environment(rank, self.port),
+                start_new_session=True,
+            )
+        until(lambda: set(names) <= self.members().keys() and self.token() == b"", START_S)
+
+    def members(self) -> Mapping[str, int]:
+        """As the store has them; nobody while there is no store."""
+        try:
+            with self.store.connect() as store:
+                return read_members(store)
+        except ReplayError:
+            return {}
+
+    def token(self) -> bytes:
+        """Empty: nobody joins or leaves just now."""
+        with self.store.connect() as store:
+            return store.get(TOKEN)
+
+    def ask(self, name: str, module: str, function: str, *args: object) -> object:
+        """The value of `module.function(*args)` in a worker, asked by somebody who never joined."""
+        with self.store.connect() as store, Loop() as loop:
+            peer = Peer(loop, "stranger", 99, terms=MEMBER_TERMS)
+            peer.addresses[name] = store.get(f"addrs/{name}").decode()
+            return value_of(peer.call(name, python_call(module, function, *args), timeout_s=START_S))
+
+    def check_works(self, newcomer: str) -> None:
+        """The group is as its members know it: each calls each, somebody joins, is called, and leaves."""
+        members = list(self.running)
+        assert self.members().keys() == set(members)
+        self._call_each_other(members)
+        self.start(newcomer)
+        self._call_each_other([*members, newcomer])
+        self.end(newcomer)
+        assert self.members().keys() == set(members)
+        self._call_each_other(members)
+
+    def _call_each_other(self, members: Sequence[str]) -> None:
+        for one in members:
+            for other in members:
+                found = self.ask(one, "torch.distributed.rpc.api", "rpc_sync", other, len, ("four",))
+                assert found == 4, (one, other, found)
+        assert self.token() == b""
+
+    def end(self, *names: str) -> None:
+        """Lets workers leave, which must go well and soon."""
+        for name in names:
+            process = self.running.pop(name)
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.communicate(timeout=START_S)
+            finally:
+                process.kill()
+            assert process.returncode == 0, name
+
+    def end_all(self) -> None:
+        """Everybody, the first last."""
+        self.end(*sorted(self.running, key=self.names.index, reverse=True))
+
+    def kill(self) -> None:
+        """Whoever is left."""
+        for process in self.running.values():
+            process.kill()
+            process.communicate()
+        self.running.clear()
+
+
+def environment(rank: int, port: int) -> dict[str, str]:
+    """What `torchrun` sets, and the loopback for everything."""
+    return os.environ | {
+        "RANK": str(rank),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TP_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+
+
+def until(holds: Callable[[], bool], seconds: float) -> None:
+    """Waits for something; fails if it takes too long."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.02)
