@@ -14,10 +14,11 @@ messages become complete and builds the session on the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
+from typing import TypeAlias
 
 from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
 from rpcinspect.errors import CaptureError
@@ -41,6 +42,9 @@ PATIENCE_NS = 2_000_000_000
 than one file can still bring them, and those wait until the end."""
 
 
+Progress: TypeAlias = Callable[[int, int | None], None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How to decode; nothing here changes what is true."""
@@ -51,6 +55,8 @@ class Options:
     reading: Reading = DEFAULT_READING
     by_completion: bool = False
     """Number messages as they become complete, for output that can't wait for the order of time."""
+    progress: Progress | None = None
+    """Hears how many bytes were read, of how many (None where nobody knows), and of all once that is over."""
 
 
 class Decoding:
@@ -81,6 +87,8 @@ class Decoding:
         self._demux = Demux(options.limits, patient=not options.by_completion, read_table=storage_lengths)
         self._decoder = RecordDecoder(options.limits, forms=options.forms)
         self._session: Session | None = None
+        self._looked_through: dict[int, int] = {}
+        """Bytes of captures that were looked through before they are read."""
         self._stopped = False
         self._ending: list[bool] = []
         self._roster_state = (-1, -1, -1)
@@ -111,9 +119,25 @@ class Decoding:
         for reader in self.readers:
             for block in self._segments(reader):
                 yield from self._records(self._demux.feed(self._tcp.feed(block)))
+                self._tell()
         yield from self._records(self._demux.feed(list(self._tcp.finish())))
         yield from self._records(self._demux.finish())
         self._session = self._finish()
+        if self._options.progress is not None:
+            self._options.progress(1, 1)
+
+    def _tell(self) -> None:
+        """How far the reading is."""
+        if self._options.progress is None:
+            return
+        done, sizes = 0, []
+        for reader in self.readers:
+            read, size = reader.progress
+            done += read + self._looked_through.get(reader.index, 0)
+            sizes.append(None if size is None else size * (2 if self._look_before(reader) else 1))
+        known = [size for size in sizes if size is not None]
+        of = sum(known) if len(known) == len(sizes) else None
+        self._options.progress(done if of is None else min(done, max(of - 1, 0)), of)
 
     def _segments(self, reader: CaptureReader) -> Iterator[SegmentBlock]:
         """The segments of one capture; of several, in the clock of the first."""
@@ -132,7 +156,7 @@ class Decoding:
 
     def _clock_offset(self, reader: CaptureReader) -> ClockOffset | None:
         """How a capture's clock differs from the first one's: its packets are looked at before."""
-        if reader.index == 0 or not reader.twice:
+        if not self._look_before(reader):
             return None
         segmenter, samples = Segmenter(), ClockSamples()
         with open_capture(reader.path, reader.index, self._options.reading) as again:
@@ -140,7 +164,14 @@ class Decoding:
                 if self._stopped:
                     return None
                 samples.note(segmenter.feed(packets), segmenter.flows)
+                self._looked_through[reader.index] = again.progress[0]
+                self._tell()
         return samples.against(self._clocks, self._offsets)
+
+    @staticmethod
+    def _look_before(reader: CaptureReader) -> bool:
+        """Whether a capture is looked through before it is read."""
+        return reader.index > 0 and reader.twice
 
     @property
     def unread_link_types(self) -> list[str]:

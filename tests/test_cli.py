@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from rpcinspect import __version__
 from tests.commands.runner import CAPTURES, CHAIN, decode, rpcinspect
@@ -248,3 +250,94 @@ def wait_until_asleep(process: subprocess.Popen[bytes]) -> None:
             return
         time.sleep(0.02)
     raise AssertionError("still busy")
+
+
+QUESTIONS = (
+    ("--graph", "0:0"),
+    ("--contexts",),
+    ("--latency",),
+    ("--profile",),
+    ("--rrefs",),
+    ("--device-maps",),
+    ("--closings",),
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question[0])
+def test_answers_fit_a_narrow_terminal(question: tuple[str, ...]) -> None:
+    name = "profiled_legacy.pcap" if question == ("--profile",) else "bwd_boom.pcap.gz"
+    for options in ((), ("-f", "error or type == FORWARD_AUTOGRAD_REQ")):
+        code, out = on_terminal(40, "decode", CAPTURES / name, *question, *options, NO_COLOR="1")
+        assert code == 0
+        assert not re.search(r"\x1b\[[\d;]*3[0-7]m", out)
+        lines = STYLE.sub("", out).splitlines()
+        assert lines
+        assert max(map(cell_len, lines)) <= 40
+        assert bool(options) == ("shown: " in out)
+
+
+@pytest.mark.parametrize("arguments", [*QUESTIONS, ("--format=json",), ("--format=perfetto",)], ids=str)
+def test_head_ends_every_view_quietly(arguments: tuple[str, ...]) -> None:
+    process = start("decode", CAPTURES / "bwd_boom.pcap.gz", *arguments)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, err = process.communicate()
+    assert err == b""
+    assert process.returncode in (0, -signal.SIGPIPE)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question[0])
+def test_files_without_an_answer(question: tuple[str, ...], tmp_path: Path) -> None:
+    empty, other, none = tmp_path / "empty.pcap", tmp_path / "other.pcap", tmp_path / "none.pcap"
+    empty.touch()
+    other.write_text("PK\x03\x04 and so on")
+    none.write_bytes(CHAIN.read_bytes()[:24])
+    for options in ((), ("--format", "jsonl"), ("-f", "error")):
+        for path, told in (
+            (empty, "empty file"),
+            (other, "not a pcap or pcapng file"),
+            (tmp_path / "missing.pcap", "No such file or directory"),
+            (tmp_path, "is a directory"),
+        ):
+            ran = decode(path, *question, *options)
+            assert (ran.code, ran.out) == (3, "")
+            assert told in ran.err
+            assert ran.err.count("\n") == 1
+        ran = decode(none, *question, *options)
+        assert ran.code == (2 if question[0] == "--graph" else 0)
+        assert "No RPC messages: the capture holds no packets." in ran.err
+
+
+@pytest.mark.parametrize("view", ["--format=jsonl", "--latency", "--format=perfetto"])
+@pytest.mark.parametrize("pressed", [False, True], ids=["to the end", "Ctrl-C"])
+def test_a_bar_for_what_takes_long_leaves_nothing(view: str, pressed: bool) -> None:
+    """A capture that comes slowly; standard error is a terminal, standard output a pipe."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1"}
+    data, at, drawn = CHAIN.read_bytes(), 0, b""
+    with start("decode", "-", view, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        while b"reading" not in drawn and at < len(data):
+            process.stdin.write(data[at : at + 200])
+            process.stdin.flush()
+            at += 200
+            if select.select([ours], [], [], 0.1)[0]:
+                drawn += os.read(ours, 1 << 16)
+        assert b"reading" in drawn
+        if pressed:
+            process.send_signal(signal.SIGINT)
+        process.stdin.write(data[at:])
+        process.stdin.close()
+        out = process.stdout.read()
+    assert process.returncode == (130 if pressed else 0)
+    with contextlib.suppress(OSError):
+        while piece := os.read(ours, 1 << 16):
+            drawn += piece
+    os.close(ours)
+    assert drawn.endswith(b"\x1b[2K")  # it was taken away, and nothing was said after it
+    assert not re.search(rb"\x1b\[[\d;]*3\d[;m]", drawn)
+    if not pressed:
+        assert out == decode("-", view, stdin=data).out.encode()

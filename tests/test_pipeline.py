@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import os
 import pickle
 import time
 from pathlib import Path
@@ -293,3 +295,41 @@ def test_many_small_pipes_are_streamed_in_linear_time(tmp_path: Path) -> None:
     start = time.process_time()
     assert len(messages(streamed(path))) == 400
     assert time.process_time() - start < 18
+
+
+def heard(*paths: Path | str) -> list[tuple[int, int | None]]:
+    """What is said of the progress."""
+    told: list[tuple[int, int | None]] = []
+    options = Options(progress=lambda *said: told.append(said))
+    with Decoding([str(path) for path in paths], options) as decoding:
+        assert all(record is not None for record in decoding.records())
+    return told
+
+
+def test_progress_counts_the_bytes_of_files_as_they_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rpcinspect.capture.source.WINDOW", 1000)
+    plain = capture(tmp_path, conversation())
+    packed = tmp_path / "x.pcap.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    for paths in ((plain,), (packed,), (plain, packed), (packed, plain, packed)):
+        *before, last = heard(*paths)
+        of = sum(path.stat().st_size for path in paths)
+        of += sum(path.stat().st_size for path in paths[1:])  # they are looked through before
+        assert {size for _, size in before} == {of}
+        counts = [done for done, _ in before]
+        assert counts == sorted(counts)
+        assert counts[-1] == of - 1
+        assert last == (1, 1)  # it is over
+
+
+def test_nobody_knows_how_much_comes_through_a_pipe(tmp_path: Path) -> None:
+    data = capture(tmp_path, conversation()).read_bytes()
+    reading, writing = os.pipe()
+    os.write(writing, data)
+    os.close(writing)
+    *before, last = heard(f"/dev/fd/{reading}")
+    os.close(reading)
+    assert before[-1] == (len(data), None)
+    assert last == (1, 1)

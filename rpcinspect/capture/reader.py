@@ -52,6 +52,7 @@ class Bytes(Protocol):
     read_to: int
 
     def pread(self, offset: int, length: int) -> bytes: ...
+    def progress(self) -> tuple[int, int | None]: ...
     def end(self) -> bool: ...
     def close(self) -> None: ...
 
@@ -130,6 +131,11 @@ class CaptureReader:
     def bytes(self) -> int:
         """Bytes of the capture (uncompressed) that were read so far."""
         return self._source.read_to
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        """(bytes that were read, as the input is stored; all of them, None where nobody knows)."""
+        return self._source.progress()
 
     def blocks(self) -> Iterator[PacketBlock | TcpBlock]:
         """Blocks in file order, as the input gives them; each is of one packet at least."""

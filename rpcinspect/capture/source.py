@@ -84,6 +84,11 @@ class Source:
         os.lseek(self._descriptor, 0, os.SEEK_SET)  # shared with who opens it by this name, on some systems
         return f"/dev/fd/{self._descriptor}", (self._descriptor,)
 
+    def progress(self) -> tuple[int, int | None]:
+        """(bytes of the input that were read, as it is stored; all of them, None where nobody knows)."""
+        size = self.size()
+        return min(self.read_to, size), size
+
     def size(self) -> int:
         """Bytes of the (uncompressed) input, as far as it has come."""
         return os.fstat(self._descriptor).st_size
@@ -140,6 +145,9 @@ class SpooledSource(Source):
         write_all(self._spool, piece, self.name)
         self._size += len(piece)
 
+    def progress(self) -> tuple[int, int | None]:
+        return self._stream.progress() or (self._size, None)
+
     def shared(self) -> tuple[str, tuple[int, ...]]:
         while not self._ended:
             self._spool_piece()
@@ -169,6 +177,12 @@ class Stream:
         if self._live and self._deadline is None:
             self._deadline = time.monotonic() + _GRACE_S
         return self._live
+
+    def progress(self) -> tuple[int, int] | None:
+        """(bytes read, bytes that there are) of a file."""
+        if self._live or self._descriptor is None:
+            return None
+        return os.lseek(self._descriptor, 0, os.SEEK_CUR), os.fstat(self._descriptor).st_size
 
     def read(self, size: int) -> bytes:
         """What is there, at most `size` bytes, waiting only where there is nothing; empty at the end."""

@@ -114,6 +114,10 @@ class Tshark:
         """Bytes of the payloads that were read so far."""
         return os.pread(self._spool.fileno(), length, offset)
 
+    def progress(self) -> tuple[int, int | None]:
+        """Bytes of payload; nobody knows how many there are."""
+        return self._spooled, None
+
     def end(self) -> bool:
         """False: a file ends by itself."""
         return False

@@ -5,6 +5,7 @@ index must be known before the message is shown.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from rpcinspect.commands.decode_request import Request, mistake, mistake_in_filt
 from rpcinspect.commands.interrupt import Interrupt, ends_reading
 from rpcinspect.commands.output import open_console, open_output, say, say_block
 from rpcinspect.commands.passes import chosen_at_once, named, read, readable_twice, spool, take, take_chosen
+from rpcinspect.commands.progress import reading_bar
 from rpcinspect.errors import CaptureError, FilterError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import round_trips
@@ -43,6 +45,8 @@ def run(request: Request) -> int:
         say(wrong)
         return exit_codes.USAGE
     with ExitStack() as stack:
+        if not request.streams:
+            request = replace(request, progress=stack.enter_context(reading_bar()))
         given = (request.message, request.tensors, request.write)
         if request.parquet or any(option is not None for option in given):
             request = readable_twice(request, stack)
@@ -181,7 +185,8 @@ def _control_messages(session: Session, shown: Shown | None) -> int:
 
 def _roundtrip(request: Request, stack: ExitStack) -> int:
     """Encodes everything again and compares bytes."""
-    total = same = cut = 0
+    total = cut = 0
+    differing = []
     with request.decoding(Options(forms=True)) as decoding:
         console = stack.enter_context(open_console(request.output))
         for record in decoding.records():
@@ -189,11 +194,11 @@ def _roundtrip(request: Request, stack: ExitStack) -> int:
                 cut += 1
                 continue
             total += 1
-            if round_trips(record):
-                same += 1
-            else:
-                where = record.location
-                console.print(f"differs: message at packet {where.packet}, {where.flow} +{where.offset}")
+            if not round_trips(record):
+                differing.append(record.location)
+        same = total - len(differing)
+        for where in differing:
+            console.print(f"differs: message at packet {where.packet}, {where.flow} +{where.offset}")
         share = 100 * same / total if total else 100.0
         console.print(f"{same:,} of {total:,} messages came out byte for byte ({share:.4g} %)")
         if cut:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from rpcinspect.capture import Live, Reading
 from rpcinspect.commands.arguments import wrong_reading
 from rpcinspect.commands.output import overwritten_input
-from rpcinspect.pipeline import Decoding, Options
+from rpcinspect.pipeline import Decoding, Options, Progress
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
@@ -59,6 +59,8 @@ class Request:
     fields: bool = False
     stdin: str = STDIN
     """Where standard input can be read, more than once if it was copied to a file."""
+    progress: Progress | None = None
+    """Hears how far the reading is."""
 
     @property
     def json(self) -> bool:
@@ -97,7 +99,7 @@ class Request:
             reader=self.reader, preferences=self.tshark_options, capture_filter=self.capture_filter
         )
         inputs = self.files if self.interface is None else (Live(self.interface),)
-        return Decoding(inputs, replace(options or Options(), reading=reading))
+        return Decoding(inputs, replace(options or Options(), reading=reading, progress=self.progress))
 
 
 def mistake(request: Request) -> str | None:

@@ -12,6 +12,7 @@ from rpcinspect import exit_codes
 from rpcinspect.capture import Reading
 from rpcinspect.commands.arguments import names, renames, wrong_reading, wrong_tolerances
 from rpcinspect.commands.output import open_console, open_output, overwritten_input, say
+from rpcinspect.commands.progress import ProgressBar, reading_bar
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import IGNORABLE, Rules
@@ -59,7 +60,8 @@ class Request:
     def opened(self, file: str) -> OpenSession:
         """One of the two runs."""
         reading = Reading(reader=self.reader, preferences=self.tshark_options)
-        return OpenSession(_paths(file), Options(reading=reading))
+        with reading_bar() as progress:
+            return OpenSession(_paths(file), Options(reading=reading, progress=progress))
 
 
 def run(request: Request) -> int:
@@ -76,7 +78,8 @@ def run(request: Request) -> int:
                 say(f"{label}: {empty}")
         a, b = runs[0], runs[-1]
         contexts = _context(a, request.contexts[:1]), _context(b, request.contexts[-1:])
-        comparison = compare_runs(a, b, request.rules(), contexts=contexts)
+        with ProgressBar("comparing") as progress:
+            comparison = compare_runs(a, b, request.rules(), contexts=contexts, progress=progress)
         _write(request, comparison, (a, b))
         if request.shrink is not None:
             _shrink(request, request.shrink, comparison, (a, b), contexts)

@@ -10,31 +10,50 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 BEFORE_S = 1.0
 """How long the work goes on before the bar appears."""
 BETWEEN_S = 0.1
+BAR = 40
+"""Its width, where there is room."""
+BESIDE = 30
+"""What stands beside it: counts and the time."""
 
 
 class ProgressBar:
     """Call it with what is done and what there is; use it in a `with` statement."""
 
     def __init__(
-        self, what: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        what: str,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        in_bytes: bool = False,
     ) -> None:
         self._what = what
         self._console = console if console is not None else Console(file=sys.stderr)
+        self._seen = self._console.is_terminal and not self._console.is_dumb_terminal
         self._clock = clock
+        self._in_bytes = in_bytes
         self._begin: float | None = None
         self._drawn = 0.0
         self._bar: Progress | None = None
 
-    def __call__(self, done: int, of: int) -> None:
-        """More is done."""
-        if not self._console.is_terminal:
+    def __call__(self, done: int, of: int | None) -> None:
+        """More is done, of None if nobody knows how much there is. All of it: the bar goes, and a later call
+        begins another one.
+        """
+        if not self._seen:
+            return
+        if of is not None and done >= of:
+            self._end()
             return
         now = self._clock()
         if self._begin is None:
@@ -42,20 +61,40 @@ class ProgressBar:
         if now - self._begin < BEFORE_S or (self._bar is not None and now - self._drawn < BETWEEN_S):
             return
         if self._bar is None:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                console=self._console,
-                auto_refresh=False,
-                transient=True,
-            )
-            self._bar.start()
-            self._bar.add_task(self._what, total=of)
+            self._bar = self._start(of)
         self._bar.update(self._bar.task_ids[0], completed=done, total=of)
         self._bar.refresh()
         self._drawn = now
+
+    def _start(self, of: int | None) -> Progress:
+        from rich.progress import (  # not loaded for work that takes less than a second
+            BarColumn,
+            DownloadColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        room = self._console.width - len(self._what) - BESIDE
+        bar = Progress(
+            TextColumn("{task.description}"),
+            *([BarColumn(min(BAR, room))] if room > 0 else []),
+            DownloadColumn() if self._in_bytes else MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+        )
+        bar.start()
+        self._console.show_cursor(True)  # a signal that ends us must not leave the terminal without one
+        bar.add_task(self._what, total=of)
+        return bar
+
+    def _end(self) -> None:
+        bar, self._bar, self._begin = self._bar, None, None
+        if bar is not None:
+            bar.stop()
 
     def __enter__(self) -> ProgressBar:
         return self
@@ -63,5 +102,9 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._end()
+
+
+def reading_bar() -> ProgressBar:
+    """The bar of captures that are read."""
+    return ProgressBar("reading", in_bytes=True)

@@ -13,7 +13,7 @@ from typing import Any
 from rpcinspect import exit_codes
 from rpcinspect.commands.group_repair import leave
 from rpcinspect.commands.output import open_console, open_output, say, say_block
-from rpcinspect.commands.progress import ProgressBar
+from rpcinspect.commands.progress import ProgressBar, reading_bar
 from rpcinspect.commands.replay_request import Request, mistake
 from rpcinspect.commands.torch_there import missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
@@ -45,7 +45,7 @@ def run(request: Request) -> int:
     if request.leave:
         return leave(request)
     gate = request.gate()
-    with OpenSession(request.files, request.decoding_options()) as opened:
+    with _opened(request) as opened:
         if request.export is not None:
             from rpcinspect.commands.export import export
 
@@ -59,6 +59,11 @@ def run(request: Request) -> int:
         if request.trust and any(not use.allowed for use in made.globals):
             say("--trust-capture: live workers run what this capture names, whatever it is")
         return _replayed(request, made, opened)
+
+
+def _opened(request: Request) -> OpenSession:
+    with reading_bar() as progress:
+        return OpenSession(request.files, request.decoding_options(progress))
 
 
 def _planned(request: Request, made: Plan) -> int:

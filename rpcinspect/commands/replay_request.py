@@ -15,7 +15,7 @@ from rpcinspect.capture import Reading
 from rpcinspect.commands.arguments import names, renames, wrong_reading, wrong_tolerances
 from rpcinspect.commands.output import overwritten_input
 from rpcinspect.equality.rules import Rules
-from rpcinspect.pipeline import Options
+from rpcinspect.pipeline import Options, Progress
 from rpcinspect.replay.devices import DEVICE, Devices, plain
 from rpcinspect.replay.gate import Allowance, Gate
 from rpcinspect.replay.joined import JoinOptions
@@ -83,9 +83,10 @@ class Request:
         pairs = (pair.partition("=") for pair in names(self.maps))
         return {plain(own): plain(other) for own, _, other in pairs}
 
-    def decoding_options(self) -> Options:
+    def decoding_options(self, progress: Progress | None = None) -> Options:
         """For the captures."""
-        return Options(reading=Reading(reader=self.reader, preferences=self.tshark_options))
+        reading = Reading(reader=self.reader, preferences=self.tshark_options)
+        return Options(reading=reading, progress=progress)
 
     def gate(self) -> Gate:
         """Who may be imported and called. Raises `OutputError` for files that can't be read."""

@@ -25,6 +25,7 @@ from rpcinspect.equality.ids import CONTEXT, IdMap
 from rpcinspect.equality.messages import compare_messages, error_of
 from rpcinspect.equality.rules import Rules
 from rpcinspect.opened import OpenSession
+from rpcinspect.pipeline import Progress
 from rpcinspect.session.model import AutogradContext
 
 BY_DEFAULT = Rules()
@@ -45,20 +46,30 @@ def compare(
         return compare_runs(runs[0], runs[1], rules)
 
 
+def _unheard(done: int, of: int | None) -> None:
+    """Nobody asks."""
+
+
 def compare_runs(
     a: OpenSession,
     b: OpenSession,
     rules: Rules = BY_DEFAULT,
     *,
     contexts: tuple[AutogradContext | None, AutogradContext | None] = (None, None),
+    progress: Progress = _unheard,
 ) -> Comparison:
-    """The diff of two sessions; with `contexts`, of one autograd context of each, perhaps of one session."""
+    """The diff of two sessions; with `contexts`, of one autograd context of each, perhaps of one session.
+    `progress` hears how many messages were compared of how many, and first what comes before that.
+    """
+    progress(0, None)
     runs = Run(a, contexts[0]), Run(b, contexts[1])
     notes = _recognise(*runs, rules)
+    progress(0, None)
     alignment = align_runs(*runs)
+    progress(0, None)
     messages = merge(*runs, alignment)
     comparing = _Comparing(*runs, alignment, rules)
-    found = list(comparing.all(messages))
+    found = list(comparing.all(messages, progress))
     explained = with_causes(messages, found)
     first = explain(messages, explained, *runs)
     if comparing.reworded:
@@ -140,10 +151,12 @@ class _Comparing:
                 if not ids.packed(CONTEXT, call.context, other.context):
                     ids.rollback(mark)
 
-    def all(self, messages: Sequence[Aligned]) -> Iterator[Found]:
+    def all(self, messages: Sequence[Aligned], progress: Progress) -> Iterator[Found]:
         """The differences of all messages, in their order."""
         moved = self._reordered(messages)
         for place, message in enumerate(messages):
+            if place % TOLD_EVERY == 0:
+                progress(place, len(messages))
             if self._ignored(messages, message):
                 continue
             for difference in self._one(message):
@@ -225,6 +238,8 @@ def _reworded(counts: Counter[str]) -> str:
     return f"{errors:,} error {verb} only in what is not compared: {', '.join(told)}"
 
 
+TOLD_EVERY = 500
+"""Messages between two words about the progress."""
 MAX_SHOWN = 16
 """Calls of a group that have changed places that are named."""
 

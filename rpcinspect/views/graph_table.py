@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
+from rich.text import Text
 
 from rpcinspect.trace.critical_path import Segment
 from rpcinspect.trace.graph import ContextGraph
@@ -45,7 +46,8 @@ def show_graph(
 ) -> None:
     """Prints everything."""
     width = line_width(console)
-    write_line(console, graph_title(graph, several_jobs), "bold")
+    # what is said once may take several lines of a terminal
+    console.print(Text(graph_title(graph, several_jobs), style="bold"), soft_wrap=not console.is_terminal)
     write_line(console, "")
     for line, style in _messages(graph, width):
         write_line(console, cut_line(line, width), style)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 
+import pytest
 from rich.console import Console
 
 from rpcinspect.commands.progress import ProgressBar
@@ -56,3 +58,64 @@ def test_a_bar_that_goes_away() -> None:
         assert "30/40" in out.getvalue()
         size = len(out.getvalue())
     assert "\x1b[" in out.getvalue()[size:]  # the last thing is to take it away
+
+
+def test_all_that_there_is_ends_it_and_more_begins_another() -> None:
+    progress, clock, out = bar(terminal=True)
+    with progress:
+        for number in (1, 2):
+            progress(1, 40)
+            clock.now += 1.5
+            progress(20, 40)
+            assert not out.getvalue().endswith("\x1b[2K")
+            progress(40, 40)
+            assert out.getvalue().endswith("\x1b[1A\x1b[2K")  # taken away
+            clock.now += 1.5
+            progress(1, 40)  # a second must pass again
+            assert out.getvalue().endswith("\x1b[1A\x1b[2K")
+            progress(40, 40)
+            assert out.getvalue().count("\x1b[1A\x1b[2K") == number
+
+
+def test_how_much_there_is_need_not_be_known() -> None:
+    progress, clock, out = bar(terminal=True)
+    with progress:
+        progress(0, None)
+        clock.now += 1.5
+        progress(7, None)
+        assert "7/?" in out.getvalue()
+        clock.now += 1.5
+        progress(8, 30)
+        assert "8/30" in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [12, 40, 80, 300])
+def test_it_fits_the_terminal(width: int) -> None:
+    for in_bytes in (False, True):
+        out, clock = io.StringIO(), Clock()
+        console = Console(file=out, force_terminal=True, width=width, color_system=None)
+        with ProgressBar("comparing", console, clock, in_bytes=in_bytes) as progress:
+            progress(0, 123_456_789)
+            clock.now += 1.5
+            progress(99_456_789, 123_456_789)
+        lines = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", out.getvalue()).replace("\r", "\n").splitlines()
+        assert max(map(len, lines)) <= width
+
+
+def test_the_terminal_keeps_its_cursor() -> None:
+    progress, clock, out = bar(terminal=True)
+    with progress:
+        progress(0, 9)
+        clock.now += 1.5
+        progress(5, 9)
+        assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")
+
+
+def test_nothing_on_terminals_that_can_not_take_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    progress, clock, out = bar(terminal=True)
+    with progress:
+        for done in range(5):
+            progress(done, 9)
+            clock.now += 1.0
+    assert out.getvalue() == ""

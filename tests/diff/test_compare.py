@@ -165,3 +165,16 @@ def test_calls_that_one_run_has_alone_can_be_ignored(opened: Opened) -> None:
     back = compare_runs(added, base, Rules(ignore=frozenset({"missing"})))
     assert back.same
     assert back.messages == compare_runs(added, base).messages
+
+
+def test_progress_counts_messages_once_they_are_known(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rpcinspect.diff.compare.TOLD_EVERY", 7)
+    run = opened(ROOT / "captures" / "basic_chain.pcap")
+    told: list[tuple[int, int | None]] = []
+    comparison = compare_runs(run, run, progress=lambda *said: told.append(said))
+    count = len(comparison.messages)
+    before = [said for said in told if said[1] is None]
+    assert told == before + [(done, count) for done in range(0, count, 7)]
+    assert set(before) == {(0, None)}
