@@ -20,6 +20,14 @@ def shorten(value: str, limit: int) -> str:
     return value if len(value) <= limit else value[: limit - 1] + "…"
 
 
+def shorten_middle(value: str, limit: int) -> str:
+    """The same, cut in the middle: of names with dots the end tells most, and the beginning something."""
+    if len(value) <= limit:
+        return value
+    head = (limit - 1) // 3
+    return f"{value[:head]}…{value[len(value) - (limit - 1 - head) :]}"
+
+
 def counted(count: int, noun: str) -> str:
     """`1 message`, `2 messages`, `no messages`."""
     return f"{f'{count:,}' if count else 'no'} {noun}{'' if count == 1 else 's'}"

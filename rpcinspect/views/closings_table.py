@@ -47,8 +47,11 @@ def _verdict(closings: Closings) -> Iterator[tuple[str, str]]:
         elif not closings.open_pipes:
             yield "no pipe was seen", ""
         return
-    waiting = counted(len(first.unanswered), "request")
-    told = f"{end_label(first.worker)} left first, with {waiting} to it unanswered"
+    told = f"{end_label(first.worker)} left first, with "
+    if first.unanswered:
+        told += f"{counted(len(first.unanswered), 'request')} to it unanswered"
+    else:
+        told += f"{counted(len(first.waiting), 'request')} of its own not answered yet"
     yield f"{told}: see its log; what others report after that follows from it", "bold red"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rpcinspect.trace.graph import ContextGraph, Gradient, GraphEdge, GraphTensor, Passing
-from rpcinspect.views.phrases import amount, counted, duration, packed, printable, shorten
+from rpcinspect.views.phrases import amount, counted, duration, packed, printable, shorten_middle
 
 MAX_TENSORS = 4
 MAX_WHAT = 60
@@ -29,7 +29,7 @@ def tensors_words(tensors: Sequence[GraphTensor]) -> str:
 
 def what_words(what: str) -> str:
     """A function or a kind of message, cut."""
-    return shorten(printable(what), MAX_WHAT)
+    return shorten_middle(printable(what), MAX_WHAT)
 
 
 def edge_words(edge: GraphEdge) -> str:

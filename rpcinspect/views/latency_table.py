@@ -29,32 +29,32 @@ LEGEND = (
 def show_latency(latency: Latency, console: Console, *, show_all: bool = False) -> None:
     """Prints everything; with `show_all` every row."""
     width = line_width(console)
-    for line, style in _lines(latency, show_all):
+    for line, style in _lines(latency, show_all, width):
         write_line(console, cut_line(line, width), style)
 
 
-def _lines(latency: Latency, show_all: bool) -> Iterator[tuple[str, str]]:
+def _lines(latency: Latency, show_all: bool, width: int | None) -> Iterator[tuple[str, str]]:
     if not latency.functions:
         yield "no request was seen", ""
         return
     several = len({group.job for group in latency.functions}) > 1
-    yield from _groups("function", latency.functions, show_all, several)
+    yield from _groups("function", latency.functions, show_all, several, width)
     yield "", ""
-    yield from _groups("from → to", latency.pairs, show_all, several)
+    yield from _groups("from → to", latency.pairs, show_all, several, width)
     yield from _stragglers(latency.stragglers, show_all)
     yield "", ""
     yield from ((line, "dim") for line in LEGEND)
 
 
 def _groups(
-    name: str, groups: Sequence[LatencyGroup], show_all: bool, several: bool
+    name: str, groups: Sequence[LatencyGroup], show_all: bool, several: bool, width: int | None
 ) -> Iterator[tuple[str, str]]:
     shown = groups if show_all else groups[:MAX_ROWS]
     rows = []
     for group in shown:
         label = what_words(group.what) if group.what is not None else _pair(group.caller, group.callee)
         rows.append((f"{label} (job {group.job})" if several else label, *_cells(group)))
-    head, *lines = columns((name, *HEADER), rows, right=range(1, 1 + len(HEADER)))
+    head, *lines = columns((name, *HEADER), rows, right=range(1, 1 + len(HEADER)), width=width)
     yield head, "bold"
     yield from ((line, "") for line in lines)
     if len(groups) > len(shown):

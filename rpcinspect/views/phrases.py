@@ -22,6 +22,7 @@ from rpcinspect.trace.words import counted as counted
 from rpcinspect.trace.words import duration as duration
 from rpcinspect.trace.words import packed as packed
 from rpcinspect.trace.words import shorten as shorten
+from rpcinspect.trace.words import shorten_middle as shorten_middle
 from rpcinspect.views.message_json import body_json, tensor_text, text
 
 MAX_PHRASE = 2000

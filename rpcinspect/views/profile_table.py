@@ -1,7 +1,7 @@
 """Profiles of callees as torch's own table shows them: its columns, its names, its way to write times.
 
-In: `CallProfile`s. Out: lines of printable text on a console. Names are not cut as torch cuts them: what
-comes last in them is the operator.
+In: `CallProfile`s. Out: lines of printable text on a console. Names are not cut as torch cuts them, but in
+the middle, where a terminal is too narrow: what comes last in them is the operator.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ SHARES = "shares are of what ran at callees; the callers' own operators do not t
 def show_profile(profiles: Sequence[CallProfile], console: Console, *, every_call: bool = False) -> None:
     """Prints one table; with `every_call` one for each profiled call before it."""
     width = line_width(console)
-    for line, style in _lines(profiles, every_call):
+    for line, style in _lines(profiles, every_call, width):
         write_line(console, cut_line(line, width), style)
 
 
-def _lines(profiles: Sequence[CallProfile], every_call: bool) -> Iterator[tuple[str, str]]:
+def _lines(profiles: Sequence[CallProfile], every_call: bool, width: int | None) -> Iterator[tuple[str, str]]:
     if not profiles:
         yield NOTHING, ""
         return
     for profile in profiles if every_call else ():
         ends = join_ends(end_label(profile.caller), end_label(profile.callee))
         yield f"#{profile.request}, answered by #{profile.answer}, {ends}: {printable(profile.key)}", "bold"
-        yield from _table([profile])
+        yield from _table([profile], width)
         yield "", ""
-    yield from _table(profiles)
+    yield from _table(profiles, width)
     rows = sum(len(profile.runs) for profile in profiles)
     yield f"{counted(rows, 'run')} in {counted(len(profiles), 'profiled call')}; {SHARES}", "dim"
     if not all(profile.mode_known for profile in profiles):
@@ -53,12 +53,13 @@ def _lines(profiles: Sequence[CallProfile], every_call: bool) -> Iterator[tuple[
             yield f"#{profile.answer}: ends of operators without their begins were left out", "yellow"
 
 
-def _table(profiles: Sequence[CallProfile]) -> Iterator[tuple[str, str]]:
+def _table(profiles: Sequence[CallProfile], width: int | None) -> Iterator[tuple[str, str]]:
     rows = rows_of(profiles)
     memory = any(profile.with_memory for profile in profiles)
     total = sum(row.self_ns for row in rows)
     header = (*HEADER, *(MEMORY if memory else ()), *LAST)
-    head, *lines = columns(header, [_cells(row, total, memory) for row in rows], right=range(1, len(header)))
+    cells = [_cells(row, total, memory) for row in rows]
+    head, *lines = columns(header, cells, right=range(1, len(header)), width=width)
     yield head, "bold"
     yield from ((line, "") for line in lines)
     yield f"Self CPU time total: {torch_time(total)}", ""

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from rpcinspect.trace.words import counted, duration, numbers, packed, several, shorten, unique
+from rpcinspect.trace.words import (
+    counted,
+    duration,
+    numbers,
+    packed,
+    several,
+    shorten,
+    shorten_middle,
+    unique,
+)
 
 
 def test_lists_stay_short() -> None:
@@ -22,3 +31,5 @@ def test_counts_times_and_ids() -> None:
     assert [duration(n) for n in (17, 1_500, 2_000_000_000)] == ["17 ns", "1.5 µs", "2 s"]
     assert packed(3 << 48 | 12) == "3:12"
     assert (shorten("abcdef", 4), shorten("abcd", 4)) == ("abc…", "abcd")
+    assert (shorten_middle("abcdefghijkl", 7), shorten_middle("abcdefg", 7)) == ("ab…ijkl", "abcdefg")
+    assert [len(shorten_middle("abcdefghijkl", limit)) for limit in (1, 2, 3, 11)] == [1, 2, 3, 11]

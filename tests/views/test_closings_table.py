@@ -27,6 +27,14 @@ def test_the_first_that_left_is_named_with_what_it_left() -> None:
     assert lines[-1].startswith("worker1 left first, with 2 requests to it unanswered")
 
 
+def test_one_that_did_not_wait_for_its_own_requests() -> None:
+    first = traced(FAILED).closings.first
+    assert first is not None
+    alone = replace(first, unanswered=(), waiting=(3,))
+    lines = shown(Closings(departures=(alone,), first=alone, open_pipes=0))
+    assert lines[-1].startswith("worker1 left first, with 1 request of its own not answered yet: see its log")
+
+
 def test_an_orderly_end_is_told_so() -> None:
     lines = shown(workload_trace("basic_chain").closings)
     assert lines[-1] == "nobody left while a request was in flight that somebody waits for"

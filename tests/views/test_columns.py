@@ -20,5 +20,19 @@ def test_wide_characters_take_two_cells() -> None:
     assert {cell_len(line) for line in lines} == {7}
 
 
+def test_names_give_way_to_numbers_on_a_narrow_terminal() -> None:
+    long = "rpc_sync#module.function(worker0 -> worker1)#remote_op: aten::mul"
+    rows = [(long, "1,000", "12 ms"), ("short", "1", "3 µs")]
+    head, first, second = columns(("name", "count", "took"), rows, right=(1, 2), width=58)
+    assert cell_len(first) == 58
+    assert first.startswith("rpc_sync")
+    assert first.endswith("remote_op: aten::mul  1,000  12 ms")
+    assert second.split() == ["short", "1", "3", "µs"]
+    assert cell_len(head) == 58
+    assert list(columns(("name", "count", "took"), rows, right=(1, 2), width=580))[1].startswith(long)
+    least = list(columns(("name", "count", "took"), rows, right=(1, 2), width=10))[1]
+    assert cell_len(least.partition("  ")[0]) == 28
+
+
 def test_without_rows_there_is_a_header() -> None:
     assert list(columns(("a", "b"), [])) == ["a  b"]
