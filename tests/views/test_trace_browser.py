@@ -11,6 +11,7 @@ import pytest
 from rpcinspect.rpc.command import PythonResp
 from tests.browser import Browser, Tab, browser, needs_chromium
 from tests.diff.stories import Story
+from tests.trace.runs import SHARED
 from tests.truth import CAPTURES
 from tests.views.trace_pages import HOSTILE, page_text, story_run, with_run
 
@@ -260,6 +261,23 @@ def test_fifty_thousand_messages(chromium: Browser, tmp_path: Path) -> None:
     tab.run("location.hash = 'c4999'")
     tab.wait("document.getElementById('graph').innerText.includes('Context')", 10)
     harmless(tab, path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared captures are not beside this checkout")
+def test_every_capture_of_torchs_own_tests(chromium: Browser, tmp_path: Path) -> None:
+    paths = sorted((SHARED / "torch-suite").glob("*.pcap*"))
+    assert len(paths) > 40
+    for number, path in enumerate(paths):
+        page = tmp_path / f"{number}.html"
+        page.write_text(with_run(path, page_text), encoding="utf-8")
+        tab = chromium.tab()
+        tab.open(page, "#m0")
+        tab.wait(f"{TITLE}.startsWith('#0 ')")
+        if tab.run("document.querySelector('script[data-of=contexts]') !== null"):
+            tab.run("location.hash = 'c0'")
+            tab.wait("document.getElementById('graph').innerText.includes('Context')")
+        harmless(tab, page)
 
 
 def test_there_are_pages_of_captures_with_everything() -> None:
