@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rpcinspect.rpc.message import type_name
-from rpcinspect.session.model import CaptureInfo, Finding, Session
+from rpcinspect.session.model import CaptureInfo, Finding, Session, Worker
 from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.closings import Closings
 from rpcinspect.views.empty import why_empty
@@ -179,7 +179,7 @@ def _workers(run: Trace, part: Part) -> Table:
         sent[session.jobs[session.messages.pipe[at]], session.source(at)] += 1
     rows = []
     for worker in session.workers[:MAX_WORKERS]:
-        label = f"worker:{worker.id}" if worker.name is None else worker.name
+        label = _label(worker)
         rows.append(
             row(
                 end_label(label),
@@ -191,6 +191,15 @@ def _workers(run: Trace, part: Part) -> Table:
         )
     left_out = len(session.workers) - len(rows)
     return table(("worker", "id", "of", "sent", "listens at"), rows, (1, 3), left_out)
+
+
+def _label(worker: Worker) -> str:
+    """What the session calls it: where nobody told its name or its id, by where it listens."""
+    if worker.name is not None:
+        return worker.name
+    if worker.id is not None:
+        return f"worker:{worker.id}"
+    return worker.addresses[0] if worker.addresses else "?"
 
 
 def _types(run: Trace, part: Part) -> tuple[TypeCount, ...]:
@@ -206,7 +215,7 @@ def _types(run: Trace, part: Part) -> tuple[TypeCount, ...]:
 
 def _closings(closings: Closings) -> str | None:
     first = closings.first
-    if first is None:
+    if first is None or not first.unanswered:
         return None
     waiting = counted(len(first.unanswered), "request")
     return f"{end_label(first.worker)} left first, with {waiting} to it unanswered: see its log"

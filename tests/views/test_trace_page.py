@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rpcinspect.session.model import Finding
+from rpcinspect.session.model import Finding, Worker
 from rpcinspect.trace.touched import Touched
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.trace_page import MAX_FINDINGS, SEVERITIES, page_of
@@ -48,6 +48,20 @@ def test_who_left_first_and_why_there_is_nothing() -> None:
     assert page.lead == "No message was found."
     assert page.empty is not None
     assert page.types == ()
+
+
+def test_workers_without_a_name_are_called_by_where_they_listen() -> None:
+    story = Story()
+    story.ask("app.f")
+    run = story_run(story)
+    session = run.session
+    session.workers = (
+        Worker(name=None, id=None, group=0, addresses=(session.clients[1],)),
+        Worker(name=None, id=7, group=0, addresses=()),
+        Worker(name=None, id=None, group=0, addresses=()),
+    )
+    page = page_of(run, part_of(run, None))
+    assert [row.cells[0].text for row in page.workers.rows] == [session.clients[1], "worker:7", "?"]
 
 
 def both(name: str) -> tuple:  # type: ignore[type-arg]
