@@ -12,7 +12,8 @@ from rpcinspect.commands.output import say
 from rpcinspect.commands.replay_request import Request
 from rpcinspect.errors import OutputError
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.reproduction import Reproduction, ReproductionOptions, reproduction
+from rpcinspect.replay.reproduced import Reproduction
+from rpcinspect.replay.reproduction import ReproductionOptions, reproduction
 from rpcinspect.views.phrases import counted, path_label
 from rpcinspect.views.reproducer import (
     SCRIPT,

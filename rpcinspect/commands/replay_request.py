@@ -235,6 +235,9 @@ def _wrong_export(request: Request) -> Iterator[str]:
         ("--record", request.record is not None),
         ("--repeat", request.repeat != 1),
         ("--speed", request.speed is not None),
+        ("--engine", request.engine is not None),
+        ("--device", request.device != "cpu"),
+        ("--map", bool(request.maps)),
         ("--show-gradients", request.show_gradients),
         ("a tolerance", request.tolerance or request.rtol is not None or request.atol is not None),
     )

@@ -12,7 +12,7 @@ recorded, so that a gradient counts as the worker's own whenever it is for an an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rpcinspect.causes.calls import (
     FETCHES,
@@ -29,21 +29,19 @@ from rpcinspect.replay.facts import Id, JobFacts, edge_of, read_facts, rrefs_in
 from rpcinspect.replay.gate import Gate, Named
 from rpcinspect.replay.model import GlobalUse
 from rpcinspect.replay.plan import PlanError
+from rpcinspect.replay.reproduced import (
+    Gradient,
+    Handle,
+    Reproduction,
+    Skipped,
+    needing_gradient,
+    value_of,
+)
 from rpcinspect.replay.selection import needed, select
 from rpcinspect.replay.sessions import workers_of
-from rpcinspect.rpc.command import (
-    Command,
-    PropagateGradientsReq,
-    PythonResp,
-    PythonRRefFetchRet,
-    ScriptResp,
-    ScriptRRefFetchRet,
-    UnknownCommand,
-)
-from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.command import PropagateGradientsReq, UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
-from rpcinspect.rpc.pickles.places import Place, rref_places, tensor_places
-from rpcinspect.rpc.pickles.tree import Value
+from rpcinspect.rpc.pickles.places import rref_places, tensor_places
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.session.model import Session, Worker
@@ -67,66 +65,6 @@ class ReproductionOptions:
     trust: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Handle:
-    """How a worker has an RRef."""
-
-    how: str
-    """`made` by a remote call; `answer`: it came with an answer; `owned`: its value was fetched from here."""
-    request: int
-    place: Place = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Gradient:
-    """A gradient request, and the tensors of one of our calls that it is for."""
-
-    call: Call
-    request: int
-    """Of the call with whose request or answer the tensors came."""
-    tensors: tuple[int, ...]
-    """In that message; the n-th is the gradient's n-th."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A request that a worker made of its own and that is not in the script."""
-
-    call: Call
-    code: str
-    text: str
-
-
-@dataclass(eq=False, slots=True, kw_only=True)
-class Reproduction:
-    """See the module's text."""
-
-    workers: dict[int, tuple[Worker, ...]] = field(default_factory=dict)
-    """By job: those that take part."""
-    calls: dict[int, Call] = field(default_factory=dict)
-    """What the script sends, by index: calls, fetches and RRef.backward, in the order in which they began."""
-    sent: dict[int, Gradient] = field(default_factory=dict)
-    """Gradients that the script gives, by index."""
-    back: dict[int, Gradient] = field(default_factory=dict)
-    """Gradients that it expects for arguments of its calls, by index."""
-    handles: dict[tuple[int, str, Id], Handle] = field(default_factory=dict)
-    """(job, worker, RRef) → how the worker has it."""
-    fetched: dict[int, Call] = field(default_factory=dict)
-    """Fetches that tell the value of an RRef of the worker's own, by index."""
-    skipped: tuple[Skipped, ...] = ()
-    uncompared: dict[int, str] = field(default_factory=dict)
-    """Request → why its answer is not compared."""
-    globals: tuple[GlobalUse, ...] = ()
-    left_out: int = 0
-    """Requests that `--message` or `--context` leaves out."""
-    trusted: bool = False
-
-    @property
-    def refused(self) -> tuple[GlobalUse, ...]:
-        """What nobody allowed."""
-        return () if self.trusted else tuple(use for use in self.globals if not use.allowed)
-
-
 def reproduction(
     session: Session,
     messages: Sequence[RpcRecord],
@@ -142,30 +80,13 @@ def reproduction(
     _check_names(session, options)
     made = Reproduction(trusted=options.trust)
     judge = _Judge(made, causes, facts, gate, unwritable, options, workers_of(session))
-    for call in exchanges.calls:
-        if call.index in chosen and not call.control:
-            judge.judge(call)
+    taken = [call for call in exchanges.calls if call.index in chosen and not call.control]
+    for call in taken:
+        judge.judge(call)
     judge.finish()
     made.left_out = sum(not call.control for call in exchanges.calls if call.index not in chosen)
-    made.workers = _workers(session, made)
+    made.workers = _workers(session, made, taken)
     return made
-
-
-def value_of(command: Command, record: RpcRecord) -> Value:
-    """What an answer holds, as an inert tree."""
-    if isinstance(command, ScriptResp):
-        return command.value
-    if isinstance(command, ScriptRRefFetchRet):
-        return command.values[0] if len(command.values) == 1 else command.values
-    if isinstance(command, (PythonResp, PythonRRefFetchRet)) and record.facts.pickle is not None:
-        return record.facts.pickle.root
-    return None
-
-
-def needing_gradient(record: RpcRecord) -> tuple[int, ...]:
-    """The tensors of a message that require grad, in the order of its gradients."""
-    tensors = record.rpc.tensors
-    return tuple(i for i, meta in enumerate(tensors) if meta.requires_grad and meta.part_of is None)
 
 
 def _chosen(
@@ -191,14 +112,21 @@ def _check_names(session: Session, options: ReproductionOptions) -> None:
             raise PlanError(f"no worker is called {name}: the capture has {', '.join(names) or 'none'}")
 
 
-def _workers(session: Session, made: Reproduction) -> dict[int, tuple[Worker, ...]]:
-    """All workers with a name of each job in which something is sent."""
-    jobs = sorted({call.job for call in made.calls.values()})
-    found: dict[int, dict[str, Worker]] = {job: {} for job in jobs}
+def _workers(session: Session, made: Reproduction, taken: Iterable[Call]) -> dict[int, tuple[Worker, ...]]:
+    """By job: those that take part, and all whose ids are lower than theirs, since ids are places."""
+    ends: dict[int, set[str]] = {call.job: set() for call in made.calls.values()}
+    for call in taken:
+        if call.job in ends:
+            ends[call.job] |= {call.caller, call.callee}
+    found: dict[int, dict[str, Worker]] = {job: {} for job in sorted(ends)}
     for worker in session.workers:
         if worker.job in found and worker.name is not None:
             found[worker.job].setdefault(worker.name, worker)
-    return {job: tuple(sorted(its.values(), key=_rank)) for job, its in found.items()}
+    out = {}
+    for job, its in found.items():
+        last = max(_rank(worker) for name, worker in its.items() if name in ends[job])
+        out[job] = tuple(sorted((w for w in its.values() if _rank(w) <= last), key=_rank))
+    return out
 
 
 def _rank(worker: Worker) -> tuple[bool, int, str]:
@@ -408,8 +336,3 @@ def _uses(named: Mapping[str, Mapping[int, Named]]) -> Iterable[GlobalUse]:
     for name, messages in named.items():
         bad = next((one for _, one in sorted(messages.items()) if not one.allowed), None)
         yield GlobalUse(name, bad is None, tuple(sorted(messages)), "" if bad is None else bad.reason)
-
-
-def failed(record: RpcRecord) -> bool:
-    """Whether an answer is an error, of either kind."""
-    return record.facts.failed or message_type_of(record.rpc.command) == MessageType.EXCEPTION

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rpcinspect.replay.gate import SCRIPT_PREFIX
-from rpcinspect.replay.reproduction import value_of
+from rpcinspect.replay.reproduced import value_of
 from rpcinspect.rpc.command import (
     ExceptionResponse,
     PythonCall,
@@ -25,7 +25,8 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import origin
 from rpcinspect.views.layout import Brackets, Item, Source, brackets
 from rpcinspect.views.operators import enumerated, given, python_name
-from rpcinspect.views.python_source import Names, NoSourceError, SourceWriter, quoted
+from rpcinspect.views.python_names import NoSourceError, quoted
+from rpcinspect.views.python_source import Names, SourceWriter
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.replay.programs import (
-    Await,
-    Block,
-    Pass,
-    Program,
-    Send,
-    Together,
-    awaited,
-    blocks_of,
-    programs,
-)
+from rpcinspect.replay.program_model import Await, Block, Pass, Program, Send, blocks_of
+from rpcinspect.replay.programs import programs
 from tests.replay.test_reproduction import NAMES, made
-from tests.truth import capture_of, workload
+from tests.truth import capture_of
 
 
 def only(name: str) -> Program:
@@ -55,25 +46,6 @@ def test_a_gradient_that_followed_another_is_linked() -> None:
     assert sorted(gradient.call.index for gradient in one.back) == [11, 15]
 
 
-def test_overlapping_calls_are_asynchronous() -> None:
-    blocks = blocks_of(only("pairs/base.pcap.gz"))
-    reports = said(next(block for block in blocks if block.context is None and len(block.events) > 5))
-    assert reports[:6] == ["async 58", "async 59", "async 60", "await 58", "await 60", "await 59"]
-    assert reports[6:] == ["sync 64", "sync 66", "sync 68"]
-
-
-def test_contexts_that_overlapped_run_together() -> None:
-    """Four threads, each of which makes two contexts."""
-    program = only("ctx_crowd.pcap.gz")
-    parts = [part for part in program.parts if isinstance(part, Together)]
-    for part in parts:
-        contexts = [lane.context for lane in part.lanes]
-        assert contexts == sorted(contexts, key=lambda context: context or 0)
-    assert [lane.context for lane in parts[0].lanes] == [0, 1, 2, 3]
-    made_there = {event["context_id"] for event in workload("ctx_crowd").of("context")}
-    assert {block.context for block in blocks_of(program)} == made_there
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_everything_has_its_place_once(name: str) -> None:
     reproduction = made(capture_of(name).name)
@@ -89,50 +61,3 @@ def test_everything_has_its_place_once(name: str) -> None:
                     calls += [] if event.trigger is None else [event.trigger.index]
     assert sorted(calls) == sorted(reproduction.calls)
     assert sorted(gradients) == sorted([*reproduction.sent, *reproduction.back])
-
-
-def test_the_order_between_workers() -> None:
-    """What had finished at another worker before a step began comes before it."""
-    reproduction = made("ps_race_lock.pcap.gz")
-    found = programs(reproduction)
-    ends = {call.index: call.end_ns for call in reproduction.calls.values()}
-    ends |= {gradient.call.index: gradient.call.end_ns for gradient in reproduction.sent.values()}
-    callers = {index: call.caller for index, call in reproduction.calls.items()}
-    count = 0
-    for program in found:
-        for block in blocks_of(program):
-            for event in block.events:
-                if isinstance(event, Await):
-                    continue
-                begin = event.call.begin_ns if isinstance(event, Send) else event.first.begin_ns
-                for index in event.after:
-                    count += 1
-                    end = ends[index]
-                    assert end is not None
-                    assert end < begin
-                    assert callers.get(index) != program.worker
-    assert count > 10
-    assert awaited(found)
-
-
-def test_who_got_the_lock_first_is_sent_first() -> None:
-    """Trainers wait for a turn at once; the one that was answered first must have asked first."""
-    reproduction = made("ps_race_lock.pcap.gz")
-    behind = {
-        event.call.index: event.behind
-        for program in programs(reproduction)
-        for block in blocks_of(program)
-        for event in block.events
-        if isinstance(event, Send) and event.behind
-    }
-    assert behind
-    for index, others in behind.items():
-        call = reproduction.calls[index]
-        for other in others:
-            earlier = reproduction.calls[other]
-            assert earlier.callee == call.callee
-            assert earlier.end_ns is None or earlier.end_ns >= call.begin_ns
-
-
-def test_no_order_within_one_worker() -> None:
-    assert not awaited(programs(made("basic_chain.pcap")))

@@ -11,7 +11,8 @@ import pytest
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.gate import Allowance, Gate
 from rpcinspect.replay.plan import PlanError
-from rpcinspect.replay.reproduction import Handle, Reproduction, ReproductionOptions, reproduction
+from rpcinspect.replay.reproduced import Handle, Reproduction
+from rpcinspect.replay.reproduction import ReproductionOptions, reproduction
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from tests.truth import CAPTURES, capture_of, workload

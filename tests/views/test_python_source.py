@@ -1,4 +1,4 @@
-"""Values as source: evaluated, it is the value that Python's own pickle makes; hostile names get nowhere."""
+"""Values as source: evaluated, it is the value that Python's own pickle makes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,10 @@ from hypothesis import strategies as st
 from rpcinspect.rpc.pickles.python import read_python_pickle
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, PersistentRef, Set
 from rpcinspect.views.layout import flat, lay_out
-from rpcinspect.views.python_source import (
-    Imports,
-    Names,
-    NoSourceError,
-    SourceWriter,
-    is_name,
-    quoted,
-    quoted_bytes,
-)
+from rpcinspect.views.python_names import Imports, NoSourceError
+from rpcinspect.views.python_source import Names, SourceWriter
 from rpcinspect.views.reproducer import TEMPLATES
+from rpcinspect.views.reproducer_names import VARIABLE
 
 NAMES = Names(lambda index: f"t[{index}]", lambda fork: "rref", {})
 
@@ -60,7 +54,7 @@ def helpers() -> dict[str, Any]:
 
 def source_of(value: Any, protocol: int = 4) -> tuple[str, str]:
     """(imports, expression)"""
-    imports = Imports({"taken"})
+    imports = Imports((), VARIABLE)
     writer = SourceWriter(imports)
     source = writer.write(read_python_pickle(pickle.dumps(value, protocol)).root, NAMES)
     lines = imports.lines() + [f"import {module}" for module in sorted(imports.modules)]
@@ -138,53 +132,6 @@ def test_nan_keeps_its_bits(bits: str) -> None:
     assert struct.pack(">d", made_by([value])[0]).hex() == bits
 
 
-def test_names_that_are_taken_get_others() -> None:
-    imports = Imports({"taken"})
-    assert imports.expression(Global("a.b", "f")) == "f"
-    assert imports.expression(Global("c.b", "f")) == "b_f"
-    assert imports.expression(Global("c.b", "taken")) == "b_taken"
-    assert imports.expression(Global("m", "len")) == "m_len"
-    assert imports.expression(Global("m", "Class.method")) == "Class.method"
-    assert imports.expression(Global("torch", "float32")) == "torch.float32"
-    assert imports.expression(Global("builtins", "len")) == "len"
-    assert imports.lines() == [
-        "from a.b import f",
-        "from c.b import f as b_f",
-        "from c.b import taken as b_taken",
-        "from m import Class",
-        "from m import len as m_len",
-    ]
-
-
-def test_the_jobs_script() -> None:
-    assert Imports((), "train").expression(Global("__main__", "f")) == "f"
-    imports = Imports((), "train")
-    imports.expression(Global("__mp_main__", "f"))
-    assert imports.lines() == ["from train import f"]
-    with pytest.raises(NoSourceError, match="--main"):
-        Imports(()).expression(Global("__main__", "f"))
-
-
-HOSTILE = [
-    Global("os; import x", "f"),
-    Global("os", "system('x')"),
-    Global("os\n", "f"),
-    Global("", "f"),
-    Global("m", ""),
-    Global("m", "a..b"),
-    Global("m", "class"),
-    Global("m.import", "f"),
-    Global("\u0430", "f"),  # a Cyrillic letter
-    Global("builtins", "no_such_thing"),
-]
-
-
-@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
-def test_hostile_names_have_no_source(name: Global) -> None:
-    with pytest.raises(NoSourceError):
-        Imports(()).expression(name)
-
-
 def loop() -> list[Any]:
     value: list[Any] = []
     value.append(value)
@@ -221,25 +168,19 @@ def deep(levels: int) -> list[Any]:
 )
 def test_what_has_no_source(value: Any) -> None:
     with pytest.raises(NoSourceError):
-        SourceWriter(Imports(())).write(value, NAMES)
+        SourceWriter(Imports((), VARIABLE)).write(value, NAMES)
 
 
 def test_sets_and_attributes() -> None:
-    writer = SourceWriter(Imports(()))
+    writer = SourceWriter(Imports((), VARIABLE))
     assert flat(writer.write(Set([1], frozen=True), NAMES)) == "frozenset({1})"
     method = Call(Global("builtins", "getattr"), (Global("m", "Model"), "forward"))
     assert flat(writer.write(method, NAMES)) == "Model.forward"
 
 
-def test_literals() -> None:
-    assert [quoted(text) for text in ("a", "it's", 'a "b"')] == ['"a"', '"it\'s"', "'a \"b\"'"]
-    assert quoted_bytes(b"a") == 'b"a"'
-    assert [text for text in ("a", "1a", "class", "é", "_") if is_name(text)] == ["a", "_"]
-
-
 def test_numbers_that_have_a_name() -> None:
     names = Names(NAMES.tensor, NAMES.rref, {1 << 50: "context_id"})
-    assert flat(SourceWriter(Imports(())).write((1, 1 << 50), names)) == "(1, context_id)"
+    assert flat(SourceWriter(Imports((), VARIABLE)).write((1, 1 << 50), names)) == "(1, context_id)"
 
 
 def test_what_old_protocols_write() -> None:

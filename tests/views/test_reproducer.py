@@ -16,16 +16,8 @@ import pytest
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.gate import Gate
 from rpcinspect.replay.reproduction import ReproductionOptions, reproduction
-from rpcinspect.rpc.pickles.places import Step
-from rpcinspect.views.reproducer import (
-    RESERVED,
-    Reproducer,
-    Wanted,
-    accessor,
-    comment,
-    reproducer,
-    unwritable,
-)
+from rpcinspect.views.reproducer import Reproducer, Wanted, reproducer, unwritable
+from rpcinspect.views.reproducer_names import RESERVED
 from tests.truth import CAPTURES
 
 NAMES = (
@@ -78,63 +70,10 @@ def test_it_needs_pytorch_and_the_users_modules_only(name: str) -> None:
     assert modules - set(sys.stdlib_module_names) == {"torch", job}
 
 
-def lines_of(name: str, **options: Any) -> list[str]:
-    return [line.strip() for line in written(name, **options).script.splitlines()]
-
-
-def test_the_chain_as_a_person_would_write_it() -> None:
-    lines = lines_of("basic_chain.pcap")
-    for line in (
-        "with dist_autograd.context() as context_id:",
-        'in8 = through([t["8.0"], t["8.1"]], [out6], [[t["13.0"]]])',
-        'out8 = rpc.rpc_sync("worker1", torch.add, args=(in8[0], in8[1]))',
-        'check.answer(8, out8, t["9.0"])',
-        'dist_autograd.backward(context_id, [recorded([out8], [t["10.0"]])])',
-        "check.sent(10, 13)",
-        'GROUPS = [{"worker0": worker0, "worker1": None}]',
-        "GRADIENTS = (10, 11, 13, 15)",
-        "ANSWERS = (6, 8)",
-        "from basic_chain import scale",
-        'sys.path.insert(1, str(HERE / "../src"))',
-    ):
-        assert line in lines, line
-
-
 def test_the_excerpt_in_the_docs_is_real() -> None:
     page = (CAPTURES.parent / "docs/replay.md").read_text(encoding="utf-8")
     (excerpt,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert excerpt in written("basic_chain.pcap").script
-
-
-def test_rrefs_are_variables() -> None:
-    lines = lines_of("rref_relay.pcap.gz")
-    for line in (
-        'own57 = rpc.RRef(t["58.0"])',
-        'rref8 = rpc.remote("worker1", make, args=(4,))',
-        "out9 = rref8.to_here()",
-        'out12 = rpc.rpc_sync("worker2", use, args=(rref8, 1))',
-        "rref76.backward(context_id)",
-    ):
-        assert line in lines, line
-
-
-def test_optimizers_get_the_context() -> None:
-    text = written("pairs/base.pcap.gz").script
-    assert text.count("args=(out9, context_id)") == 3
-    assert "from torch.distributed.optim.optimizer import (" in text
-
-
-def test_errors_are_expected() -> None:
-    text = " ".join(written("pairs/error.pcap.gz").script.split())
-    assert "with check.error( 112, ArithmeticError, " in text or "with check.error(" in text
-    assert "the norm of step 1" in text
-    assert "with check.error(16, RuntimeError," in " ".join(written("bwd_boom.pcap.gz").script.split())
-
-
-def test_contexts_at_once_and_their_ids() -> None:
-    lines = lines_of("ctx_crowd.pcap.gz")
-    assert "at_once(context_0, context_1, context_2, context_3)" in lines
-    assert "def context_0(entered):" in lines
 
 
 def test_only_one_message() -> None:
@@ -197,18 +136,6 @@ def test_hostile_names_of_workers() -> None:
 def _keys(node: ast.expr) -> list[list[str]]:
     assert isinstance(node, ast.List)
     return [[ast.literal_eval(key) for key in one.keys] for one in node.elts if isinstance(one, ast.Dict)]
-
-
-def test_accessors() -> None:
-    assert accessor((Step(False, 0), Step(False, "it's"), Step(True, "x"))) == '[0]["it\'s"].x'
-
-
-def test_comments_stay_comments() -> None:
-    hostile = 'x"""\nimport os\r\u2028\u202e' + "y" * 500
-    for line in comment(hostile).split("\n"):
-        assert line.startswith("# ")
-        assert line.isascii()
-        assert line.isprintable()
 
 
 def test_every_name_of_the_script_is_reserved() -> None:

@@ -8,8 +8,10 @@ from rpcinspect.opened import OpenSession
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.layout import Brackets, flat
-from rpcinspect.views.python_source import Imports, Names, NoSourceError, SourceWriter
+from rpcinspect.views.python_names import Imports, NoSourceError
+from rpcinspect.views.python_source import Names, SourceWriter
 from rpcinspect.views.reproducer_calls import Failure, answer_source, call_items, failure_of
+from rpcinspect.views.reproducer_names import VARIABLE
 from tests.replay.talks import answer_of, record_of, request_of, udf
 from tests.truth import CAPTURES, workload
 
@@ -22,7 +24,7 @@ def record(name: str, index: int) -> RpcRecord:
 
 
 def written(of: RpcRecord) -> str:
-    return flat(Brackets("call(", call_items(of, SourceWriter(Imports(())), NAMES), ")"))
+    return flat(Brackets("call(", call_items(of, SourceWriter(Imports((), VARIABLE)), NAMES), ")"))
 
 
 def test_calls() -> None:
@@ -35,7 +37,7 @@ def test_calls() -> None:
 
 
 def test_answers() -> None:
-    writer = SourceWriter(Imports(()))
+    writer = SourceWriter(Imports((), VARIABLE))
     assert flat(answer_source(record("basic_chain.pcap", 7), writer, NAMES)) == "t0"
     assert flat(answer_source(record("basic_chain.pcap", 9), writer, NAMES)) == "t0"
 
@@ -43,7 +45,9 @@ def test_answers() -> None:
 def test_an_error_is_what_the_worker_raised() -> None:
     run = workload("pairs/error")
     (call,) = (call for call in run.calls() if "error" in call.answered)
-    failure = failure_of(record("pairs/error.pcap.gz", call.response["index"]), SourceWriter(Imports(())))
+    failure = failure_of(
+        record("pairs/error.pcap.gz", call.response["index"]), SourceWriter(Imports((), VARIABLE))
+    )
     assert failure == Failure("ArithmeticError", 'ArithmeticError("the norm of step 1 can\'t be had")')
 
 
@@ -59,7 +63,7 @@ def test_an_error_is_what_the_worker_raised() -> None:
     ],
 )
 def test_texts_that_another_run_says_otherwise_are_not_compared(text: bytes, kept: str | None) -> None:
-    failure = failure_of(record_of(ExceptionResponse(text)), SourceWriter(Imports(())))
+    failure = failure_of(record_of(ExceptionResponse(text)), SourceWriter(Imports((), VARIABLE)))
     assert failure == Failure("RuntimeError", kept)
 
 
