@@ -60,10 +60,9 @@ class ProgressBar:
             self._begin = now
         if now - self._begin < BEFORE_S or (self._bar is not None and now - self._drawn < BETWEEN_S):
             return
-        if self._bar is None:
-            self._bar = self._start(of)
-        self._bar.update(self._bar.task_ids[0], completed=done, total=of)
-        self._bar.refresh()
+        bar = self._bar if self._bar is not None else self._start(of)
+        bar.update(bar.task_ids[0], completed=done, total=of)
+        bar.refresh()
         self._drawn = now
 
     def _start(self, of: int | None) -> Progress:
@@ -77,7 +76,8 @@ class ProgressBar:
         )
 
         room = self._console.width - len(self._what) - BESIDE
-        bar = Progress(
+        # known before it is drawn: Ctrl-C may come at any time
+        self._bar = bar = Progress(
             TextColumn("{task.description}"),
             *([BarColumn(min(BAR, room))] if room > 0 else []),
             DownloadColumn() if self._in_bytes else MofNCompleteColumn(),

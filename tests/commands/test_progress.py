@@ -119,3 +119,25 @@ def test_nothing_on_terminals_that_can_not_take_it_away(monkeypatch: pytest.Monk
             progress(done, 9)
             clock.now += 1.0
     assert out.getvalue() == ""
+
+
+def test_it_goes_when_it_was_interrupted_while_it_was_drawn() -> None:
+    class Interrupting(io.StringIO):
+        def write(self, piece: str) -> int:
+            done = super().write(piece)
+            if "comparing" in piece and not self.raised:
+                self.raised = True
+                raise KeyboardInterrupt
+            return done
+
+        raised = False
+
+    out, clock = Interrupting(), Clock()
+    console = Console(file=out, force_terminal=True, width=80, color_system=None)
+    with ProgressBar("comparing", console, clock) as progress:
+        progress(0, 9)
+        clock.now += 1.5
+        with pytest.raises(KeyboardInterrupt):
+            progress(5, 9)
+        assert out.raised
+    assert out.getvalue().endswith("\x1b[2K")
