@@ -15,7 +15,7 @@ from rpcinspect.rpc.command_codec import parameter_indexes
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, MessageColumns
-from rpcinspect.trace.groups import Group, Groups
+from rpcinspect.trace.groups import Crowd, Group, Groups
 from rpcinspect.trace.notes import Note
 from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
@@ -66,11 +66,11 @@ class DetachedTensors(Stage):
             self._one_way.add(request.row, request.what)
 
     def finish(self, run: Run) -> Iterable[Finding]:
-        for group in self._bare.finish(run):
+        for group in self._bare.gathered(run):
             yield _warning(
                 "lost-edge",
                 group,
-                f"{counted(len(group.indexes), 'message')} from {group.sender} to {group.receiver} "
+                f"{counted(len(group.indexes), 'message')} {group.way} "
                 f"({group.what} {numbers(group.indexes)}) had tensors that require grad, but no autograd "
                 f"envelope: "
                 "they arrive as leaves, and no gradient comes back.",
@@ -79,11 +79,11 @@ class DetachedTensors(Stage):
         yield from self._dead_ends(run)
         for inside, groups in self._parameters.items():
             where = "" if inside else ", outside of any autograd context"
-            for group in groups.finish(run):
+            for group in groups.gathered(run):
                 yield _warning(
                     "detached-parameter",
                     group,
-                    f"{counted(len(group.indexes), 'request')} of {group.sender} to {group.receiver} "
+                    f"{counted(len(group.indexes), 'request')} {group.way} "
                     f"({group.what} {numbers(group.indexes)}) carried an nn.Parameter{where}: it is "
                     f"pickled as a "
                     "leaf of its own, so that no gradient returns.",
@@ -121,12 +121,12 @@ class DetachedTensors(Stage):
                 )
 
 
-def _warning(code: str, group: Group, text: str, remedy: str) -> Finding:
+def _warning(code: str, group: Group | Crowd, text: str, remedy: str) -> Finding:
     return Finding(
         code=code,
         severity="warning",
         text=text,
         remedy=remedy,
         messages=group.indexes[:MAX_INDEXES],
-        workers=unique([group.sender, group.receiver]),
+        workers=group.workers,
     )

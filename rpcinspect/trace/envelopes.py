@@ -17,7 +17,7 @@ from rpcinspect.trace.groups import Groups
 from rpcinspect.trace.notes import Note
 from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
-from rpcinspect.trace.words import counted, numbers, unique
+from rpcinspect.trace.words import counted, numbers
 
 
 class UnexpectedEnvelopes(Stage):
@@ -59,15 +59,15 @@ class UnexpectedEnvelopes(Stage):
             self._groups.add(answer.row, "the answer names another profiling id than its request")
 
     def finish(self, run: Run) -> Iterable[Finding]:
-        for group in self._groups.finish(run):
+        for group in self._groups.gathered(run):
             yield Finding(
                 code="unexpected-envelope",
                 severity="warning",
-                text=f"{counted(len(group.indexes), 'message')} from {group.sender} to {group.receiver} "
+                text=f"{counted(len(group.indexes), 'message')} {group.way} "
                 f"({numbers(group.indexes)}): {group.what}.",
                 remedy="No release of PyTorch up to 2.14 does this: look at the bytes (decode --message "
                 "N), and who "
                 "wrote them.",
                 messages=group.indexes[:MAX_INDEXES],
-                workers=unique([group.sender, group.receiver]),
+                workers=group.workers,
             )

@@ -1,6 +1,7 @@
-"""Messages that are told of in one sentence: those of one pipe and direction that do the same.
+"""Messages that are told of in one sentence: those from one worker to another that do the same.
 
-In: rows with what they do, as they come; eight bytes are kept of each. Out: groups by the names of both ends.
+In: rows with what they do, as they come; eight bytes are kept of each. Out: groups by the names of both ends;
+or, where many pairs of workers do the same, one group of all of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from dataclasses import dataclass
 
 from rpcinspect.session.model import MessageColumns
 from rpcinspect.trace.run import Run
+from rpcinspect.trace.words import several, unique
+
+PAIRS = 3
+"""So many pairs of workers that do the same are told of one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,31 @@ class Group:
     what: str
     indexes: tuple[int, ...]
     """Ascending."""
+
+    @property
+    def way(self) -> str:
+        """From whom to whom."""
+        return f"from {self.sender} to {self.receiver}"
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Both ends."""
+        return unique([self.sender, self.receiver])
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """Messages of many pairs of workers."""
+
+    workers: tuple[str, ...]
+    what: str
+    indexes: tuple[int, ...]
+    """Ascending."""
+
+    @property
+    def way(self) -> str:
+        """Between whom."""
+        return f"between {several(self.workers)}"
 
 
 class Groups:
@@ -47,3 +77,15 @@ class Groups:
             merged[run.jobs[pipe], sender, receiver, what].extend(rows)
         found = [Group(*key, run.session.indexes(rows)) for key, rows in merged.items()]
         yield from sorted(found, key=lambda group: group.indexes[0])
+
+    def gathered(self, run: Run) -> Iterator[Group | Crowd]:
+        """The same, but for what many pairs of a job do."""
+        alike: dict[tuple[int, str], list[Group]] = defaultdict(list)
+        for group in self.finish(run):
+            alike[group.job, group.what].append(group)
+        for (_, what), groups in alike.items():
+            if len(groups) <= PAIRS:
+                yield from groups
+                continue
+            workers = unique(worker for group in groups for worker in group.workers)
+            yield Crowd(workers, what, tuple(sorted(i for group in groups for i in group.indexes)))

@@ -21,7 +21,7 @@ from rpcinspect.trace.groups import Groups
 from rpcinspect.trace.notes import Note
 from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
-from rpcinspect.trace.words import counted, numbers, unique
+from rpcinspect.trace.words import counted, numbers
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 
 PEEK = 64
@@ -51,17 +51,16 @@ class ZeroGradients(Stage):
                 return
 
     def finish(self, run: Run) -> Iterable[Finding]:
-        for group in self._groups.finish(run):
+        for group in self._groups.gathered(run):
             yield Finding(
                 code="zero-gradient",
                 severity="info",
-                text=f"{counted(len(group.indexes), 'gradient message')} from {group.sender} to "
-                f"{group.receiver} "
+                text=f"{counted(len(group.indexes), 'gradient message')} {group.way} "
                 f"({numbers(group.indexes)}) carried gradients that are all zeros.",
                 remedy="Often these stand for results that nobody used: return, or send, only what is "
                 "needed.",
                 messages=group.indexes[:MAX_INDEXES],
-                workers=unique([group.sender, group.receiver]),
+                workers=group.workers,
             )
 
 

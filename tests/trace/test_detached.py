@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.session.model import Finding
 from tests.replay.talks import Workers
-from tests.trace.talks import SECOND, findings, of_capture
+from tests.trace.talks import SECOND, findings, of_capture, of_path
 from tests.truth import workload
 
 
@@ -30,6 +32,15 @@ def test_the_run_that_loses_edges() -> None:
 @pytest.mark.parametrize("name", ["faults/tidy", "basic_chain", "ctx_crowd", "ps_race_lock", "bwd_boom"])
 def test_runs_that_lose_none(name: str) -> None:
     assert told(of_capture(name)[1]) == []
+
+
+def test_what_every_worker_of_a_test_of_pytorch_does_is_told_once(shared: Path) -> None:
+    """Each of four workers asks each other one to train, with tensors that require grad and no context."""
+    path = shared / "captures/torch-suite/DistAutogradTest.test_trainer_ps.pcap.gz"
+    [finding] = told(of_path(str(path))[1])
+    assert sorted(finding.workers) == [f"worker{rank}" for rank in range(4)]
+    assert len(finding.messages) == 12
+    assert finding.text.startswith("12 messages between worker")
 
 
 def test_an_answer_that_requires_grad_outside_of_a_context() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.trace.groups import Group, Groups
+from rpcinspect.trace.groups import Crowd, Group, Groups
 from rpcinspect.trace.run import Run
 from rpcinspect.trace.wire_facts import WireFacts
 from tests.replay.talks import Workers
@@ -22,6 +22,24 @@ def test_groups() -> None:
         Group(0, "w1", "w0", "a", (1, 2)),
         Group(0, "w0", "w1", "b", (4,)),
     ]
+
+
+def test_what_many_pairs_do_is_told_once() -> None:
+    workers = Workers(4)
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    for number, (a, b) in enumerate(pairs):
+        workers.call(a, b, 100 * number, 100 * number + 50)
+    groups = Groups(workers.builder.columns)
+    for number in range(len(pairs)):
+        groups.add(2 * number, "all")
+    for number in range(3):
+        groups.add(2 * number, "few")
+    crowd, *few = groups.gathered(Run(workers.finish(), WireFacts()))
+    assert isinstance(crowd, Crowd)
+    assert crowd.workers == ("w0", "w1", "w2", "w3")
+    assert crowd.way == "between w0, w1, w2, w3"
+    assert crowd.indexes == tuple(range(0, 2 * len(pairs), 2))
+    assert [group.way for group in few] == ["from w0 to w1", "from w0 to w2", "from w0 to w3"]
 
 
 def test_nothing() -> None:
