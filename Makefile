@@ -24,7 +24,7 @@ CAPTURES ?=
 DAMAGE_ARGS ?= --write docs/damage.md
 TABLE_ARGS ?= --write docs/replay.md
 
-.PHONY: demo test check fix damage replay-table bench captures
+.PHONY: demo test check fix damage replay-table bench captures pictures
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/base.stamp
@@ -54,6 +54,9 @@ replay-table: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/replay.py
+
+pictures: $(VENV)/dev.stamp
+	$(BIN)/python docs/pictures/make.py
 
 captures: $(VENV)/dev.stamp
 	$(BIN)/python captures/record.py $(CAPTURES)
