@@ -85,6 +85,7 @@ def main() -> None:
     while not over.wait(1.0):  # so that a signal's handler runs on every platform
         pass
     rpc.shutdown()
+    print(f"{given.names[rank]} has left", flush=True)
 
 
 if __name__ == "__main__":

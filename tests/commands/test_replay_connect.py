@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
@@ -261,3 +262,41 @@ def test_signals_during_a_replay(number: int, tmp_path: Path, programs: Callable
         assert process.returncode == (130 if number == signal.SIGINT else 128 + number)
     group.check_works("late")
     group.end_all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_signals_at_any_moment(number: int, programs: Callable[..., Programs]) -> None:
+    """The first moments, while Python starts, are not ours."""
+    group = programs("worker1", "worker2", "late")
+    group.start("worker1", "worker2")
+    began = time.monotonic()
+    assert joining(group).wait(SECONDS) == 0
+    whole_s = time.monotonic() - began
+    codes = []
+    for _ in range(6):
+        process = joining(group)
+        time.sleep(random.uniform(0.6 * whole_s, whole_s))
+        process.send_signal(number)
+        codes.append(process.wait(SECONDS))
+        if number == signal.SIGKILL:
+            ran = rpcinspect("replay", "--leave", "worker0", "--connect", group.store, "--yes-join")
+            assert ran.code == 0 or "worker0 is no member of the group" in ran.err
+        assert group.members().keys() == {"worker1", "worker2"}
+        assert group.token() == b""
+    assert set(codes) <= {0, 130, -number}
+    group.check_works("late")
+    group.end_all()
+
+
+def joining(group: Programs) -> subprocess.Popen[bytes]:
+    """A replay of many messages that has just been started."""
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "rpcinspect", "replay", str(CAPTURES / "rref_relay.pcap.gz")),
+            *("--path", str(CAPTURES), "--connect", str(group.store), "--yes-join"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=CAPTURES.parent,
+    )

@@ -12,9 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.replay.connection import Connection
+from rpcinspect.replay.control_calls import device_infos_call
 from rpcinspect.replay.events import PeerLimits
+from rpcinspect.replay.live_group import LiveGroup
 from rpcinspect.replay.loop import Loop
+from rpcinspect.replay.membership import PREFIX
+from rpcinspect.replay.peer import Peer
+from rpcinspect.replay.store_client import StoreClient
 from rpcinspect.wire.tensorpipe import frame
+from tests.replay.live_calls import run
 
 QUICK = PeerLimits(timeout_s=0.2)
 
@@ -166,3 +172,21 @@ def test_much_is_written_while_the_other_side_reads(end: End) -> None:
             continue
     assert found == wanted
     assert end.connection.queued_bytes == 0
+
+
+@pytest.mark.parametrize("wait_s", [None, 0.0, 0.001])
+def test_a_pipe_that_is_closed_at_once_leaves_the_listener_alive(
+    wait_s: float | None, group: LiveGroup
+) -> None:
+    """TensorPipe's listener never listens again after a connection that ended without a hello."""
+    group.start("worker1", 1)
+    with StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
+        address = store.get("addrs/worker1").decode()
+    for _ in range(20):
+        with Loop() as loop:
+            peer = Peer(loop, "hasty", 7)
+            peer.addresses["worker1"] = address
+            peer.send("worker1", device_infos_call())
+            if wait_s is not None:
+                loop.wait(wait_s)
+    assert run(group, "worker1", "builtins", "len", "four") == 4
