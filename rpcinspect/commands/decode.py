@@ -22,7 +22,7 @@ from rpcinspect.errors import CaptureError, FilterError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import round_trips
 from rpcinspect.session.model import Session
-from rpcinspect.views.phrases import printable, printable_json
+from rpcinspect.views.phrases import counted, printable, printable_json
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
@@ -295,7 +295,7 @@ def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
         else:
             take(decoding, [writer], wanted)
     count, size = writer.finish()
-    told = f"{count:,} tensors, {size:,} bytes, in {request.tensors}"
+    told = f"{counted(count, 'tensor')}, {counted(size, 'byte')}, in {request.tensors}"
     if request.json:
         say(told)
     else:

@@ -123,7 +123,7 @@ def _body(record: RpcRecord) -> Iterator[Text]:
     yield _title(f"body {told.pop('type')}")
     unknown = told.pop("payload_hex", None)
     if unknown is not None:
-        yield _field("not understood", f"{len(unknown) // 2:,} bytes, see below")
+        yield _field("not understood", f"{counted(len(unknown) // 2, 'byte')}, see below")
     if told.get("error", told) is None:
         del told["error"]
     yield from _fields(told)
@@ -157,7 +157,7 @@ def _value(name: str, value: object, indent: int) -> Iterator[Text]:
         for line in value[:MAX_FIELD].split("\n"):
             yield Text(f"{' ' * (indent + 2)}{printable(line)}".rstrip())
         if len(value) > MAX_FIELD:
-            yield Text(f"{' ' * (indent + 2)}… {len(value) - MAX_FIELD:,} more characters")
+            yield Text(f"{' ' * (indent + 2)}… {counted(len(value) - MAX_FIELD, 'more character')}")
     else:
         yield _field(name, value, indent)
 
@@ -273,5 +273,5 @@ def hexdump(data: bytes, start: int, rows: int | None = HEX_ROWS) -> str:
         shown = "".join(chr(b) if 32 <= b < 127 else "." for b in row)
         out.append(f"  {start + at:08x}  {row.hex(' ').ljust(47)}  {shown}")
     if len(data) > shown_bytes:
-        out.append(f"  … {len(data) - shown_bytes:,} more bytes (--all shows them)")
+        out.append(f"  … {counted(len(data) - shown_bytes, 'more byte')} (--all shows them)")
     return "\n".join(out)

@@ -15,7 +15,7 @@ from rpcinspect.equality.tally import value_of
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.message_json import body_json, envelope_json, tensor_text
-from rpcinspect.views.phrases import packed, printable, shorten
+from rpcinspect.views.phrases import counted, packed, printable, shorten
 
 VALUES = 8
 MAX_TEXT = 1000
@@ -74,7 +74,7 @@ def _fields(told: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
         elif name in ("context_id", "autograd_message_id"):
             yield prefix + name, f"{packed(value)} ({value})"
         elif name == "payload_hex":
-            yield prefix + name, f"{len(value) // 2:,} bytes that are not understood"
+            yield prefix + name, f"{counted(len(value) // 2, 'byte')} not understood"
         elif name == "value" and value is None and told.get("error") is not None:
             continue
         elif isinstance(value, list) and name in LISTED:

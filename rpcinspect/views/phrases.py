@@ -127,7 +127,7 @@ def envelope_phrase(envelope: Envelope) -> str:
     call = _pair(envelope.profiling_id.to_value())
     events = getattr(envelope, "profiled_events", None)
     if events is not None:
-        return f"profile {call}, {len(events)} events"
+        return f"profile {call}, {counted(len(events), 'event')}"
     return f"profiled {call}"
 
 
@@ -157,7 +157,7 @@ def command_phrase(body: dict[str, Any], tensors: list[str]) -> str:
         words.append(f"ctx {packed(body['context_id'])}")
     if "payload_hex" in body:
         count = len(body["payload_hex"]) // 2
-        words.append(f"{count:,} bytes not understood" if count else "")
+        words.append(f"{counted(count, 'byte')} not understood" if count else "")
     return " ".join(words) or ("" if kind else "?")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rpcinspect.causes.calls import Call
-from rpcinspect.trace.device_maps import DeviceMap, read_device_maps
+from rpcinspect.trace.device_maps import DeviceMap, part_of, read_device_maps
 from tests.trace.runs import SHARED, traced, workload_trace
 from tests.truth import capture_of, workload
 
@@ -37,6 +37,14 @@ def test_a_device_of_an_answer_that_could_not_be_sent() -> None:
     assert one.line is None  # no map may name that one
     other = replace(one, uncovered_answers=("cuda:1",))
     assert other.line == f"options.set_device_map({truth['callee']!r}, {{...: 'cuda:1'}})"
+
+
+def test_a_part_of_a_run_keeps_what_its_answers_say() -> None:
+    trace = workload_trace("faults/unfit")
+    calls = trace.exchanges.calls
+    (failed,) = [call for call in calls if call.function == "faults.on_meta"]
+    assert part_of(trace.device_maps, calls, {failed.index}) == trace.device_maps
+    assert part_of(trace.device_maps, calls, {failed.index + 2}) == ()
 
 
 def test_the_cpu_needs_no_map() -> None:

@@ -203,4 +203,4 @@ def test_hexdump(data: bytes, start: int, rows: int | None) -> None:
     assert b"".join(bytes.fromhex(text) for text in hexes) == data[:limit]
     assert [int(line.split()[0], 16) for line in dumped] == list(range(start, start + limit, 16))
     assert all(line.isprintable() for line in lines)
-    assert (len(data) > limit) == any("more bytes" in line for line in lines)
+    assert (len(data) > limit) == any("more byte" in line for line in lines)
