@@ -8,10 +8,13 @@ the capture. Clean-up that a worker did not confirm because it left is informati
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rpcinspect.causes.calls import CLEAN_UP
+from rpcinspect.rpc.command import PropagateGradientsReq
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, MessageColumns
 from rpcinspect.trace.notes import Note, Pairs
 from rpcinspect.trace.run import Run
@@ -34,13 +37,23 @@ class _Open:
 class UnansweredRequests(Stage):
     """See the module's text."""
 
+    KINDS = (MessageType.BACKWARD_AUTOGRAD_REQ,)
+
     def __init__(self, pairs: Pairs, columns: MessageColumns) -> None:
         """`columns` of the session's builder; `pairs` must be fed by the caller."""
         self._pairs = pairs
         self._columns = columns
         self._longest_ns: dict[str, int] = {}
+        self._passes: dict[int, int] = {}
+        """Row of a gradient request without an answer → its context."""
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        command = record.rpc.command
+        if isinstance(command, PropagateGradientsReq):
+            self._passes[note.row] = command.autograd_metadata.autograd_context_id
 
     def pair(self, request: Note, answer: Note) -> None:
+        self._passes.pop(request.row, None)
         name = request.function
         if name is not None:
             took = self._columns.end_time_ns[answer.row] - self._columns.time_ns[request.row]
@@ -95,13 +108,33 @@ class UnansweredRequests(Stage):
             text += f"; they wait for each other: {' → '.join([caller, *chain])}"
         elif len(chain) > 1:
             text += f"; {callee} itself waits for {' → '.join(chain[1:])}"
+        awaited = self._awaited(run, job, callee, found.rows) if found.severity == "error" else []
+        remedy = REMEDIES[why].format(caller=caller, callee=callee)
+        if awaited:
+            until = "until then it waited" if why in (CLOSED, CALLER_CLOSED) else "it waits"
+            text += f"; {until} for the gradient of {numbers(awaited)}, which never came"
+            remedy = "Mend that first: see the missing-gradient finding of the same context."
         return Finding(
             code="unanswered-request",
             severity=found.severity,
             text=f"{text}.",
-            remedy=REMEDIES[why].format(caller=caller, callee=callee),
+            remedy=remedy,
             messages=indexes,
             workers=unique([caller, callee, *chain]),
+        )
+
+    def _awaited(self, run: Run, job: int, callee: str, rows: Sequence[int]) -> list[int]:
+        """Forward messages of the callee's for which a pass that it was asked into got no gradient."""
+        asked = {self._passes[row]: int(run.session.index[row]) for row in rows if row in self._passes}
+        return sorted(
+            edge.forward
+            for context in run.session.contexts
+            if context.job == job and context.context_id in asked
+            for edge in context.edges
+            if edge.sender == callee
+            and not edge.backward
+            and edge.forward < asked[context.context_id]
+            and not run.damaged_between(edge.receiver, edge.sender)
         )
 
 

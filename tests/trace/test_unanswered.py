@@ -11,6 +11,7 @@ from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.trace.wire_facts import WireFacts
 from tests.replay.talks import Workers
 from tests.trace.talks import SECOND, closed, codes, findings, of_capture, of_path
+from tests.truth import workload
 
 
 def usual(workers: Workers) -> None:
@@ -63,6 +64,21 @@ def test_workers_of_pytorch_that_leave_are_told_apart_from_those_that_are_left(s
             == f"worker{rank}"
         )
     assert blamed["it closed the connection first."][1] == "worker1"
+
+
+def test_a_pass_that_can_not_be_answered_says_what_it_waits_for() -> None:
+    """The callee's own result that nobody used: its answer is the forward message that lacks its gradient."""
+    run = workload("faults/unused_result")
+    (unused,) = run.of("fault")
+    calls = [m for m in run.requests() if m["body"]["function"] == unused["function"]]
+    answer = run.decoded.answer(calls[unused["call"]])
+    assert answer is not None
+    _, found = of_capture("faults/unused_result")
+    [finding] = [f for f in found if f.code == "unanswered-request"]
+    assert finding.text.endswith(
+        f"; until then it waited for the gradient of #{answer['index']}, which never came."
+    )
+    assert "missing-gradient" in (finding.remedy or "")
 
 
 def test_silence() -> None:
