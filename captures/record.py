@@ -56,6 +56,7 @@ WORKLOADS: dict[str, tuple[str, tuple[str, ...]]] = {
     "transport_matrix_uv_only": ("transport_matrix.py", ("uv_only",)),
     "transport_matrix_default": ("transport_matrix.py", ("default",)),
     "reinit": ("reinit.py", ()),
+    "draws": ("draws.py", ()),
     "faults/leaks": ("faults.py", ("leaks",)),
     "faults/tidy": ("faults.py", ("tidy",)),
     "faults/unused_result": ("faults.py", ("unused_result",)),

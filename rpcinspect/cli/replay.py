@@ -114,7 +114,22 @@ def replay(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Seed the random numbers of live workers.")
+        list[str] | None,
+        typer.Option(
+            "--seed",
+            metavar="[NAME=]N",
+            show_default=False,
+            help="Seed the random numbers of all live workers, or of one; may be repeated.",
+        ),
+    ] = None,
+    search_seed: Annotated[
+        str | None,
+        typer.Option(
+            "--search-seed",
+            metavar="[FROM:]TO",
+            help="Try these seeds (from 0, where FROM is left out; TO is not tried) until what differs is as "
+            "captured.",
+        ),
     ] = None,
     threads: Annotated[
         int,
@@ -245,7 +260,8 @@ def replay(
                 main=main,
                 trust=trust_capture,
                 imports=tuple(imports or ()),
-                seed=seed,
+                seeds=tuple(seed or ()),
+                search_seed=search_seed,
                 threads=threads,
                 engine=None if engine is None else engine.value,
                 device=device.value,

@@ -23,6 +23,7 @@ from rpcinspect.replay.outcome import ReplayOutcome
 from rpcinspect.replay.plan import plan
 from rpcinspect.replay.replayer import replay
 from rpcinspect.replay.report import Report, report
+from rpcinspect.replay.seeds import read_seeds, unknown
 from rpcinspect.session.model import Session
 from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import counted, printable_json
@@ -54,6 +55,10 @@ def run(request: Request) -> int:
         empty = empty_line(opened.session)
         if empty is not None:
             say(empty)
+        strange = unknown(read_seeds(request.seeds), (w for one in made.sessions for w in one.cast.live))
+        if strange:
+            say(f"--seed {strange[0]}: no live worker is called so; see --plan")
+            return exit_codes.USAGE
         if request.plan:
             return _planned(request, made)
         if request.trust and any(not use.allowed for use in made.globals):

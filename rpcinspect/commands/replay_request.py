@@ -23,12 +23,11 @@ from rpcinspect.replay.model import Engine
 from rpcinspect.replay.plan import PlanOptions
 from rpcinspect.replay.replayer import ReplayOptions
 from rpcinspect.replay.running_group import StoreAddress
+from rpcinspect.replay.seeds import MAX_TRIES, read_range, read_seed, read_seeds
 from rpcinspect.replay.sources import Sources
 from rpcinspect.replay.workers import WorkerOptions
 from rpcinspect.views.phrases import read_packed
 
-SEEDS = range(-1 << 63, 1 << 64)
-"""What torch.manual_seed takes."""
 MAX_THREADS = 1024
 
 
@@ -46,7 +45,8 @@ class Request:
     main: Path | None = None
     trust: bool = False
     imports: tuple[str, ...] = ()
-    seed: int | None = None
+    seeds: tuple[str, ...] = ()
+    search_seed: str | None = None
     threads: int = 1
     timeout_s: float | None = None
     speed: float | None = None
@@ -77,6 +77,11 @@ class Request:
     def player(self) -> Engine:
         """The engine: only torch's own agent can use a GPU, or place tensors."""
         return self.engine or ("agent" if self.device == "cuda" or self.maps else "wire")
+
+    @property
+    def seed(self) -> int | None:
+        """That of every live worker which has none of its own."""
+        return read_seeds(self.seeds).everybody
 
     def device_map(self) -> dict[str, str]:
         """Captured device → device of the replay, as `--map` says it."""
@@ -112,7 +117,6 @@ class Request:
                 path=tuple(dict.fromkeys(map(str, folders))),
                 imports=self.imports,
                 main=None if self.main is None else str(self.main),
-                seed=self.seed,
                 threads=self.threads,
                 cuda=self.device == "cuda",
             ),
@@ -125,6 +129,8 @@ class Request:
             devices=Devices(self.device, self.device_map()),
             engine=self.player,
             join=self.join_options(),
+            seeds=read_seeds(self.seeds),
+            search_seeds=None if self.search_seed is None else read_range(self.search_seed),
         )
 
     def join_options(self) -> JoinOptions | None:
@@ -198,7 +204,8 @@ def _wrong_group(request: Request) -> Iterator[str]:
         yield "--leave replays nothing: it takes no capture and no --plan"
     theirs = (
         ("--import", bool(request.imports)),
-        ("--seed", request.seed is not None),
+        ("--seed", bool(request.seeds)),
+        ("--search-seed", request.search_seed is not None),
         ("--threads", request.threads != 1),
         ("--show-gradients", request.show_gradients),
         ("--engine agent", request.player != "wire"),
@@ -209,8 +216,11 @@ def _wrong_group(request: Request) -> Iterator[str]:
 
 
 def _wrong_numbers(request: Request) -> Iterator[str]:
-    if request.seed is not None and request.seed not in SEEDS:
-        yield f"--seed {request.seed}: torch takes seeds of 64 bits"
+    for word in request.seeds:
+        if read_seed(word) is None:
+            yield f"--seed {word}: not N or NAME=N; torch takes seeds of 64 bits"
+    if request.search_seed is not None and read_range(request.search_seed) is None:
+        yield f"--search-seed {request.search_seed}: not FROM:TO, such as 0:100, of at most {MAX_TRIES:,}"
     if not 1 <= request.threads <= MAX_THREADS:
         yield f"--threads {request.threads}: a number from 1 to {MAX_THREADS}"
     if request.repeat < 1:

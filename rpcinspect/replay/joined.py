@@ -24,6 +24,7 @@ from rpcinspect.replay.handshake import MEMBER_TERMS
 from rpcinspect.replay.loop import Loop, Tap
 from rpcinspect.replay.membership import Membership, NameTakenError, read_members
 from rpcinspect.replay.model import PlannedSession
+from rpcinspect.replay.outcome import StepOutcome
 from rpcinspect.replay.patience import Patience
 from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.player import Material, Player
@@ -75,7 +76,7 @@ def play_joined(
     patience: Patience,
     *,
     speed: float | None,
-    done: Callable[[], None],
+    done: Callable[[StepOutcome], None],
     tap: Tap | None,
     began: Callable[[Player], None],
     trouble: Callable[[str], None],

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.devices import DeviceMaps
+from rpcinspect.replay.seeds import Seeds
 from rpcinspect.replay.worker_protocol import Object
 from rpcinspect.replay.workers import Child, Workers
 
@@ -88,6 +89,8 @@ class LiveGroup:
         """Processes that play workers."""
         self.maps: DeviceMaps = {}
         """Caller → callee → own device → its device, of everybody; to be set before anybody is started."""
+        self.seeds = Seeds()
+        """Of random numbers; to be set before anybody is started."""
 
     def start(
         self, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None = None
@@ -118,7 +121,7 @@ class LiveGroup:
             "device_maps": {key: dict(value) for key, value in maps.items()},
             "all_maps": self.maps,
             "cuda": options.cuda,
-            "seed": options.seed,
+            "seed": self.seeds.of(name),
             "threads": options.threads,
             "rpc_timeout_s": options.rpc_timeout_s,
         }

@@ -13,6 +13,7 @@ from typing import Literal
 from rpcinspect.equality.difference import Difference
 from rpcinspect.replay.live_group import Gradient
 from rpcinspect.replay.model import Plan, PlannedSession, Step
+from rpcinspect.replay.seeds import Seeds
 
 Result = Literal["identical", "tolerance", "different", "failed", "unanswered"]
 """`failed`: it could not be sent, or the pipe or the worker was lost; `unanswered`: nothing came in time
@@ -76,6 +77,39 @@ class SessionOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSeed:
+    """A seed of a live worker with which messages of its own are as captured, and without which they are
+    not."""
+
+    worker: str
+    seed: int
+    explains: tuple[int, ...]
+    """Indexes of requests: of those that it sent, and of those whose answers it made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedSearch:
+    """What came of looking for seeds in one session."""
+
+    session: int
+    tries: range
+    """The seeds that were to be tried."""
+    tried: int
+    """How many were; a seed that was tried in several passes counts each time."""
+    wall_s: float
+    found: tuple[FoundSeed, ...]
+    missing: Mapping[str, int]
+    """Live worker → request with its first message that is not as captured, and that no seed explains."""
+    out_of_time: bool
+    failure: str | None
+    """Why nothing could be tried: the session itself ended early."""
+
+    def seeds(self, given: Seeds) -> Seeds:
+        """With what was found."""
+        return Seeds(everybody=given.everybody, own=given.own | {one.worker: one.seed for one in self.found})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """The capture that was made of the replay."""
 
@@ -99,3 +133,5 @@ class ReplayOutcome:
     """From the first to the last message that was captured."""
     interrupted: bool = False
     recording: Recording | None = None
+    searches: tuple[SeedSearch, ...] = ()
+    """For seeds, before the first run, session by session."""

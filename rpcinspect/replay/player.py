@@ -116,10 +116,10 @@ class Player:
         *,
         speed: float | None = None,
         alive: Callable[[], str | None] = lambda: None,
-        done: Callable[[], None] = lambda: None,
+        done: Callable[[StepOutcome], None] = lambda outcome: None,
     ) -> None:
         """`peers` by the worker that they stand for; `alive` says which live worker has ended, if any has, in
-        words; `done` is called for each step that came to its end."""
+        words; `done` is called with each step that came to its end."""
         self._material = material
         self._loop = loop
         self._peers = peers
@@ -244,7 +244,7 @@ class Player:
 
     def _finish(self, outcome: StepOutcome) -> None:
         self._outcomes[outcome.step.message] = outcome
-        self._done()
+        self._done(outcome)
 
     # --- sending --------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from rpcinspect.replay.outcome import InboundOutcome, StepOutcome
 
 RANDOM = (
     "the same request was answered otherwise, with zeros at other places: a random mask such as dropout's; "
-    "the state of random numbers is not in a capture (outside-rpc)"
+    "the state of random numbers is not in a capture (outside-rpc); --search-seed FROM:TO looks for the seed"
 )
 STATE = (
     "the same request was answered otherwise: the function depends on something that RPC does not carry "

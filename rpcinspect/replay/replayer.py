@@ -11,13 +11,14 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.agent_engine import NO_MEMBERS, Bringer, passes_of, start_agents
+from rpcinspect.replay.agent_engine import NO_MEMBERS, passes_of, start_agents
 from rpcinspect.replay.devices import Devices, Placement
 from rpcinspect.replay.gate import SCRIPT_PREFIX
 from rpcinspect.replay.joined import JoinOptions, check, play_joined
@@ -25,13 +26,15 @@ from rpcinspect.replay.live_group import Gradient, LiveGroup
 from rpcinspect.replay.loop import Loop, Tap
 from rpcinspect.replay.membership import PREFIX, Membership
 from rpcinspect.replay.model import Engine, Plan, PlannedSession
-from rpcinspect.replay.outcome import Recording, ReplayOutcome, SessionOutcome, StepOutcome
+from rpcinspect.replay.outcome import Recording, ReplayOutcome, SeedSearch, SessionOutcome, StepOutcome
 from rpcinspect.replay.patience import Patience
 from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.player import Material, Members, Played, Player
 from rpcinspect.replay.reasons import with_reasons
 from rpcinspect.replay.recorder import Recorder
 from rpcinspect.replay.roster import worker_ids
+from rpcinspect.replay.seed_search import EnoughError, search
+from rpcinspect.replay.seeds import Seeds
 from rpcinspect.replay.store_client import StoreClient
 from rpcinspect.replay.workers import WorkerOptions, Workers
 
@@ -64,6 +67,10 @@ class ReplayOptions:
     """Where tensors are; the workers' options must allow CUDA for it."""
     join: JoinOptions | None = None
     """The group that others have started and that is joined; None: live workers are started."""
+    seeds: Seeds = field(default_factory=Seeds)
+    """Of the live workers."""
+    search_seeds: range | None = None
+    """Seeds to try for live workers whose messages are not as captured, before all else."""
 
 
 def replay(
@@ -95,7 +102,8 @@ def replay(
                 workers = stack.enter_context(Workers(with_modules(options.workers, plan)))
             if options.devices.kind == "cuda" and workers is not None:
                 replayer.check_gpus(workers)
-            for _ in range(options.repeat):
+            interrupted = workers is not None and not replayer.search(workers)
+            for _ in range(0 if interrupted else options.repeat):
                 outcomes: list[SessionOutcome] = []
                 try:
                     for planned in plan.sessions:
@@ -108,6 +116,7 @@ def replay(
                     break
     return ReplayOutcome(
         plan=plan,
+        searches=tuple(replayer.searches),
         runs=tuple(runs),
         engine=options.engine,
         device=options.devices.kind,
@@ -150,6 +159,9 @@ class _Replayer:
         self.count = sum(session.count("send") for session in plan.sessions)
         self._all = options.repeat * sum(s.count("send") + s.count("answer") for s in plan.sessions)
         self._done = 0
+        self.searches: list[SeedSearch] = []
+        self._seeds: dict[int, Seeds] = {}
+        """Of each session that was searched for seeds."""
         self._silent: set[str] = set()
         self._stubborn: set[str | None] = set()
         """Functions that did not answer, or not soon, see `Patience` and `Schedule`."""
@@ -160,21 +172,52 @@ class _Replayer:
     def check(self) -> None:
         """Whether all sessions can be played in the group that is to be joined; `ReplayError` if not."""
         if self._options.join is not None:
-            runs = [self._run(planned, None) for planned in self._plan.sessions if planned.count("send")]
+            runs = [self._run(planned) for planned in self._plan.sessions if planned.count("send")]
             for run in runs:
                 run.know_ids()
             check([run.material() for run in runs], self._options.join)
 
-    def _run(self, planned: PlannedSession, tap: Tap | None) -> _Run:
-        return _Run(self._opened, planned, self._calls, self._options, self._tick, tap)
+    def _run(
+        self,
+        planned: PlannedSession,
+        tap: Tap | None = None,
+        done: Callable[[StepOutcome], None] = lambda outcome: None,
+    ) -> _Run:
+        return _Run(self._opened, planned, self._calls, self._options, done, tap)
 
     def play(self, planned: PlannedSession, workers: Workers | None, tap: Tap | None) -> SessionOutcome:
         """One session, from the start of its live workers to their end; without `workers`, in the group that
         is joined."""
         if not planned.count("send"):
             return _not_played(planned, None)
-        run = self._run(planned, tap)
-        run.silent, run.stubborn = self._silent, self._stubborn
+        seeds = self._seeds.get(planned.number, self._options.seeds)
+        return self._play(planned, workers, seeds, self._tick, tap=tap)
+
+    def search(self, workers: Workers) -> bool:
+        """Looks for seeds, session by session, if that is asked for; False: it was interrupted."""
+        tries = self._options.search_seeds
+        for planned in self._plan.sessions if tries is not None else ():
+            if planned.count("send"):
+                play = partial(self._play, planned, workers, tap=None)
+                try:
+                    found = search(planned.number, tries or range(0), self._options.seeds, play, self._calls)
+                except _Interrupted:
+                    return False
+                self.searches.append(found)
+                self._seeds[planned.number] = found.seeds(self._options.seeds)
+        return True
+
+    def _play(
+        self,
+        planned: PlannedSession,
+        workers: Workers | None,
+        seeds: Seeds,
+        done: Callable[[StepOutcome], None],
+        *,
+        tap: Tap | None,
+    ) -> SessionOutcome:
+        run = self._run(planned, tap, done)
+        run.silent, run.stubborn, run.seeds = self._silent, self._stubborn, seeds
         try:
             if workers is not None:
                 run.go(workers)
@@ -184,6 +227,8 @@ class _Replayer:
             raise _Interrupted(run.outcome("it was interrupted")) from None
         except ReplayError as error:
             return run.outcome(str(error))
+        except EnoughError:
+            pass
         return run.outcome(None)
 
     def check_gpus(self, workers: Workers) -> None:
@@ -202,7 +247,7 @@ class _Replayer:
                 f"cuda:{needed}: there are {count} GPUs; --map cuda:{needed}=cuda:0 moves its tensors"
             )
 
-    def _tick(self) -> None:
+    def _tick(self, outcome: StepOutcome) -> None:
         self._done += 1
         if self._progress is not None:
             self._progress(self._done, self._all)
@@ -217,13 +262,14 @@ class _Run:
         planned: PlannedSession,
         calls: Mapping[int, Call],
         options: ReplayOptions,
-        tick: Callable[[], None],
+        tick: Callable[[StepOutcome], None],
         tap: Tap | None,
     ) -> None:
         self._tap = tap
         self.silent: set[str] = set()
         self.stubborn: set[str | None] = set()
         """What earlier sessions have found of functions, see `Patience` and `Schedule`."""
+        self.seeds = options.seeds
         self._opened = opened
         self._planned = planned
         self._options = options
@@ -243,6 +289,7 @@ class _Run:
         self.know_ids()
         with LiveGroup(workers) as group:
             try:
+                group.seeds = self.seeds
                 group.maps = self._placement.maps(self._ids, self._calls.values())
                 for name in cast.live:
                     group.start(name, self._ids[name])
@@ -311,9 +358,8 @@ class _Run:
         passes = passes_of(self._planned, self._calls)
         early = frozenset().union(*(its.early for its in passes.values()))
         material = replace(self.material(), early=early)
-        with Loop() as loop, StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
-            bring = Bringer(loop, store)
-            agents = start_agents(group, loop, material, passes, self._placement, bring)
+        with Loop() as loop:
+            agents = start_agents(group, loop, material, passes, self._placement)
             self._run_player(group, loop, material, agents, NO_MEMBERS)
 
     def _run_player(

@@ -50,8 +50,6 @@ class WorkerOptions:
     """`module.function`, as messages name them: their modules are imported too, where that is possible."""
     main: str | None = None
     """The user's script, whose functions captured pickles call `__main__.f` or `__mp_main__.f`."""
-    seed: int | None = None
-    """Of every worker's random numbers."""
     threads: int = 1
     """As for `torch.set_num_threads`."""
     rpc_timeout_s: float = 60.0

@@ -38,7 +38,7 @@ def _show_session(session: PlannedSession, console: Console, of: int, *, control
     sums = f"{session.count('send')} to send, {counted(session.count('answer'), 'answer')} to give"
     write_line(console, f"{sums}, {sum(session.skips().values())} skipped")
     if session.overlaps:
-        shown = _indexes([one.message for one in session.overlaps])
+        shown = indexes([one.message for one in session.overlaps])
         write_line(console, f"{shown}: overlapped calls of other played workers; they go by their answers")
     write_line(console, "")
 
@@ -110,10 +110,11 @@ def name_line(use: GlobalUse, *, allowed: bool) -> tuple[str, str]:
     """A name with what the gate says of it and the messages that bring it; and its style."""
     mark, style = ("allowed", "") if allowed else ("REFUSED", "bold red")
     reason = f"  {printable(use.reason)}" if use.reason else ""
-    return f"  {mark}  {printable(use.name)}{reason} ({_indexes(use.messages)})", style
+    return f"  {mark}  {printable(use.name)}{reason} ({indexes(use.messages)})", style
 
 
-def _indexes(messages: Sequence[int]) -> str:
+def indexes(messages: Sequence[int]) -> str:
+    """`#3, #9 and 4 more`."""
     shown = ", ".join(f"#{index}" for index in messages[:MAX_INDEXES])
     more = len(messages) - MAX_INDEXES
     return f"{shown} and {more:,} more" if more > 0 else shown

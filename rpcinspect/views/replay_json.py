@@ -20,6 +20,7 @@ from rpcinspect.replay.outcome import (
     Recording,
     ReplayOutcome,
     Result,
+    SeedSearch,
     SessionOutcome,
     StepOutcome,
 )
@@ -156,6 +157,7 @@ def report_json(outcome: ReplayOutcome, made: Report, error: str | None = None) 
         "interrupted": made.interrupted,
         "failures": [*_failures(outcome, error)],
         "recording": recording_json(outcome.recording),
+        "seed_search": [search_json(one) for one in outcome.searches],
         "notes": [text(note) for note in outcome.plan.notes],
         "refused": [global_json(use) for use in made.refused],
         "trusted": outcome.plan.trusted,
@@ -168,6 +170,24 @@ def recording_json(made: Recording | None) -> Json | None:
         return None
     failure = None if made.failure is None else text(made.failure)
     return {"path": text(str(made.path)), "failure": failure, "not_recorded": NOT_RECORDED}
+
+
+def search_json(made: SeedSearch) -> Json:
+    """What came of looking for seeds in a session."""
+    return {
+        "session": made.session,
+        "from": made.tries.start,
+        "to": made.tries.stop,
+        "tried": made.tried,
+        "wall_s": made.wall_s,
+        "found": [
+            {"worker": text(one.worker), "seed": one.seed, "explains": list(one.explains)}
+            for one in made.found
+        ],
+        "missing": [{"worker": text(name), "message": message} for name, message in made.missing.items()],
+        "out_of_time": made.out_of_time,
+        "failure": None if made.failure is None else text(made.failure),
+    }
 
 
 def counts_json(counts: Counts) -> Json:

@@ -23,7 +23,7 @@ from rpcinspect.replay.report import GRADIENT, RANK, Counts, Report, SessionResu
 from rpcinspect.replay.sources import MAIN_NAMES
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 from rpcinspect.views.phrases import counted, duration, packed, path_label, printable
-from rpcinspect.views.plan_table import name_line, session_title
+from rpcinspect.views.plan_table import indexes, name_line, session_title
 from rpcinspect.views.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
 from rpcinspect.views.table import end_label, join_ends
 
@@ -74,6 +74,7 @@ def _lines(
     if outcome.runs:
         yield from _failures(outcome)
         yield from _times(made)
+    yield from _searches(outcome)
     yield from _recording(outcome.recording)
     for note in outcome.plan.notes:
         yield f"note: {printable(note)}", "yellow"
@@ -248,6 +249,24 @@ def _recording(made: Recording | None) -> Iterator[Line]:
         yield f"recorded in {path_label(str(made.path))}. {NOT_RECORDED}", ""
     if made is not None and made.failure is not None:
         yield f"the recording ends early: {printable(made.failure)}", "bold red"
+
+
+def _searches(outcome: ReplayOutcome) -> Iterator[Line]:
+    """Which seeds were found, and what they explain."""
+    for one in outcome.searches:
+        where = f" (session {one.session + 1})" if len(outcome.plan.sessions) > 1 else ""
+        tried = f"{counted(one.tried, 'seed')} tried in {_seconds(one.wall_s)}{where}"
+        for found in one.found:
+            told = f"with it {indexes(found.explains)} as captured, without it not"
+            yield f"seed: {end_label(found.worker)} had {found.seed}: {told}; {tried}", "green"
+        for worker, message in one.missing.items():
+            over = ", out of time" if one.out_of_time else ""
+            none = f"none from {one.tries[0]} to {one.tries[-1]} explains #{message} of {end_label(worker)}"
+            yield f"seed: {none}; {tried}{over}", "yellow"
+        if one.failure is not None:
+            yield f"seed: not looked for, since the session ends early{where}", "yellow"
+        elif not one.found and not one.missing:
+            yield f"seed: nothing to look for, all is as captured without one{where}", ""
 
 
 def _seconds(value: float) -> str:

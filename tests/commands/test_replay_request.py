@@ -10,6 +10,7 @@ import pytest
 
 from rpcinspect.commands.replay_request import Request, mistake
 from rpcinspect.replay.devices import Devices
+from rpcinspect.replay.seeds import Seeds
 from tests.commands.runner import CAPTURES, CHAIN, rpcinspect
 
 REQUEST = Request(files=(str(CHAIN),))
@@ -32,6 +33,10 @@ OTHERS = (str(CHAIN), "-o", "x")
         ((CHAIN, "--import", "a-b"), "not the name of a module"),
         ((CHAIN, "--import", "a..b"), "not the name of a module"),
         ((CHAIN, "--seed", str(1 << 64)), "64 bits"),
+        ((CHAIN, "--seed", "worker1="), "not N or NAME=N"),
+        ((CHAIN, "--seed", "nobody=1"), "no live worker is called so"),
+        ((CHAIN, "--search-seed", "5:5"), "not FROM:TO"),
+        ((CHAIN, "--search-seed", "few"), "not FROM:TO"),
         ((CHAIN, "--threads", "0"), "--threads 0: a number from 1"),
         ((CHAIN, "--threads", "100000"), "to 1024"),
         ((CHAIN, "--repeat", "0"), "--repeat 0: a number from 1"),
@@ -73,7 +78,14 @@ def test_mistakes(arguments: tuple[object, ...], told: str, plan: bool) -> None:
 def test_no_mistake() -> None:
     assert mistake(REQUEST) is None
     fine = replace(
-        REQUEST, imports=("a.b", "c"), seed=-1, threads=1024, timeout_s=0.5, speed=2.0, repeat=3, rtol=0.0
+        REQUEST,
+        imports=("a.b", "c"),
+        seeds=("-1",),
+        threads=1024,
+        timeout_s=0.5,
+        speed=2.0,
+        repeat=3,
+        rtol=0.0,
     )
     assert mistake(fine) is None
 
@@ -108,7 +120,8 @@ def test_what_the_engine_is_told(tmp_path: Path) -> None:
         paths=(tmp_path, file, CAPTURES),
         main=file,
         imports=("mine",),
-        seed=3,
+        seeds=("3", "worker1=0x10"),
+        search_seed="1000:1010",
         threads=2,
         timeout_s=4.0,
         speed=1.0,
@@ -119,7 +132,8 @@ def test_what_the_engine_is_told(tmp_path: Path) -> None:
     options = request.replay_options()
     assert options.workers.path == (str(tmp_path), str(CAPTURES))
     assert (options.workers.main, options.workers.imports) == (str(file), ("mine",))
-    assert (options.workers.seed, options.workers.threads) == (3, 2)
+    assert options.seeds == Seeds(everybody=3, own={"worker1": 16})
+    assert (options.search_seeds, options.workers.threads) == (range(1000, 1010), 2)
     assert (options.timeout_s, options.speed, options.repeat) == (4.0, 1.0, 5)
     assert (options.record, options.show_gradients) == (tmp_path / "out.pcap", True)
 

@@ -16,7 +16,7 @@ from tests.replay.left_behind import descendants, temporary_folders
 
 JOBS = (
     *("basic_chain", "profiled_legacy", "param_detach", "dtype_zoo", "views_alias", "ctx_crowd"),
-    *("rref_relay", "bwd_boom", "ps_race", "devmap_cpu", "reinit", "training"),
+    *("rref_relay", "bwd_boom", "ps_race", "devmap_cpu", "reinit", "draws", "training"),
 )
 """The modules of the bundled captures' jobs."""
 

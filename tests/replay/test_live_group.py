@@ -17,6 +17,7 @@ from rpcinspect.replay.live_group import LiveGroup
 from rpcinspect.replay.loop import Loop
 from rpcinspect.replay.membership import PREFIX, Membership
 from rpcinspect.replay.peer import Peer
+from rpcinspect.replay.seeds import Seeds
 from rpcinspect.replay.store_client import StoreClient
 from rpcinspect.replay.workers import TAIL_BYTES, WorkerOptions, Workers
 from rpcinspect.rpc.command import ScriptCall
@@ -58,7 +59,7 @@ def pid(): return PID
 
 @pytest.fixture(scope="module")
 def script_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    """Workers of a user's script, with a seed and two threads."""
+    """Workers of a user's script, with two threads."""
     pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("user")
     (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
@@ -69,7 +70,6 @@ def script_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers
         path=(str(folder / "lib"),),
         imports=("named",),
         main=str(folder / "train.py"),
-        seed=7,
         threads=2,
         rpc_timeout_s=10,
     )
@@ -102,13 +102,14 @@ def test_modules_are_imported_once_for_all_workers(script_group: LiveGroup) -> N
     assert seen[0] == seen[1] != script_group.workers["w0"].child.pid
 
 
-def test_seed_and_threads(script_group: LiveGroup) -> None:
-    script_group.start("w0", 0)
-    script_group.start("w1", 1)
+def test_seeds_and_threads(script_group: LiveGroup) -> None:
+    script_group.seeds = Seeds(everybody=7, own={"w2": 8})
+    for number in range(3):
+        script_group.start(f"w{number}", number)
     assert run(script_group, "w0", "torch", "get_num_threads") == 2
-    assert run(script_group, "w0", "torch", "initial_seed") == 7
-    numbers = [run(script_group, name, "random", "random") for name in ("w0", "w1")]
-    assert numbers[0] == numbers[1]
+    assert [run(script_group, f"w{number}", "torch", "initial_seed") for number in range(3)] == [7, 7, 8]
+    numbers = [run(script_group, f"w{number}", "random", "random") for number in range(3)]
+    assert numbers[0] == numbers[1] != numbers[2]
 
 
 def test_what_a_worker_sees_of_this_machine(group: LiveGroup) -> None:
