@@ -18,8 +18,8 @@ from rpcinspect.replay.agent_values import Place
 from rpcinspect.replay.events import PeerEvent
 from rpcinspect.replay.live_group import LiveGroup
 from rpcinspect.replay.loop import Loop
+from rpcinspect.replay.material import Material
 from rpcinspect.replay.model import PlannedSession
-from rpcinspect.replay.player import Material
 from rpcinspect.rpc.command import PythonCall
 
 

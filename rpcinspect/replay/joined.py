@@ -22,12 +22,13 @@ from rpcinspect.replay.arrived import LiveRecords
 from rpcinspect.replay.events import PipeLost, RequestArrived, ResponseArrived
 from rpcinspect.replay.handshake import MEMBER_TERMS
 from rpcinspect.replay.loop import Loop, Tap
+from rpcinspect.replay.material import Material
 from rpcinspect.replay.membership import Membership, NameTakenError, read_members
 from rpcinspect.replay.model import PlannedSession
 from rpcinspect.replay.outcome import StepOutcome
 from rpcinspect.replay.patience import Patience
 from rpcinspect.replay.peer import Peer
-from rpcinspect.replay.player import Material, Player
+from rpcinspect.replay.player import Player
 from rpcinspect.replay.running_group import StoreAddress, addresses_of, own_host
 from rpcinspect.replay.signals import HeldSignals
 from rpcinspect.replay.store_client import StoreClient
@@ -118,7 +119,7 @@ def play_joined(
                 finally:
                     with signals.quiet():
                         if player is not None:
-                            _release(player, loop, peers, membership)
+                            _release(player, names.renames, loop, peers, membership)
                         try:
                             membership.leave()
                         except ReplayError as error:
@@ -140,14 +141,22 @@ def _trouble(error: ReplayError, peers: Iterable[Peer], options: JoinOptions) ->
     )
 
 
-def _release(player: Player, loop: Loop, peers: Mapping[str, Peer], membership: Membership) -> None:
-    """Lets live workers drop what is left. Requests that come meanwhile are acknowledged or refused."""
+def _release(
+    player: Player,
+    names: Mapping[str, str],
+    loop: Loop,
+    peers: Mapping[str, Peer],
+    membership: Membership,
+) -> None:
+    """Lets live workers, of these names in the group, drop what is left. Requests that come meanwhile are
+    acknowledged or refused.
+    """
     records = LiveRecords()
     waiting: set[tuple[str, int]] = set()
     for role, to, message in player.leftovers.releases():
         peer = peers[role]
         with contextlib.suppress(ReplayError):  # the worker is gone, and what it had
-            waiting.add((peer.name, peer.send(player.live_name(to), message, timeout_s=RELEASE_S)))
+            waiting.add((peer.name, peer.send(names.get(to, to), message, timeout_s=RELEASE_S)))
     by_name = {peer.name: peer for peer in peers.values()}
     deadline = time.monotonic() + RELEASE_S
     while waiting and time.monotonic() < deadline:

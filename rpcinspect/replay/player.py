@@ -13,22 +13,19 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 from rpcinspect.causes.calls import HOUSEKEEPING, Call
 from rpcinspect.equality.difference import Difference, verdict
-from rpcinspect.equality.elements import Read
-from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.messages import compare_messages, same_payload
-from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.arrived import LiveRecords
 from rpcinspect.replay.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.leftovers import Leftovers
 from rpcinspect.replay.loop import Loop
 from rpcinspect.replay.matching import Expected
-from rpcinspect.replay.model import PlannedSession, Step
+from rpcinspect.replay.material import Material, Members, Played
+from rpcinspect.replay.model import Step
 from rpcinspect.replay.outcome import InboundOutcome, Result, StepOutcome
 from rpcinspect.replay.patience import Patience
 from rpcinspect.replay.schedule import Due, Schedule
@@ -45,52 +42,6 @@ LAST_S = 0.05
 over pipes of its own."""
 
 NOTHING_LIKE_IT = "nothing like it was captured"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
-    """What a session is played from."""
-
-    planned: PlannedSession
-    calls: Mapping[int, Call]
-    """By the index of their request."""
-    read: Read
-    """Of captured bytes."""
-    rules: Rules
-    worker_ids: Mapping[str, int]
-    """Of all workers, as captured. The rules say who has another name in the live group."""
-    live_ids: Mapping[str, int] | None = None
-    """Captured names → ids as they have joined, where these are others."""
-    ids: IdMap = field(default_factory=IdMap)
-    """Captured → live, as the player learns them."""
-    elsewhere: bool = False
-    """Whether tensors are on other devices than in the capture: then device maps are no difference."""
-    early: frozenset[int] = frozenset()
-    """Requests whose answers nobody waits for, since the engine sees them later than they come."""
-
-
-class Played(Protocol):
-    """A worker that is played: a `Peer`, or an `AgentPeer`."""
-
-    name: str
-
-    def send(
-        self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
-    ) -> int:
-        """Sends a request and returns its number; the rest comes as events."""
-
-    def renew(self, message_id: int) -> None:
-        """Gives a request its whole time again."""
-
-    def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
-        """Answers a request; False: nobody waits any more."""
-
-
-class Members(Protocol):
-    """Who is in the group."""
-
-    def handle(self, event: PeerEvent) -> bool:
-        """Whether an event was a matter of membership, and is dealt with."""
 
 
 @dataclass(slots=True)
@@ -130,16 +81,14 @@ class Player:
         planned, calls = material.planned, material.calls
         self._schedule = Schedule(planned, calls, speed=speed, stubborn=patience.stubborn)
         self._ids = material.ids
-        live_ids = material.worker_ids if material.live_ids is None else material.live_ids
-        for name, worker_id in live_ids.items():
+        for name, worker_id in material.ids_in_group.items():
             self._ids.worker(material.worker_ids[name], worker_id)
-        self._captured_names = {live: name for name, live in material.rules.renames.items()}
         asked = [calls[step.message] for step in planned.steps if _expects(step, calls)]
         played = [material.worker_ids[role] for role in planned.cast.roles if role in material.worker_ids]
         self._expected = Expected(asked, material.read, material.rules, self._ids, played)
         self._steps = {step.message: step for step in planned.steps}
         self._live = LiveRecords()
-        self.leftovers = Leftovers(self._ids, live_ids)
+        self.leftovers = Leftovers(self._ids, material.ids_in_group)
         self._sent: dict[tuple[str, int], _Sent] = {}
         """(peer, message id) → request without an answer."""
         self._requests: dict[int, RequestArrived] = {}
@@ -262,7 +211,7 @@ class Player:
         try:
             message = translate(call.request, self._ids)
             message_id = peer.send(
-                self.live_name(step.to),
+                self._material.live_name(step.to),
                 message,
                 self._storages(call.request),
                 timeout_s=self._patience.for_answer(call),
@@ -356,7 +305,7 @@ class Player:
 
     def _take_request(self, event: RequestArrived) -> bool:
         live = self._live.decode(event.message, event.tensors, event.time_ns)
-        sender, role = self._captured_name(event.sender), self._role(event.peer)
+        sender, role = self._material.captured_name(event.sender), self._role(event.peer)
         self.leftovers.came(role, sender, live.record)
         match = self._expected.match(sender, role, live)
         kind = type_name(event.message.type)
@@ -445,19 +394,9 @@ class Player:
         with contextlib.suppress(ReplayError):  # it reads nothing of what it is sent
             self._peers[self._role(event.peer)].answer(event, message)
 
-    # --- names ----------------------------------------------------------------------------------------------
-
-    def live_name(self, captured: str) -> str:
-        """Of a worker in the live group."""
-        return self._material.rules.worker_name(captured)
-
-    def _captured_name(self, live: str) -> str:
-        """Of a worker that calls itself `live`."""
-        return self._captured_names.get(live, live)
-
     def _role(self, peer: str) -> str:
         """The worker that a peer of this name stands for."""
-        return peer if peer in self._peers else self._captured_name(peer)
+        return peer if peer in self._peers else self._material.captured_name(peer)
 
 
 def _expects(step: Step, calls: Mapping[int, Call]) -> bool:

@@ -24,12 +24,13 @@ from rpcinspect.replay.gate import SCRIPT_PREFIX
 from rpcinspect.replay.joined import JoinOptions, check, play_joined
 from rpcinspect.replay.live_group import Gradient, LiveGroup
 from rpcinspect.replay.loop import Loop, Tap
+from rpcinspect.replay.material import Material, Members, Played
 from rpcinspect.replay.membership import PREFIX, Membership
 from rpcinspect.replay.model import Engine, Plan, PlannedSession
 from rpcinspect.replay.outcome import Recording, ReplayOutcome, SeedSearch, SessionOutcome, StepOutcome
 from rpcinspect.replay.patience import Patience
 from rpcinspect.replay.peer import Peer
-from rpcinspect.replay.player import Material, Members, Played, Player
+from rpcinspect.replay.player import Player
 from rpcinspect.replay.reasons import with_reasons
 from rpcinspect.replay.recorder import Recorder
 from rpcinspect.replay.roster import worker_ids

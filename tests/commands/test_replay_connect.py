@@ -169,14 +169,6 @@ def test_a_target_that_is_no_member(group: LiveGroup, store: StoreClient) -> Non
     assert not store.check("names/32767")
 
 
-def test_a_message_that_speaks_of_somebody_else(group: LiveGroup, store: StoreClient) -> None:
-    """An RRef of worker2 is sent to worker1."""
-    group.start("worker1", 1)
-    ran = connect(group, CAPTURES / "rref_relay.pcap.gz", "--live", "worker1")
-    assert ran.code in (0, 1)
-    assert read_members(store) == {"worker1": 1}
-
-
 def test_a_static_group(group: LiveGroup, store: StoreClient) -> None:
     store.set(IS_STATIC, b"true")
     store.set(MEMBERS, b"worker1-1,")

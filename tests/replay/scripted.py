@@ -12,13 +12,14 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.control_calls import NO_TENSORS
 from rpcinspect.replay.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replay.loop import Loop
+from rpcinspect.replay.material import Material
 from rpcinspect.replay.membership import Membership
 from rpcinspect.replay.model import PlannedSession, Step
 from rpcinspect.replay.outcome import StepOutcome
 from rpcinspect.replay.patience import Patience
 from rpcinspect.replay.peer import Peer
 from rpcinspect.replay.plan import PlanOptions, plan
-from rpcinspect.replay.player import Material, Player
+from rpcinspect.replay.player import Player
 from rpcinspect.replay.roster import worker_ids
 from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload

@@ -9,18 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.gate import Gate
-from rpcinspect.replay.joined import JoinOptions
+from rpcinspect.replay.joined import JoinOptions, check
 from rpcinspect.replay.live_group import LiveGroup
-from rpcinspect.replay.membership import PREFIX, TOKEN, read_members
+from rpcinspect.replay.material import Material
+from rpcinspect.replay.membership import IS_STATIC, MEMBERS, PREFIX, TOKEN, read_members
+from rpcinspect.replay.model import PlannedSession, Step
 from rpcinspect.replay.plan import PlanOptions, plan
 from rpcinspect.replay.replayer import ReplayOptions, replay
 from rpcinspect.replay.report import Report, report
 from rpcinspect.replay.running_group import StoreAddress
+from rpcinspect.replay.sessions import Cast
 from rpcinspect.replay.sources import Sources
 from rpcinspect.replay.store_client import StoreClient
+from rpcinspect.rpc.command import PythonRRefFetchCall
+from rpcinspect.rpc.types import GloballyUniqueId
+from tests.replay.scripted import read_ones
+from tests.replay.talks import Workers
 from tests.replay.test_replayer import not_alike
 from tests.truth import CAPTURES
 
@@ -110,8 +118,32 @@ def test_a_member_that_is_dead(group: LiveGroup, store: StoreClient) -> None:
     assert store.get(TOKEN) == b""
 
 
-def test_nobody_else_is_spoken_of(group: LiveGroup, store: StoreClient) -> None:
-    """The captured RRefs of worker2 can't be translated where there is no worker2."""
+def test_an_id_of_somebody_who_is_not_there(group: LiveGroup, store: StoreClient) -> None:
+    """Untranslated it could be that of another member."""
+    workers = Workers(3)
+    workers.call(0, 1, 0, 10, PythonRRefFetchCall(rref_id=GloballyUniqueId(2, 5), from_worker_id=1))
+    (call,) = workers.calls()
+    step = Step(
+        message=call.index, type=call.type, role="w0", to="w1", sender="w0", action="send", answer=call.answer
+    )
+    cast = Cast(0, ("w0",), ("w1", "w2"), "")
+    material = Material(
+        planned=PlannedSession(number=0, cast=cast, steps=(step,), arrivals=(), overlaps=()),
+        calls={call.index: call},
+        read=read_ones,
+        rules=Rules(),
+        worker_ids={"w0": 0, "w1": 1, "w2": 2},
+    )
+    store.set(IS_STATIC, b"false")
+    store.set(MEMBERS, b"w1-4,other-2,")
+    options = JoinOptions(store=StoreAddress("127.0.0.1", group.port))
+    with pytest.raises(ReplayError, match=f"#{call.index} speaks of w2, who is no member of the group"):
+        check([material], options)
+    store.set(MEMBERS, b"w1-4,w2-2,")
+    check([material], options)
+
+
+def test_a_target_that_is_not_there(group: LiveGroup, store: StoreClient) -> None:
     group.start("worker1", 1)
     with pytest.raises(ReplayError, match="worker2 is no member"):
         joined(group, CAPTURES / "rref_relay.pcap.gz")
