@@ -1,14 +1,16 @@
 """`make replay-table`: replays of PyTorch's own tests, and what became of every gradient.
 
-    python bench/replay_table.py                            every capture, five times: ten minutes
-    python bench/replay_table.py --runs 1 test_trainer_ps   once, and only captures with this in their names
-    python bench/replay_table.py --write docs/replay.md     and puts the table there, between two marker lines
+    python bench/replay_table.py                            every capture, five times: ten minutes python
+    bench/replay_table.py --runs 1 test_trainer_ps   once, and only captures with this in their names python
+    bench/replay_table.py --write docs/replay.md     and puts the table there, between two marker lines python
+    bench/replay_table.py --agent-only --write PAGE  only torch's agent; all other columns of the page stay
 
 In: the captures of ../shared/captures/torch-suite that hold gradients, and its INDEX.tsv, which tells how
 many: another program counted them. Each is replayed by `rpcinspect replay`, with the functions of those tests
-allowed by name: once, which is what is timed, then with `--repeat` for the other runs. Out: a line for each,
-and for all. Exit status 1 if a gradient of a capture is not accounted for exactly once, or if the report
-counts otherwise than the lines before it.
+allowed by name: once, which is what is timed, then with `--repeat` for the other runs; and once by torch's
+own agent (`--engine agent`), whose columns come last. Out: a line for each, and for all. Exit status 1 if a
+gradient of a capture is not accounted for exactly once, or if the report counts otherwise than the lines
+before it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,9 @@ HEAD = [
     *("test", "messages", "sessions", "gradients", "identical", "different", "missing", "skipped"),
     *("not observed", "self-call", "answers identical", "unstable", "seconds", "CPU seconds"),
 ]
+AGENT = ["agent: gradients", "agent: answers", "agent: unsupported"]
+"""Of the captured gradients those that torch's agent had identical, of the answers that it could ask for
+likewise, and how many requests it can't replay."""
 
 Line = dict[str, Any]
 Outcomes = dict[tuple[str, int, int], str | None]
@@ -104,10 +109,14 @@ class Row:
     gradients: int
     """As INDEX.tsv has it."""
     runs: list[Run] = field(default_factory=list)
+    agent: Run | None = None
+    """By torch's own agent."""
+    kept: list[str] | None = None
+    """The wire engine's cells of the page, where they stay."""
 
     def faults(self) -> Iterator[str]:
         """What does not add up."""
-        for run in self.runs:
+        for run in [*self.runs, *([] if self.agent is None else [self.agent])]:
             counts, told = run.gradients(), run.report["gradients"]
             if counts.total() != self.gradients:
                 yield f"{self.name}: {counts.total()} gradients, INDEX.tsv has {self.gradients}"
@@ -135,6 +144,20 @@ class Row:
         return [key for key in keys if len({outcomes.get(key, "absent") for outcomes in all_outcomes}) > 1]
 
     def cells(self) -> list[str]:
+        """The whole line."""
+        return [*(self.kept or self.wire_cells()), *self.agent_cells()]
+
+    def agent_cells(self) -> list[str]:
+        if self.agent is None:
+            return [""] * len(AGENT)
+        told, answers = self.agent.report["gradients"], self.agent.report["responses"]
+        return [
+            f"{told['identical']:,} of {told['expected']:,}",
+            f"{answers['identical']:,} of {answers['expected']:,}",
+            f"{self.agent.report['not_replayed'].get('unsupported', 0):,}",
+        ]
+
+    def wire_cells(self) -> list[str]:
         last = self.runs[-1]
         told, counts = last.report["gradients"], last.gradients()
         known = {"identical", "tolerance", "different", "unanswered", "failed", "not observed", "self-call"}
@@ -182,12 +205,12 @@ def rows(wanted: Sequence[str]) -> list[Row]:
     return found
 
 
-def replay(name: str, repeat: int = 1) -> Run:
+def replay(name: str, repeat: int = 1, engine: str = "wire") -> Run:
     """One capture; repeated, torch is imported once for all."""
     allowed = [option for one in ALLOWED for option in ("--allow", one)]
     capture = str(SUITE / f"{name}.pcap.gz")
     command = [sys.executable, "-m", "rpcinspect", "replay", capture, *allowed, "--format", "jsonl"]
-    command += ["--repeat", str(repeat)]
+    command += ["--repeat", str(repeat), "--engine", engine]
     before, began = os.times(), time.monotonic()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
     after, seconds = os.times(), time.monotonic() - began
@@ -197,8 +220,21 @@ def replay(name: str, repeat: int = 1) -> Run:
     return Run([json.loads(line) for line in done.stdout.splitlines()], seconds, cpu_s)
 
 
-def total(title: str, chosen: Sequence[Row]) -> list[str]:
+def total(title: str, chosen: Sequence[Row], kept: Mapping[str, list[str]]) -> list[str]:
     """The last lines of the table."""
+    wire = kept[f"**{title}**"] if kept else wire_total(title, chosen)
+    told = [row.agent.report for row in chosen if row.agent is not None]
+    if len(told) < len(chosen):
+        return [*wire, *[""] * len(AGENT)]
+    gradients, answers = (
+        [sum(report[part][name] for report in told) for name in ("identical", "expected")]
+        for part in ("gradients", "responses")
+    )
+    unsupported = sum(report["not_replayed"].get("unsupported", 0) for report in told)
+    return [*wire, *(f"{some:,} of {every:,}" for some, every in (gradients, answers)), f"{unsupported:,}"]
+
+
+def wire_total(title: str, chosen: Sequence[Row]) -> list[str]:
     told = [row.runs[-1].report for row in chosen]
     expected = sum(report["gradients"]["expected"] for report in told)
     identical = sum(report["gradients"]["identical"] for report in told)
@@ -228,12 +264,21 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="parts of the names of captures")
     parser.add_argument("--runs", type=int, default=5, help="of each capture (default: 5)")
     parser.add_argument("--write", type=Path, metavar="PAGE")
+    parser.add_argument(
+        "--agent-only", action="store_true", help="keep the page's columns of the wire engine"
+    )
     options = parser.parse_args()
     if not SUITE.is_dir():
         raise SystemExit(f"{SUITE} is not there")
     chosen = rows(options.names)
-    print(" | ".join(HEAD))
+    kept = cells_of(options.write) if options.agent_only and options.write is not None else {}
+    print(" | ".join([*HEAD, *AGENT]))
     for row in chosen:
+        row.agent = replay(row.name, engine="agent")
+        if options.agent_only:
+            row.kept = kept.get(f"`{row.name.split('.')[1]}`", [row.name, *[""] * (len(HEAD) - 1)])
+            print(" | ".join([row.kept[0], *row.agent_cells(), f"{row.agent.seconds:.1f} s"]), flush=True)
+            continue
         row.runs.append(replay(row.name))
         if options.runs > 1:
             row.runs.append(replay(row.name, options.runs - 1))
@@ -241,17 +286,35 @@ def main() -> int:
         for kind, session, message in row.unstable():
             results = [outcomes.get((kind, session, message)) for outcomes in row.outcomes()]
             print(f"  {kind} #{message} in session {session}: {results}", flush=True)
-    table = [HEAD, ["---", *["---:"] * (len(HEAD) - 1)], *(row.cells() for row in chosen)]
-    table.append(total(f"all {len(chosen)}", chosen))
+    head = [*HEAD, *AGENT]
+    table = [head, ["---", *["---:"] * (len(head) - 1)], *(row.cells() for row in chosen)]
+    if options.agent_only and not kept:
+        return 1 if faults(chosen) else 0
+    table.append(total(f"all {len(chosen)}", chosen, kept))
     others = [row for row in chosen if row.name != FLAG]
     if others and len(others) < len(chosen):
-        table.append(total(f"without `{FLAG.split('.')[1]}`", others))
+        table.append(total(f"without `{FLAG.split('.')[1]}`", others, kept))
     print("\n".join(" | ".join(cells) for cells in table[2 + len(chosen) :]))
     if options.write is not None:
         put(options.write, "replay-table", "\n".join(f"| {' | '.join(cells)} |" for cells in table))
-    faults = [fault for row in chosen for fault in row.faults()]
-    print("\n".join(faults), file=sys.stderr, end="\n" if faults else "")
-    return 1 if faults else 0
+    return 1 if faults(chosen) else 0
+
+
+def faults(chosen: Sequence[Row]) -> list[str]:
+    """What does not add up, told."""
+    found = [fault for row in chosen for fault in row.faults()]
+    print("\n".join(found), file=sys.stderr, end="\n" if found else "")
+    return found
+
+
+def cells_of(page: Path) -> dict[str, list[str]]:
+    """The wire engine's cells of the table in a page, by the first of each line."""
+    found = {}
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and len(cells) >= len(HEAD):
+            found[cells[0]] = cells[: len(HEAD)]
+    return found
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from tests.commands.runner import CAPTURES, CHAIN, decode, rpcinspect
 from tests.decoded import decode as messages_of
 
 PROGRAM = (sys.executable, "-m", "rpcinspect")
+ROOT = str(CAPTURES.parent)
 STYLE = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -36,12 +37,14 @@ def start(*arguments: object, **how: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*PROGRAM, *map(str, arguments)], **pipes)  # type: ignore[call-overload,no-any-return]
 
 
-def on_terminal(columns: int, *arguments: object, **environment: str) -> tuple[int, str]:
+def on_terminal(
+    columns: int, *arguments: object, program: tuple[str, ...] = PROGRAM, **environment: str
+) -> tuple[int, str]:
     """Exit code and output of a process on a terminal of its own."""
     settings = {"TERM": "xterm-256color", "PATH": os.environ["PATH"], **environment}
     child, terminal = pty.fork()
     if child == 0:  # pragma: no cover - becomes the program
-        os.execve(sys.executable, [*PROGRAM, *map(str, arguments)], settings)
+        os.execve(sys.executable, [*program, *map(str, arguments)], settings)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     out = bytearray()
     with contextlib.suppress(OSError):  # Linux's way to say that the other side has closed
@@ -341,3 +344,61 @@ def test_a_bar_for_what_takes_long_leaves_nothing(view: str, pressed: bool) -> N
     assert not re.search(rb"\x1b\[[\d;]*3\d[;m]", drawn)
     if not pressed:
         assert out == decode("-", view, stdin=data).out.encode()
+
+
+EAGER = """
+import sys
+from rpcinspect.commands import progress
+progress.BEFORE_S = progress.BETWEEN_S = 0.0
+from rpcinspect.cli import main
+main()
+"""
+"""The program, that shows its bars at once."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "bars"),
+    [
+        (("decode", CHAIN), ["reading"]),
+        (("decode", CHAIN, "--contexts", "-f", "ctx"), ["reading"]),
+        (("decode", CHAIN, "--message", "6"), ["reading"]),
+        (("decode", CHAIN, "--roundtrip"), ["reading"]),
+        (("decode", CHAIN, "--format", "html"), ["reading", "writing"]),
+        (("decode", CHAIN, "--format", "perfetto"), ["reading", "writing"]),
+        (("diff", CHAIN, CHAIN), ["reading", "comparing"]),
+        (("replay", "--plan", CHAIN), ["reading"]),
+        (("decode", "--stream", CHAIN), []),
+    ],
+    ids=lambda value: " ".join(str(word).rpartition("/")[2] for word in value),
+)
+def test_every_command_has_its_bars_and_none_on_a_pipe(
+    arguments: tuple[object, ...], bars: list[str]
+) -> None:
+    command = [sys.executable, "-c", EAGER, *map(str, arguments)]
+    quiet = subprocess.run(command, capture_output=True, check=False)
+    assert quiet.stderr == b""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        drawn = b""
+        assert process.stdout is not None
+        out = process.stdout.read()
+    with contextlib.suppress(OSError):
+        while piece := os.read(ours, 1 << 16):
+            drawn += piece
+    os.close(ours)
+    assert process.returncode == quiet.returncode
+    assert out == quiet.stdout
+    assert list(dict.fromkeys(re.findall(r"reading|comparing|writing", drawn.decode()))) == bars
+    assert drawn.endswith(b"\x1b[2K") == bool(bars)
+
+
+def test_no_bar_where_the_terminal_shows_what_is_written() -> None:
+    code, out = on_terminal(
+        80, "decode", CHAIN, "--format", "perfetto", program=(sys.executable, "-c", EAGER), PYTHONPATH=ROOT
+    )
+    assert code == 0
+    assert "reading" in out
+    assert "writing" not in out

@@ -86,3 +86,19 @@ def test_outcomes_that_are_not_the_same_each_time(table: ModuleType) -> None:
     assert row(table, 5, [*LINES, end], [*LINES, end]).unstable() == []
     assert row(table, 5, [*LINES, end], [*other, end]).unstable() == [("step", 1, 2)]
     assert row(table, 5, [*LINES, end], [*LINES[:-1], end]).unstable() == [("step", 0, 5)]
+
+
+def test_columns_of_torchs_agent_come_last_and_others_may_stay(table: ModuleType, tmp_path: Path) -> None:
+    made = row(table, 5, [*LINES, report(expected=3, identical=1, different=1, skipped=1)])
+    made.runs[0].lines[-1] |= {
+        "responses": {"identical": 1, "expected": 2},
+        "not_replayed": {"unsupported": 4},
+    }
+    assert made.cells()[-3:] == ["", "", ""]
+    made.agent = made.runs[0]
+    assert made.cells()[-3:] == ["1 of 3", "1 of 2", "4"]
+    page = tmp_path / "page.md"
+    wire = made.wire_cells()
+    page.write_text(f"| {' | '.join([*wire, 'a', 'b', 'c'])} |\n", encoding="utf-8")
+    made.kept = table.cells_of(page)["`test_x`"]
+    assert made.cells() == [*wire, "1 of 3", "1 of 2", "4"]

@@ -10,11 +10,13 @@ entry here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from rpcinspect.commands.decode_request import Request
 from rpcinspect.commands.output import open_output, say
+from rpcinspect.commands.progress import writing_bar
 from rpcinspect.commands.whole_run import read_run
 from rpcinspect.pipeline import Decoding
 from rpcinspect.trace.answers import Trace
@@ -45,19 +47,24 @@ def export(request: Request, decoding: Decoding, chosen: Filter | None, stack: E
 def _perfetto(run: Trace, shown: Shown | None, request: Request, stack: ExitStack) -> int | None:
     from rpcinspect.views.perfetto import perfetto_pieces
 
-    output = stack.enter_context(open_output(request.output))
-    for piece in perfetto_pieces(run, shown):
-        output.write(printable_json(piece))
+    _write(map(printable_json, perfetto_pieces(run, shown)), request, stack)
     return None
 
 
 def _html(run: Trace, shown: Shown | None, request: Request, stack: ExitStack) -> int | None:
     from rpcinspect.views.trace_html import trace_html
 
-    output = stack.enter_context(open_output(request.output))
-    for piece in trace_html(run, shown):
-        output.write(piece)
+    _write(trace_html(run, shown), request, stack)
     return None
+
+
+def _write(pieces: Iterable[bytes], request: Request, stack: ExitStack) -> None:
+    output = stack.enter_context(open_output(request.output))
+    written = 0
+    with writing_bar(request.output) as progress:
+        for piece in pieces:
+            written += output.write(piece)
+            progress(written, None)
 
 
 WRITERS: dict[str, Export] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -36,10 +37,12 @@ class ProgressBar:
         clock: Callable[[], float] = time.monotonic,
         *,
         in_bytes: bool = False,
+        quiet: bool = False,
     ) -> None:
+        """`quiet`: never seen, as where the terminal shows something else meanwhile."""
         self._what = what
         self._console = console if console is not None else Console(file=sys.stderr)
-        self._seen = self._console.is_terminal and not self._console.is_dumb_terminal
+        self._seen = not quiet and self._console.is_terminal and not self._console.is_dumb_terminal
         self._clock = clock
         self._in_bytes = in_bytes
         self._begin: float | None = None
@@ -108,3 +111,8 @@ class ProgressBar:
 def reading_bar() -> ProgressBar:
     """The bar of captures that are read."""
     return ProgressBar("reading", in_bytes=True)
+
+
+def writing_bar(output: Path | None) -> ProgressBar:
+    """The bar of a file that is written; what goes to the terminal is seen itself."""
+    return ProgressBar("writing", in_bytes=True, quiet=output is None and sys.stdout.isatty())

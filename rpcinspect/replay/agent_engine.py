@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rpcinspect.causes.calls import Call
+from rpcinspect.replay.agent_messages import autograd_envelope, made
 from rpcinspect.replay.agent_passes import Passes, read_passes
 from rpcinspect.replay.agent_peer import AgentPeer, Part
 from rpcinspect.replay.agent_values import Place
@@ -20,7 +21,10 @@ from rpcinspect.replay.live_group import LiveGroup
 from rpcinspect.replay.loop import Loop
 from rpcinspect.replay.material import Material
 from rpcinspect.replay.model import PlannedSession
+from rpcinspect.replay.peer import Peer
+from rpcinspect.replay.store_client import StoreClient
 from rpcinspect.rpc.command import PythonCall
+from rpcinspect.rpc.types import pack_id, unpack_id
 
 
 class _NoMembers:
@@ -33,6 +37,28 @@ class _NoMembers:
 
 NO_MEMBERS = _NoMembers()
 
+HOST = b"rpcinspect: send from here"
+"""As `agent_main` knows it."""
+NO_EDGE = (1 << 48) - 1
+"""Counter of an autograd message id that no worker comes to."""
+
+
+class Bringer:
+    """Brings autograd contexts of other workers to played ones, as a worker does that calls one there: by a
+    request of its own, in a context. torch sets a context in the thread that serves such a request only."""
+
+    def __init__(self, loop: Loop, store: StoreClient) -> None:
+        self._peer = Peer(loop, "rpcinspect", -1)
+        self._store = store
+
+    def __call__(self, to: str, context: int) -> None:
+        """The request; it is answered when the context is released there."""
+        creator, _ = unpack_id(context)
+        self._peer.addresses[to] = self._store.get(f"addrs/{to}").decode("utf-8", "replace")
+        command = PythonCall(HOST, False)
+        envelope = autograd_envelope(context, pack_id(creator, NO_EDGE), creator, command, answer=False)
+        self._peer.send(to, made(command, [envelope]))
+
 
 def passes_of(planned: PlannedSession, calls: Mapping[int, Call]) -> dict[str, Passes]:
     """The backward passes of each played worker."""
@@ -41,14 +67,24 @@ def passes_of(planned: PlannedSession, calls: Mapping[int, Call]) -> dict[str, P
 
 
 def start_agents(
-    group: LiveGroup, loop: Loop, material: Material, passes: Mapping[str, Passes], place: Place
+    group: LiveGroup,
+    loop: Loop,
+    material: Material,
+    passes: Mapping[str, Passes],
+    place: Place,
+    bring: Bringer,
 ) -> dict[str, AgentPeer]:
     """A process for each played worker, each a member of the group, each told to begin."""
     cast = material.planned.cast
     children = {role: group.start_agent(role, material.worker_ids[role]) for role in cast.roles}
     return {
         role: AgentPeer(
-            loop, _part(role, material, passes[role], place), child.control, group.workers, material.ids
+            loop,
+            _part(role, material, passes[role], place),
+            child.control,
+            group.workers,
+            material.ids,
+            bring,
         )
         for role, child in children.items()
     }

@@ -10,7 +10,7 @@ workers by itself. Remote references have ids that it counts, and forks that it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.errors import ReplayError
@@ -24,29 +24,24 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, type_name
-from rpcinspect.rpc.types import unpack_id
 
 LOOSE = "nothing that torch's agent received in this pass would set this gradient off"
 
 
-def cannot(call: Call, roles: Collection[str], ids: Mapping[str, int]) -> str | None:
-    """Why a request between a played and a live worker can't be replayed. `ids` of the workers, as far as the
-    capture tells them."""
+def cannot(call: Call, roles: Collection[str]) -> str | None:
+    """Why a request between a played and a live worker can't be replayed."""
     if call.caller == call.callee:
         return "torch's agent can't speak for a live worker, which calls itself here"
     if not all(isinstance(envelope, RpcWithAutograd) for envelope in call.request.rpc.envelopes):
         return "torch's profiler would have to run in the played worker"
     if call.request.facts.forks or (call.response is not None and call.response.facts.forks):
         return "it carries an RRef, which torch's agent must have made itself"
-    return _sent(call, ids) if call.caller in roles else _asked(call)
+    return _sent(call) if call.caller in roles else _asked(call)
 
 
-def _sent(call: Call, ids: Mapping[str, int]) -> str | None:
+def _sent(call: Call) -> str | None:
     command = call.request.rpc.command
-    if isinstance(command, (PythonCall, ScriptCall, CleanupAutogradContextReq)):
-        if call.context is not None and unpack_id(call.context)[0] != ids.get(call.caller):
-            return "torch's agent sends nothing in a context that another worker has made"
-    elif not isinstance(command, PropagateGradientsReq):
+    if not isinstance(command, _SENDABLE):
         return f"torch's agent can't be made to send {type_name(call.kind)}"
     if isinstance(command, ScriptCall):
         try:
@@ -55,6 +50,9 @@ def _sent(call: Call, ids: Mapping[str, int]) -> str | None:
         except ReplayError as error:
             return str(error)
     return None
+
+
+_SENDABLE = (PythonCall, ScriptCall, CleanupAutogradContextReq, PropagateGradientsReq)
 
 
 def _asked(call: Call) -> str | None:

@@ -33,8 +33,10 @@ from rpcinspect.replay.agent_tensors import build, tell, tell_value, value
 FOREVER_S = 1e6
 NO_TIMEOUT = 0.0
 """torch's word for it: who waits is the other side."""
-WORKER_THREADS = 64
-"""Each request of a live worker holds one until its answer is due."""
+WORKER_THREADS = 128
+"""Each request of a live worker holds one until its answer is due, each context of another worker one."""
+HOST = b"rpcinspect: send from here"
+"""In the place of a pickle: a request of our own, in whose thread torch has set another worker's context."""
 HIGHEST = 1 << 40
 """Sequence number of the first leaf of a pass."""
 
@@ -56,10 +58,10 @@ class Given(Opaque):
 class Agent:
     """The played worker."""
 
-    def __init__(self, control: Any) -> None:
+    def __init__(self, control: Any, worker_id: int) -> None:
         self.control = control
         self.begun = False
-        self.contexts = Contexts()
+        self.contexts = Contexts(worker_id)
         self.plain = Thread()
         self.outs: dict[tuple[int, int], list[torch.Tensor]] = {}
         """(context, autograd message id) of what was received → its tensors that require grad."""
@@ -186,6 +188,9 @@ class Agent:
             context: int | None = autograd_c._current_context()._context_id()
         except RuntimeError:
             context = None
+        if question.pickle == HOST and context is not None:
+            self.contexts.host(context)
+            return Given(b"\x80\x02N.", [])
         edge = self.received(context, question.tensors)
         with self.lock:
             self.asked_before += 1
@@ -335,7 +340,7 @@ def play(control: Any, command: Command, init_rpc: Callable[[Command], None]) ->
     """Joins the group under the name and the id of a captured worker, and plays it."""
     torch.set_num_threads(command["threads"])
     torch.set_num_interop_threads(WORKER_THREADS)  # gradients that arrive wait in them
-    agent = Agent(control)
+    agent = Agent(control, command["id"])
     hand_through(agent)
     try:
         init_rpc({**command, "worker_threads": WORKER_THREADS})

@@ -27,6 +27,10 @@ from torch._C import _distributed_autograd as autograd_c
 MAX_CONTEXTS = 1 << 20
 """Contexts that are made and dropped to come to a captured number."""
 POLL_S = 0.005
+ID_BITS = 48
+"""Of a context's id, below that of the worker that made it."""
+HOSTED_S = 10.0
+"""For the request that brings another worker's context."""
 
 Say = Callable[..., None]
 
@@ -85,9 +89,11 @@ class Root:
 class Thread:
     """Runs what it is given, one after the other; whoever gives it waits until it is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, borrowed: bool = False) -> None:
+        """`borrowed`: it begins when a thread calls `work`."""
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        threading.Thread(target=self._work, daemon=True).start()
+        if not borrowed:
+            threading.Thread(target=self.work, daemon=True).start()
 
     def do(self, job: Callable[[], Any]) -> Any:
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -100,7 +106,8 @@ class Thread:
     def end(self) -> None:
         self._jobs.put(None)
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Until `end` is called."""
         while (one := self._jobs.get()) is not None:
             job, done = one
             try:
@@ -110,16 +117,33 @@ class Thread:
 
 
 class Contexts:
-    """The autograd contexts that this worker makes, each in a thread of its own."""
+    """The autograd contexts in which something is sent, each in a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker_id: int) -> None:
+        self._own = worker_id
         self.wanted: frozenset[int] = frozenset()
         """Those that something will be sent in."""
         self.threads: dict[int, Thread] = {}
         self._next = Thread()
+        self._changed = threading.Condition()
+
+    def host(self, context_id: int) -> None:
+        """Lends the calling thread, in which torch has set a context that another worker made, to whatever is
+        to be sent there; until the context is released."""
+        thread = Thread(borrowed=True)
+        with self._changed:
+            self.threads[context_id] = thread
+            self._changed.notify_all()
+        thread.work()
 
     def thread(self, context_id: int) -> Thread:
-        """The thread of a context; makes it, and those that torch numbers before it."""
+        """The thread of a context; makes it, and those that torch numbers before it. Those of other workers
+        come by a request, see `host`."""
+        if context_id >> ID_BITS != self._own:
+            with self._changed:
+                if self._changed.wait_for(lambda: context_id in self.threads, HOSTED_S):
+                    return self.threads[context_id]
+            raise RuntimeError(f"nobody has brought the context {context_id} here")
         for _ in range(MAX_CONTEXTS):
             if context_id in self.threads:
                 return self.threads[context_id]

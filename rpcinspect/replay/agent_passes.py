@@ -116,9 +116,10 @@ class _Reader:
                 current = Pass(context, root=leaves, retain=command.retain_graph)
                 self.passes[context].append(current)
                 began, last_answer = when, 0
+            # The first gradient that comes is answered when the pass has ended, where it has begun it.
+            last_answer = max(last_answer, call.end_ns or when + 1)
             if leaves:
                 current.edges.append(edge)
-                last_answer = max(last_answer, call.end_ns or when + 1)
                 current.answered[call.index] = call.end_ns or 0
                 if not current.root:
                     self._hang(current, edge, call.index)

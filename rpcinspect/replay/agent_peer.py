@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rpcinspect.causes.calls import Call
@@ -88,9 +88,18 @@ class AgentPeer:
     """One played worker; closing the loop ends the conversation."""
 
     def __init__(
-        self, loop: Loop, part: Part, control: ControlSocket, live: Mapping[str, LiveWorker], ids: IdMap
+        self,
+        loop: Loop,
+        part: Part,
+        control: ControlSocket,
+        live: Mapping[str, LiveWorker],
+        ids: IdMap,
+        bring: Callable[[str, int], None],
     ) -> None:
-        """`ids`: captured → live, as the player learns them."""
+        """`ids`: captured → live, as the player learns them. `bring`: takes a context that another worker
+        made to a played one."""
+        self._bring = bring
+        self._brought: set[int] = set()
         self.name = part.role
         self._loop = loop
         self._part = part
@@ -128,6 +137,10 @@ class AgentPeer:
         seconds = timeout_s or 0.0
         deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         one = _Open(to, command, context, deadline, seconds)
+        foreign = context is not None and unpack_id(context)[0] != self._part.ids[self.name]
+        if context is not None and foreign and context not in self._brought:
+            self._brought.add(context)
+            self._bring(self.name, context)
         if isinstance(command, PropagateGradientsReq):
             one.context = command.autograd_metadata.autograd_context_id
             self._send_gradient(command, message, tensors)

@@ -22,7 +22,7 @@ from rpcinspect.causes.wrapping import (
     wrap_answer,
     wrap_request,
 )
-from rpcinspect.errors import ReplayError, RpcInspectError
+from rpcinspect.errors import RpcInspectError
 from rpcinspect.replay.agent_limits import LOOSE, cannot
 from rpcinspect.replay.agent_passes import read_passes
 from rpcinspect.replay.devices import named_devices
@@ -30,7 +30,6 @@ from rpcinspect.replay.facts import JobFacts, read_facts
 from rpcinspect.replay.gate import Gate, Named
 from rpcinspect.replay.model import Engine, GlobalUse, Plan, PlannedSession, Step
 from rpcinspect.replay.order import arrivals, arrived_before, order, overlaps
-from rpcinspect.replay.roster import worker_ids
 from rpcinspect.replay.selection import select
 from rpcinspect.replay.sessions import Cast, default_casts, named_casts, workers_of
 from rpcinspect.replay.steps import Beyond, Stage, Verdict, blocked_contexts, nothing_beyond
@@ -83,7 +82,7 @@ def plan(
     for number, cast in enumerate(casts):
         its = [call for call in calls if call.job == cast.job]
         lost = [orphan for orphan in exchanges.orphans if orphan.job == cast.job]
-        beyond = nothing_beyond if options.engine == "wire" else _beyond_agent(session, cast, its)
+        beyond = nothing_beyond if options.engine == "wire" else partial(cannot, roles=cast.roles)
         sessions.append(planner.session(number, cast, its, [] if left_out else lost, beyond))
     planned = {step.message for one in sessions for step in one.steps}
     return Plan(
@@ -94,15 +93,6 @@ def plan(
         left_out=left_out,
         trusted=options.trust,
     )
-
-
-def _beyond_agent(session: Session, cast: Cast, calls: Sequence[Call]) -> Beyond:
-    """What torch's own agent can't do in a session."""
-    try:
-        ids = worker_ids(session, cast, calls)
-    except ReplayError:  # the session can't begin, and will say so
-        ids = {}
-    return partial(cannot, roles=cast.roles, ids=ids)
 
 
 def _casts(session: Session, exchanges: Exchanges, causes: Causes, options: PlanOptions) -> list[Cast]:

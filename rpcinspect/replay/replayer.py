@@ -18,7 +18,7 @@ from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.agent_engine import NO_MEMBERS, passes_of, start_agents
+from rpcinspect.replay.agent_engine import NO_MEMBERS, Bringer, passes_of, start_agents
 from rpcinspect.replay.devices import Devices, Placement
 from rpcinspect.replay.gate import SCRIPT_PREFIX
 from rpcinspect.replay.joined import JoinOptions, check, play_joined
@@ -359,8 +359,9 @@ class _Run:
         passes = passes_of(self._planned, self._calls)
         early = frozenset().union(*(its.early for its in passes.values()))
         material = replace(self.material(), early=early)
-        with Loop() as loop:
-            agents = start_agents(group, loop, material, passes, self._placement)
+        with Loop() as loop, StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
+            bring = Bringer(loop, store)
+            agents = start_agents(group, loop, material, passes, self._placement, bring)
             self._run_player(group, loop, material, agents, NO_MEMBERS)
 
     def _run_player(

@@ -4,7 +4,7 @@ and what it can't is skipped by name. The counts are those of the wire engine's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -58,6 +58,16 @@ def test_a_bundled_job(job: Job, workers: Workers) -> None:
     assert (made.gradients.expected, made.gradients.identical) == (job.gradients, job.gradients)
     assert made.not_replayed.get("unsupported", 0) == job.unsupported
     assert made.unexpected == 0
+
+
+def test_a_worker_that_calls_in_the_context_of_another(workers: Workers) -> None:
+    """w2 of the chain is called by w0 and calls w1; it is played, and nobody calls it: its context is
+    brought."""
+    options = replace(AGENT, timeout_s=10.0)
+    outcome, made = replayed(capture_of("bwd_boom"), options=options, workers=workers, roles=("worker2",))
+    sent = [one for run in outcome.runs for one in run[0].steps if one.step.action == "send"]
+    assert [one.result for one in sent if one.step.type == "FORWARD_AUTOGRAD_REQ"] == ["identical"]
+    assert made.failed == 0
 
 
 def test_what_it_can_not_do_is_skipped_with_a_reason(workers: Workers) -> None:

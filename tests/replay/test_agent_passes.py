@@ -48,7 +48,7 @@ def test_the_same_edge_again_begins_another_pass() -> None:
     talk.call(0, 1, 0, 10, context=(CONTEXT, 1), grads=(1, 1))
     for start in (20, 60):
         gradient(talk, 0, 1, start, start + 20, 1001, retain=True)
-        gradient(talk, 1, 0, start + 5, start + 8, 1)
+        gradient(talk, 1, 0, start + 5, start + 8, 1, retain=True)
     assert [one.edges for one in passes_of(talk).of(CONTEXT)] == [[1001], [1001]]
 
 

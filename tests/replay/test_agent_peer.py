@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -39,6 +39,8 @@ class Ends:
     loop: Loop
     peer: AgentPeer
     process: ControlSocket
+    brought: list[tuple[str, int]]
+    """Contexts that were brought to the process."""
 
     def told(self) -> dict[str, Any]:
         heard = self.process.receive(5)
@@ -65,8 +67,10 @@ def ends() -> Iterator[Ends]:
         place=lambda device: "cpu",
         contexts=(5,),
     )
+    brought: list[tuple[str, int]] = []
     with Loop() as loop:
-        found = Ends(loop, AgentPeer(loop, part, ours, {}, IdMap()), theirs)
+        peer = AgentPeer(loop, part, ours, {}, IdMap(), lambda *what: brought.append(what))
+        found = Ends(loop, peer, theirs, brought)
         assert found.told() == {"do": "begin", "contexts": [5]}
         yield found
     ours.close()
@@ -154,3 +158,12 @@ def test_an_argument_that_can_not_be_given(ends: Ends) -> None:
     bad = ScriptCall(args=(Call(Global("a", "B"), ()),), schema=None, qualified_name="__torch__.f")
     with pytest.raises(ReplayError, match="an object or an RRef"):
         ends.peer.send("w1", message_of(bad), timeout_s=5)
+
+
+def test_a_context_of_another_worker_is_brought_first(ends: Ends) -> None:
+    metadata = AutogradMetadata((1 << 48) + 3, 1)
+    foreign = replace(FORWARD, autograd_metadata=metadata)
+    for _ in range(2):
+        ends.peer.send("w1", message_of(CALL, foreign), timeout_s=5)
+    ends.peer.send("w1", message_of(CALL, FORWARD), timeout_s=5)
+    assert ends.brought == [("w0", (1 << 48) + 3)]

@@ -1,0 +1,73 @@
+"""Two workers whose tensors are on a GPU, for bench/gpu_check.sh: calls, backward passes, device maps.
+
+    gpu_job.py cuda|cpu PORT RANK
+
+worker0 has two maps to compare: `cuda:0` to itself (or to cuda:1, where there are two GPUs), and, in a group
+of its own, `cpu` to cuda:0, which is no identity on a machine with a single GPU. All arithmetic is exact, so
+that a CPU gives the same bits. Prints a line of JSON for each tensor that it sends or gets back: SHA-256 of
+the bytes, device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+
+import torch
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+
+SECONDS = 60
+
+
+def scale(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Runs on worker1, where its tensors are."""
+    return x * weight + 1
+
+
+def big(count: int, device: str) -> torch.Tensor:
+    """More than one chunk of cuda_basic, which are 1 MiB."""
+    return torch.arange(count, dtype=torch.float32, device=device) % 251
+
+
+def told(what: str, tensor: torch.Tensor) -> torch.Tensor:
+    raw = tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+    line = {"what": what, "sha256": hashlib.sha256(raw).hexdigest(), "device": str(tensor.device)}
+    print(json.dumps(line), flush=True)
+    return tensor
+
+
+def drive(here: str) -> None:
+    """What worker0 does; `here`: where its tensors are."""
+    x = told("x", torch.tensor([1.0, -2.0, 0.5], device=here)).requires_grad_()
+    weight = told("weight", torch.tensor([4.0, 8.0, -16.0], device=here)).requires_grad_()
+    with dist_autograd.context() as context_id:
+        y = told("y", rpc.rpc_sync("worker1", scale, args=(x, weight)))
+        z = told("z", rpc.rpc_sync("worker1", torch.mul, args=(y, y)))
+        dist_autograd.backward(context_id, [z.sum()])
+        gradients = dist_autograd.get_gradients(context_id)
+        told("grad x", gradients[x])
+        told("grad weight", gradients[weight])
+    large = told("large", big(700_000, here))
+    told("large back", rpc.rpc_sync("worker1", torch.add, args=(large, 1)))
+
+
+def main() -> None:
+    device, port, rank, maps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
+    options = rpc.TensorPipeRpcBackendOptions(
+        init_method=f"tcp://127.0.0.1:{port}",
+        rpc_timeout=SECONDS,
+        _transports=["uv"],
+        _channels=["cuda_basic", "basic"] if device == "cuda" else ["basic"],
+    )
+    if rank == 0:
+        options.set_device_map("worker1", maps)
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2, rpc_backend_options=options)
+    if rank == 0:
+        drive(next(iter(maps)))
+    rpc.shutdown()
+
+
+if __name__ == "__main__":
+    main()
