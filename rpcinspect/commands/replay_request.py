@@ -237,6 +237,8 @@ def _wrong_export(request: Request) -> Iterator[str]:
             if given:
                 yield f"{name} goes with --export"
         return
+    if request.main is not None and not request.main.stem.isidentifier():
+        yield f"{request.main}: a script can't import a module of that name; rename a copy of it"
     if request.message is not None and request.context is not None:
         yield "--message and --context can't be used together"
     if request.plan or request.jsonl or request.output is not None:

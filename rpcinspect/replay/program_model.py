@@ -50,6 +50,8 @@ class Pass:
     """Sent by the graph itself, see `Link`."""
     back: list[Gradient] = field(default_factory=list)
     """What comes back."""
+    lost: list[Gradient] = field(default_factory=list)
+    """Sent in a pass that an owner began, but not known after what."""
     after: tuple[int, ...] = ()
 
     @property

@@ -33,24 +33,42 @@ def ends(timed: Sequence[Timed]) -> list[tuple[int, int]]:
 
 
 def put_behind(made: Reproduction, timed: Sequence[Timed]) -> None:
-    """Calls of several workers that overlapped at one go by their answers, as in a replay."""
-    overlapping: dict[int, list[int]] = {}
+    """Calls of several workers that overlapped at one go by their answers, as in a replay.
+
+    Who goes behind a call that began later is sent later, so that what any step waits for is earlier than
+    itself, and nobody waits for ever.
+    """
+    sends = {item.event.call.index: (item, item.event) for item in timed if isinstance(item.event, Send)}
+    passes: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for item in timed:
+        if isinstance(item.event, Pass):
+            passes[item.event.first.job, item.event.first.caller].append(item.time_ns)
     latest: dict[tuple[int, str], dict[str, Call]] = defaultdict(dict)
     """(job, callee) → caller → its last call."""
+    own: dict[tuple[int, str], int] = {}
+    """(job, caller) → when its last call is sent."""
+    told: set[int] = set()
     for call in merge([call for call in made.calls.values() if call.kind in GENERAL - PASSES]):
-        others = latest[call.job, call.callee]
-        overlapping[call.index] = [
-            other.index
-            for caller, other in sorted(others.items())
-            if caller != call.caller and (other.end_ns is None or other.end_ns >= call.begin_ns)
-        ]
-        others[call.caller] = call
-    told = {index for its in overlapping.values() for index in its}
-    for item in timed:
-        if isinstance(item.event, Send):
-            index = item.event.call.index
-            behind = tuple(overlapping.get(index, ()))
-            item.event = replace(item.event, behind=behind, told=index in told)
+        (item, event), key = sends[call.index], (call.job, call.caller)
+        if item.time_ns < call.begin_ns:
+            continue  # it had to come before a call that uses what it makes
+        item.time_ns = max(item.time_ns, own.get(key, 0))
+        behind = []
+        for other in latest[call.job, call.callee].values():
+            begin = sends[other.index][0].time_ns
+            overlaps = other.end_ns is None or other.end_ns >= call.begin_ns
+            passed = any(item.time_ns <= time <= begin for time in passes[key])
+            if other.caller != call.caller and overlaps and not passed:
+                behind.append(other.index)
+                item.time_ns = max(item.time_ns, begin)
+        told.update(behind)
+        event = item.event = replace(event, behind=tuple(sorted(behind)))
+        sends[call.index] = item, event
+        latest[call.job, call.callee][call.caller] = call
+        own[key] = item.time_ns
+    for index in told:
+        item, event = sends[index]
+        item.event = replace(event, told=True)
 
 
 def put_after(timed: Sequence[Timed], others: Sequence[Sequence[tuple[int, int]]]) -> None:
@@ -59,7 +77,8 @@ def put_after(timed: Sequence[Timed], others: Sequence[Sequence[tuple[int, int]]
     for item in timed:
         if isinstance(item.event, Await):
             continue
-        begin = item.time_ns
+        call = item.event.first if isinstance(item.event, Pass) else item.event.call
+        begin = min(item.time_ns, call.begin_ns)
         news = []
         for which, its in enumerate(others):
             place = bisect_left(its, (begin, -1)) - 1

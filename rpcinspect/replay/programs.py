@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.causes.causality import PASSES
+from rpcinspect.replay.facts import rrefs_in
 from rpcinspect.replay.program_model import Await, Link, Pass, Program, Send, Timed
 from rpcinspect.replay.program_order import ends, put_after, put_behind
 from rpcinspect.replay.program_parts import joined, parts_of
@@ -38,6 +39,7 @@ def programs(made: Reproduction) -> list[Program]:
         events[key] = _events(made, program)
         found.append(program)
     put_behind(made, [item for its in events.values() for item in its])
+    events = {key: joined(sorted(its, key=_time)) for key, its in events.items()}
     overs = {key: ends(its) for key, its in events.items()}
     for program in found:
         key = (program.job, program.worker)
@@ -48,22 +50,38 @@ def programs(made: Reproduction) -> list[Program]:
 
 
 def _events(made: Reproduction, program: Program) -> list[Timed]:
-    """In the order of time."""
+    """In no order."""
     job, worker = program.job, program.worker
     own = [call for call in made.calls.values() if (call.job, call.caller) == (job, worker)]
+    begins = _begins(made, own)
     timed: list[Timed] = []
     for call in own:
         if call.kind == MessageType.RREF_BACKWARD_REQ:
             continue
-        timed.append(Timed(call.begin_ns, call.index, Send(call, False), call.context))
+        timed.append(Timed(begins[call.index], call.index, Send(call, False), call.context))
         if call.end_ns is not None and call.answer is not None:
             timed.append(Timed(call.end_ns, call.answer, Await(call), call.context))
     contexts = {call.context for call in own} - {None}
     for context in sorted(c for c in contexts if c is not None):
         for one in _passes(made, program, context, own):
             timed.append(Timed(one.first.begin_ns, one.first.index, one, context))
-    timed.sort(key=lambda item: (item.time_ns, item.index))
-    return joined(timed)
+    return timed
+
+
+def _time(item: Timed) -> tuple[int, int]:
+    return item.time_ns, item.index
+
+
+def _begins(made: Reproduction, own: Sequence[Call]) -> dict[int, int]:
+    """When each call began, but not after another one that uses the RRef which it makes: each pipe has its
+    own pace, the first message of a pipe comes late."""
+    begins = {call.index: call.begin_ns for call in own}
+    for call in sorted(own, key=lambda c: (c.begin_ns, c.index), reverse=True):
+        for rref in rrefs_in(call.request):
+            handle = made.handles.get((call.job, call.caller, rref))
+            if handle is not None and handle.how == "made" and handle.request in begins:
+                begins[handle.request] = min(begins[handle.request], begins[call.index] - 1)
+    return begins
 
 
 def _passes(made: Reproduction, program: Program, context: int, own: Sequence[Call]) -> list[Pass]:
@@ -132,4 +150,5 @@ def _link(made: Reproduction, program: Program, one: Pass) -> None:
         link = program.links.setdefault(latest.request, Link(made.calls[latest.request]))
         link.outputs.setdefault(gradient.request, {})[one.number] = gradient
         one.linked.append(gradient)
-    one.roots = roots
+    one.roots = roots if one.trigger is None else []
+    one.lost = roots if one.trigger is not None else []

@@ -133,6 +133,10 @@ def _rank(worker: Worker) -> tuple[bool, int, str]:
     return worker.id is None, worker.id or 0, worker.name or ""
 
 
+MAX_MAKERS = 100
+"""RRefs of which one makes the next, that are followed."""
+
+
 class _Judge:
     """Takes requests in the order in which they began."""
 
@@ -154,6 +158,8 @@ class _Judge:
         self._options = options
         self._workers = workers
         self._skipped: dict[int, Skipped] = {}
+        self._by_index: dict[int, Call] = {}
+        self._deciding: set[int] = set()
         self._uses: dict[str, dict[int, Named]] = {}
         self._fetched: dict[tuple[int, str, Id], Call] = {}
         """(job, owner, RRef) → a fetch that the owner answered."""
@@ -172,10 +178,11 @@ class _Judge:
 
     def finish(self) -> None:
         """Decides; only now all fetches are known."""
+        self._by_index = {call.index: call for call in self._waiting}
         for call in self._waiting:
             if call.kind == MessageType.BACKWARD_AUTOGRAD_REQ:
                 self._gradient(call)
-            elif self._causes.own(call):
+            else:
                 self._own(call)
         self._drop_blocked()
         self._made.skipped = tuple(self._skipped[index] for index in sorted(self._skipped))
@@ -184,6 +191,14 @@ class _Judge:
     # --- calls ----------------------------------------------------------------------------------------------
 
     def _own(self, call: Call) -> None:
+        """Decides about a call, but first about those that made its RRefs: they may have begun later on the
+        wire, since each pipe has its own pace."""
+        if not self._causes.own(call) or call.index in self._made.calls or call.index in self._skipped:
+            return
+        for rref in rrefs_in(call.request):
+            maker = self._facts[call.job].makers.get(rref)
+            if maker is not None and maker.request in self._by_index and maker.request != call.index:
+                self._own_once(self._by_index[maker.request])
         reason = self._against(call)
         if reason is not None:
             self._skip(call, *reason)
@@ -204,6 +219,13 @@ class _Judge:
         value = value_of(call.response.rpc.command, call.response)
         for rref, place in rref_places(value).items():
             self._made.handles.setdefault((call.job, call.caller, rref), Handle("answer", call.index, place))
+
+    def _own_once(self, call: Call) -> None:
+        """A hostile capture may have RRefs that make each other."""
+        if call.index not in self._deciding and len(self._deciding) < MAX_MAKERS:
+            self._deciding.add(call.index)
+            self._own(call)
+            self._deciding.discard(call.index)
 
     def _against(self, call: Call) -> tuple[str, str] | None:
         request, options = call.request, self._options

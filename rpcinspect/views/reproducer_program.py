@@ -276,6 +276,8 @@ class ProgramWriter:
         gave = f"gradients {_listed(sent)} were sent" if sent else "no gradients were sent"
         back = f", {_listed([g.call.index for g in one.back])} came back" if one.back else ""
         self._line(f"# backward: {began}{gave}{back}")
+        for gradient in one.lost:
+            self._line(f"# gradient {gradient.call.index} too: after what is not known, so it is not sent")
         self._after(one.after)
         for gradient in one.back:
             self._expect_gradient(gradient)

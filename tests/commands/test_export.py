@@ -85,6 +85,9 @@ def test_nothing_to_export(capture: Path, tmp_path: Path) -> None:
         (["--export", "x", "--message", "3", "--context", "0"], "can't be used together"),
         (["--export", "x", "--tolerance"], "a tolerance is for a replay"),
         (["--export", "x", "--repeat", "2"], "--repeat is for a replay"),
+        (["--export", "x", "--main", "my-job.py"], "can't import a module of that name"),
+        (["--export", "x", "--engine", "agent"], "--engine is for a replay"),
+        (["--export", "x", "--device", "cuda"], "--device is for a replay"),
     ],
 )
 def test_wrong_usage(options: list[str], said: str) -> None:

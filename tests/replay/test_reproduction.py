@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rpcinspect.opened import OpenSession
+from rpcinspect.replay.facts import rrefs_in
 from rpcinspect.replay.gate import Allowance, Gate
 from rpcinspect.replay.plan import PlanError
+from rpcinspect.replay.program_model import Send, blocks_of
+from rpcinspect.replay.programs import programs
 from rpcinspect.replay.reproduced import Handle, Reproduction
 from rpcinspect.replay.reproduction import ReproductionOptions, reproduction
 from rpcinspect.rpc.message import MessageType
@@ -154,6 +158,33 @@ def test_missing_bytes() -> None:
 
 def test_nothing_at_all() -> None:
     assert not made("transport_matrix_default.pcap").calls
+
+
+def test_rrefs_that_are_made_late_on_the_wire(shared: Path) -> None:
+    """Workers call each other for the first time: the pipe to the maker's callee takes longest."""
+    name = "TensorPipeAgentDistAutogradTest.test_backward_rref_nested_sparse.pcap.gz"
+    with OpenSession([str(shared / "captures/torch-suite" / name)]) as opened:
+        options = ReproductionOptions(trust=True)
+        found = reproduction(opened.session, opened.messages(), options, Gate(), anything)
+    assert not found.skipped
+    late = [
+        (call, found.calls[handle.request])
+        for call in found.calls.values()
+        for rref in rrefs_in(call.request)
+        if (handle := found.handles[call.job, call.caller, rref]).how == "made"
+        and found.calls[handle.request].begin_ns > call.begin_ns
+    ]
+    assert late
+    for program in programs(found):
+        order = [
+            event.call.index
+            for block in blocks_of(program)
+            for event in block.events
+            if isinstance(event, Send)
+        ]
+        for call, maker in late:
+            if call.caller == program.worker:
+                assert order.index(maker.index) < order.index(call.index)
 
 
 def test_workers_by_rank() -> None:
