@@ -14,6 +14,7 @@ from rpcinspect.errors import OutputError
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.reproduced import Reproduction
 from rpcinspect.replay.reproduction import ReproductionOptions, reproduction
+from rpcinspect.replay.seeds import read_seeds
 from rpcinspect.views.phrases import counted, path_label
 from rpcinspect.views.reproducer import (
     SCRIPT,
@@ -70,7 +71,7 @@ def _wanted(request: Request, folder: Path) -> Wanted:
         main=None if request.main is None else request.main.stem,
         modules=request.imports,
         threads=request.threads,
-        seed=request.seed,
+        seeds=read_seeds(request.seeds),
         timeout_s=request.timeout_s or TIMEOUT_S,
     )
 

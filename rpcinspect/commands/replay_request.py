@@ -250,6 +250,8 @@ def _wrong_export(request: Request) -> Iterator[str]:
         ("--engine", request.engine is not None),
         ("--device", request.device != "cpu"),
         ("--map", bool(request.maps)),
+        ("--search-seed", request.search_seed is not None),
+        ("--connect", request.connect is not None),
         ("--show-gradients", request.show_gradients),
         ("a tolerance", request.tolerance or request.rtol is not None or request.atol is not None),
     )

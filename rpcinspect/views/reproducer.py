@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -18,6 +18,7 @@ from rpcinspect.replay.program_model import awaited
 from rpcinspect.replay.programs import programs
 from rpcinspect.replay.reproduced import Reproduction, failed
 from rpcinspect.replay.reproduction import Unwritable
+from rpcinspect.replay.seeds import Seeds
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.layout import Brackets, Item, Source, brackets, lay_out
@@ -48,7 +49,7 @@ class Wanted:
     modules: tuple[str, ...] = ()
     """To be imported besides."""
     threads: int = 1
-    seed: int | None = None
+    seeds: Seeds = field(default_factory=Seeds)
     timeout_s: float = 60.0
 
 
@@ -123,7 +124,7 @@ class _Script:
         environment.filters["comment"] = comment
         script = environment.get_template("reproduce.py.jinja").render(
             about=about,
-            standard=sorted(STANDARD | ({"threading"} if "at_once" in uses else set())),
+            standard=sorted(self._standard(uses)),
             modules=sorted({*self._imports.modules, *self._wanted.modules}),
             folders=[quoted(folder) if folder else "" for folder in self._wanted.folders],
             imports=self._imports.lines(),
@@ -138,7 +139,9 @@ class _Script:
             answers=_numbers(answers, "ANSWERS = "),
             awaited=_numbers([index for _, index in awaited(self._programs)], "AWAITED = "),
             threads=self._wanted.threads,
-            seed=self._wanted.seed,
+            seeded=bool(self._wanted.seeds.own) or self._wanted.seeds.everybody is not None,
+            seeds=lay_out(self._seeds(), lead="SEEDS = ").removeprefix("SEEDS = "),
+            seed=self._wanted.seeds.everybody,
             uses_autograd=any("dist_autograd" in line for one in written for line in one.lines),
             **{f"uses_{name}": name in uses for name in HELPERS},
         )
@@ -183,6 +186,17 @@ class _Script:
                 items.append(Item(f"{quoted(worker.name)}: ", function))
             groups.append(Brackets("{", tuple(items), "}"))
         return brackets("[", groups, "]")
+
+    def _standard(self, uses: set[str]) -> frozenset[str]:
+        """Modules of Python's own that the script imports."""
+        seeds = self._wanted.seeds
+        more = {"threading"} if "at_once" in uses else set()
+        more |= {"random"} if seeds.own or seeds.everybody is not None else set()
+        return STANDARD | more
+
+    def _seeds(self) -> Source:
+        own = sorted(self._wanted.seeds.own.items())
+        return Brackets("{", tuple(Item(f"{quoted(name)}: ", str(seed)) for name, seed in own), "}")
 
     def _about(self, skipped: Sequence[tuple[int, str]]) -> Iterator[str]:
         """The comment at the top."""

@@ -46,7 +46,7 @@ RESERVED = STANDARD | _names(
     torch dist dist_autograd rpc Path HERE TIMEOUT DEADLINE GROUPS GRADIENTS ANSWERS AWAITED Recorded recorded
     through make_object RRefOf skip_contexts at_once Check wait_until difference tensor_difference parts
     bits_difference as_bytes load build work run run_group main t check context_id entered others numpy
-    threading reproduce
+    threading random SEEDS reproduce
     """
 )
 """Names that the script itself has."""

@@ -16,6 +16,7 @@ import pytest
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.gate import Gate
 from rpcinspect.replay.reproduction import ReproductionOptions, reproduction
+from rpcinspect.replay.seeds import Seeds
 from rpcinspect.views.reproducer import Reproducer, Wanted, reproducer, unwritable
 from rpcinspect.views.reproducer_names import RESERVED
 from tests.truth import CAPTURES
@@ -89,6 +90,18 @@ def test_the_same_capture_gives_the_same_bytes(name: str) -> None:
     assert again.script == written(name).script
     assert again.tensors.entries == written(name).tensors.entries
     assert again.tensors.metadata() == written(name).tensors.metadata()
+
+
+def test_seeds(tmp_path: Path) -> None:
+    wanted = Wanted(captures=("x",), folders=("",), seeds=Seeds(everybody=7, own={"worker1": 8}))
+    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+        options = ReproductionOptions(trust=True)
+        made = reproduction(opened.session, opened.messages(), options, Gate(), unwritable(wanted))
+        lines = reproducer(made, wanted, opened.bytes).script.splitlines()
+    assert 'SEEDS = {"worker1": 8}' in lines
+    assert "    seed = SEEDS.get(name, 7)" in lines
+    assert "import random" in lines
+    assert not any("seed" in line for line in written("basic_chain.pcap").script.splitlines())
 
 
 def test_what_is_left_out_is_said_at_the_top() -> None:
