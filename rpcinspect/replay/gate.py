@@ -12,10 +12,11 @@ arguments that the capture chose.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rpcinspect.replay.gate_names import FILE_OPERATORS, is_function, is_internal
+from rpcinspect.replay.model import GlobalUse
 from rpcinspect.replay.sources import Sources
 from rpcinspect.rpc.command import (
     PythonCall,
@@ -233,6 +234,16 @@ class Gate:
 
     def _users(self, node: Value) -> bool:
         return type(node) is Global and self._allowed(node.module, node.name)
+
+
+def global_uses(named: Mapping[str, Mapping[int, Named]]) -> tuple[GlobalUse, ...]:
+    """Name → message → what was said of it there, as one line for each name, refused ones first."""
+    found = []
+    for name, messages in named.items():
+        bad = next((one for _, one in sorted(messages.items()) if not one.allowed), None)
+        reason = "" if bad is None else bad.reason
+        found.append(GlobalUse(name, bad is None, tuple(sorted(messages)), reason))
+    return tuple(sorted(found, key=lambda use: (use.allowed, use.name)))
 
 
 def _passed_on(pickle: PythonPickle) -> Iterator[Named]:

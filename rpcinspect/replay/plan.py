@@ -27,7 +27,7 @@ from rpcinspect.replay.agent_limits import LOOSE, cannot
 from rpcinspect.replay.agent_passes import read_passes
 from rpcinspect.replay.devices import named_devices
 from rpcinspect.replay.facts import JobFacts, read_facts
-from rpcinspect.replay.gate import Gate, Named
+from rpcinspect.replay.gate import Gate, Named, global_uses
 from rpcinspect.replay.model import Engine, GlobalUse, Plan, PlannedSession, Step
 from rpcinspect.replay.order import arrivals, arrived_before, order, overlaps
 from rpcinspect.replay.selection import select
@@ -204,12 +204,7 @@ class _Planner:
 
     def uses(self) -> tuple[GlobalUse, ...]:
         """Every name, refused ones first."""
-        found = []
-        for name, messages in self._uses.items():
-            bad = next((named for _, named in sorted(messages.items()) if not named.allowed), None)
-            reason = "" if bad is None else bad.reason
-            found.append(GlobalUse(name, bad is None, tuple(sorted(messages)), reason))
-        return tuple(sorted(found, key=lambda use: (use.allowed, use.name)))
+        return global_uses(self._uses)
 
 
 def _loose(stage: Stage, calls: dict[int, Call], cast: Cast) -> set[int]:

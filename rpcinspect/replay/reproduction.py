@@ -26,8 +26,7 @@ from rpcinspect.causes.calls import (
 )
 from rpcinspect.causes.causality import Causes, explain
 from rpcinspect.replay.facts import Id, JobFacts, edge_of, read_facts, rrefs_in
-from rpcinspect.replay.gate import Gate, Named
-from rpcinspect.replay.model import GlobalUse
+from rpcinspect.replay.gate import Gate, Named, global_uses
 from rpcinspect.replay.plan import PlanError
 from rpcinspect.replay.reproduced import (
     Gradient,
@@ -186,7 +185,7 @@ class _Judge:
                 self._own(call)
         self._drop_blocked()
         self._made.skipped = tuple(self._skipped[index] for index in sorted(self._skipped))
-        self._made.globals = self._names()
+        self._made.globals = global_uses(self._uses)
 
     # --- calls ----------------------------------------------------------------------------------------------
 
@@ -349,12 +348,3 @@ class _Judge:
             if not one.allowed and refused is None:
                 refused = f"{one.name}: {one.reason}"
         return None if self._options.trust else refused
-
-    def _names(self) -> tuple[GlobalUse, ...]:
-        return tuple(sorted(_uses(self._uses), key=lambda use: (use.allowed, use.name)))
-
-
-def _uses(named: Mapping[str, Mapping[int, Named]]) -> Iterable[GlobalUse]:
-    for name, messages in named.items():
-        bad = next((one for _, one in sorted(messages.items()) if not one.allowed), None)
-        yield GlobalUse(name, bad is None, tuple(sorted(messages)), "" if bad is None else bad.reason)
