@@ -56,7 +56,7 @@ DISTRIBUTIONS = {"re2": "google-re2"}
 
 CHILDREN = tuple(
     f"rpcinspect.replay.{name}"
-    for name in ("worker_main", "live_worker", "agent_main", "agent_nodes", "agent_tensors")
+    for name in ("worker_main", "live_worker", "agent_main", "agent_nodes", "agent_rrefs", "agent_tensors")
 )
 """What runs in processes of its own: live workers, where the user's code runs, and torch's agents that play
 workers. Nothing else of ours may import it."""

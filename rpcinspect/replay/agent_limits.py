@@ -5,22 +5,28 @@ The plan skips what it names as `unsupported`.
 
 torch offers to Python: calls with a captured pickle as it is, operators and TorchScript functions by their
 names, backward passes and the end of a context. It answers operators, housekeeping and clean-ups of live
-workers by itself. Remote references have ids that it counts, and forks that it must have made.
+workers by itself. Remote references have ids that it counts: a played worker has those that its own calls
+have made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from rpcinspect.causes.calls import Call
+from rpcinspect.causes.calls import Call, rref_of
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.agent_values import told_value
+from rpcinspect.replay.facts import Id
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
     PythonCall,
+    PythonRemoteCall,
     PythonResp,
+    PythonRRefFetchCall,
     ScriptCall,
+    ScriptRemoteCall,
+    ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, type_name
@@ -28,14 +34,22 @@ from rpcinspect.rpc.message import MessageType, type_name
 LOOSE = "nothing that torch's agent received in this pass would set this gradient off"
 
 
-def cannot(call: Call, roles: Collection[str]) -> str | None:
-    """Why a request between a played and a live worker can't be replayed."""
+def cannot(call: Call, roles: Collection[str], holders: Mapping[Id, str]) -> str | None:
+    """Why a request between a played and a live worker can't be replayed. `holders`: RRef → the
+    worker whose call made it, or got it first as an answer."""
     if call.caller == call.callee:
         return "torch's agent can't speak for a live worker, which calls itself here"
     if not all(isinstance(envelope, RpcWithAutograd) for envelope in call.request.rpc.envelopes):
         return "torch's profiler would have to run in the played worker"
-    if call.request.facts.forks or (call.response is not None and call.response.facts.forks):
-        return "it carries an RRef, which torch's agent must have made itself"
+    forks = call.request.facts.forks if call.caller in roles else ()
+    rref = rref_of(call.request)
+    used = [fork.rref_id for fork in forks] + ([] if rref is None else [rref])
+    theirs = call.request.facts.forks if call.caller not in roles else ()
+    given = call.response.facts.forks if call.caller not in roles and call.response is not None else ()
+    if theirs or given:
+        return "it brings an RRef, which torch's agent would have to load a pickle for"
+    if any(holders.get(one) != call.caller for one in used):
+        return "torch's agent has only such RRefs as its own calls have made or brought, of live workers"
     return _sent(call) if call.caller in roles else _asked(call)
 
 
@@ -43,7 +57,7 @@ def _sent(call: Call) -> str | None:
     command = call.request.rpc.command
     if not isinstance(command, _SENDABLE):
         return f"torch's agent can't be made to send {type_name(call.kind)}"
-    if isinstance(command, ScriptCall):
+    if isinstance(command, (ScriptCall, ScriptRemoteCall)):
         try:
             for one in command.args:
                 told_value(one)
@@ -52,7 +66,10 @@ def _sent(call: Call) -> str | None:
     return None
 
 
-_SENDABLE = (PythonCall, ScriptCall, CleanupAutogradContextReq, PropagateGradientsReq)
+_SENDABLE = (
+    *(PythonCall, ScriptCall, PythonRemoteCall, ScriptRemoteCall, PythonRRefFetchCall, ScriptRRefFetchCall),
+    *(CleanupAutogradContextReq, PropagateGradientsReq),
+)
 
 
 def _asked(call: Call) -> str | None:

@@ -28,7 +28,8 @@ from torch._C import _distributed_autograd as autograd_c
 from torch._C import _distributed_rpc as rpc_c
 
 from rpcinspect.replay.agent_nodes import Contexts, Leave, Recorded, Root, Thread, Told, Watch
-from rpcinspect.replay.agent_tensors import build, tell, tell_value, value
+from rpcinspect.replay.agent_rrefs import RemoteRefs
+from rpcinspect.replay.agent_tensors import build, operands, tell, tell_value, value
 
 FOREVER_S = 1e6
 NO_TIMEOUT = 0.0
@@ -72,6 +73,7 @@ class Agent:
         self.questions: dict[int, queue.SimpleQueue[Any]] = {}
         self.lock = threading.Lock()
         self.passes = Watch(self.say)
+        self.rrefs = RemoteRefs()
         self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     # --- the control socket ---------------------------------------------------------------------------------
@@ -117,7 +119,7 @@ class Agent:
             data: Any = pickle  # torch's own annotation says str, and bytes are what it takes
             if kind == "python":
                 return rpc_c._invoke_rpc_python_udf(to, data, linked, NO_TIMEOUT, command["async"])
-            args = [value(one, linked) for one in command["args"]]
+            args = [value(one, linked, self.rrefs.handles) for one in command["args"]]
             if kind == "builtin":
                 schema = torch._C.parse_schema(command["function"])
                 by_place, by_name = operands(schema, args)
@@ -126,7 +128,11 @@ class Agent:
                 to.name, command["function"], tuple(args), {}, NO_TIMEOUT, command["async"]
             )
 
-        future = thread.do(send)
+        if command["remote"]:
+            future, ids = thread.do(lambda: self.rrefs.make(command, pickle, linked))
+            self.say({"said": "made", **ids})
+        else:
+            future = thread.do(send)
         future.add_done_callback(lambda done: self.returned(command, done))
 
     def returned(self, command: Command, future: Any) -> None:
@@ -137,9 +143,15 @@ class Agent:
         except Exception as error:
             self.say({**what, "error": str(error)})
             return
+        self.tell_answer(command, found)
+
+    def tell_answer(self, command: Command, found: Any) -> None:
+        what: Command = {"said": "answer", "n": command["n"]}
         try:
             context = command["context"]
-            if isinstance(found, Opaque):
+            if command.get("remote"):
+                self.say({**what, "edge": None})
+            elif isinstance(found, Opaque):
                 edge = self.received(context, found.tensors)
                 self.say({**what, "edge": edge}, found.pickle, found.tensors)
             else:
@@ -149,6 +161,27 @@ class Agent:
         except Exception as error:
             traceback.print_exc()
             self.say({"said": "failed", "do": "call", "n": command["n"], "error": text(error)})
+
+    def fork(self, command: Command, blob: bytes) -> None:
+        """A handle is about to be handed on."""
+        self.say({"said": "made", **self.rrefs.fork(command["rref"])})
+
+    def adopt(self, command: Command, blob: bytes) -> None:
+        """An answer has brought a handle."""
+        self.rrefs.adopt(command["fork"])
+
+    def fetch(self, command: Command, blob: bytes) -> None:
+        """Asks for the value of a remote reference."""
+
+        def then(found: Any, error: Exception | None) -> None:
+            if error is None:
+                self.tell_answer(command, found)
+            else:
+                self.say({"said": "answer", "n": command["n"], "error": str(error)})
+
+        context = command["context"]
+        thread = None if context is None else self.contexts.thread(context)
+        self.rrefs.fetch(command["rref"], thread, then)
 
     def received(self, context: int | None, tensors: Sequence[torch.Tensor]) -> int | None:
         """The autograd message id of what came, if torch has hung it into the graph of a context."""
@@ -277,6 +310,9 @@ class Agent:
 DO: dict[str, Callable[[Agent, Command, bytes], None]] = {
     "begin": Agent.begin,
     "call": Agent.call,
+    "fork": Agent.fork,
+    "fetch": Agent.fetch,
+    "adopt": Agent.adopt,
     "answer": Agent.answer,
     "gradient": Agent.gradient,
     "release": Agent.release,
@@ -291,17 +327,6 @@ def unpack(command: Command, blob: bytes) -> tuple[bytes, list[torch.Tensor]]:
         storages.append(blob[at : at + length])
         at += length
     return blob[:start], build(command["tensors"], storages)
-
-
-def operands(schema: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments by place, and those that go by name only."""
-    by_place, by_name = [], {}
-    for argument, one in zip(schema.arguments, args, strict=True):
-        if argument.kwarg_only:
-            by_name[argument.name] = one
-        else:
-            by_place.append(one)
-    return by_place, by_name
 
 
 def text(error: BaseException) -> str:

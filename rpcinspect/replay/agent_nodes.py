@@ -103,6 +103,10 @@ class Thread:
             raise error
         return result
 
+    def begin(self, job: Callable[[], Any]) -> None:
+        """As `do`, and nobody waits; the job raises nothing."""
+        self._jobs.put((job, queue.SimpleQueue()))
+
     def end(self) -> None:
         self._jobs.put(None)
 
@@ -155,7 +159,9 @@ class Contexts:
         raise RuntimeError(f"the context {context_id} can't be made here")
 
     def release(self, context_id: int) -> None:
-        thread = self.threads.pop(context_id)
+        thread = self.threads.pop(context_id, None)
+        if thread is None:
+            return  # nothing could be sent there
         thread.do(lambda: autograd_c._release_context(context_id))
         thread.end()
 

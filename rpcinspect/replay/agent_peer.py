@@ -17,6 +17,7 @@ The other side is `agent_main.py`.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from dataclasses import dataclass, replace
 from rpcinspect.causes.calls import Call
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, IdMap
 from rpcinspect.errors import ReplayError
+from rpcinspect.replay.agent_ids import OwnRRefs
 from rpcinspect.replay.agent_messages import autograd_envelope, made, read_message, split_blob
 from rpcinspect.replay.agent_passes import Passes, Progress
 from rpcinspect.replay.agent_values import Place, read_value, rows_of, table_of, told_value
@@ -41,9 +43,16 @@ from rpcinspect.rpc.command import (
     PropagateGradientsReq,
     PropagateGradientsResp,
     PythonCall,
+    PythonRemoteCall,
     PythonResp,
+    PythonRRefFetchCall,
+    PythonRRefFetchRet,
+    RemoteRet,
     ScriptCall,
+    ScriptRemoteCall,
     ScriptResp,
+    ScriptRRefFetchCall,
+    ScriptRRefFetchRet,
 )
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
@@ -52,6 +61,10 @@ from rpcinspect.rpc.types import pack_id, unpack_id
 
 UNKNOWN_EDGES = 1 << 40
 """Counter of the first autograd message id that is made up for a message whose id torch does not show."""
+MADE_S = 30.0
+"""For the ids of an RRef."""
+_TYPES = re.compile(r"torch\.(\w+)Tensor\b", re.ASCII)
+"""In errors that Python raises torch has another word for `CPUFloatType`."""
 LOST = "(this error originated at tensorpipe"
 """In the text of an error that is no answer: the pipe broke."""
 
@@ -122,6 +135,8 @@ class AgentPeer:
         self._released: set[int] = set()
         self._cleaning: dict[int, _Open] = {}
         self._questions = 0
+        self._rrefs = OwnRRefs()
+        self._made: list[Object] = []
         loop.watch(self, control.sock, READ)
         loop.add_timer(self._check)
         control.send({"do": "begin", "contexts": list(part.contexts)})
@@ -141,17 +156,12 @@ class AgentPeer:
         if context is not None and foreign and context not in self._brought:
             self._brought.add(context)
             self._bring(self.name, context)
-        if isinstance(command, PropagateGradientsReq):
-            one.context = command.autograd_metadata.autograd_context_id
-            self._send_gradient(command, message, tensors)
-        elif isinstance(command, CleanupAutogradContextReq):
-            one.context = command.context_id
-            self._release(n, one)
-        elif isinstance(command, (PythonCall, ScriptCall)):
-            self._call(n, to, command, message, tensors, context, edge)
-        else:
-            raise ReplayError(f"torch's agent can't be made to send {type_name(message_type_of(command))}")
         self._open[n] = one
+        try:
+            self._send(n, one, message, tensors, edge)
+        except ReplayError:
+            self._open.pop(n, None)
+            raise
         if edge is not None and context is not None:
             self._sent_edges[context, edge] = to
         return n
@@ -185,29 +195,70 @@ class AgentPeer:
 
     # --- what is sent ---------------------------------------------------------------------------------------
 
+    def _send(self, n: int, one: _Open, message: Message, tensors: Sequence[bytes], edge: int | None) -> None:
+        to, command, context = one.to, one.command, one.context
+        if isinstance(command, PropagateGradientsReq):
+            one.context = command.autograd_metadata.autograd_context_id
+            self._send_gradient(command, message, tensors)
+        elif isinstance(command, CleanupAutogradContextReq):
+            one.context = command.context_id
+            self._release(n, one)
+        elif isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
+            real = self._rrefs.real(command.rref_id)
+            self._tell({"do": "fetch", "n": n, "context": context, "rref": real})
+        elif isinstance(command, (PythonCall, ScriptCall, PythonRemoteCall, ScriptRemoteCall)):
+            if isinstance(command, (PythonCall, PythonRemoteCall)):
+                message = self._rrefs.with_own_ids(message, tensors, self._fork)
+            self._call(n, to, read_message(message)[0], message, tensors, context, edge)
+            if isinstance(command, (PythonRemoteCall, ScriptRemoteCall)):
+                self._rrefs.made(command.ret_rref_id, self._until_made()["rref"])
+        else:
+            raise ReplayError(f"torch's agent can't be made to send {type_name(message_type_of(command))}")
+
     def _call(
         self,
         n: int,
         to: str,
-        command: PythonCall | ScriptCall,
+        command: Command,
         message: Message,
         tensors: Sequence[bytes],
         context: int | None,
         edge: int | None,
     ) -> None:
-        what: Object = {"do": "call", "n": n, "to": to, "context": context, **self._linked(context, edge)}
-        if isinstance(command, PythonCall):
+        remote = isinstance(command, (PythonRemoteCall, ScriptRemoteCall))
+        what: Object = {"do": "call", "n": n, "to": to, "remote": remote, **self._linked(context, edge)}
+        if isinstance(command, (PythonCall, PythonRemoteCall)):
             what |= {"kind": "python", "async": command.is_async_execution}
             self._tell(what, command.serialized_py_obj, message.tensor_table, tensors)
             return
+        assert isinstance(command, (ScriptCall, ScriptRemoteCall))
         builtin = command.schema is not None
         what |= {
             "kind": "builtin" if builtin else "script",
             "function": command.schema if builtin else command.qualified_name,
-            "args": [told_value(one) for one in command.args],
+            "args": [told_value(one, self._rrefs.real_pair) for one in command.args],
             "async": command.is_async_execution,
         }
         self._tell(what, b"", message.tensor_table, tensors)
+
+    def _fork(self, rref: Sequence[int]) -> tuple[int, int]:
+        """One more fork of an RRef of torch's, which is about to be sent."""
+        self._tell({"do": "fork", "n": None, "rref": list(rref)})
+        on, local = self._until_made()["fork"]
+        return int(on), int(local)
+
+    def _until_made(self) -> Object:
+        """What the process says of an RRef that it was to make; whatever else it says is heard."""
+        while not self._made:
+            heard = self._control.receive(MADE_S)
+            if heard is None:
+                raise ReplayError(f"the process that plays {self.name} has ended")
+            self._hear(*heard)
+        while self._control.said_more:  # nothing else would say that it is there
+            heard = self._control.receive(MADE_S)
+            if heard is not None:
+                self._hear(*heard)
+        return self._made.pop(0)
 
     def _linked(self, context: int | None, edge: int | None) -> Object:
         """The id of a message that is to be sent, and the received ones whose gradients hang at it."""
@@ -291,6 +342,8 @@ class AgentPeer:
             self._hear_gradients(what, blob)
         elif said == "pass":
             self._hear_end(int(what["context"]), what["error"])
+        elif said == "made":
+            self._made.append(what)
         elif said == "failed" and what["n"] is not None:
             self._post_lost(int(what["n"]), "", f"torch's agent could not send it: {what['error']}")
         elif said == "failed":
@@ -309,10 +362,21 @@ class AgentPeer:
                 self._post_answer(n, made(ExceptionResponse(error.encode("utf-8", "surrogateescape"))))
             return
         pickle, storages = split_blob(what, blob)
-        if "value" in what:
-            command: Command = ScriptResp(read_value(what["value"]))
+        asked = one.command
+        command: Command
+        if isinstance(asked, (PythonRemoteCall, ScriptRemoteCall)):
+            command = RemoteRet(asked.ret_rref_id, asked.ret_fork_id)
+        elif isinstance(asked, PythonRRefFetchCall):
+            tops = [row["part_of"] for row in what["tensors"]].count(None)
+            command = PythonRRefFetchRet(tuple(range(tops)), pickle)
+        elif isinstance(asked, ScriptRRefFetchCall):
+            command = ScriptRRefFetchRet((read_value(what["value"]),))
+        elif "value" in what:
+            command = ScriptResp(read_value(what["value"]))
         else:
             command = PythonResp(pickle)
+        for fork in self._rrefs.brought(pickle if isinstance(command, PythonResp) else b""):
+            self._tell({"do": "adopt", "n": None, "fork": fork})
         envelopes = self._envelope(one.context, what["edge"], command, one.to, answer=True)
         self._post_answer(n, made(command, envelopes, table_of(what["tensors"])), storages)
 
@@ -378,7 +442,7 @@ class AgentPeer:
     def _hear_end(self, context: int, error: str | None) -> None:
         """A pass has ended: everything that left in it is answered."""
         own = f"Error on Node {self._part.ids[self.name]}: "
-        error = None if error is None else error.removeprefix(own)
+        error = None if error is None else _TYPES.sub(r"CPU\1Type", error.removeprefix(own))
         for n, one in list(self._open.items()):
             if one.context == context and isinstance(one.command, PropagateGradientsReq):
                 if error is None or f"Error on Node {self._part.ids[one.to]}:" not in error:

@@ -9,7 +9,7 @@ offsets, shared storages and lazy conj and neg bits stay too. Runs in a played w
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -147,16 +147,18 @@ class _Teller:
         return number
 
 
-def value(told: Any, tensors: Sequence[torch.Tensor]) -> Any:
+def value(told: Any, tensors: Sequence[torch.Tensor], rrefs: Mapping[tuple[int, int], Any]) -> Any:
     """An argument of an operator or a TorchScript function."""
     kind, what = told
     if kind == "tensor":
         return tensors[what]
     if kind in ("list", "tuple"):
-        items = [value(one, tensors) for one in what]
+        items = [value(one, tensors, rrefs) for one in what]
         return items if kind == "list" else tuple(items)
     if kind == "dict":
-        return {value(key, tensors): value(one, tensors) for key, one in what}
+        return {value(key, tensors, rrefs): value(one, tensors, rrefs) for key, one in what}
+    if kind == "rref":
+        return rrefs[what[0], what[1]]
     if kind == "device":
         return torch.device(what)
     if kind == "float":
@@ -184,3 +186,14 @@ def tell_value(found: Any, tensors: list[torch.Tensor]) -> Any:
     if found is None or isinstance(found, (bool, int, str)):
         return "plain", found
     raise TypeError(f"torch's answer is a {type(found).__name__}, which can't be told")
+
+
+def operands(schema: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments by place, and those that go by name only."""
+    by_place, by_name = [], {}
+    for argument, one in zip(schema.arguments, args, strict=True):
+        if argument.kwarg_only:
+            by_name[argument.name] = one
+        else:
+            by_place.append(one)
+    return by_place, by_name

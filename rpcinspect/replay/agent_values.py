@@ -16,10 +16,11 @@ from typing import Any
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.worker_protocol import Object
 from rpcinspect.rpc.dtypes import DTYPES
-from rpcinspect.rpc.pickles.semantic import TAGS, device, tensor_index, untag
+from rpcinspect.rpc.pickles.semantic import TAGS, device, rref_fork, tensor_index, untag
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
 from rpcinspect.rpc.tensor import Quantizer, TensorMeta, read_tensor_table, to_tensor_table
 
+RRefPlace = Callable[[tuple[int, int]], tuple[int, int]]
 Place = Callable[[str], str]
 """Where a captured device is in this replay."""
 
@@ -91,25 +92,26 @@ def _meta(row: Object) -> TensorMeta:
     )
 
 
-def told_value(value: Value, place: Place | None = None) -> Any:
-    """A captured argument of an operator or a TorchScript function, for the process. Raises `ReplayError` for
-    what can't be told: an object, an RRef."""
-    index = tensor_index(value)
+def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any:
+    """A captured argument of an operator or a TorchScript function, for the process; `rref`: the ids of an
+    RRef there. Raises `ReplayError` for what can't be told: an object."""
+    index, where, fork = tensor_index(value), device(value), rref_fork(value)
     if index is not None:
         return "tensor", index
-    where = device(value)
     if where is not None:
         return "device", where
+    if fork is not None:
+        return "rref", rref(fork.rref_id)
     plain = untag(value)
     if type(plain) in (list, tuple):
-        return type(plain).__name__, [told_value(one) for one in plain]
+        return type(plain).__name__, [told_value(one, rref) for one in plain]
     if type(plain) is Dict:
-        return "dict", [[told_value(k), told_value(v)] for k, v in plain.pairs]
+        return "dict", [[told_value(k, rref), told_value(v, rref)] for k, v in plain.pairs]
     if type(plain) is float:
         return "float", plain.hex()
     if plain is None or type(plain) in (bool, int, str):
         return "plain", plain
-    raise ReplayError("it has an argument that Python can't give: an object or an RRef")
+    raise ReplayError("it has an argument that Python can't give, an object")
 
 
 def read_value(told: Any, like: Value = None) -> Value:

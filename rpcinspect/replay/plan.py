@@ -82,7 +82,13 @@ def plan(
     for number, cast in enumerate(casts):
         its = [call for call in calls if call.job == cast.job]
         lost = [orphan for orphan in exchanges.orphans if orphan.job == cast.job]
-        beyond = nothing_beyond if options.engine == "wire" else partial(cannot, roles=cast.roles)
+        known = facts.get(cast.job, JobFacts())
+        holders = {rref: one.receiver for rref, one in known.mentions.items() if one.is_answer}
+        holders |= {rref: one.sender for rref, one in known.makers.items()}
+        holders = {rref: one for rref, one in holders.items() if known.owners.get(rref) not in cast.roles}
+        beyond = (
+            nothing_beyond if options.engine == "wire" else partial(cannot, roles=cast.roles, holders=holders)
+        )
         sessions.append(planner.session(number, cast, its, [] if left_out else lost, beyond))
     planned = {step.message for one in sessions for step in one.steps}
     return Plan(

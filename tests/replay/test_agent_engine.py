@@ -46,6 +46,8 @@ JOBS = [
     Job("ctx_crowd", answers=34, gradients=10, unsupported=6),
     Job("bwd_boom", answers=3, gradients=1, unsupported=1),
     Job("devmap_cpu", answers=12, gradients=8, unsupported=2),
+    Job("ps_race", answers=28, gradients=6, unsupported=19),
+    Job("ps_race_lock", answers=78, gradients=12, unsupported=33),
 ]
 
 
@@ -68,6 +70,17 @@ def test_a_worker_that_calls_in_the_context_of_another(workers: Workers) -> None
     sent = [one for run in outcome.runs for one in run[0].steps if one.step.action == "send"]
     assert [one.result for one in sent if one.step.type == "FORWARD_AUTOGRAD_REQ"] == ["identical"]
     assert made.failed == 0
+
+
+def test_remote_references_that_are_handed_on(workers: Workers) -> None:
+    """Those that a played worker has made itself; what another one made it can't have."""
+    outcome, made = replayed(capture_of("rref_relay"), options=AGENT, workers=workers)
+    assert not_alike(outcome, ("identical",)) == []
+    assert made.responses.identical == made.responses.expected >= 8
+    skipped = [
+        step for session in outcome.plan.sessions for step in session.steps if step.code == "unsupported"
+    ]
+    assert any(step.text is not None and "its own calls have made" in step.text for step in skipped)
 
 
 def test_what_it_can_not_do_is_skipped_with_a_reason(workers: Workers) -> None:

@@ -29,7 +29,7 @@ def reason(
     talk = Workers(2)
     talk.call(caller, callee, 0, 10, *what, context=context)  # type: ignore[arg-type]
     (call,) = talk.calls()
-    return cannot(call, ("w0",))
+    return cannot(call, ("w0",), {})
 
 
 @pytest.mark.parametrize("what", ["app.f", "aten::add"])
@@ -54,7 +54,7 @@ def test_questions_of_live_workers() -> None:
 
 
 def test_what_it_can_not_send() -> None:
-    assert "an object or an RRef" in str(reason(0, 1, OBJECT))
+    assert "an object" in str(reason(0, 1, OBJECT))
     assert "speak for a live worker" in str(reason(1, 1, "app.f"))
 
 
