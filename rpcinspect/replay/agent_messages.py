@@ -9,9 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rpcinspect.errors import DecodeError, ReplayError
+from rpcinspect.replay.agent_values import RRefPlace, read_value, told_value
 from rpcinspect.replay.control_calls import NO_TENSORS
 from rpcinspect.replay.worker_protocol import Object
-from rpcinspect.rpc.command import Command
+from rpcinspect.rpc.command import (
+    Command,
+    PythonCall,
+    PythonRemoteCall,
+    PythonResp,
+    PythonRRefFetchCall,
+    PythonRRefFetchRet,
+    RemoteRet,
+    ScriptCall,
+    ScriptRemoteCall,
+    ScriptResp,
+    ScriptRRefFetchCall,
+    ScriptRRefFetchRet,
+)
 from rpcinspect.rpc.command_codec import from_message, message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, peel, wrap
 from rpcinspect.rpc.message import Message, MessageType, type_name
@@ -61,3 +75,34 @@ def split_blob(what: Object, blob: bytes) -> tuple[bytes, list[bytes]]:
         storages.append(blob[at : at + int(length)])
         at += int(length)
     return blob[:start], storages
+
+
+def call_of(command: Command, rref: RRefPlace) -> tuple[Object, bytes]:
+    """What the process must know to make a call, and the pickle that goes with it; `rref`: the ids of an RRef
+    there. Raises `ReplayError` where an argument can't be told."""
+    remote = isinstance(command, (PythonRemoteCall, ScriptRemoteCall))
+    if isinstance(command, (PythonCall, PythonRemoteCall)):
+        told = {"kind": "python", "remote": remote, "async": command.is_async_execution}
+        return told, command.serialized_py_obj
+    assert isinstance(command, (ScriptCall, ScriptRemoteCall))
+    builtin = command.schema is not None
+    told = {
+        "kind": "builtin" if builtin else "script",
+        "remote": remote,
+        "function": command.schema if builtin else command.qualified_name,
+        "args": [told_value(one, rref) for one in command.args],
+        "async": command.is_async_execution,
+    }
+    return told, b""
+
+
+def answer_command(asked: Command, what: Object, pickle: bytes) -> Command:
+    """The answer to a request, of what the process tells of it."""
+    if isinstance(asked, (PythonRemoteCall, ScriptRemoteCall)):
+        return RemoteRet(asked.ret_rref_id, asked.ret_fork_id)
+    if isinstance(asked, PythonRRefFetchCall):
+        tops = [row["part_of"] for row in what["tensors"]].count(None)
+        return PythonRRefFetchRet(tuple(range(tops)), pickle)
+    if isinstance(asked, ScriptRRefFetchCall):
+        return ScriptRRefFetchRet((read_value(what["value"]),))
+    return ScriptResp(read_value(what["value"])) if "value" in what else PythonResp(pickle)

@@ -18,7 +18,6 @@ The other side is `agent_main.py`.
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,12 +25,21 @@ from dataclasses import dataclass, replace
 from rpcinspect.causes.calls import Call
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, IdMap
 from rpcinspect.errors import ReplayError
+from rpcinspect.replay.agent_expected import ExpectedQuestions, is_async_call, retained
 from rpcinspect.replay.agent_ids import OwnRRefs
-from rpcinspect.replay.agent_messages import autograd_envelope, made, read_message, split_blob
+from rpcinspect.replay.agent_messages import (
+    answer_command,
+    autograd_envelope,
+    call_of,
+    made,
+    read_message,
+    split_blob,
+)
+from rpcinspect.replay.agent_open import Open, OpenRequests
 from rpcinspect.replay.agent_passes import Passes, Progress
-from rpcinspect.replay.agent_values import Place, read_value, rows_of, table_of, told_value
+from rpcinspect.replay.agent_values import Place, rows_of, table_of
 from rpcinspect.replay.control_calls import NO_TENSORS
-from rpcinspect.replay.events import PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.replay.events import RequestArrived
 from rpcinspect.replay.live_group import LiveWorker
 from rpcinspect.replay.loop import READ, Loop
 from rpcinspect.replay.worker_protocol import ControlSocket, Object
@@ -46,13 +54,9 @@ from rpcinspect.rpc.command import (
     PythonRemoteCall,
     PythonResp,
     PythonRRefFetchCall,
-    PythonRRefFetchRet,
-    RemoteRet,
     ScriptCall,
     ScriptRemoteCall,
-    ScriptResp,
     ScriptRRefFetchCall,
-    ScriptRRefFetchRet,
 )
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
@@ -85,18 +89,6 @@ class Part:
     """The autograd contexts that something is sent in."""
 
 
-@dataclass(slots=True)
-class _Open:
-    """A request without an answer."""
-
-    to: str
-    command: Command
-    context: int | None
-    deadline: float
-    seconds: float
-    like: Call | None = None
-
-
 class AgentPeer:
     """One played worker; closing the loop ends the conversation."""
 
@@ -120,10 +112,8 @@ class AgentPeer:
         self._live = live
         self._ids = ids
         self._names = {number: name for name, number in part.ids.items()}
-        self._open: dict[int, _Open] = {}
-        self._given_up: set[int] = set()
-        self._next_id = 0
-        self._asked = list(part.asked)
+        self._open = OpenRequests(loop, part.role)
+        self._expected = ExpectedQuestions(part.asked)
         self._async: dict[int, bool] = {}
         self._edges: set[tuple[int, int]] = set()
         """(context, live id) of what was received with an edge."""
@@ -133,7 +123,7 @@ class AgentPeer:
         self._made_up = UNKNOWN_EDGES
         self._progress = Progress(part.passes, self._live_edge, self._edges)
         self._released: set[int] = set()
-        self._cleaning: dict[int, _Open] = {}
+        self._cleaning: dict[int, Open] = {}
         self._questions = 0
         self._rrefs = OwnRRefs()
         self._made: list[Object] = []
@@ -148,19 +138,15 @@ class AgentPeer:
     ) -> int:
         """As of `Peer`. Raises `ReplayError` for what torch's agent can't be made to send."""
         command, context, edge = read_message(message)
-        n, self._next_id = self._next_id, self._next_id + 1
-        seconds = timeout_s or 0.0
-        deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
-        one = _Open(to, command, context, deadline, seconds)
         foreign = context is not None and unpack_id(context)[0] != self._part.ids[self.name]
         if context is not None and foreign and context not in self._brought:
             self._brought.add(context)
             self._bring(self.name, context)
-        self._open[n] = one
+        n, one = self._open.add(to, command, context, timeout_s)
         try:
             self._send(n, one, message, tensors, edge)
         except ReplayError:
-            self._open.pop(n, None)
+            self._open.drop(n)
             raise
         if edge is not None and context is not None:
             self._sent_edges[context, edge] = to
@@ -168,9 +154,7 @@ class AgentPeer:
 
     def renew(self, message_id: int) -> None:
         """As of `Peer`."""
-        one = self._open.get(message_id)
-        if one is not None:
-            one.deadline = time.monotonic() + one.seconds
+        self._open.renew(message_id)
 
     def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
         """As of `Peer`. What torch's agent answers by itself is not sent again."""
@@ -195,7 +179,7 @@ class AgentPeer:
 
     # --- what is sent ---------------------------------------------------------------------------------------
 
-    def _send(self, n: int, one: _Open, message: Message, tensors: Sequence[bytes], edge: int | None) -> None:
+    def _send(self, n: int, one: Open, message: Message, tensors: Sequence[bytes], edge: int | None) -> None:
         to, command, context = one.to, one.command, one.context
         if isinstance(command, PropagateGradientsReq):
             one.context = command.autograd_metadata.autograd_context_id
@@ -225,21 +209,9 @@ class AgentPeer:
         context: int | None,
         edge: int | None,
     ) -> None:
-        remote = isinstance(command, (PythonRemoteCall, ScriptRemoteCall))
-        what: Object = {"do": "call", "n": n, "to": to, "remote": remote, **self._linked(context, edge)}
-        if isinstance(command, (PythonCall, PythonRemoteCall)):
-            what |= {"kind": "python", "async": command.is_async_execution}
-            self._tell(what, command.serialized_py_obj, message.tensor_table, tensors)
-            return
-        assert isinstance(command, (ScriptCall, ScriptRemoteCall))
-        builtin = command.schema is not None
-        what |= {
-            "kind": "builtin" if builtin else "script",
-            "function": command.schema if builtin else command.qualified_name,
-            "args": [told_value(one, self._rrefs.real_pair) for one in command.args],
-            "async": command.is_async_execution,
-        }
-        self._tell(what, b"", message.tensor_table, tensors)
+        what: Object = {"do": "call", "n": n, "to": to, **self._linked(context, edge)}
+        told, pickle = call_of(command, self._rrefs.real_pair)
+        self._tell(what | told, pickle, message.tensor_table, tensors)
 
     def _fork(self, rref: Sequence[int]) -> tuple[int, int]:
         """One more fork of an RRef of torch's, which is about to be sent."""
@@ -287,7 +259,7 @@ class AgentPeer:
         found = self._ids.translate(AUTOGRAD_MESSAGE, captured)
         return found if isinstance(found, int) else captured
 
-    def _release(self, n: int, one: _Open) -> None:
+    def _release(self, n: int, one: Open) -> None:
         """torch's agent tells everybody of the end of a context at once."""
         assert one.context is not None
         if one.context not in self._released:
@@ -328,9 +300,8 @@ class AgentPeer:
         """The process has ended, or the loop does."""
         self._loop.forget(self)
         self._loop.remove_timer(self._check)
-        lost, self._open = self._open, {}
-        for n, one in lost.items():
-            self._post_lost(n, one.to, "the played worker's process has ended")
+        for n, _ in self._open:
+            self._open.lost(n, "the played worker's process has ended")
 
     def _hear(self, what: Object, blob: bytes) -> None:
         said = what["said"]
@@ -345,7 +316,7 @@ class AgentPeer:
         elif said == "made":
             self._made.append(what)
         elif said == "failed" and what["n"] is not None:
-            self._post_lost(int(what["n"]), "", f"torch's agent could not send it: {what['error']}")
+            self._open.lost(int(what["n"]), f"torch's agent could not send it: {what['error']}")
         elif said == "failed":
             raise ReplayError(f"{self.name}: {what['do']}: {what['error']}")
 
@@ -357,28 +328,16 @@ class AgentPeer:
         error = what.get("error")
         if error is not None:
             if LOST in error:
-                self._post_lost(n, one.to, error)
+                self._open.lost(n, error)
             else:
-                self._post_answer(n, made(ExceptionResponse(error.encode("utf-8", "surrogateescape"))))
+                self._open.answered(n, made(ExceptionResponse(error.encode("utf-8", "surrogateescape"))))
             return
         pickle, storages = split_blob(what, blob)
-        asked = one.command
-        command: Command
-        if isinstance(asked, (PythonRemoteCall, ScriptRemoteCall)):
-            command = RemoteRet(asked.ret_rref_id, asked.ret_fork_id)
-        elif isinstance(asked, PythonRRefFetchCall):
-            tops = [row["part_of"] for row in what["tensors"]].count(None)
-            command = PythonRRefFetchRet(tuple(range(tops)), pickle)
-        elif isinstance(asked, ScriptRRefFetchCall):
-            command = ScriptRRefFetchRet((read_value(what["value"]),))
-        elif "value" in what:
-            command = ScriptResp(read_value(what["value"]))
-        else:
-            command = PythonResp(pickle)
+        command = answer_command(one.command, what, pickle)
         for fork in self._rrefs.brought(pickle if isinstance(command, PythonResp) else b""):
             self._tell({"do": "adopt", "n": None, "fork": fork})
         envelopes = self._envelope(one.context, what["edge"], command, one.to, answer=True)
-        self._post_answer(n, made(command, envelopes, table_of(what["tensors"])), storages)
+        self._open.answered(n, made(command, envelopes, table_of(what["tensors"])), storages)
 
     def _envelope(
         self, context: int | None, edge: int | None, command: Command, sender: str, *, answer: bool
@@ -398,9 +357,9 @@ class AgentPeer:
         pickle, storages = split_blob(what, blob)
         edge = what["edge"]
         sender = None if edge is None else self._names.get(unpack_id(int(edge))[0])
-        like = self._like(pickle, sender)
+        like = self._expected.take(pickle, sender)
         sender = sender or (like.caller if like is not None else next(iter(self._live), ""))
-        is_async = like is not None and _is_async(like)
+        is_async = like is not None and is_async_call(like)
         number = int(what["n"])
         command = PythonCall(pickle, is_async)
         envelopes = self._envelope(what["context"], edge, command, sender, answer=False)
@@ -409,16 +368,7 @@ class AgentPeer:
                 if isinstance(captured, RpcWithAutograd):
                     envelopes = [replace(one, device_map=captured.device_map) for one in envelopes]
         self._async[number] = is_async
-        self._post_request(sender, number, made(command, envelopes, table_of(what["tensors"])), storages)
-
-    def _like(self, pickle: bytes, sender: str | None) -> Call | None:
-        """The captured question that this one looks like; it is taken off the list."""
-        same = [call for call in self._asked if sender is None or call.caller == sender]
-        exact = [call for call in same if _pickle(call) == pickle]
-        for call in (exact or same)[:1]:
-            self._asked.remove(call)
-            return call
-        return None
+        self._open.asked(sender, number, made(command, envelopes, table_of(what["tensors"])), storages)
 
     def _hear_gradients(self, what: Object, blob: bytes) -> None:
         context, edge = int(what["context"]), int(what["edge"])
@@ -428,88 +378,28 @@ class AgentPeer:
             raise ReplayError(f"{self.name}: a gradient for what was not sent")
         number = self._came[context, edge]
         self._came[context, edge] += 1
-        retains = [
-            call.request.rpc.command.retain_graph
-            for call in self._part.calls.values()
-            if isinstance(call.request.rpc.command, PropagateGradientsReq)
-            and call.request.rpc.command.autograd_metadata == AutogradMetadata(context, edge)
-        ]
-        retain = retains[min(number, len(retains) - 1)] if retains else False
+        retain = retained(self._part.calls.values(), AutogradMetadata(context, edge), number)
         command = PropagateGradientsReq(AutogradMetadata(context, edge), tuple(what["grads"]), retain)
         self._questions -= 1  # no question of torch's has such a number
-        self._post_request(sender, self._questions, made(command, (), table_of(what["tensors"])), storages)
+        self._open.asked(sender, self._questions, made(command, (), table_of(what["tensors"])), storages)
 
     def _hear_end(self, context: int, error: str | None) -> None:
         """A pass has ended: everything that left in it is answered."""
         own = f"Error on Node {self._part.ids[self.name]}: "
         error = None if error is None else _TYPES.sub(r"CPU\1Type", error.removeprefix(own))
-        for n, one in list(self._open.items()):
+        for n, one in self._open:
             if one.context == context and isinstance(one.command, PropagateGradientsReq):
-                if error is None or f"Error on Node {self._part.ids[one.to]}:" not in error:
-                    self._post_answer(n, made(PropagateGradientsResp()))
+                if error is None or not error.startswith(f"Error on Node {self._part.ids[one.to]}:"):
+                    self._open.answered(n, made(PropagateGradientsResp()))
                 else:
-                    self._post_answer(n, made(ExceptionResponse(error.encode("utf-8", "surrogateescape"))))
-
-    # --- events ---------------------------------------------------------------------------------------------
-
-    def _post_answer(self, n: int, message: Message, storages: Sequence[bytes] = ()) -> None:
-        one = self._open.pop(n, None)
-        if one is not None:
-            self._loop.post(
-                ResponseArrived(
-                    peer=self.name,
-                    to=one.to,
-                    pipe=-1,
-                    message=replace(message, id=n),
-                    tensors=tuple(storages),
-                    time_ns=time.time_ns(),
-                )
-            )
-
-    def _post_request(self, sender: str, number: int, message: Message, storages: Sequence[bytes]) -> None:
-        self._loop.post(
-            RequestArrived(
-                peer=self.name,
-                sender=sender,
-                pipe=-1,
-                message=replace(message, id=number),
-                tensors=tuple(storages),
-                time_ns=time.time_ns(),
-            )
-        )
-
-    def _post_lost(self, n: int, other: str, reason: str) -> None:
-        one = self._open.pop(n, None)
-        self._loop.post(
-            PipeLost(
-                peer=self.name,
-                other=other or (one.to if one is not None else ""),
-                pipe=-1,
-                inbound=False,
-                reason=reason,
-                unanswered=(n,),
-            )
-        )
+                    self._open.answered(n, made(ExceptionResponse(error.encode("utf-8", "surrogateescape"))))
 
     def _check(self, now: float) -> None:
         """Posts what has waited too long for its answer, and asks whether contexts are gone."""
         for n, one in list(self._cleaning.items()):
-            if n not in self._open:
+            if self._open.get(n) is None:
                 del self._cleaning[n]
             elif one.context is not None and not self._live[one.to].has_context(one.context):
                 del self._cleaning[n]
-                self._post_answer(n, made(CleanupAutogradContextResp()))
-        for n, one in list(self._open.items()):
-            if one.deadline < now:
-                del self._open[n]
-                self._loop.post(Unanswered(peer=self.name, to=one.to, message_id=n, timeout_s=one.seconds))
-
-
-def _pickle(call: Call) -> bytes:
-    command = call.request.rpc.command
-    return command.serialized_py_obj if isinstance(command, PythonCall) else b""
-
-
-def _is_async(call: Call) -> bool:
-    command = call.request.rpc.command
-    return isinstance(command, PythonCall) and command.is_async_execution
+                self._open.answered(n, made(CleanupAutogradContextResp()))
+        self._open.overdue(now)
