@@ -131,6 +131,13 @@ def replay(
             "captured.",
         ),
     ] = None,
+    stand_ins: Annotated[
+        bool,
+        typer.Option(
+            "--stand-ins",
+            help="Give live workers a value for RRefs older than the capture, from a captured answer.",
+        ),
+    ] = False,
     threads: Annotated[
         int,
         typer.Option("--threads", metavar="N", help="Threads of each live worker; sums depend on it."),
@@ -262,6 +269,7 @@ def replay(
                 imports=tuple(imports or ()),
                 seeds=tuple(seed or ()),
                 search_seed=search_seed,
+                stand_ins=stand_ins,
                 threads=threads,
                 engine=None if engine is None else engine.value,
                 device=device.value,

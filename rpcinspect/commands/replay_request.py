@@ -47,6 +47,7 @@ class Request:
     imports: tuple[str, ...] = ()
     seeds: tuple[str, ...] = ()
     search_seed: str | None = None
+    stand_ins: bool = False
     threads: int = 1
     timeout_s: float | None = None
     speed: float | None = None
@@ -106,6 +107,7 @@ class Request:
             context=None if self.context is None else read_packed(self.context),
             trust=self.trust,
             engine=self.player,
+            stand_ins=self.stand_ins,
             joins=self.connect is not None,
         )
 
@@ -174,6 +176,8 @@ def _mistakes(request: Request) -> Iterator[str]:
 def _wrong_engine(request: Request) -> Iterator[str]:
     if request.record is not None and request.player == "agent":
         yield "--record writes the connections of the wire engine; torch's agent has its own"
+    if request.stand_ins and request.player == "agent":
+        yield "--stand-ins needs the wire engine: torch's agent can't make an RRef under a captured id"
     if request.engine == "wire" and request.device == "cuda":
         yield "--device cuda needs --engine agent: our own peers have no GPU"
     if request.engine == "wire" and request.maps:
@@ -206,6 +210,7 @@ def _wrong_group(request: Request) -> Iterator[str]:
         ("--import", bool(request.imports)),
         ("--seed", bool(request.seeds)),
         ("--search-seed", request.search_seed is not None),
+        ("--stand-ins", request.stand_ins),
         ("--threads", request.threads != 1),
         ("--show-gradients", request.show_gradients),
         ("--engine agent", request.player != "wire"),
@@ -244,6 +249,8 @@ def _wrong_export(request: Request) -> Iterator[str]:
     if request.plan or request.jsonl or request.output is not None:
         yield "--export writes a folder: --plan, --format and --output have nothing to say there"
     unused = (
+        ("--stand-ins", request.stand_ins),
+        ("--search-seed", request.search_seed is not None),
         ("--record", request.record is not None),
         ("--repeat", request.repeat != 1),
         ("--speed", request.speed is not None),

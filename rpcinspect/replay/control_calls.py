@@ -106,10 +106,19 @@ def control_answer(call: ControlCall) -> Message:
     return Message(int(MessageType.PYTHON_RET), 0, _PROTO + value + _STOP, NO_TENSORS)
 
 
+def cast_pickle(value: bytes) -> bytes:
+    """PythonUDF(typing.cast, (None, value), {}), which returns the value; `value`: opcodes that push it."""
+    return _udf(_CAST, _NONE + value + _TUPLE2)
+
+
 def _call(function: Global, args: bytes) -> Message:
     """PythonUDF(function, args, {}), not to be run asynchronously."""
+    return Message(int(MessageType.PYTHON_CALL), 0, b"\0" + _udf(function, args), NO_TENSORS)
+
+
+def _udf(function: Global, args: bytes) -> bytes:
     udf = _global(_PYTHON_UDF) + _global(function) + args + _EMPTY_DICT + _TUPLE3 + _NEWOBJ
-    return Message(int(MessageType.PYTHON_CALL), 0, b"\0" + _PROTO + udf + _STOP, NO_TENSORS)
+    return _PROTO + udf + _STOP
 
 
 def _membership(info: Value, is_join: Value) -> UpdateGroupMembership | None:
@@ -133,6 +142,7 @@ def _integer(number: int) -> bytes:
 MAX_CALL_BYTES = 1 << 16
 """A longer request is no control call."""
 
+_CAST = Global("typing", "cast")
 _PYTHON_UDF = Global("torch.distributed.rpc.internal", "PythonUDF")
 _WORKER_INFO = Global("torch._C._distributed_rpc", "WorkerInfo")
 _UPDATE_GROUP_MEMBERSHIP = Global("torch.distributed.rpc._utils", "_update_group_membership")

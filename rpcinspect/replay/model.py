@@ -80,6 +80,34 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """A value for an RRef that is older than the capture, from a captured answer to a fetch of it."""
+
+    rref: tuple[int, int]
+    owner: str
+    """The live worker that gets it, before anything is sent."""
+    message: int
+    """Index of the answer that it is made from."""
+    request: int
+    """Index of the fetch."""
+    forks: tuple[tuple[int, int], ...]
+    """Older forks that the capture deletes: the owner is told of them."""
+    changed: tuple[int, ...]
+    """Requests that may have changed the value in the capture before it was fetched."""
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        made = f"stand-in for RRef {self.rref[0]}:{self.rref[1]}, from #{self.message}"
+        if not self.changed:
+            return made
+        shown = ", ".join(f"#{index}" for index in self.changed[:4]) + (
+            ", …" if len(self.changed) > 4 else ""
+        )
+        return f"{made}, which may have been changed by {shown} before"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSession:
     """One session: who is played, who is live, and what happens about every request of the job."""
 
@@ -93,6 +121,8 @@ class PlannedSession:
     """
     overlaps: tuple[Overlap, ...]
     """Calls whose order the capture does not tell."""
+    stand_ins: tuple[StandIn, ...] = ()
+    """What live workers get before the first step."""
 
     def count(self, action: Action) -> int:
         """Number of steps."""
@@ -128,6 +158,8 @@ class Plan:
     """Requests that `--context` left out."""
     trusted: bool
     """Nothing was refused, whatever it names."""
+    captured_groups: tuple[str, ...] = ()
+    """`static`, `dynamic`; empty if the capture does not show it. Live groups are dynamic."""
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ which envelope).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,12 +26,14 @@ from rpcinspect.errors import RpcInspectError
 from rpcinspect.replay.agent_limits import LOOSE, cannot
 from rpcinspect.replay.agent_passes import read_passes
 from rpcinspect.replay.devices import named_devices
-from rpcinspect.replay.facts import JobFacts, read_facts
+from rpcinspect.replay.facts import Id, JobFacts, read_facts, rrefs_in
 from rpcinspect.replay.gate import Gate, Named, global_uses
-from rpcinspect.replay.model import Engine, GlobalUse, Plan, PlannedSession, Step
+from rpcinspect.replay.group_kind import group_kinds
+from rpcinspect.replay.model import Engine, GlobalUse, Plan, PlannedSession, StandIn, Step
 from rpcinspect.replay.order import arrivals, arrived_before, order, overlaps
 from rpcinspect.replay.selection import select
 from rpcinspect.replay.sessions import Cast, default_casts, named_casts, workers_of
+from rpcinspect.replay.stand_ins import stand_ins
 from rpcinspect.replay.steps import Beyond, Stage, Verdict, blocked_contexts, nothing_beyond
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
@@ -55,6 +57,8 @@ class PlanOptions:
     """Only this autograd context and what it depends on."""
     trust: bool = False
     """Refuse nothing, whatever pickles name."""
+    stand_ins: bool = False
+    """Give live workers values for RRefs that are older than the capture, see `stand_ins`."""
     engine: Engine = "wire"
     """What will carry it out."""
     joins: bool = False
@@ -77,7 +81,7 @@ def plan(
     facts = read_facts(exchanges.calls)
     casts = _casts(session, exchanges, causes, options)
     calls, left_out = _selected(exchanges, causes, facts, options)
-    planner = _Planner(causes, facts, gate, options)
+    planner = _Planner(exchanges, causes, facts, gate, options)
     sessions = []
     for number, cast in enumerate(casts):
         its = [call for call in calls if call.job == cast.job]
@@ -98,6 +102,7 @@ def plan(
         notes=tuple(_notes(session, exchanges)),
         left_out=left_out,
         trusted=options.trust,
+        captured_groups=group_kinds(exchanges.calls),
     )
 
 
@@ -127,7 +132,15 @@ def _selected(
 class _Planner:
     """Plans sessions one by one; what a message names is read once for all of them."""
 
-    def __init__(self, causes: Causes, facts: dict[int, JobFacts], gate: Gate, options: PlanOptions) -> None:
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        causes: Causes,
+        facts: dict[int, JobFacts],
+        gate: Gate,
+        options: PlanOptions,
+    ) -> None:
+        self._all = exchanges.calls
         self._causes = causes
         self._doubts = {doubt.message: doubt.parents for doubt in causes.ambiguities}
         self._facts = facts
@@ -151,18 +164,19 @@ class _Planner:
         """All steps of one session."""
         facts = self._facts.get(cast.job, JobFacts())
         by_index = {call.index: call for call in calls}
-        for call in calls:
+        found = stand_ins([call for call in self._all if call.job == cast.job], facts, cast.live)
+        for call in self._all:
             self._indexes[call.request.row] = call.index
             if call.response is not None and call.answer is not None:
                 self._indexes[call.response.row] = call.answer
-        stage = self._judge(cast, calls, facts, frozenset(), beyond)
+        stage = self._judge(cast, calls, facts, frozenset(), beyond, found)
         if beyond is not nothing_beyond and (loose := _loose(stage, by_index, cast)):
             beyond = partial(_beyond_or_loose, beyond, loose)
-            stage = self._judge(cast, calls, facts, frozenset(), beyond)
+            stage = self._judge(cast, calls, facts, frozenset(), beyond, found)
         known = {index: by_index[index] for index in by_index}
         blocked = blocked_contexts(stage, known, _within(facts, known), cast.roles)
         if blocked:
-            stage = self._judge(cast, calls, facts, blocked, beyond)
+            stage = self._judge(cast, calls, facts, blocked, beyond, found)
         verdicts = stage.verdicts
         come = arrivals(calls, verdicts)
         times = [time for time, _ in come]
@@ -176,7 +190,19 @@ class _Planner:
             steps=_with_orphans(steps, orphans),
             arrivals=tuple(index for _, index in come),
             overlaps=tuple(overlaps(calls, verdicts)),
+            stand_ins=self._used(found, calls, verdicts) if self._options.stand_ins else (),
         )
+
+    def _used(
+        self, found: Mapping[Id, StandIn], calls: Sequence[Call], verdicts: Mapping[int, Verdict]
+    ) -> tuple[StandIn, ...]:
+        """The stand-ins that something needs which takes place; what they name reaches a live process too."""
+        needed = {rref for call in calls if verdicts[call.index].happens for rref in rrefs_in(call.request)}
+        used = tuple(one for rref, one in found.items() if rref in needed)
+        for record in (call.response for call in self._all if call.index in {one.request for one in used}):
+            if record is not None:
+                self._refusal(record)
+        return used
 
     def _causes_of(self, call: Call) -> tuple[int, ...]:
         parent = self._causes.parents.get(call.index)
@@ -189,8 +215,19 @@ class _Planner:
         facts: JobFacts,
         blocked: frozenset[tuple[str, int]] | set[tuple[str, int]],
         beyond: Beyond,
+        found: Mapping[Id, StandIn],
     ) -> Stage:
-        stage = Stage(cast, self._causes, facts, self._refusal, blocked, beyond, joins=self._options.joins)
+        stage = Stage(
+            cast,
+            self._causes,
+            facts,
+            self._refusal,
+            blocked,
+            beyond,
+            joins=self._options.joins,
+            stand_ins=found,
+            give=self._options.stand_ins,
+        )
         for call in calls:
             stage.judge(call)
         return stage

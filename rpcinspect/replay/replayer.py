@@ -36,6 +36,7 @@ from rpcinspect.replay.recorder import Recorder
 from rpcinspect.replay.roster import worker_ids
 from rpcinspect.replay.seed_search import EnoughError, search
 from rpcinspect.replay.seeds import Seeds
+from rpcinspect.replay.stand_in_giver import give
 from rpcinspect.replay.store_client import StoreClient
 from rpcinspect.replay.workers import WorkerOptions, Workers
 
@@ -352,7 +353,9 @@ class _Run:
             for name in self._self_callers():
                 peer = peers[name] = stack.enter_context(Peer(loop, name, self._ids[name]))
                 peer.addresses[name] = store.get(f"addrs/{name}").decode("utf-8", "replace")
-            self._run_player(group, loop, self.material(), peers, membership)
+            material = self.material()
+            give(material, loop, peers, membership)
+            self._run_player(group, loop, material, peers, membership)
 
     def _play_agents(self, group: LiveGroup) -> None:
         """The same with torch's agents in the place of played workers."""

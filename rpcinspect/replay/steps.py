@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rpcinspect.causes.calls import CALLS, FETCHES, HOUSEKEEPING, Call, fork_of, missing_bytes, uncertain
 from rpcinspect.causes.causality import PASSES, Causes
 from rpcinspect.replay.facts import Carrier, Id, JobFacts, edge_of, rrefs_in
-from rpcinspect.replay.model import Action
+from rpcinspect.replay.model import Action, StandIn
 from rpcinspect.replay.sessions import Cast
 from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
@@ -57,11 +58,16 @@ class Stage:
         beyond: Beyond = nothing_beyond,
         *,
         joins: bool = False,
+        stand_ins: Mapping[Id, StandIn] = MappingProxyType({}),
+        give: bool = False,
     ) -> None:
         """`blocked`: (live worker, context) in which a gradient that the worker waits for never comes.
-        `joins`: nothing is sent to live workers in their own name.
+        `joins`: nothing is sent to live workers in their own name. `stand_ins` could be given for RRefs that
+        are older than the capture, and are if `give` says so.
         """
         self._beyond = beyond
+        self._stand_ins = stand_ins
+        self._give = give
         self._roles = frozenset(cast.roles)
         self._names = self._roles | frozenset(cast.live)
         self._single = len(cast.live) == 1 and not joins
@@ -179,7 +185,19 @@ class Stage:
         if gradient and (call.callee, call.context) in self._blocked:
             text = f"{call.callee} waits in this context for another gradient, which is not sent"
             return Verdict("skip", "no-gradient", text)
-        return Verdict("send", happens=True)
+        return Verdict("send", text=self._by_stand_ins(call), happens=True)
+
+    def _by_stand_ins(self, call: Call) -> str | None:
+        """What of a request is not the captured one."""
+        used = [self._stand_ins[one] for one in rrefs_in(call.request) if self._stands_in(one)]
+        if not used:
+            return None
+        if call.kind in FETCHES and used[0].request == call.index:
+            return f"{used[0].text}: the same value by construction"
+        return "; ".join(one.text for one in used)
+
+    def _stands_in(self, rref: Id) -> bool:
+        return self._give and rref in self._stand_ins
 
     def _beyond_engine(self, call: Call) -> str | None:
         """Why the engine can't replay a request, or the message that a gradient is for."""
@@ -231,6 +249,9 @@ class Stage:
         if fork is None or call.kind == MessageType.RREF_FORK_REQUEST:
             return None
         carrier = self._facts.forks.get(fork)
+        deleted = call.kind == MessageType.RREF_USER_DELETE
+        if carrier is None and deleted and all(map(self._stands_in, rrefs_in(call.request))):
+            return None  # the owner was told of it
         if carrier is None:
             return Verdict(
                 "skip", "older-rref", f"fork {fork[0]}:{fork[1]} was made before the capture began"
@@ -256,7 +277,11 @@ class Stage:
         first = facts.mentions.get(rref)
         if first is not None and first.sender == owner:
             return self._without(first, f"RRef {rref[0]}:{rref[1]} came with")
+        if self._stands_in(rref):
+            return None
         text = f"RRef {rref[0]}:{rref[1]} of {owner} was made before the capture began"
+        if rref in self._stand_ins:
+            text += f"; --stand-ins makes one from #{self._stand_ins[rref].message}"
         return Verdict("skip", "older-rref", text)
 
     def _without(self, carrier: Carrier, what: str) -> Verdict | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from rpcinspect.replay.group_kind import LIVE
 from rpcinspect.replay.model import GlobalUse, Plan, PlannedSession, Step
 from rpcinspect.views.jsonl import lines
 from rpcinspect.views.message_json import text
@@ -71,6 +72,7 @@ def plan_json(plan: Plan) -> Json:
                 "answers": session.count("answer"),
                 "skips": dict(session.skips()),
                 "arrivals": list(session.arrivals),
+                "stand_ins": stand_ins_json(session),
             }
             for session in plan.sessions
         ],
@@ -88,10 +90,26 @@ def plan_json(plan: Plan) -> Json:
             for session in plan.sessions
             for one in session.overlaps
         ],
+        "groups": {"captured": list(plan.captured_groups), "live": LIVE},
         "notes": [text(note) for note in plan.notes],
         "left_out": plan.left_out,
         "trusted": plan.trusted,
     }
+
+
+def stand_ins_json(session: PlannedSession) -> list[Json]:
+    """What live workers get for RRefs that are older than the capture."""
+    return [
+        {
+            "session": session.number,
+            "rref": list(one.rref),
+            "owner": text(one.owner),
+            "message": one.message,
+            "forks": [list(fork) for fork in one.forks],
+            "changed": list(one.changed),
+        }
+        for one in session.stand_ins
+    ]
 
 
 def global_json(use: GlobalUse, *, trusted: bool = False) -> Json:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.console import Console
 
-from rpcinspect.replay.model import REASONS, GlobalUse, Plan, PlannedSession, Step
+from rpcinspect.replay.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
 from rpcinspect.views.phrases import counted, printable
 from rpcinspect.views.table import end_label, join_ends, pad, write_line
 
@@ -29,6 +29,8 @@ def show_plan(plan: Plan, console: Console, *, control: bool = False) -> None:
 
 def _show_session(session: PlannedSession, console: Console, of: int, *, control: bool) -> None:
     write_line(console, f"{session_title(session, of)} ({printable(session.cast.why)})", "bold")
+    for stand_in in session.stand_ins:
+        write_line(console, stand_in_line(stand_in), "yellow")
     steps = [step for step in session.steps if control or step.code != "control"]
     heads = step_heads(steps)
     for step, head in zip(steps, heads, strict=True):
@@ -48,6 +50,11 @@ def session_title(session: PlannedSession, of: int) -> str:
     cast = session.cast
     played, live = ", ".join(map(end_label, cast.roles)), ", ".join(map(end_label, cast.live))
     return f"session {session.number + 1} of {of}: {played} played, {live or 'nobody'} live"
+
+
+def stand_in_line(stand_in: StandIn) -> str:
+    """Who gets what before the first step."""
+    return printable(f"{stand_in.owner} gets a {stand_in.text}")
 
 
 def step_heads(steps: Sequence[Step]) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rpcinspect.equality.difference import Difference
+from rpcinspect.replay.group_kind import LIVE
 from rpcinspect.replay.live_group import Gradient
 from rpcinspect.replay.model import PlannedSession
 from rpcinspect.replay.outcome import (
@@ -28,7 +29,7 @@ from rpcinspect.replay.recorder import NOT_RECORDED
 from rpcinspect.replay.report import Counts, Report, first_difference, never
 from rpcinspect.views.jsonl import lines
 from rpcinspect.views.message_json import text
-from rpcinspect.views.plan_json import global_json, step_json
+from rpcinspect.views.plan_json import global_json, stand_ins_json, step_json
 
 Json: TypeAlias = dict[str, Any]
 
@@ -157,6 +158,8 @@ def report_json(outcome: ReplayOutcome, made: Report, error: str | None = None) 
         "interrupted": made.interrupted,
         "failures": [*_failures(outcome, error)],
         "recording": recording_json(outcome.recording),
+        "groups": {"captured": list(outcome.plan.captured_groups), "live": LIVE},
+        "stand_ins": [one for session in outcome.plan.sessions for one in stand_ins_json(session)],
         "seed_search": [search_json(one) for one in outcome.searches],
         "notes": [text(note) for note in outcome.plan.notes],
         "refused": [global_json(use) for use in made.refused],

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.replay.gate import SCRIPT_PREFIX
+from rpcinspect.replay.group_kind import LIVE
 from rpcinspect.replay.live_group import Gradient
 from rpcinspect.replay.model import REASONS
 from rpcinspect.replay.outcome import InboundOutcome, Recording, ReplayOutcome, SessionOutcome, StepOutcome
@@ -23,7 +24,7 @@ from rpcinspect.replay.report import GRADIENT, RANK, Counts, Report, SessionResu
 from rpcinspect.replay.sources import MAIN_NAMES
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 from rpcinspect.views.phrases import counted, duration, packed, path_label, printable
-from rpcinspect.views.plan_table import indexes, name_line, session_title
+from rpcinspect.views.plan_table import indexes, name_line, session_title, stand_in_line
 from rpcinspect.views.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
 from rpcinspect.views.table import end_label, join_ends
 
@@ -68,10 +69,12 @@ def _lines(
         return
     if outcome.runs:
         yield from _sessions(sessions)
+        yield from _stand_ins(outcome)
         yield from _results(outcome, made, sessions)
     yield from _held(outcome)
     yield from _skips(made)
     if outcome.runs:
+        yield from _groups(outcome)
         yield from _failures(outcome)
         yield from _times(made)
     yield from _searches(outcome)
@@ -249,6 +252,20 @@ def _recording(made: Recording | None) -> Iterator[Line]:
         yield f"recorded in {path_label(str(made.path))}. {NOT_RECORDED}", ""
     if made is not None and made.failure is not None:
         yield f"the recording ends early: {printable(made.failure)}", "bold red"
+
+
+def _groups(outcome: ReplayOutcome) -> Iterator[Line]:
+    """What kind of group this was played in, where the captured one was of another kind."""
+    others = [kind for kind in outcome.plan.captured_groups if kind != LIVE]
+    if others:
+        yield f"the captured group was {others[0]} (init_rpc with world_size); here it is {LIVE}", ""
+
+
+def _stand_ins(outcome: ReplayOutcome) -> Iterator[Line]:
+    """What live workers got that is not what the capture began with."""
+    for session in outcome.plan.sessions:
+        where = f" (session {session.number + 1})" if len(outcome.plan.sessions) > 1 else ""
+        yield from ((f"{stand_in_line(one)}{where}", "yellow") for one in session.stand_ins)
 
 
 def _searches(outcome: ReplayOutcome) -> Iterator[Line]:

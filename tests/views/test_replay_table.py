@@ -36,6 +36,7 @@ def test_everything_identical() -> None:
         "answers: 5 of 5 identical",
         "requests of live workers, apart from gradients: 1 of 1 identical",
         "skipped: 4 control: the agents' own call",
+        "the captured group was static (init_rpc with world_size); here it is dynamic",
         "the messages took 250 ms, 1.25 s in the capture; the whole replay 3.5 s",
         "identical: 4 of 4 gradients, 5 of 5 answers; 4 skipped (4 control)",
     ]
