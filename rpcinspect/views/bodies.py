@@ -10,7 +10,7 @@ from typing import Any
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.decode import REPEATING
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.views.message_json import body_json, tensor_text
+from rpcinspect.views.message_json import body_of, tensor_texts
 
 CACHE_BYTES = 1 << 22
 
@@ -29,11 +29,7 @@ class Bodies:
         known = self._known.get(key)
         if known is not None:  # the entry holds both objects, so that their ids stay theirs
             return known[2]
-        parameters = record.facts.parameters
-        texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(rpc.tensors)]
-        pickle = record.facts.pickle
-        told = pickle.error if pickle is not None and pickle.error is not None else pickle
-        body = body_json(rpc.command, texts, told)
+        body = body_of(record, tensor_texts(record))
         kind = rpc.envelopes[-1].wrapped_message_type if rpc.envelopes else rpc.message.type
         if kind in REPEATING:
             self._known.put(key, (rpc.command, rpc.tensors, body), sum(len(str(v)) for v in body.values()))

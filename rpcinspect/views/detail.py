@@ -19,7 +19,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import first_values
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.views.message_json import body_json, envelope_json, tensor_text
+from rpcinspect.views.message_json import body_of, envelope_json, tensor_text, tensor_texts
 from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
 from rpcinspect.views.summary import moment
 from rpcinspect.views.tensors import bytes_of, hash_of, place_of, storage_of
@@ -114,12 +114,7 @@ def _events(events: list[dict[str, Any]]) -> Iterator[Text]:
 
 
 def _body(record: RpcRecord) -> Iterator[Text]:
-    rpc = record.rpc
-    texts = [
-        tensor_text(i, meta, parameter=i in record.facts.parameters) for i, meta in enumerate(rpc.tensors)
-    ]
-    pickle = record.facts.pickle
-    told = body_json(rpc.command, texts, pickle.error if pickle is not None and pickle.error else pickle)
+    told = body_of(record, tensor_texts(record))
     yield _title(f"body {told.pop('type')}")
     unknown = told.pop("payload_hex", None)
     if unknown is not None:

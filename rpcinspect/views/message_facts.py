@@ -14,7 +14,7 @@ from rpcinspect.equality.elements import Read, Tensors, tensors_of
 from rpcinspect.equality.tally import value_of
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.views.message_json import body_json, envelope_json, tensor_text
+from rpcinspect.views.message_json import body_of, envelope_json, tensor_texts
 from rpcinspect.views.phrases import counted, packed, printable, shorten
 
 VALUES = 8
@@ -49,13 +49,8 @@ def _all(record: RpcRecord, read: Read) -> Iterator[tuple[str, str]]:
         yield from _fields(told, f"envelopes[{number}].")
         if events is not None:
             yield f"envelopes[{number}].events", f"{len(events):,}"
-    texts = [
-        tensor_text(i, meta, parameter=i in record.facts.parameters)
-        for i, meta in enumerate(record.rpc.tensors)
-    ]
-    pickle = record.facts.pickle
-    error = None if pickle is None else pickle.error
-    yield from _fields(body_json(record.rpc.command, texts, error or pickle), "")
+    texts = tensor_texts(record)
+    yield from _fields(body_of(record, texts), "")
     tensors = tensors_of(record, read)
     for number, words in enumerate(texts):
         yield f"tensors[{number}]", words.partition(" ")[2] + f" {list(record.rpc.tensors[number].sizes)}"

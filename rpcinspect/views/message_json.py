@@ -46,6 +46,7 @@ from rpcinspect.rpc.pickles.python import PythonPickle
 from rpcinspect.rpc.pickles.render import render, render_args
 from rpcinspect.rpc.pickles.semantic import remote_exception
 from rpcinspect.rpc.profiling import LegacyEvent
+from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.types import GloballyUniqueId
 
@@ -120,6 +121,19 @@ def body_json(
     if fill is not None:
         fill(out, command, _Context(tensor_texts, pickle, limits))
     return out
+
+
+def body_of(record: RpcRecord, tensor_texts: Sequence[str]) -> Json:
+    """`body` of a record, whose pickle was read when it was decoded."""
+    pickle = record.facts.pickle
+    told = pickle.error if pickle is not None and pickle.error is not None else pickle
+    return body_json(record.rpc.command, tensor_texts, told)
+
+
+def tensor_texts(record: RpcRecord) -> tuple[str, ...]:
+    """How each tensor of a message is named in its values."""
+    parameters = record.facts.parameters
+    return tuple(tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(record.rpc.tensors))
 
 
 def tensor_text(index: int, meta: TensorMeta, *, parameter: bool = False) -> str:

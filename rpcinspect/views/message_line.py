@@ -22,7 +22,7 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import plain_range
-from rpcinspect.views.message_json import body_json, envelope_json, tensor_json, tensor_text, text
+from rpcinspect.views.message_json import body_of, envelope_json, tensor_json, tensor_texts, text
 from rpcinspect.views.tensors import TensorPlace, hash_of, place_of, storage_of
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 from rpcinspect.wire.records import Placement
@@ -107,9 +107,7 @@ class MessageRenderer:
         known = self._bodies.get(key)
         if known is not None:
             return known[2]
-        pickle = record.facts.pickle
-        told = pickle.error if pickle is not None and pickle.error is not None else pickle
-        body = orjson.dumps(body_json(command, table.texts, told))
+        body = orjson.dumps(body_of(record, table.texts))
         envelopes = record.rpc.envelopes
         kind = envelopes[-1].wrapped_message_type if envelopes else record.rpc.message.type
         if kind in REPEATING:
@@ -173,8 +171,7 @@ def hash_range(extent: Extent, start: int, end: int, source: CaptureBytes) -> st
 
 def _table_text(record: RpcRecord) -> TableText:
     metas = record.rpc.tensors
-    parameters = record.facts.parameters
-    texts = tuple(tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(metas))
+    texts = tensor_texts(record)
     heads = []
     for index, meta in enumerate(metas):
         place = place_of(record, meta)

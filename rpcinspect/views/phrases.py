@@ -23,7 +23,7 @@ from rpcinspect.trace.words import duration as duration
 from rpcinspect.trace.words import packed as packed
 from rpcinspect.trace.words import shorten as shorten
 from rpcinspect.trace.words import shorten_middle as shorten_middle
-from rpcinspect.views.message_json import body_json, tensor_text, text
+from rpcinspect.views.message_json import body_of, tensor_texts, text
 
 MAX_PHRASE = 2000
 CACHE_BYTES = 1 << 22
@@ -106,11 +106,8 @@ class Phrases:
         known = self._commands.get(key)
         if known is not None:  # the entry holds both objects, so that their ids stay theirs
             return known[2]
-        parameters = record.facts.parameters
-        texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(rpc.tensors)]
-        pickle = record.facts.pickle
-        told = pickle.error if pickle is not None and pickle.error is not None else pickle
-        words = command_phrase(body_json(rpc.command, texts, told), texts)
+        texts = tensor_texts(record)
+        words = command_phrase(body_of(record, texts), texts)
         kind = rpc.envelopes[-1].wrapped_message_type if rpc.envelopes else rpc.message.type
         if kind in REPEATING:
             self._commands.put(key, (rpc.command, rpc.tensors, words), len(words))
@@ -131,7 +128,7 @@ def envelope_phrase(envelope: Envelope) -> str:
     return f"profiled {call}"
 
 
-def command_phrase(body: dict[str, Any], tensors: list[str]) -> str:
+def command_phrase(body: dict[str, Any], tensors: Sequence[str]) -> str:
     """The command alone, from its contract form."""
     kind = body["type"]
     if "args" in body:
