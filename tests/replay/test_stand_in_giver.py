@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.causes.calls import Call, read_exchanges
+from rpcinspect.causes.calls import FETCHES, Call, read_exchanges, rref_of
 from rpcinspect.equality.rules import Rules
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.control_calls import NO_TENSORS, cast_pickle
@@ -81,6 +81,22 @@ def test_a_tensor_of_torchscript(tmp_path: Path, workers: Workers) -> None:
     with_ = replayed(late_start(tmp_path, "rref_relay", third), workers, given=True)
     assert (with_.verdict, with_.unexpected) == ("identical", 0)
     assert with_.not_replayed["older-rref"] == 1  # its deletion
+
+
+def test_a_stand_in_with_another_value_is_found_out(tmp_path: Path, workers: Workers) -> None:
+    """That of the driver's own RRef, which is full of nines, in the place of the operator's result."""
+    path = late_start(tmp_path, "rref_relay", users("rref_relay")[2]["index"])
+    with OpenSession([str(path)]) as opened:
+        made = plan(opened.session, opened.messages(), PlanOptions(trust=True, stand_ins=True))
+        calls = read_exchanges(opened.session, opened.messages()).calls
+        other = next(call for call in calls if rref_of(call.request) == (0, 8) and call.kind in FETCHES)
+        (session,) = made.sessions
+        wrong = replace(session.stand_ins[0], request=other.index, message=other.answer)
+        made = replace(made, sessions=(replace(session, stand_ins=(wrong,)),))
+        outcome = replay(opened, made, ReplayOptions(), workers=workers)
+    assert report(outcome).verdict == "different"
+    (bad,) = (one for one in outcome.runs[0][0].steps if one.result not in ("identical", None))
+    assert (bad.step.action, bad.differences[0].path) == ("send", "tensors[0].elements[0]")
 
 
 def test_an_id_that_a_live_worker_would_give_out_again(tmp_path: Path, group: LiveGroup) -> None:

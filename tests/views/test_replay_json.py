@@ -23,6 +23,7 @@ from tests.replay.outcomes import (
     refused,
     session_of,
 )
+from tests.views.test_replay_table import SEARCH
 
 CHAIN = "basic_chain.pcap"
 RESULT = {"identical", "tolerance", "different", "failed", "unanswered"}
@@ -189,6 +190,15 @@ def test_failures_and_what_workers_wrote() -> None:
     assert made["failures"] == [
         {"session": 0, "run": 0, "text": "worker1 has ended", "output": {"worker1": "Killed\n"}}
     ]
+
+
+def test_seeds_that_were_looked_for() -> None:
+    line = lines_of(outcome_of(planned(CHAIN), searches=(SEARCH,)))[-1]
+    (search,) = line["seed_search"]
+    assert (search["from"], search["to"], search["tried"], search["out_of_time"]) == (5, 9, 3, True)
+    assert search["found"] == [{"worker": "worker1", "seed": 7, "explains": [6, 8]}]
+    assert search["missing"] == [{"worker": "worker\x1b2", "message": 9}]
+    assert lines_of(outcome_of(planned(CHAIN)))[-1]["seed_search"] == []
 
 
 def test_a_recording() -> None:

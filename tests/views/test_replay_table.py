@@ -10,7 +10,8 @@ import pytest
 
 from rpcinspect.replay.gate import Gate
 from rpcinspect.replay.live_group import Gradient
-from rpcinspect.replay.outcome import InboundOutcome, Recording, ReplayOutcome
+from rpcinspect.replay.model import StandIn
+from rpcinspect.replay.outcome import FoundSeed, InboundOutcome, Recording, ReplayOutcome, SeedSearch
 from rpcinspect.replay.report import report
 from rpcinspect.views.replay_table import gradient_phrase, show_replay
 from tests.commands.runner import visible
@@ -186,6 +187,42 @@ def test_a_recording() -> None:
     )
     broken = replace(made, failure="no space left")
     assert "the recording ends early: no space left" in shown(outcome_of(planned(CHAIN), recording=broken))
+
+
+SEARCH = SeedSearch(
+    session=0,
+    tries=range(5, 9),
+    tried=3,
+    wall_s=2.5,
+    found=(FoundSeed(worker="worker1", seed=7, explains=(6, 8)),),
+    missing={"worker\x1b2": 9},
+    out_of_time=True,
+    failure=None,
+)
+
+
+def test_seeds_that_were_looked_for() -> None:
+    lines = shown(outcome_of(planned(CHAIN), searches=(SEARCH,)))
+    assert [line for line in lines if line.startswith("seed: ")] == [
+        "seed: worker1 had 7: with it #6, #8 as captured, without it not; 3 seeds tried in 2.5 s",
+        "seed: none from 5 to 8 explains #9 of worker\\x1b2; 3 seeds tried in 2.5 s, out of time",
+    ]
+    nothing = replace(SEARCH, found=(), missing={}, tried=0, out_of_time=False)
+    assert "seed: nothing to look for, all is as captured without one" in shown(
+        outcome_of(planned(CHAIN), searches=(nothing,))
+    )
+    ended = replace(nothing, failure="it ended")
+    assert "seed: not looked for, since the session ends early" in shown(
+        outcome_of(planned(CHAIN), searches=(ended,))
+    )
+
+
+def test_stand_ins_are_named() -> None:
+    made = planned(CHAIN)
+    one = StandIn(rref=(0, 3), owner="worker1", message=12, request=11, forks=(), changed=(9,))
+    given = replace(made, sessions=(replace(made.sessions[0], stand_ins=(one,)),))
+    line = "worker1 gets a stand-in for RRef 0:3, from #12, which may have been changed by #9 before"
+    assert line in shown(outcome_of(given))
 
 
 def test_every_step() -> None:
