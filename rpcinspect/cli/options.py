@@ -25,8 +25,16 @@ class Reader(str, Enum):
 
 
 FormatOption = Annotated[Format, typer.Option("--format", help="What to write.")]
+
+
+def _output(path: Path | None) -> Path | None:
+    """`-` is standard output, as it is standard input among the files."""
+    return None if path == Path("-") else path
+
+
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write there instead of standard output.")
+    Path | None,
+    typer.Option("--output", "-o", callback=_output, help="Write there instead of standard output."),
 ]
 ReaderOption = Annotated[
     Reader,

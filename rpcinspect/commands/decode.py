@@ -320,6 +320,7 @@ def _write(request: Request, path: Path, chosen: Filter | None, stack: ExitStack
             write_session(view, session, shown, request, output)
     with request.decoding() as decoding:
         told = save(path, session, shown, decoding)
+    _say_if_empty(session)
     if request.json:
         say(told)
     else:

@@ -226,8 +226,10 @@ def _closings_json(run: Answers, request: Request) -> Iterable[Json]:
 
 
 def _start_ns(run: Answers) -> int:
-    """What times count from: the first message."""
-    return min(run.session.messages.time_ns, default=0)
+    """What times count from: the first message; without any, the first packet."""
+    session = run.session
+    packets = (capture.first_time_ns for capture in session.captures if capture.first_time_ns is not None)
+    return min(session.messages.time_ns or packets, default=0)
 
 
 ANSWERS: dict[str, Answer] = {

@@ -152,23 +152,28 @@ def _lead(session: Session, part: Part) -> str:
 def _facts(run: Trace, part: Part) -> Iterable[Fact]:
     totals = run.session.totals
     shown = len(part.indexes)
-    messages = f"{shown:,}" if part.filter is None else f"{shown:,} of {totals.messages:,}"
-    yield Fact(messages, "message" if messages == "1" else "messages", "messages")
-    yield Fact(f"{len(run.session.workers):,}", "workers", "workers")
-    yield Fact(f"{len(part.graphs):,}", "autograd contexts", "contexts")
+    if part.filter is None:
+        yield _number(shown, "message", "messages", "messages")
+    else:
+        yield Fact(f"{shown:,} of {totals.messages:,}", "messages", "messages")
+    yield _number(len(run.session.workers), "worker", "workers", "workers")
+    yield _number(len(part.graphs), "autograd context", "autograd contexts", "contexts")
     lacking = sum(len(graph.missing) for graph in part.graphs)
     if lacking:
-        yield Fact(f"{lacking:,}", "gradients never came", "contexts", bad=True)
-    by_severity = Counter(finding.severity for finding in part.findings)
-    for severity, name in (("error", "errors found"), ("warning", "warnings")):
-        yield Fact(
-            f"{by_severity[severity]:,}", name, "findings", severity == "error" and by_severity[severity] > 0
-        )
-    yield Fact(f"{totals.problems:,}", "problems in the bytes", "problems", bad=totals.problems > 0)
+        yield _number(lacking, "gradient never came", "gradients never came", "contexts", bad=True)
+    found = Counter(finding.severity for finding in part.findings)
+    yield _number(found["error"], "error found", "errors found", "findings", bad=found["error"] > 0)
+    yield _number(found["warning"], "warning", "warnings", "findings")
+    bad = totals.problems > 0
+    yield _number(totals.problems, "problem in the bytes", "problems in the bytes", "problems", bad=bad)
     size = totals.rpc_bytes + totals.tensor_bytes
     yield Fact(amount(size), f"decoded, {amount(totals.tensor_bytes)} of tensors", "types")
     if totals.missing_bytes:
         yield Fact(amount(totals.missing_bytes), "not captured", "problems", bad=True)
+
+
+def _number(count: int, one: str, many: str, tab: str, *, bad: bool = False) -> Fact:
+    return Fact(f"{count:,}", one if count == 1 else many, tab, bad)
 
 
 def _workers(run: Trace, part: Part) -> Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rpcinspect.capture.tshark import find_program
@@ -67,3 +69,14 @@ def test_captures_are_read_by_tshark_where_it_is_named(command: str) -> None:
     wrong = rpcinspect(command, *INPUTS[command], "--tshark-option", "no.such.preference:1")
     assert wrong.code == 2
     assert "no.such.preference" in wrong.err
+
+
+def test_a_dash_is_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for form in ("table", "jsonl", "html"):
+        assert rpcinspect("decode", CHAIN, "--format", form, "-o", "-").out == (
+            rpcinspect("decode", CHAIN, "--format", form).out
+        )
+    assert rpcinspect("diff", CHAIN, CHAIN, "-o", "-").out == rpcinspect("diff", CHAIN, CHAIN).out
+    assert rpcinspect("decode", CHAIN, "--format", "parquet", "-o", "-").code == 2
+    assert not list(tmp_path.iterdir())

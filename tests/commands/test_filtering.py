@@ -298,3 +298,9 @@ def test_fields_are_listed_without_a_capture() -> None:
     assert ran.code == 0
     assert ran.out.splitlines()[0].split() == ["field", "kind", "what", "it", "is", "example"]
     assert "tensor.requires_grad" in ran.out
+
+
+def test_what_is_saved_of_a_capture_without_messages_says_why(tmp_path: Path) -> None:
+    ran = decode(HIDDEN, "-w", tmp_path / "part.pcap")
+    assert (ran.code, ran.out.split(",")[0]) == (0, "no messages")
+    assert "transport shm" in ran.err

@@ -374,3 +374,10 @@ def test_a_live_capture_is_no_whole_run() -> None:
 def test_check_and_strict_hold_here_too() -> None:
     assert decode(HIDDEN, "--contexts", "--check").code == 1
     assert decode(CHAIN, "--contexts", "--check", "--strict").code == 0
+
+
+def test_times_count_from_the_first_packet_where_there_is_no_message() -> None:
+    lines = decode(HIDDEN, "--closings").out.splitlines()[1:3]
+    (capture,) = (line for line in decode(HIDDEN, "--format", "jsonl").objects if line["kind"] == "capture")
+    took = (capture["last_time_ns"] - capture["first_time_ns"]) / 1e9
+    assert all(0 < float(line.split()[0]) <= took for line in lines)

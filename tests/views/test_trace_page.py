@@ -22,16 +22,22 @@ def test_sums(name: str) -> None:
     run = workload_trace(name)
     page = page_of(run, part_of(run, None))
     facts = {fact.name: fact for fact in page.facts}
-    messages = facts.get("messages", facts.get("message"))
-    assert messages is not None
-    assert messages.value == f"{len(run.messages):,}"
-    assert facts["workers"].value == str(len(run.session.workers))
+
+    def told(count: int, one: str, many: str) -> bool:
+        """Whether the page says so, and not "1 workers"."""
+        found = facts.get(one if count == 1 else many)
+        return found is not None and found.value == f"{count:,}"
+
     severities = Counter(finding.severity for finding in run.session.findings)
-    assert facts["errors found"].value == str(severities["error"])
-    assert facts["errors found"].bad == bool(severities["error"])
-    assert facts["warnings"].value == str(severities["warning"])
+    assert told(len(run.messages), "message", "messages")
+    assert told(len(run.session.workers), "worker", "workers")
+    assert told(len(run.graphs), "autograd context", "autograd contexts")
+    assert told(severities["error"], "error found", "errors found")
+    assert told(severities["warning"], "warning", "warnings")
+    errors = facts["error found" if severities["error"] == 1 else "errors found"]
+    assert errors.bad == bool(severities["error"])
     missing = sum(len(graph.missing) for graph in run.graphs)
-    assert ("gradients never came" in facts) == bool(missing)
+    assert told(missing, "gradient never came", "gradients never came") == bool(missing)
     assert sum(int(row.cells[3].text) for row in page.workers.rows) == len(run.messages)
     assert {count.name: count.count for count in page.types} == run.session.totals.by_type
     assert [card.text for card in page.findings] == [

@@ -6,7 +6,8 @@ function termOf(word, run) {
   const negated = word.length > 1 && word.startsWith("-");
   const positive = negated ? word.slice(1) : word;
   const colon = positive.indexOf(":");
-  const special = colon > 0 ? TERMS[positive.slice(0, colon)] : undefined;
+  const name = positive.slice(0, Math.max(colon, 0));
+  const special = Object.hasOwn(TERMS, name) ? TERMS[name] : undefined;
   const test = special ? special(positive.slice(colon + 1), run) : slower(positive, run) ?? anywhere(positive, run);
   return negated ? (place) => !test(place) : test;
 }
@@ -59,7 +60,7 @@ const TERMS = {
     const contexts = run.contexts.map((context) => context.name === word || context.context_id === word);
     return (place) => run.context[place] > 0 && contexts[run.context[place] - 1];
   },
-  is: (word, run) => (STATES[word] ? (place) => STATES[word](place, run) : () => false),
+  is: (word, run) => (Object.hasOwn(STATES, word) ? (place) => STATES[word](place, run) : () => false),
   finding: (word, run) => {
     const wanted = new Set(run.findings.flatMap((one, number) => (String(number) === word || one.code === word ? one.messages : [])));
     return (place) => wanted.has(run.index[place]);
