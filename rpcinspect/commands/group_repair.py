@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rpcinspect import exit_codes
 from rpcinspect.commands.arguments import names
+from rpcinspect.commands.interrupt import ends_as_exits
 from rpcinspect.commands.output import say, say_block
 from rpcinspect.commands.replay_request import Request
 from rpcinspect.errors import ReplayError
@@ -16,7 +17,8 @@ def leave(request: Request) -> int:
     store = StoreAddress.parse(request.connect or "")
     assert store is not None  # `mistake` has seen to it
     try:
-        done = remove_dead(store, names(request.leave))
+        with ends_as_exits():
+            done = remove_dead(store, names(request.leave))
     except ReplayError as error:
         say_block(f"nothing was changed: {error}")
         return exit_codes.DIFFERENT

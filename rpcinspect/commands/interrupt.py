@@ -13,6 +13,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from rpcinspect.pipeline import Decoding
 
@@ -68,3 +69,25 @@ def held_back() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if pressed:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def ends_as_exits() -> Iterator[None]:
+    """While we talk to live workers: one that ends must not end us, as `| head` does when it has seen enough.
+    What ends us otherwise leaves the terminal, and a group that we joined, as it was.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    handlers: dict[int, Any] = {}
+    if hasattr(signal, "SIGPIPE"):
+        handlers[signal.SIGPIPE] = signal.SIG_IGN
+    fatal = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    handlers |= {number: leave for number in fatal if signal.getsignal(number) == signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -4,14 +4,9 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import Any
-
 from rpcinspect import exit_codes
 from rpcinspect.commands.group_repair import leave
+from rpcinspect.commands.interrupt import ends_as_exits
 from rpcinspect.commands.output import open_console, open_output, say, say_block
 from rpcinspect.commands.progress import ProgressBar, reading_bar
 from rpcinspect.commands.replay_request import Request, mistake
@@ -95,7 +90,7 @@ def _replayed(request: Request, made: Plan, opened: OpenSession) -> int:
             say(missing)
             return exit_codes.USAGE
         try:
-            with ProgressBar("replaying") as progress, _signals():
+            with ProgressBar("replaying") as progress, ends_as_exits():
                 outcome = replay(opened, made, request.replay_options(), progress=progress)
         except DeviceError as lacking:
             say(str(lacking))
@@ -134,28 +129,6 @@ def _not_started(request: Request, made: Plan, session: Session) -> ReplayOutcom
         wall_s=0.0,
         captured_wall_s=(end - begin) / 1e9,
     )
-
-
-@contextmanager
-def _signals() -> Iterator[None]:
-    """While we talk to live workers: one that ends must not end us, as `| head` does when it has seen enough.
-    What ends us otherwise leaves the terminal as it was.
-    """
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    handlers: dict[int, Any] = {}
-    if hasattr(signal, "SIGPIPE"):
-        handlers[signal.SIGPIPE] = signal.SIG_IGN
-    fatal = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    handlers |= {number: leave for number in fatal if signal.getsignal(number) == signal.SIG_DFL}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _write(request: Request, outcome: ReplayOutcome, result: Report, error: str | None) -> None:

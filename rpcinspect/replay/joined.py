@@ -100,7 +100,7 @@ def play_joined(
                 membership = Membership(store, list(peers.values()), fresh=True, check=signals.check)
                 player: Player | None = None
                 try:
-                    membership.join()
+                    _join(membership, options)
                     player = Player(
                         _in_group(material, names, peers),
                         loop,
@@ -124,6 +124,19 @@ def play_joined(
                             membership.leave()
                         except ReplayError as error:
                             trouble(_trouble(error, peers.values(), options))
+
+
+def _join(membership: Membership, options: JoinOptions) -> None:
+    """With what helps where a member is dead."""
+    try:
+        membership.join()
+    except NameTakenError:
+        raise
+    except ReplayError as error:
+        raise ReplayError(
+            f"the group was not joined: {error}. A member that has ended without leaving is taken out by: "
+            f"rpcinspect replay --leave NAME --connect {options.store} --yes-join"
+        ) from error
 
 
 def _in_group(material: Material, names: _Names, peers: Mapping[str, Peer]) -> Material:

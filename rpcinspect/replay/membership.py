@@ -158,7 +158,7 @@ class Membership:
     @contextlib.contextmanager
     def _token(self, what: str) -> Iterator[None]:
         """Only one worker at a time may join or leave; the others wait for its token."""
-        mine = own_token(self._peers[0].name, what)
+        mine = own_token(self._store, self._peers[0].name, what)
         deadline = time.monotonic() + self._timeout_s
         while (holder := self._store.compare_set(TOKEN, b"", mine)) != mine:
             if time.monotonic() >= deadline:
@@ -260,10 +260,17 @@ def farewell(calls: Iterable[tuple[Peer, str, Message]], timeout_s: float) -> li
     return [*missed, *waiting.values()]
 
 
-def own_token(name: str, what: str) -> bytes:
-    """The value of a token that is taken, and the key that says that it was given back. torch's has no random
-    part: two workers of one name would both believe that they have it."""
-    return f"Token_for_{name}_{what}_{secrets.token_hex(4)}".encode()
+def own_token(store: StoreClient, name: str, what: str) -> bytes:
+    """The value of the token once it is ours, which is also the key that others wait for until it is given
+    back.
+
+    torch's has no random part: two workers of one name would both believe that they have it. And the key is
+    there from the beginning: a worker of torch that waits for it answers nobody who needs its store, and to
+    be told that we join it needs its store. So it asks again and again for the moment instead.
+    """
+    token = f"Token_for_{name}_{what}_{secrets.token_hex(4)}"
+    store.set(token, DONE)
+    return token.encode()
 
 
 def token_of(token: str, names: Collection[str]) -> bool:

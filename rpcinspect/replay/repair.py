@@ -97,7 +97,7 @@ def _check_gone(stranger: Peer, name: str, address: Address) -> None:
 
 
 def _remove(store: StoreClient, stranger: Peer, gone: Mapping[str, int], names: Collection[str]) -> Repair:
-    mine = own_token(REPAIRER, "leave")
+    mine = own_token(store, REPAIRER, "leave")
     deadline = time.monotonic() + TOKEN_S
     given_back = None
     while (holder := store.compare_set(TOKEN, b"", mine)) != mine:

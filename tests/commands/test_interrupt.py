@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from rpcinspect.commands.interrupt import Interrupt, ends_reading, held_back
+from rpcinspect.commands.interrupt import Interrupt, ends_as_exits, ends_reading, held_back
 from rpcinspect.pipeline import Decoding
 
 FATAL = [signal.SIGPIPE, signal.SIGTERM, signal.SIGHUP]
@@ -74,6 +74,25 @@ def test_steps_that_belong_together_are_all_taken() -> None:
     with held_back():
         steps.append("undisturbed")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_would_end_us_is_an_exit(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as ended, ends_as_exits():
+            os.kill(os.getpid(), number)
+        assert ended.value.code == 128 + number
+        assert signal.getsignal(number) == signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_reader_that_is_gone_does_not_end_us() -> None:
+    before = signal.getsignal(signal.SIGPIPE)
+    with ends_as_exits():
+        os.kill(os.getpid(), signal.SIGPIPE)
+    assert signal.getsignal(signal.SIGPIPE) == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *FATAL])

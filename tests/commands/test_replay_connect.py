@@ -17,7 +17,7 @@ from rpcinspect.replay.membership import IS_STATIC, MEMBERS, PREFIX, TOKEN, read
 from rpcinspect.replay.store_client import StoreClient
 from tests.commands.runner import CAPTURES, CHAIN, Ran, rpcinspect
 from tests.replay.live_calls import run as ask
-from tests.replay.programs import Programs, free_port, until
+from tests.replay.programs import Programs, environment, free_port, until
 from tests.views.test_replay_json import check_contract
 
 pytest.importorskip("torch")
@@ -191,6 +191,49 @@ def test_no_store() -> None:
 
 
 # --- groups of programs -------------------------------------------------------------------------------------
+
+
+STATIC = """
+import sys
+import torch.distributed.rpc as rpc
+rank, port = int(sys.argv[1]), sys.argv[2]
+options = rpc.TensorPipeRpcBackendOptions(init_method=f"tcp://127.0.0.1:{port}")
+rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2, rpc_backend_options=options)
+if rank == 0:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    assert rpc.rpc_sync("worker1", len, ("four",)) == 4
+rpc.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_a_real_static_group_goes_on() -> None:
+    port = free_port()
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", STATIC, str(rank), str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment(rank, port),
+            encoding="utf-8",
+        )
+        for rank in range(2)
+    ]
+    try:
+        assert workers[0].stdout is not None
+        assert workers[0].stdout.readline() == "ready\n"
+        ran = connect(f"tcp://127.0.0.1:{port}", CHAIN)
+        assert ran.code == 1
+        assert "the group is static (init_rpc with world_size): nobody can join it" in ran.out
+        workers[0].communicate("go on\n", timeout=SECONDS)
+        workers[1].communicate(timeout=SECONDS)
+        assert [worker.returncode for worker in workers] == [0, 0]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
 
 
 @pytest.mark.slow
