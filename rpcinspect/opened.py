@@ -13,8 +13,8 @@ from types import TracebackType
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
+from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.wire.ranges import CaptureBytes, Extent
-from rpcinspect.wire.tcp import Connection
 
 
 class OpenSession:
@@ -47,9 +47,9 @@ class OpenSession:
         return self._decoding.bytes
 
     @property
-    def connections(self) -> Sequence[Connection]:
-        """Every TCP connection of the captures."""
-        return self._decoding.connections
+    def ends(self) -> Sequence[ConnectionEnd]:
+        """How the connections of the captures ended."""
+        return self._decoding.ends
 
     def read(self, extent: Extent) -> builtins.bytes:
         """The bytes of an extent, zeros where they were not captured."""

@@ -1,9 +1,14 @@
 """The whole data path on one page: capture files → packets → segments → streams → pipes → RPC records.
 
     capture/   open_capture        bytes of a file      → PacketBlock, or TcpBlock if tshark read the headers
-    wire/      Segmenter           either               → SegmentBlock
-    wire/      Tcp                 SegmentBlock         → streams that grew
-    wire/      Demux               streams              → TpMessage
+    fronts     Network
+      wire/    Segmenter           either               → SegmentBlock
+      wire/    Tcp                 SegmentBlock         → streams that grew
+      wire/    Demux               streams              → TpMessage
+    or, of a log, whose records are messages already:
+    capture/   open_capture        bytes of a file      → LogBlock
+    fronts     Logs
+      rpclog/  LogJoin             LogBlock             → TpMessage
     rpc/       RecordDecoder       TpMessage            → RpcRecord
     session/   SessionBuilder      RpcRecord            → Session
     trace/     Findings            RpcRecord, Session   → Finding
@@ -16,31 +21,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeAlias
 
 from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
 from rpcinspect.errors import CaptureError
+from rpcinspect.fronts import Watch, front_of
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
-from rpcinspect.rpc.tensor import storage_lengths
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import CaptureInfo, Session
 from rpcinspect.session.names import Roster, call_roll
 from rpcinspect.trace.findings import Findings
-from rpcinspect.trace.wire_facts import WireFacts
-from rpcinspect.wire.clocks import ClockOffset, ClockSamples
-from rpcinspect.wire.demux import Demux
+from rpcinspect.trace.wire_facts import ConnectionEnd, WireFacts
+from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import TpMessage
-from rpcinspect.wire.segment import SegmentBlock, Segmenter
-from rpcinspect.wire.tcp import Connection, Tcp
-
-PATIENCE_NS = 2_000_000_000
-"""How long, in capture time, acknowledged bytes that were not captured are waited for. Only captures of more
-than one file can still bring them, and those wait until the end."""
-
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 
@@ -66,31 +63,31 @@ class Decoding:
         """Opens every file; raises `CaptureError` for the first that is no capture."""
         self._options = options = options or Options()
         self._stack = ExitStack()
+        self._stopped = False
+        self._ending: list[bool] = []
+        self.bytes = CaptureBytes(self._pread)
+        """Bytes by their place in the captures, for whoever shows or hashes tensors."""
         try:
             self.readers: list[CaptureReader] = [
                 self._stack.enter_context(open_capture(path, index, options.reading))
                 for index, path in enumerate(paths)
             ]
+            self._front = front_of(
+                self.readers,
+                self.bytes,
+                options.limits,
+                options.reading,
+                Watch(self._is_stopped, self._tell),
+                patient=not options.by_completion,
+            )
         except BaseException:
             self._stack.close()
             raise
-        self.bytes = CaptureBytes(self._pread)
-        """Bytes by their place in the captures, for whoever shows or hashes tensors."""
         self.builder = SessionBuilder()
         self._findings = Findings(self.builder.columns, self.bytes)
-        self._segmenter = Segmenter()
-        patience = PATIENCE_NS if len(paths) == 1 else None
-        self._clocks = ClockSamples()
-        self._offsets: list[ClockOffset | None] = []
-        """Of each capture that was begun, against the first one's clock."""
-        self._tcp = Tcp(self.bytes, self._segmenter.flows, patience)
-        self._demux = Demux(options.limits, patient=not options.by_completion, read_table=storage_lengths)
         self._decoder = RecordDecoder(options.limits, forms=options.forms)
         self._session: Session | None = None
-        self._looked_through: dict[int, int] = {}
-        """Bytes of captures that were looked through before they are read."""
-        self._stopped = False
-        self._ending: list[bool] = []
+        self._wire_facts: WireFacts | None = None
         self._roster_state = (-1, -1, -1)
         self._roster_rows = 0
         self._roster = call_roll((), (), self.builder.witness)
@@ -102,26 +99,25 @@ class Decoding:
         self._stopped = True
         self._ending = [reader.end() for reader in self.readers]
 
+    def _is_stopped(self, reader: CaptureReader) -> bool:
+        return self._stopped and not self._ending[reader.index]
+
     def roster(self) -> Roster:
         """Who is who, as far as it is known by now, or was not many messages ago."""
-        pipes = self._demux.pipes
-        state = (len(pipes), len(self._demux.store_entries), self.builder.witness.facts)
+        pipes, front = len(self._front.pipes), self._front
+        state = (pipes, front.facts, self.builder.witness.facts)
         rows = len(self.builder.columns)
         # Calling the roll costs time for each pipe, so that it must not be done for each of many new pipes.
-        if state != self._roster_state and rows - self._roster_rows >= len(pipes) // 16:
+        if state != self._roster_state and rows - self._roster_rows >= pipes // 16:
             self._roster_state, self._roster_rows = state, rows
-            known = [pipe.pipe for pipe in pipes]
-            self._roster = call_roll(known, self._demux.store_entries, self.builder.witness)
+            self._roster = front.roster(self.builder.witness)
         return self._roster
 
     def records(self) -> Iterator[RpcRecord]:
         """Records in the order in which their messages become complete."""
-        for reader in self.readers:
-            for block in self._segments(reader):
-                yield from self._records(self._demux.feed(self._tcp.feed(block)))
-                self._tell()
-        yield from self._records(self._demux.feed(list(self._tcp.finish())))
-        yield from self._records(self._demux.finish())
+        for messages in self._front.messages():
+            yield from self._records(messages)
+            self._tell()
         self._session = self._finish()
         if self._options.progress is not None:
             self._options.progress(1, 1)
@@ -130,54 +126,14 @@ class Decoding:
         """How far the reading is."""
         if self._options.progress is None:
             return
-        done, sizes = 0, []
-        for reader in self.readers:
-            read, size = reader.progress
-            done += read + self._looked_through.get(reader.index, 0)
-            sizes.append(None if size is None else size * (2 if self._look_before(reader) else 1))
-        known = [size for size in sizes if size is not None]
-        of = sum(known) if len(known) == len(sizes) else None
+        done, of = self._front.progress
         self._options.progress(done if of is None else min(done, max(of - 1, 0)), of)
-
-    def _segments(self, reader: CaptureReader) -> Iterator[SegmentBlock]:
-        """The segments of one capture; of several, in the clock of the first."""
-        offset = self._clock_offset(reader)
-        self._offsets.append(offset)
-        shift = offset.shift_ns if offset is not None else 0
-        for packets in reader.blocks():
-            if self._stopped and not self._ending[reader.index]:
-                break
-            block = self._segmenter.feed(packets)
-            if shift:
-                block = replace(block, time_ns=block.time_ns - shift)
-            if len(self.readers) > 1:
-                self._clocks.note(block, self._segmenter.flows)
-            yield block
-
-    def _clock_offset(self, reader: CaptureReader) -> ClockOffset | None:
-        """How a capture's clock differs from the first one's: its packets are looked at before."""
-        if not self._look_before(reader):
-            return None
-        segmenter, samples = Segmenter(), ClockSamples()
-        with open_capture(reader.path, reader.index, self._options.reading) as again:
-            for packets in again.blocks():
-                if self._stopped:
-                    return None
-                samples.note(segmenter.feed(packets), segmenter.flows)
-                self._looked_through[reader.index] = again.progress[0]
-                self._tell()
-        return samples.against(self._clocks, self._offsets)
-
-    @staticmethod
-    def _look_before(reader: CaptureReader) -> bool:
-        """Whether a capture is looked through before it is read."""
-        return reader.index > 0 and reader.twice
 
     @property
     def unread_link_types(self) -> list[str]:
         """The link types that no packet could be read for, if there are no others."""
         packets = sum(reader.packets for reader in self.readers)
-        unread = {what: n for what, n in self._segmenter.other.items() if what.startswith("link type ")}
+        unread = {what: n for what, n in self._front.unread.items() if what.startswith("link type ")}
         return sorted(unread) if packets and sum(unread.values()) == packets else []
 
     @property
@@ -188,9 +144,18 @@ class Decoding:
         return self._session
 
     @property
-    def connections(self) -> Sequence[Connection]:
-        """Every TCP connection, for whoever asks how they ended."""
-        return self._tcp.connections
+    def ends(self) -> Sequence[ConnectionEnd]:
+        """How connections ended; only after `records` has come to its end."""
+        if self._wire_facts is None:
+            raise RuntimeError("ends are known once every record was taken")
+        return self._wire_facts.ends
+
+    @property
+    def wire_facts(self) -> WireFacts:
+        """What was lost, too; only after `records` has come to its end."""
+        if self._wire_facts is None:
+            raise RuntimeError("what was lost is known once every record was taken")
+        return self._wire_facts
 
     def _records(self, messages: list[TpMessage]) -> Iterator[RpcRecord]:
         decode, feed, look = self._decoder.decode, self.builder.feed, self._findings.feed
@@ -203,25 +168,24 @@ class Decoding:
             yield record
 
     def _finish(self) -> Session:
-        demux = self._demux
+        front = self._front
         problems = [problem for reader in self.readers for problem in reader.problems]
-        problems += demux.problems
+        problems += front.problems
+        rpc_bytes, tensor_bytes, skipped_bytes, store_bytes = front.sums
         session = self.builder.finish(
-            captures=[_info(r, self._offset(r.index)) for r in self.readers],
-            pipes=[state.pipe for state in demux.pipes],
-            entries=demux.store_entries,
+            captures=[_info(r, front.offset(r.index)) for r in self.readers],
+            pipes=front.pipes,
+            roster=front.roster(self.builder.witness),
             problems=problems,
-            rpc_bytes=sum(state.frame_bytes for state in demux.pipes),
-            tensor_bytes=sum(state.tensor_bytes for state in demux.pipes),
-            skipped_bytes=demux.skipped_bytes,
-            store_bytes=demux.store_bytes,
+            rpc_bytes=rpc_bytes,
+            tensor_bytes=tensor_bytes,
+            skipped_bytes=skipped_bytes,
+            store_bytes=store_bytes,
             by_completion=self._options.by_completion,
         )
-        session.findings = self._findings.finish(session, WireFacts.of(self._tcp.connections))
+        self._wire_facts = front.wire_facts()
+        session.findings = self._findings.finish(session, self._wire_facts)
         return session
-
-    def _offset(self, capture: int) -> ClockOffset | None:
-        return self._offsets[capture] if capture < len(self._offsets) else None
 
     def _pread(self, capture: int, offset: int, length: int) -> bytes:
         data = self.readers[capture].pread(offset, length)

@@ -31,6 +31,7 @@ DOCS = (
     "parquet.md",
     "findings.md",
     "filter.md",
+    "log-format.md",
     "decisions.md",
 )
 

@@ -19,9 +19,11 @@ LAYERS = (
     {"capture"},
     {"wire"},
     {"rpc"},
+    {"rpclog"},
     {"session"},
     {"equality", "causes"},
     {"trace"},
+    {"fronts"},
     {"pipeline"},
     {"opened"},
     {"diff", "writing"},
@@ -70,7 +72,7 @@ NEVER_IMPORTED |= {"importlib", "runpy", "code", "codeop", "imp", "pkgutil", "to
 """What could run or import something that a capture names, or takes seconds to import."""
 NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
 
-PURE = {"wire", "rpc", "session", "equality", "causes", "trace", "writing", "filter"}
+PURE = {"wire", "rpc", "rpclog", "session", "equality", "causes", "trace", "writing", "filter"}
 NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}
 NOT_PURE |= {"subprocess", "tempfile", "pathlib", "shutil", "select", "threading", "asyncio", "glob"}
 NOT_PURE_CALLS = {"open", "print", "input"}

@@ -1,8 +1,17 @@
-"""Bytes on disk or on a pipe → blocks of packets. The only stage that opens files."""
+"""Bytes on disk or on a pipe → blocks of packets, or of records of a log. The only stage that opens files."""
 
 from __future__ import annotations
 
-from rpcinspect.capture.block import PacketBlock, TcpBlock
+from rpcinspect.capture.block import LogBlock, PacketBlock, TcpBlock
 from rpcinspect.capture.reader import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
 
-__all__ = ["DEFAULT_READING", "CaptureReader", "Live", "PacketBlock", "Reading", "TcpBlock", "open_capture"]
+__all__ = [
+    "DEFAULT_READING",
+    "CaptureReader",
+    "Live",
+    "LogBlock",
+    "PacketBlock",
+    "Reading",
+    "TcpBlock",
+    "open_capture",
+]

@@ -6,6 +6,8 @@ where in the file each packet lies. Offsets are absolute file offsets (of the un
 input was compressed), so that they stay good after the window is gone: `CaptureReader.pread` gives the bytes
 again.
 
+A log holds no packets: its reader yields records, few enough that each is an object.
+
 Where another program has read the headers already, a reader yields TCP segments in place of packets; their
 offsets point into a temporary file that holds the payloads, one after the other.
 """
@@ -109,6 +111,46 @@ class TcpBlock:
 
     def __len__(self) -> int:
         return len(self.packet)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One record of a log."""
+
+    number: int
+    """Of the record in its log, from 1."""
+    offset: int
+    """Of its header line in the log."""
+    header: dict[str, Any]
+    """As written; its lengths and times are what they must be, nothing else of it was looked at."""
+    times: tuple[int | None, int | None]
+    """When what it tells of began and ended."""
+    body: bytes
+    """Payload and tensor table of a message."""
+    rest: int
+    """Where `CaptureReader.pread` gives the bytes of its storages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBlock:
+    """Records of one log that follow each other."""
+
+    capture: int
+    """Index of the log among the captures that were opened together, from 0."""
+    records: tuple[LogRecord, ...]
+    damaged: bool
+    """Whether what lay before, between or behind them could not be read."""
+
+    @property
+    def packets(self) -> int:
+        """Records, which stand for packets where these are counted."""
+        return len(self.records)
+
+    @property
+    def times(self) -> tuple[int, int] | None:
+        """Earliest and latest time of its records; None where none says when."""
+        told = [time for record in self.records for time in record.times if time is not None]
+        return (min(told), max(told)) if told else None
 
 
 def as_int64(values: Any) -> Int64s:

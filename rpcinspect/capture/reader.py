@@ -1,4 +1,4 @@
-"""One capture of any known format, as blocks of packets.
+"""One capture of any known format, as blocks of packets; a log as blocks of its records.
 
 In: a path (`-` is standard input), or an interface to capture on. Out: a `CaptureReader`, which counts what
 it hands on and keeps the problems that reading survived. `CaptureError` only at opening, or where the
@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from rpcinspect.capture.block import PacketBlock, TcpBlock
+from rpcinspect.capture.block import LogBlock, PacketBlock, TcpBlock
+from rpcinspect.capture.log import FORMAT, MAGIC, LogReader
 from rpcinspect.capture.pcap import MAGICS, Report, read_pcap
 from rpcinspect.capture.pcapng import SECTION_HEADER, read_pcapng
 from rpcinspect.capture.source import Source, open_source
@@ -49,8 +50,9 @@ class Bytes(Protocol):
     """What a reader needs of its input once it reads: a `Source`, or tshark in its place."""
 
     compression: str | None
-    read_to: int
 
+    @property
+    def read_to(self) -> int: ...
     def pread(self, offset: int, length: int) -> bytes: ...
     def progress(self) -> tuple[int, int | None]: ...
     def end(self) -> bool: ...
@@ -65,7 +67,7 @@ class CaptureReader:
         self._live = isinstance(path, Live)
         self.index = index
         self.reader = "native"
-        """Who reads: `native` or `tshark`."""
+        """Who reads: `native` or `tshark`; `log` where it is no capture of packets."""
         self.problems: list[Problem] = []
         """Grows while blocks are read."""
         self.packets = 0
@@ -75,10 +77,13 @@ class CaptureReader:
         self.last_time_ns: int | None = None
         source = self._open(path, reading)
         self._source: Bytes = source
-        self._blocks: Iterator[PacketBlock] | Iterator[TcpBlock]
+        self._blocks: Iterator[PacketBlock] | Iterator[TcpBlock] | Iterator[LogBlock]
         try:
             if reading.reader == "tshark" or (reading.preferences and reading.reader == "auto"):
                 self._read_by_tshark(source, reading)
+                return
+            if source.window(0, len(MAGIC)).startswith(MAGIC):
+                self._read_log(source)
                 return
             try:
                 self.format, read = _recognise(source, self.problems)
@@ -100,6 +105,10 @@ class CaptureReader:
 
             return open_live(path.interface, reading.capture_filter, report)
         return open_source(path, report)
+
+    def _read_log(self, source: Source) -> None:
+        log = LogReader(source, self.index, self._report)
+        self.reader, self.format, self._source, self._blocks = "log", FORMAT, log, log.blocks()
 
     def _read_by_tshark(
         self, source: Source, reading: Reading, unknown: UnknownFormatError | None = None
@@ -137,11 +146,16 @@ class CaptureReader:
         """(bytes that were read, as the input is stored; all of them, None where nobody knows)."""
         return self._source.progress()
 
-    def blocks(self) -> Iterator[PacketBlock | TcpBlock]:
-        """Blocks in file order, as the input gives them; each is of one packet at least."""
+    def blocks(self) -> Iterator[PacketBlock | TcpBlock | LogBlock]:
+        """Blocks in file order, as the input gives them; each is of one packet at least, but for those of
+        logs."""
         for block in self._blocks:
             self.packets += block.packets
-            first, last = block.times
+            times = block.times
+            if times is None:
+                yield block
+                continue
+            first, last = times
             self.first_time_ns = first if self.first_time_ns is None else min(self.first_time_ns, first)
             self.last_time_ns = last if self.last_time_ns is None else max(self.last_time_ns, last)
             yield block
@@ -173,8 +187,9 @@ class CaptureReader:
     ) -> None:
         self.close()
 
-    def _report(self, reason: str, packet: int | None) -> None:
-        self.problems.append(Problem("capture", reason, Location(capture=self.index, packet=packet)))
+    def _report(self, reason: str, packet: int | None, offset: int | None = None) -> None:
+        place = Location(capture=self.index, packet=packet, offset=offset)
+        self.problems.append(Problem("capture", reason, place))
 
 
 def open_capture(path: str | Live, index: int = 0, reading: Reading = DEFAULT_READING) -> CaptureReader:

@@ -23,6 +23,7 @@ class DecodeFormat(str, Enum):
     mermaid = "mermaid"
     perfetto = "perfetto"
     parquet = "parquet"
+    rpclog = "rpclog"
 
 
 def decode(
@@ -31,8 +32,8 @@ def decode(
         typer.Argument(
             metavar="FILE",
             show_default=False,
-            help="Captures: pcap or pcapng, also as .gz or .zst, or what tshark reads; - is standard input. "
-            "Several are read as one session.",
+            help="Captures: pcap, pcapng, rpclog, also as .gz or .zst, or what tshark reads; - is standard "
+            "input. Several are read as one session.",
         ),
     ] = None,
     output_format: Annotated[
@@ -40,7 +41,7 @@ def decode(
         typer.Option(
             "--format",
             help="What to write; html is a page to look at, dot and mermaid are for --graph, perfetto is for "
-            "trace viewers, parquet for tables in the folder of -o.",
+            "trace viewers, parquet for tables in the folder of -o, rpclog for a log of the messages.",
         ),
     ] = DecodeFormat.table,
     output: OutputOption = None,

@@ -48,7 +48,7 @@ def run(request: Request) -> int:
         if not request.streams:
             request = replace(request, progress=stack.enter_context(reading_bar()))
         given = (request.message, request.tensors, request.write)
-        if request.parquet or any(option is not None for option in given):
+        if request.parquet or request.log or any(option is not None for option in given):
             request = readable_twice(request, stack)
         if request.roundtrip:
             return _roundtrip(request, stack)
@@ -56,6 +56,8 @@ def run(request: Request) -> int:
             return _question(request, chosen, stack)
         if request.parquet:
             return _parquet(request, chosen, stack)
+        if request.log:
+            return _log(request, chosen, stack)
         if request.exports:
             return _export(request, chosen, stack)
         if request.message is not None:
@@ -240,6 +242,19 @@ def _parquet(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
         _say_if_unread(decoding)
     _say_if_empty(session)
     stack.enter_context(open_console(None)).print(Text(printable(told)))
+    return _verdict(request, session)
+
+
+def _log(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
+    """Writes a log: a first pass for the session, a second for its messages."""
+    from rpcinspect.commands.filtering import save_log
+
+    session, shown = read(request, chosen)
+    with request.decoding() as decoding:
+        output = stack.enter_context(open_output(request.output))
+        say(save_log(output, session, shown, decoding))
+        _say_if_unread(decoding)
+    _say_if_empty(session)
     return _verdict(request, session)
 
 

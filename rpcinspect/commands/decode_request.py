@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 DRAWINGS = ("dot", "mermaid")
 """Formats of an autograd graph."""
-EXPORTS = ("html", "perfetto", "parquet")
+EXPORTS = ("html", "perfetto", "parquet", "rpclog")
 """Formats of a whole run for other programs, a browser among them; see `exports`."""
 MAX_PARTITION = 200
 """Characters of a partition's name, as the folder has it: file systems take 255."""
@@ -66,6 +66,11 @@ class Request:
     def json(self) -> bool:
         """Objects for scripts: one per line, or all in one document."""
         return self.format in ("jsonl", "json")
+
+    @property
+    def log(self) -> bool:
+        """A log capture."""
+        return self.format == "rpclog"
 
     @property
     def exports(self) -> bool:

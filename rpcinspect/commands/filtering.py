@@ -1,12 +1,14 @@
-"""What `decode` does for `-f` and `-w`: reads a filter, points at what is wrong with it, and saves the
-messages that it picks.
+"""What `decode` does for `-f`, `-w` and `--format rpclog`: reads a filter, points at what is wrong with it,
+and saves the messages that it picks.
 
-In: what the command line named, a session. Out: a `Filter`; lines for people; a pcap.
+In: what the command line named, a session. Out: a `Filter`; lines for people; a pcap or a log.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from rich.cells import cell_len
 
@@ -20,6 +22,7 @@ from rpcinspect.views.phrases import counted
 from rpcinspect.views.shown import Shown
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.writing.file import write_messages
+from rpcinspect.writing.log import write_log
 from rpcinspect.writing.pipes import Numbered
 
 AROUND = 60
@@ -47,6 +50,21 @@ def save(path: Path, session: Session, shown: Shown | None, decoding: Decoding) 
 
     `decoding`: a second pass over the captures of the session.
     """
+    kept = _kept(session, shown, decoding)
+    with open_output(path) as output:
+        write_messages(output, session, kept, _reader(decoding))
+    return f"{_told(kept, shown, session)}, in {path}"
+
+
+def save_log(output: BinaryIO, session: Session, shown: Shown | None, decoding: Decoding) -> str:
+    """The same as a log, into what is open already."""
+    kept = _kept(session, shown, decoding)
+    left_out = write_log(output, session, kept, _reader(decoding), decoding.wire_facts)
+    lost = f"; {counted(left_out, 'message')} not of torch's form left out" if left_out else ""
+    return f"{_told(kept, shown, session)}, as a log{lost}"
+
+
+def _kept(session: Session, shown: Shown | None, decoding: Decoding) -> list[Numbered]:
     rows = bytes([1]) * len(session.messages) if shown is None else shown.rows
     keep = bytearray(rows)
     partner = session.messages.partner
@@ -55,12 +73,15 @@ def save(path: Path, session: Session, shown: Shown | None, decoding: Decoding) 
             keep[partner[row]] = 1
     kept = [Numbered(int(session.index[r.row]), r) for r in decoding.records() if keep[r.row]]
     kept.sort(key=lambda message: message.index)
+    return kept
 
-    def read(extent: Extent) -> bytes:
-        return extent.read(decoding.bytes)
 
-    with open_output(path) as output:
-        write_messages(output, session, kept, read)
-    others = len(kept) - rows.count(1)
+def _reader(decoding: Decoding) -> Callable[[Extent], bytes]:
+    return lambda extent: extent.read(decoding.bytes)
+
+
+def _told(kept: Sequence[Numbered], shown: Shown | None, session: Session) -> str:
+    picked = len(session.messages) if shown is None else shown.rows.count(1)
+    others = len(kept) - picked
     beside = "" if shown is None else f" and {counted(others, 'other')} that they answer or are answered by"
-    return f"{counted(len(kept) - others, 'message')}{beside}, in {path}"
+    return f"{counted(picked, 'message')}{beside}"

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.trace.answers import Trace, trace
-from rpcinspect.trace.wire_facts import ConnectionEnd
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
@@ -32,5 +31,5 @@ def read_run(decoding: Decoding, chosen: Filter | None = None) -> tuple[Trace, S
             selection.feed(record)
     session = decoding.session
     messages = [records[row] for row in session.order.tolist()]
-    run = trace(session, messages, ends=ConnectionEnd.of(decoding.connections), source=decoding.bytes)
+    run = trace(session, messages, ends=decoding.ends, source=decoding.bytes)
     return run, None if selection is None else selection.finish(session)

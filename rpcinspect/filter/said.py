@@ -79,7 +79,7 @@ def id_(record: RpcRecord, reader: Reader) -> Numbers:
 
 
 def pipe(record: RpcRecord, reader: Reader) -> Numbers:
-    return (record.tp.pipe.number,)
+    return () if record.tp.pipe.logged else (record.tp.pipe.number,)
 
 
 def capture(record: RpcRecord, reader: Reader) -> Numbers:
@@ -87,11 +87,11 @@ def capture(record: RpcRecord, reader: Reader) -> Numbers:
 
 
 def packet(record: RpcRecord, reader: Reader) -> Numbers:
-    return (record.tp.packet,)
+    return () if record.tp.pipe.logged else (record.tp.packet,)
 
 
 def flow(record: RpcRecord, reader: Reader) -> Texts:
-    return (str(record.tp.flow),)
+    return () if record.tp.pipe.logged else (str(record.tp.flow),)
 
 
 def nbytes(record: RpcRecord, reader: Reader) -> Numbers:

@@ -35,8 +35,10 @@ class RpcRecord:
 
     @property
     def location(self) -> Location:
-        """Of the first byte of the message's descriptor."""
+        """Of the first byte of the message's descriptor; in a log, of its record."""
         tp = self.tp
+        if tp.pipe.logged:
+            return Location(capture=tp.capture, offset=tp.offset)
         return Location(capture=tp.capture, packet=tp.packet, flow=str(tp.flow), offset=tp.offset)
 
 

@@ -43,9 +43,8 @@ from rpcinspect.session.model import (
     Session,
     Totals,
 )
-from rpcinspect.session.names import Roster, Witness, call_roll
+from rpcinspect.session.names import Roster, Witness
 from rpcinspect.wire.records import Pipe
-from rpcinspect.wire.store import StoreEntry
 
 MAX_SUM = (1 << 63) - 1
 """Lengths that were announced may be absurd; sums stay numbers that JSON readers can hold."""
@@ -153,7 +152,7 @@ class SessionBuilder:
         *,
         captures: Sequence[CaptureInfo],
         pipes: Sequence[Pipe],
-        entries: Sequence[StoreEntry],
+        roster: Roster,
         problems: Sequence[Problem],
         rpc_bytes: int,
         tensor_bytes: int,
@@ -170,7 +169,6 @@ class SessionBuilder:
         index = np.empty(len(order), dtype=np.int64)
         index[order] = np.arange(len(order))
         self._spread_control()
-        roster = call_roll(pipes, entries, self.witness)
         by_type = {type_name(kind): count for kind, count in sorted(self._by_type.items())}
         session = Session(
             captures=tuple(captures),

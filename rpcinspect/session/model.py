@@ -171,6 +171,11 @@ class Session:
     problems: tuple[Problem, ...] = field(default=())
     """Problems that belong to no message."""
 
+    @property
+    def logged(self) -> bool:
+        """Whether it was read from logs, which know no pipes and no packets."""
+        return any(capture.reader == "log" for capture in self.captures)
+
     def source(self, row: int) -> str:
         """Label of the sender of a message."""
         pipe = self.messages.pipe[row]

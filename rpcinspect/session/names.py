@@ -133,7 +133,7 @@ def _call_job(job: int, pipes: Sequence[Pipe], entries: Sequence[StoreEntry], wi
     for (group, name), address in directory.addresses.items():
         place = address.rpartition("://")[2].lower()
         names_at[place][group, name] = None
-        if not _is_address(place):  # the shm transport listens at a name, which no network knows
+        if not is_address(place):  # the shm transport listens at a name, which no network knows
             elsewhere[group, name] = address
     listed: dict[tuple[int, str], set[int]] = defaultdict(set)
     for (group, worker_id), name in directory.names.items():
@@ -216,10 +216,10 @@ def _workers(
         its_ids = listed.get((group, label), set())
         shown: str | None = label
         worker_id = next(iter(its_ids)) if len(its_ids) == 1 else None if its_ids else only.get(label)
-        unnamed = _ID_LABEL.fullmatch(label) if label not in known else None
+        unnamed = ID_LABEL.fullmatch(label) if label not in known else None
         if unnamed is not None:
             shown, worker_id = None, int(unnamed[1])
-        elif label in its or _is_address(label):
+        elif label in its or is_address(label):
             shown = None
         if shown is None and worker_id is None and not its:
             continue  # a client of which nothing is known: its pipe has a label for it
@@ -241,9 +241,10 @@ def _workers(
 _FIXED = re.compile(r"(^|/)(names/\d+|addrs/.+)$", re.ASCII)
 """Keys that a job sets once."""
 
-_ID_LABEL = re.compile(r"worker:(-?\d{1,18})", re.ASCII)
+ID_LABEL = re.compile(r"worker:(-?\d{1,18})", re.ASCII)
 
 
-def _is_address(label: str) -> bool:
+def is_address(label: str) -> bool:
+    """Whether a label is what stands for a worker of which only the address is known."""
     host, colon, port = label.rpartition(":")
     return bool(colon) and port.isdigit() and (host.startswith("[") or host.replace(".", "").isdigit())

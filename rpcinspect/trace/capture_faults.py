@@ -24,6 +24,10 @@ TO_SEE_EVERYTHING = (
 )
 
 
+MAX_WAYS = 4
+"""Of dropped messages that one finding names."""
+
+
 class CaptureFaults(Stage):
     """See the module's text."""
 
@@ -54,6 +58,7 @@ class CaptureFaults(Stage):
         workers = unique(end for row in rows for end in (session.source(row), session.destination(row)))
         yield from _invisible_transport(session)
         yield from _capture_gap(wire, incomplete, messages, workers)
+        yield from _dropped(wire)
         yield from _truncated_packets(wire, incomplete, messages, workers)
         yield from _conflicting_overlap(session, wire)
 
@@ -125,6 +130,22 @@ def _capture_gap(
         "on the interface of the RPC traffic only.",
         messages=messages,
         workers=workers,
+    )
+
+
+def _dropped(wire: WireFacts) -> Iterable[Finding]:
+    """Messages that are in no log."""
+    if not wire.dropped:
+        return
+    ways = ", ".join(f"{sender} → {receiver}" for sender, receiver in wire.dropped[:MAX_WAYS])
+    more = len(wire.dropped) - MAX_WAYS
+    yield Finding(
+        code="capture-gap",
+        severity="warning",
+        text=f"The log says that messages are missing in it: {ways}"
+        f"{f' and {more:,} more' if more > 0 else ''}.",
+        remedy="What wrote the log could not keep up, or what it was made of had gaps.",
+        workers=unique(end for way in wire.dropped for end in way),
     )
 
 

@@ -87,6 +87,8 @@ class WireFacts:
     """Flows of which bytes were lost or cut."""
     ends: tuple[ConnectionEnd, ...] = ()
     """Of connections that were closed or reset: nothing can follow in either direction."""
+    dropped: tuple[tuple[str, str], ...] = ()
+    """(sender, receiver) of messages that the writer of a log could not write."""
 
     @classmethod
     def of(cls, connections: Iterable[Connection]) -> WireFacts:

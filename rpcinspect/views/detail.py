@@ -75,10 +75,13 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
     yield _field(
         "time", f"{(tp.first_ns - start) / 1e9:.9f} s after the first, {moment(tp.first_ns, 9)}, takes {took}"
     )
-    yield _field("pipe", f"{tp.pipe.number}, {tp.pipe.transport}, {tp.pipe.visible.value}")
-    where = record.location
     file = path_label(session.captures[tp.capture].path)
-    yield _field("place", f"{file}, packet {where.packet}, {where.flow}, offset {where.offset}")
+    if tp.pipe.logged:
+        yield _field("place", f"{file}, record {tp.packet}, at byte {tp.offset}")
+    else:
+        where = record.location
+        yield _field("pipe", f"{tp.pipe.number}, {tp.pipe.transport}, {tp.pipe.visible.value}")
+        yield _field("place", f"{file}, packet {where.packet}, {where.flow}, offset {where.offset}")
     for problem in record.problems:
         yield Text(f"  problem: {problem.layer}: {printable(problem.reason)}", style="red")
 
@@ -226,6 +229,10 @@ def _storage(
 
 def _bytes(record: RpcRecord, rows: int | None) -> Iterator[Text]:
     """The frames of the descriptor connection, cut into the parts that were told above."""
+    if record.tp.pipe.logged:
+        for name, data in zip(PART_NAMES, record.tp.payloads, strict=True):
+            yield from _chunk(name, data, 0, rows, "part")
+        return
     at = record.tp.offset
     yield from _chunk("descriptor", record.tp.descriptor_body, at + 8, rows)
     at += 8 + len(record.tp.descriptor_body)
@@ -253,8 +260,9 @@ def _payload(record: RpcRecord, payload: bytes, at: int, rows: int | None) -> It
         at += len(suffix)
 
 
-def _chunk(name: str, data: bytes, at: int, rows: int | None) -> Iterator[Text]:
-    yield _title(f"bytes of {name}: {at}..{at + len(data)} of the stream")
+def _chunk(name: str, data: bytes, at: int, rows: int | None, of: str = "stream") -> Iterator[Text]:
+    """`of`: what its place is counted in."""
+    yield _title(f"bytes of {name}: {at}..{at + len(data)} of the {of}")
     if data:
         yield Text(hexdump(data, at, rows))
 

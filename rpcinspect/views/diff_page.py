@@ -16,7 +16,7 @@ from rpcinspect.session.model import CaptureInfo
 from rpcinspect.views.diff_rows import MAX_CHARTS, Kind, Link, Opened, Row, Rows, kind_of, rows_of
 from rpcinspect.views.diff_words import MEANINGS, following, numbers, tolerance, verdict_line
 from rpcinspect.views.message_facts import facts_of
-from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
+from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, pieces, printable, shorten
 from rpcinspect.views.summary import moment
 from rpcinspect.views.table import end_label
 
@@ -171,7 +171,7 @@ def _file(info: CaptureInfo) -> File:
     if info.first_time_ns is not None and info.last_time_ns is not None:
         took = duration(info.last_time_ns - info.first_time_ns)
         time = f"{moment(info.first_time_ns, 6)}, {took}"
-    words = f"{kind}, {counted(info.packets, 'packet')}, {amount(info.bytes)}"
+    words = f"{kind}, {pieces(info.packets, info.reader)}, {amount(info.bytes)}"
     return File(path_label(info.path), words, time)
 
 

@@ -19,6 +19,8 @@ def why_empty(session: Session) -> str | None:
     totals = session.totals
     if totals.messages or any(finding.code == "invisible-transport" for finding in session.findings):
         return None
+    if session.logged:
+        return "No RPC messages: the log holds none that is whole."
     packets = sum(capture.packets for capture in session.captures)
     if not packets:
         return f"No RPC messages: the capture holds no packets. {CAPTURE_RIGHT}"

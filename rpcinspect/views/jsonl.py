@@ -84,6 +84,10 @@ class _Heads:
         self._clients = [orjson.dumps(text(label)).decode() for label in session.clients]
         self._servers = [orjson.dumps(text(label)).decode() for label in session.servers]
         self._index = session.index.tolist()
+        self._logged = session.logged
+
+    def _pipe(self, pipe: int) -> str:
+        return "null" if self._logged else str(pipe)
 
     def head(self, row: int) -> bytes:
         """`{"kind":"message",…,`."""
@@ -97,7 +101,7 @@ class _Heads:
         kind = m.type[row]
         return (
             f'{{"kind":"message","index":{self._index[row]},"time_ns":{m.time_ns[row]},"end_time_ns":{m.end_time_ns[row]},'
-            f'"pipe":{pipe},"src":{src},"dst":{dst},"type":"{type_name(kind)}","id":{m.id[row]},'
+            f'"pipe":{self._pipe(pipe)},"src":{src},"dst":{dst},"type":"{type_name(kind)}","id":{m.id[row]},'
             f'"request":{"true" if is_request(kind) else "false"},"answers":{answers},'
             f'"control":{"true" if m.control[row] else "false"},'
         ).encode()
@@ -121,7 +125,8 @@ def head_lines(session: Session) -> Iterator[Json]:
     for worker in session.workers:
         yield worker_json(worker)
     for pipe in session.pipes:
-        yield pipe_json(pipe, session)
+        if not pipe.logged:
+            yield pipe_json(pipe, session)
 
 
 def tail_lines(session: Session, shown: Shown | None = None) -> Iterator[Json]:

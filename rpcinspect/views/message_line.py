@@ -25,7 +25,7 @@ from rpcinspect.rpc.tensor_values import plain_range
 from rpcinspect.views.message_json import body_of, envelope_json, tensor_json, tensor_texts, text
 from rpcinspect.views.tensors import TensorPlace, hash_of, place_of, storage_of
 from rpcinspect.wire.ranges import CaptureBytes, Extent
-from rpcinspect.wire.records import Placement
+from rpcinspect.wire.records import Placement, TpMessage
 from rpcinspect.wire.segment import Flow
 
 Json: TypeAlias = dict[str, Any]
@@ -74,11 +74,17 @@ class MessageRenderer:
         problems = NO_PROBLEMS
         if record.problems:
             problems = orjson.dumps([problem_json(problem) for problem in record.problems])
-        return (
-            b'"envelopes":[%b],"body":%b,"tensors":[%b],"problems":%b,'
-            b'"location":{"capture":%d,"packet":%d,"flow":"%b","offset":%d}}'
-            % (envelopes, body, tensors, problems, tp.capture, tp.packet, self._flow(tp.flow), tp.offset)
+        return b'"envelopes":[%b],"body":%b,"tensors":[%b],"problems":%b,"location":%b}' % (
+            envelopes,
+            body,
+            tensors,
+            problems,
+            NULL if tp.pipe.logged else self._location(tp),
         )
+
+    def _location(self, tp: TpMessage) -> bytes:
+        place = (tp.capture, tp.packet, self._flow(tp.flow), tp.offset)
+        return b'{"capture":%d,"packet":%d,"flow":"%b","offset":%d}' % place
 
     def _flow(self, flow: Flow) -> bytes:
         known = self._flows.get(id(flow))

@@ -65,7 +65,7 @@ class MessageRows:
             "time": columns.time_ns[row] // 1000,
             "time_ns": columns.time_ns[row],
             "end_time_ns": columns.end_time_ns[row],
-            "pipe": pipe,
+            "pipe": None if record.tp.pipe.logged else pipe,
             "job": self._session.jobs[pipe],
             "src": client if forth else server,
             "dst": server if forth else client,
@@ -139,8 +139,8 @@ class MessageRows:
             "missing_bytes": capped(missing_bytes(record)),
             "problems": [text(problem.reason) for problem in record.problems],
             "location_capture": tp.capture,
-            "location_packet": tp.packet,
-            "location_flow": str(tp.flow),
+            "location_packet": record.location.packet,
+            "location_flow": record.location.flow,
             "location_offset": tp.offset,
         }
 

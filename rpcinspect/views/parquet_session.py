@@ -41,6 +41,8 @@ def worker_row(worker: Worker) -> Row:
 def pipe_rows(session: Session) -> Iterator[Row]:
     """A row for each pipe."""
     for pipe in session.pipes:
+        if pipe.logged:
+            continue
         line = pipe_json(pipe, session)
         yield {**line, "job": session.jobs[pipe.number], "channels": list(line["channels"].items())}
 

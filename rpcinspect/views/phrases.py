@@ -58,6 +58,11 @@ def path_label(path: str) -> str:
     return "standard input" if path == "-" else printable(path)
 
 
+def pieces(count: int, reader: str) -> str:
+    """What a capture consists of: packets, or the records of a log."""
+    return counted(count, "record" if reader == "log" else "packet")
+
+
 def amount(count: int) -> str:
     """Bytes in the unit that suits them."""
     if count < 1000:

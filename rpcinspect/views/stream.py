@@ -42,7 +42,7 @@ class JsonStream:
             "index": record.row,
             "time_ns": tp.first_ns,
             "end_time_ns": tp.last_ns,
-            "pipe": tp.pipe.number,
+            "pipe": None if tp.pipe.logged else tp.pipe.number,
             "src": text(source),
             "dst": text(destination),
             "type": type_name(message.type),

@@ -15,7 +15,7 @@ from rpcinspect.errors import Problem
 from rpcinspect.session.model import CaptureInfo, Finding, Session
 from rpcinspect.views.columns import columns
 from rpcinspect.views.empty import why_empty
-from rpcinspect.views.phrases import amount, counted, duration, path_label, printable
+from rpcinspect.views.phrases import amount, counted, duration, path_label, pieces, printable
 from rpcinspect.views.shown import Shown
 from rpcinspect.wire.clocks import ClockOffset
 
@@ -85,7 +85,7 @@ def _captures(session: Session) -> Iterator[Text]:
 
 def _capture(capture: CaptureInfo) -> str:
     name = path_label(capture.path)
-    told = f"{name} ({capture.format}, {counted(capture.packets, 'packet')}"
+    told = f"{name} ({capture.format}, {pieces(capture.packets, capture.reader)}"
     if capture.first_time_ns is not None and capture.last_time_ns is not None:
         span = duration(capture.last_time_ns - capture.first_time_ns)
         told += f", {span} from {moment(capture.first_time_ns)}"

@@ -88,7 +88,8 @@ def captures_table(captures: Sequence[CaptureInfo]) -> Table:
 
 def pipes_table(session: Session) -> Table:
     rows = []
-    for pipe in session.pipes[:MAX_PIPES]:
+    pipes = [pipe for pipe in session.pipes if not pipe.logged]
+    for pipe in pipes[:MAX_PIPES]:
         number = pipe.number
         channels = dict.fromkeys(name for _, name in pipe.channels)
         rows.append(
@@ -103,7 +104,7 @@ def pipes_table(session: Session) -> Table:
             )
         )
     header = ("pipe", "client → server", "transport", "channels", "visible", "why not all of it")
-    return table(header, rows, (0,), len(session.pipes) - len(rows))
+    return table(header, rows, (0,), len(pipes) - len(rows))
 
 
 def problems_table(problems: Sequence[Problem]) -> Table:

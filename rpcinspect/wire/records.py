@@ -35,7 +35,10 @@ class Visibility(Enum):
 
 @dataclass(eq=False, slots=True)
 class Pipe:
-    """One worker's way of sending requests to another: several TCP connections; one is named here."""
+    """One worker's way of sending requests to another: several TCP connections; one is named here.
+
+    In a log it is all that the worker has asked the other one, whichever way that took.
+    """
 
     number: int
     flow: Flow
@@ -52,6 +55,11 @@ class Pipe:
     reason: str | None = None
     first_ns: int = 0
     invisible_channels: set[str] = field(default_factory=set)
+    server_name: str | None = None
+    """As a log says; on the network the server has none."""
+    logged: bool = False
+    """It stands for one only: a log tells between whom messages went, not on what. The ends of `flow` are
+    names then, with a number that makes them unique."""
 
     @property
     def client(self) -> Endpoint:

@@ -24,6 +24,7 @@ from rpcinspect.wire.segment import Endpoint
 from rpcinspect.wire.tcp_frames import LINK_TYPE
 from rpcinspect.wire.tcp_frames import Talk as Framer
 from rpcinspect.writing.pipes import Numbered, pipe_talks
+from rpcinspect.writing.places import placed
 from rpcinspect.writing.stores import store_talk
 from rpcinspect.writing.talks import (
     CLIENT,
@@ -56,6 +57,7 @@ def write_session(
 
 def write_messages(output: IO[bytes], session: Session, kept: Sequence[Numbered], read: Read) -> None:
     """Writes these messages of a session; in the order of their indexes."""
+    session = placed(session)
     output.write(pcap_header(LINK_TYPE))
     for time_ns, packet in _packets(_talks(session, kept), read):
         output.write(pcap_record(time_ns, packet))

@@ -67,9 +67,15 @@ def pipe_talks(
     for side in (CLIENT, SERVER):
         its = [m for m in messages if m.record.tp.from_client == (side == CLIENT)]
         writer = _Direction(side, channels, talks[0], lane)
-        for message in sorted(its, key=lambda m: (m.record.tp.offset, m.index)):
+        for message in sorted(its, key=_order):
             writer.write(message.index, message.record.tp)
     return talks
+
+
+def _order(message: Numbered) -> tuple[int, int]:
+    """That of the stream; what a log tells was in none."""
+    tp = message.record.tp
+    return 0 if tp.pipe.logged else tp.offset, message.index
 
 
 def _greet(talk: Talk, name: str, listener: Endpoint, channels: Channels, reply: int, channel: int) -> None:

@@ -12,6 +12,7 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import Session
+from rpcinspect.session.names import call_roll
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Pipe, Placement, TpMessage, TpTensor
 from rpcinspect.wire.segment import Endpoint, Flow
@@ -156,7 +157,7 @@ class Talk:
         return self.builder.finish(
             captures=[],
             pipes=self.pipes,
-            entries=entries,
+            roster=call_roll(self.pipes, entries, self.builder.witness),
             problems=[],
             rpc_bytes=1,
             tensor_bytes=2,

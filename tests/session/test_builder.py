@@ -31,6 +31,7 @@ from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 from rpcinspect.session.builder import MAX_SUM
 from rpcinspect.session.model import NONE, Session
+from rpcinspect.session.names import call_roll
 from rpcinspect.wire.records import Placement
 from tests.session.records import Talk, entry, pipe, tp_message, tp_tensor
 
@@ -146,7 +147,7 @@ def test_problems_of_messages_and_of_the_capture_count() -> None:
     session = talk.builder.finish(
         captures=[],
         pipes=talk.pipes,
-        entries=[],
+        roster=call_roll(talk.pipes, [], talk.builder.witness),
         problems=[Problem("tcp", "x", place)],
         rpc_bytes=1,
         tensor_bytes=2,

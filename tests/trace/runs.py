@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rpcinspect.opened import open_session
 from rpcinspect.trace.answers import Trace, trace
-from rpcinspect.trace.wire_facts import ConnectionEnd
 from tests.truth import CAPTURES, capture_of
 
 SHARED = CAPTURES.parent.parent / "shared" / "captures"
@@ -17,7 +16,7 @@ SHARED = CAPTURES.parent.parent / "shared" / "captures"
 def traced(*paths: Path) -> Trace:
     """What can be asked; the capture is closed again, so that no bytes can be read. Don't change it."""
     with open_session(*map(str, paths)) as opened:
-        ends = ConnectionEnd.of(opened.connections)
+        ends = opened.ends
         return trace(opened.session, opened.messages(), ends=ends)
 
 

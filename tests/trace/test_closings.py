@@ -8,7 +8,6 @@ import pytest
 
 from rpcinspect.opened import open_session
 from rpcinspect.trace.answers import trace
-from rpcinspect.trace.wire_facts import ConnectionEnd
 from tests.trace.runs import SHARED, traced, workload_trace
 from tests.truth import CLOCK_NS, capture_of, workload
 
@@ -56,7 +55,7 @@ def test_jobs_that_shut_down_leave_nothing_in_flight(name: str) -> None:
 
 def test_every_end_is_told_under_both_names_of_its_flow() -> None:
     with open_session(str(capture_of("basic_chain"))) as opened:
-        ends = ConnectionEnd.of(opened.connections)
+        ends = opened.ends
     flows = {end.flow: end for end in ends}
     for end in ends:
         a, b = end.flow.split(">")

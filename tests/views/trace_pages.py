@@ -15,7 +15,6 @@ from typing import Any
 
 from rpcinspect.opened import OpenSession
 from rpcinspect.trace.answers import Trace, trace
-from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.trace_html import trace_html
 from rpcinspect.wire.ranges import CaptureBytes
@@ -124,7 +123,7 @@ def with_run(name: str | Path, act: Callable[[Trace], Any]) -> Any:
     """What `act` makes of a bundled capture, while its bytes can be read."""
     path = name if isinstance(name, Path) else capture_of(name)
     with OpenSession([str(path)]) as opened:
-        ends = ConnectionEnd.of(opened.connections)
+        ends = opened.ends
         return act(trace(opened.session, opened.messages(), ends=ends, source=opened.bytes))
 
 

@@ -1,0 +1,337 @@
+"""Log captures: what a process wrote of its own messages, see docs/log-format.md.
+
+In: a file that begins with `{"rpclog":`. Out: `LogBlock`s of records: the header line as JSON, the bytes that
+are the message's own, and where those of its storages lie. What the header says of workers and messages is
+not looked at here, only the lengths that lead to the next record.
+
+A record that can't be is passed over up to the next line that begins like a header; so is the last one if it
+was cut. Nothing is held but a window, and one message's payload at a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import IO, Any, NoReturn
+
+from rpcinspect.capture.block import LogBlock, LogRecord
+from rpcinspect.capture.source import WINDOW, Source, write_all
+from rpcinspect.errors import CaptureError
+
+MAGIC = b'{"rpclog":'
+"""What the first line begins with."""
+VERSION = 1
+FORMAT = "rpclog"
+BEGIN = b'{"rpc'
+"""What each line of a header begins with, the first one too."""
+
+MAX_HEADER = 1 << 20
+"""Bytes of a header line without its base64: room for 50,000 storages."""
+MAX_LINE = 1 << 26
+"""Bytes of a line with base64; what is larger belongs behind a header."""
+MAX_BODY = 1 << 31
+"""Bytes of payload and tensor table together, which are held in memory."""
+MAX_LENGTH = 1 << 62
+MAX_TIME = (1 << 63) - 1
+MAX_PROBLEMS = 1000
+"""Of one log that are told one by one."""
+SPOOLED = 1 << 62
+"""Offsets from here on are those in the temporary file that holds what base64 said."""
+BATCH, BATCH_BYTES = 1000, WINDOW
+
+Report = Callable[[str, int | None, int | None], None]
+"""Takes the reason of a problem, None for the packet, and the offset in the log."""
+
+
+class Damage(Exception):
+    """A record that can't be; never leaves this module."""
+
+
+class Cut(Damage):
+    """The log ends before the record does."""
+
+
+class Newer(Damage):
+    """Written by a later version of the format."""
+
+
+class LogReader:
+    """An open log; stands for its `Source` once it reads."""
+
+    def __init__(self, source: Source, capture: int, report: Report) -> None:
+        """Reads the first line; raises `CaptureError` for a version that is not known."""
+        self.compression = source.compression
+        self._source = source
+        self._capture = capture
+        self._report = report
+        self._spool: IO[bytes] | None = None
+        self._spooled = 0
+        self._windows = _Windows(source)
+        self._damaged = False
+        self._problems = 0
+        line = self._windows.line(0, MAX_HEADER)
+        if line is None:
+            raise CaptureError(f"{source.name}: cut within the first line of a log")
+        try:
+            _check_version(line)
+        except Damage as damage:
+            raise CaptureError(f"{source.name}: {damage}") from damage
+        self._begin = len(line)
+
+    @property
+    def read_to(self) -> int:
+        """Bytes of the log that were read so far."""
+        return self._source.read_to
+
+    def blocks(self) -> Iterator[LogBlock]:
+        """Every record in the order of the file."""
+        at, number = self._begin, 0
+        batch: list[LogRecord] = []
+        held = 0
+        while True:
+            found = self._next(at, number + 1)
+            if found is None:
+                break
+            record, at = found
+            if record is None:
+                continue
+            number += 1
+            batch.append(record)
+            held += len(record.body)
+            if len(batch) >= BATCH or held >= BATCH_BYTES or self._windows.left(at) == 0:
+                yield self._block(batch)
+                batch, held = [], 0
+        if batch or self._damaged:
+            yield self._block(batch)
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Bytes of the log, or of what its base64 said."""
+        if offset < SPOOLED or self._spool is None:
+            return self._source.pread(offset, length)
+        self._spool.seek(offset - SPOOLED)
+        return self._spool.read(length)
+
+    def progress(self) -> tuple[int, int | None]:
+        """See `Source.progress`."""
+        return self._source.progress()
+
+    def end(self) -> bool:
+        """Ends a log that is still being written; see `Source.end`."""
+        return self._source.end()
+
+    def close(self) -> None:
+        """Closes the log and the temporary file; closing twice is fine."""
+        self._source.close()
+        if self._spool is not None:
+            self._spool.close()
+
+    def _block(self, records: list[LogRecord]) -> LogBlock:
+        damaged, self._damaged = self._damaged, False
+        return LogBlock(capture=self._capture, records=tuple(records), damaged=damaged)
+
+    def _next(self, at: int, number: int) -> tuple[LogRecord | None, int] | None:
+        """The record at `at`, or None where there is none, and where to go on; None at the end."""
+        try:
+            line = self._windows.line(at, MAX_LINE)
+            if line is None:
+                if self._windows.left(at):
+                    self._tell("the log ends within a header line", at)
+                return None
+            if line == b"\n":
+                return None, at + 1
+            if line.startswith(MAGIC):
+                _check_version(line)
+                return None, at + len(line)
+            header, text = _read_header(line)
+            return self._record(header, text, number, at, at + len(line))
+        except Newer as newer:
+            self._tell(f"the rest is not read: {newer}", at)
+            self._damaged = True
+            return None
+        except Damage as damage:
+            found = self._windows.find(at, b"\n" + BEGIN)
+            if found is None:
+                there = self._source.size() - at
+                self._tell(f"the last {there:,} bytes of the log are no whole record: {damage}", at)
+                self._damaged |= not isinstance(damage, Cut)
+                return None
+            self._damaged = True
+            passed = found + 1 - at
+            self._tell(f"{passed:,} bytes of the log hold no record: {damage}", at)
+            return None, found + 1
+
+    def _tell(self, reason: str, at: int) -> None:
+        self._problems += 1
+        if self._problems <= MAX_PROBLEMS:
+            self._report(reason, None, at)
+        elif self._problems == MAX_PROBLEMS + 1:
+            self._report("the log is damaged in more places, which are not told", None, at)
+
+    def _record(
+        self, header: dict[str, Any], text: bytes | None, number: int, at: int, body_at: int
+    ) -> tuple[LogRecord, int]:
+        total = _count(header, "bytes")
+        kept = _count(header, "payload") + _count(header, "table") if header["rpc"] == "message" else 0
+        if kept > total:
+            raise Damage(f"it announces {kept:,} of {total:,} bytes")
+        if kept > MAX_BODY:
+            raise Damage(f"it announces a payload of {kept:,} bytes")
+        times = (_time(header, "time_ns"), _time(header, "end_ns"))
+        if text is not None:
+            body, rest = self._decode(text, total, kept)
+            return LogRecord(number, at, header, times, body, rest), body_at
+        end = body_at + total
+        if not total:
+            return LogRecord(number, at, header, times, b"", body_at), body_at
+        held = self._windows.held(body_at, kept)
+        last = self._windows.peek(end - 1, 2)
+        if not last:
+            there = self._source.size() - body_at
+            raise Cut(f"it ends after {there:,} of {total:,} bytes")
+        if last[1:] not in (b"", b"\n"):
+            raise Damage(f"no line ends after the {total:,} bytes that it announces")
+        body = self._source.pread(body_at, kept) if held is None else held
+        return LogRecord(number, at, header, times, body, body_at + kept), end + len(last) - 1
+
+    def _decode(self, text: bytes, total: int, kept: int) -> tuple[bytes, int]:
+        """What base64 says: a message's own bytes, and where the rest of them was put."""
+        try:
+            data = base64.b64decode(text, validate=True)
+        except ValueError as error:
+            raise Damage(f"its base64 is none: {error}") from error
+        if len(data) != total:
+            raise Damage(f"its base64 says {len(data):,} bytes, {total:,} are announced")
+        rest = SPOOLED + self._spooled
+        if len(data) > kept:
+            if self._spool is None:
+                self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+            self._spool.seek(self._spooled)
+            write_all(self._spool, data[kept:], self._source.name)
+            self._spooled += len(data) - kept
+        return data[:kept], rest
+
+
+class _Windows:
+    """A window of the log that moves on."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._start = 0
+        self._data = b""
+
+    def line(self, at: int, limit: int) -> bytes | None:
+        """The line that begins at `at`, with its newline; None if the log ends before that."""
+        if not self._start <= at <= self._start + len(self._data):
+            self._start, self._data = at, self._source.window(at, 1)
+        searched = 0
+        while True:
+            begin = at - self._start
+            end = self._data.find(b"\n", begin + searched, begin + limit)
+            if end >= 0:
+                return self._data[begin : end + 1]
+            searched = len(self._data) - begin
+            if searched >= limit:
+                raise Damage(f"a line of more than {limit:,} bytes")
+            wanted = searched + 1 if searched < WINDOW else 2 * searched
+            self._start, self._data = at, self._source.window(at, min(wanted, limit))
+            if len(self._data) <= searched:
+                return None
+
+    def find(self, at: int, what: bytes) -> int | None:
+        """Where these bytes come next, from `at` on, which the window reaches."""
+        found = self._data.find(what, max(0, at - self._start)) if at >= self._start else -1
+        if found >= 0:
+            return self._start + found
+        at = max(at, self._start + len(self._data) - len(what) + 1)
+        while len(data := self._source.window(at, len(what))) >= len(what):
+            found = data.find(what)
+            if found >= 0:
+                self._start, self._data = at, data
+                return at + found
+            at += len(data) - len(what) + 1
+        return None
+
+    def held(self, at: int, length: int) -> bytes | None:
+        """Bytes at `at`, if the window has them."""
+        begin = at - self._start
+        return self._data[begin : begin + length] if 0 <= begin <= len(self._data) - length else None
+
+    def peek(self, at: int, length: int) -> bytes:
+        """A few bytes anywhere, fewer at the end of the log; the window stays where it is."""
+        held = self.held(at, length)
+        if held is not None:
+            return held
+        if at + length > self._source.size():
+            return self._source.window(at, length)[:length]
+        return self._source.pread(at, length)
+
+    def left(self, at: int) -> int:
+        """Bytes of the window from `at` on."""
+        return max(0, self._start + len(self._data) - at)
+
+
+def _check_version(line: bytes) -> None:
+    """The first line of a log, or of one that was appended to another."""
+    version = _object(line).get("rpclog")
+    if type(version) is not int or version < 1:
+        raise Damage("the first line of a log names no version")
+    if version > VERSION:
+        raise Newer(
+            f"version {version} of the log format is newer than {VERSION}, the newest read here: update"
+        )
+
+
+def _read_header(line: bytes) -> tuple[dict[str, Any], bytes | None]:
+    """What a header line says, and its base64 apart, which is in no one's way there."""
+    if not line.startswith(BEGIN):
+        raise Damage("no header where one must begin")
+    text = None
+    if len(line) > MAX_HEADER:
+        head, mark, tail = line.rpartition(b'"base64"')
+        match = _BASE64_TAIL.fullmatch(tail)
+        head = head.rstrip()
+        if not mark or match is None or not head.endswith(b",") or len(head) > MAX_HEADER:
+            raise Damage(f"a header of more than {MAX_HEADER:,} bytes, whose last item is no base64")
+        text, line = match[1], head[:-1] + b"}"
+    header = _object(line)
+    if not isinstance(header.get("rpc"), str):
+        raise Damage("it does not say what it is")
+    inline = header.pop("base64", None)
+    if inline is not None and not isinstance(inline, str):
+        raise Damage("its base64 is no text")
+    return header, text if inline is None else inline.encode("ascii", "replace")
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(line.decode("utf-8"), parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise Damage(f"it is no JSON: {error}"[:200]) from error
+    if not isinstance(said, dict):
+        raise Damage("it is no JSON object")
+    return said
+
+
+def _refuse(literal: str) -> NoReturn:
+    raise ValueError(f"{literal} is no number")
+
+
+def _count(header: dict[str, Any], name: str) -> int:
+    """A number of bytes."""
+    value = header.get(name, 0)
+    if type(value) is not int or not 0 <= value <= MAX_LENGTH:
+        raise Damage(f"{name} is no number of bytes")
+    return value
+
+
+def _time(header: dict[str, Any], name: str) -> int | None:
+    value = header.get(name)
+    if value is not None and (type(value) is not int or not -MAX_TIME <= value <= MAX_TIME):
+        raise Damage(f"{name} is no time in nanoseconds")
+    return value
+
+
+_BASE64_TAIL = re.compile(rb'\s*:\s*"([A-Za-z0-9+/=]*)"\s*}\s*')

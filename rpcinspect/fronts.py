@@ -1,0 +1,274 @@
+"""What stands before the RPC stage: captures of one kind → `TpMessage`s, by whichever stages that takes.
+
+In: open captures. Out: a `Front`: messages as they become complete; once they have all been taken, who is
+who, what was lost, and sums. `Network` reads packets through TCP and pipes; `Logs` reads what processes wrote
+of their own messages. One session is of one kind: what a pipe or a packet is holds for all of it or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from rpcinspect.capture import CaptureReader, LogBlock, Reading, open_capture
+from rpcinspect.errors import CaptureError, Problem
+from rpcinspect.limits import Limits
+from rpcinspect.rpc.tensor import storage_lengths
+from rpcinspect.rpclog.join import LogJoin
+from rpcinspect.session.log_names import call_log
+from rpcinspect.session.names import Roster, Witness, call_roll
+from rpcinspect.trace.log_facts import log_facts
+from rpcinspect.trace.wire_facts import WireFacts
+from rpcinspect.wire.clocks import ClockOffset, ClockSamples
+from rpcinspect.wire.demux import Demux
+from rpcinspect.wire.ranges import CaptureBytes
+from rpcinspect.wire.records import Pipe, TpMessage
+from rpcinspect.wire.segment import SegmentBlock, Segmenter
+from rpcinspect.wire.tcp import Tcp
+
+PATIENCE_NS = 2_000_000_000
+"""How long, in capture time, acknowledged bytes that were not captured are waited for. Only captures of more
+than one file can still bring them, and those wait until the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Who watches the reading."""
+
+    stopped: Callable[[CaptureReader], bool]
+    """Whether that of a capture is to end before its next block."""
+    tell: Callable[[], None]
+    """Hears that a part was read which gave no messages."""
+
+
+class Front(Protocol):
+    """See the module's text."""
+
+    def messages(self) -> Iterator[list[TpMessage]]:
+        """All of them, some at a time."""
+
+    @property
+    def pipes(self) -> Sequence[Pipe]:
+        """Those that are known by now."""
+
+    @property
+    def facts(self) -> int:
+        """Grows with what is known of workers."""
+
+    def roster(self, witness: Witness) -> Roster:
+        """Who is who, as far as it is known by now."""
+
+    def wire_facts(self) -> WireFacts:
+        """What was lost, and how connections ended."""
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """That belong to no message."""
+
+    def offset(self, capture: int) -> ClockOffset | None:
+        """Of a capture's clock against the first one's."""
+
+    @property
+    def sums(self) -> tuple[int, int, int, int]:
+        """Bytes of RPC, of tensors, of other protocols and of the store."""
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        """Bytes that were read, of how many (None where nobody knows)."""
+
+    @property
+    def unread(self) -> dict[str, int]:
+        """Packets that could not be read, by a short reason."""
+
+
+def front_of(
+    readers: Sequence[CaptureReader],
+    source: CaptureBytes,
+    limits: Limits,
+    reading: Reading,
+    watch: Watch,
+    *,
+    patient: bool,
+) -> Front:
+    """The one for these captures; raises `CaptureError` where they are of both kinds."""
+    logs = [reader.reader == "log" for reader in readers]
+    if any(logs) and not all(logs):
+        log, packets = (readers[logs.index(kind)].path for kind in (True, False))
+        raise CaptureError(f"{log} is a log and {packets} is none: they can't be read as one session")
+    if any(logs):
+        return Logs(readers, watch)
+    return Network(readers, source, limits, reading, watch, patient=patient)
+
+
+class Network:
+    """Captures of packets."""
+
+    def __init__(
+        self,
+        readers: Sequence[CaptureReader],
+        source: CaptureBytes,
+        limits: Limits,
+        reading: Reading,
+        watch: Watch,
+        *,
+        patient: bool,
+    ) -> None:
+        self._readers = readers
+        self._reading = reading
+        self._watch = watch
+        self._segmenter = Segmenter()
+        self._clocks = ClockSamples()
+        self._offsets: list[ClockOffset | None] = []
+        """Of each capture that was begun, against the first one's clock."""
+        self._looked_through: dict[int, int] = {}
+        """Bytes of captures that were looked through before they are read."""
+        self._tcp = Tcp(source, self._segmenter.flows, PATIENCE_NS if len(readers) == 1 else None)
+        self._demux = Demux(limits, patient=patient, read_table=storage_lengths)
+
+    def messages(self) -> Iterator[list[TpMessage]]:
+        for reader in self._readers:
+            for block in self._segments(reader):
+                yield self._demux.feed(self._tcp.feed(block))
+        yield self._demux.feed(list(self._tcp.finish()))
+        yield self._demux.finish()
+
+    def _segments(self, reader: CaptureReader) -> Iterator[SegmentBlock]:
+        """The segments of one capture; of several, in the clock of the first."""
+        offset = self._clock_offset(reader)
+        self._offsets.append(offset)
+        shift = offset.shift_ns if offset is not None else 0
+        for packets in reader.blocks():
+            if self._watch.stopped(reader):
+                break
+            assert not isinstance(packets, LogBlock)
+            block = self._segmenter.feed(packets)
+            if shift:
+                block = replace(block, time_ns=block.time_ns - shift)
+            if len(self._readers) > 1:
+                self._clocks.note(block, self._segmenter.flows)
+            yield block
+
+    def _clock_offset(self, reader: CaptureReader) -> ClockOffset | None:
+        """How a capture's clock differs from the first one's: its packets are looked at before."""
+        if not _look_before(reader):
+            return None
+        segmenter, samples = Segmenter(), ClockSamples()
+        with open_capture(reader.path, reader.index, self._reading) as again:
+            for packets in again.blocks():
+                if self._watch.stopped(reader):
+                    return None
+                assert not isinstance(packets, LogBlock)
+                samples.note(segmenter.feed(packets), segmenter.flows)
+                self._looked_through[reader.index] = again.progress[0]
+                self._watch.tell()
+        return samples.against(self._clocks, self._offsets)
+
+    @property
+    def pipes(self) -> Sequence[Pipe]:
+        return [state.pipe for state in self._demux.pipes]
+
+    @property
+    def facts(self) -> int:
+        return len(self._demux.store_entries)
+
+    def roster(self, witness: Witness) -> Roster:
+        return call_roll(self.pipes, self._demux.store_entries, witness)
+
+    def wire_facts(self) -> WireFacts:
+        return WireFacts.of(self._tcp.connections)
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        return self._demux.problems
+
+    def offset(self, capture: int) -> ClockOffset | None:
+        return self._offsets[capture] if capture < len(self._offsets) else None
+
+    @property
+    def sums(self) -> tuple[int, int, int, int]:
+        demux = self._demux
+        return (
+            sum(state.frame_bytes for state in demux.pipes),
+            sum(state.tensor_bytes for state in demux.pipes),
+            demux.skipped_bytes,
+            demux.store_bytes,
+        )
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        done, of = _sum_of(self._readers, twice=_look_before)
+        return done + sum(self._looked_through.values()), of
+
+    @property
+    def unread(self) -> dict[str, int]:
+        return self._segmenter.other
+
+
+class Logs:
+    """Logs of the processes of one run."""
+
+    def __init__(self, readers: Sequence[CaptureReader], watch: Watch) -> None:
+        self._readers = readers
+        self._watch = watch
+        self._join = LogJoin()
+
+    def messages(self) -> Iterator[list[TpMessage]]:
+        for reader in self._readers:
+            for block in reader.blocks():
+                if self._watch.stopped(reader):
+                    break
+                assert isinstance(block, LogBlock)
+                yield self._join.feed(block)
+
+    @property
+    def pipes(self) -> Sequence[Pipe]:
+        return self._join.pipes
+
+    @property
+    def facts(self) -> int:
+        return len(self._join.workers)
+
+    def roster(self, witness: Witness) -> Roster:
+        return call_log(self._join.pipes, self._join.jobs, self._join.workers, witness)
+
+    def wire_facts(self) -> WireFacts:
+        return log_facts(self._join)
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        return self._join.problems
+
+    def offset(self, capture: int) -> ClockOffset | None:
+        return None
+
+    @property
+    def sums(self) -> tuple[int, int, int, int]:
+        return self._join.rpc_bytes, self._join.tensor_bytes, 0, 0
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        return _sum_of(self._readers, twice=lambda reader: False)
+
+    @property
+    def unread(self) -> dict[str, int]:
+        return {}
+
+
+def _look_before(reader: CaptureReader) -> bool:
+    """Whether a capture is looked through before it is read."""
+    return reader.index > 0 and reader.twice
+
+
+def _sum_of(
+    readers: Sequence[CaptureReader], twice: Callable[[CaptureReader], bool]
+) -> tuple[int, int | None]:
+    """Bytes that were read, and all of them; those of some captures count twice."""
+    done, of = 0, 0
+    known = True
+    for reader in readers:
+        read, size = reader.progress
+        done += read
+        known &= size is not None
+        of += (size or 0) * (2 if twice(reader) else 1)
+    return done, of if known else None

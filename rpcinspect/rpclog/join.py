@@ -1,0 +1,210 @@
+"""Records of logs → `TpMessage`s, as `wire/demux.py` makes them of streams.
+
+In: blocks of one log after the other. Out: messages; aside, who sends requests to whom, workers, ends and
+losses. A log knows no pipes. What stands for one here is a *way*: requests of one worker to another and the
+answers to them, in one job; a message id is known by it, as by a pipe. `packet` is the number of a record in
+its log, `offset` where it begins there, and the ends of a way's flow are no addresses but names.
+
+A message that sender and receiver have both logged counts once: the n-th of those that are equal in job, way,
+direction, type, id and payload is the same in each log, and on each side where records say theirs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from hashlib import blake2b
+from typing import TypeAlias
+
+from rpcinspect.capture.block import LogBlock, LogRecord
+from rpcinspect.errors import DecodeError, Location, Problem
+from rpcinspect.rpc.record import NO_TENSORS
+from rpcinspect.rpclog.header import (
+    Job,
+    LoggedEnd,
+    LoggedLoss,
+    LoggedMessage,
+    LoggedStorage,
+    LoggedWorker,
+    read_header,
+)
+from rpcinspect.wire.frame import HEADER_BYTES
+from rpcinspect.wire.ranges import Extent
+from rpcinspect.wire.records import Pipe, TpMessage, TpTensor
+from rpcinspect.wire.segment import Endpoint, Flow
+from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpPayload, TpTensorDescriptor, write_descriptor
+
+WayKey: TypeAlias = tuple[Job, str, str, int]
+"""(job, who requests, who answers, number of the way between these two)"""
+MAX_SHAPES = 4096
+MAX_PROBLEMS = 1000
+"""Records that are told one by one as left out."""
+NO_FLOW = Flow(Endpoint("", 0), Endpoint("", 0))
+
+
+class LogJoin:
+    """The stage: `feed` every block."""
+
+    def __init__(self) -> None:
+        self.pipes: list[Pipe] = []
+        """What stands for pipes."""
+        self.jobs: list[Job] = []
+        """Of each of them, as its records call it."""
+        self.workers: dict[LoggedWorker, None] = {}
+        self.ends: list[tuple[Pipe, LoggedEnd]] = []
+        self.lost: set[tuple[int, bool]] = set()
+        """(pipe, whether it is the requests) of messages that the writer of a log could not write."""
+        self.damaged = False
+        """Whether any record of any log may have been lost."""
+        self.problems: list[Problem] = []
+        self.rpc_bytes = 0
+        """What TensorPipe's frames take for the messages, whatever carried them."""
+        self.tensor_bytes = 0
+        self._ways: dict[WayKey, Pipe] = {}
+        self._shapes: dict[tuple[object, ...], tuple[TpDescriptor, bytes]] = {}
+        self._seen: defaultdict[bytes, Counter[tuple[int, str | None]]] = defaultdict(Counter)
+        self._refused = 0
+
+    def feed(self, block: LogBlock) -> list[TpMessage]:
+        """The messages of a block that no other log has told of."""
+        self.damaged |= block.damaged
+        done = []
+        for record in block.records:
+            try:
+                said = read_header(record.header)
+            except DecodeError as error:
+                self._refuse(block.capture, record, error)
+                continue
+            if isinstance(said, LoggedMessage):
+                if self._first(block.capture, record, said):
+                    done.append(self._message(block.capture, record, said))
+            elif isinstance(said, LoggedWorker):
+                self.workers[said] = None
+            elif isinstance(said, LoggedEnd):
+                self.ends.append((self._way((said.job, said.src, said.dst, said.way), said.time_ns), said))
+            elif isinstance(said, LoggedLoss):
+                way = _way_of(said)
+                self.lost.add((self._way(way, None).number, said.request))
+        return done
+
+    def _refuse(self, capture: int, record: LogRecord, error: DecodeError) -> None:
+        self.damaged = True
+        self._refused += 1
+        if self._refused <= MAX_PROBLEMS:
+            place = Location(capture=capture, offset=record.offset)
+            self.problems.append(Problem(error.layer, str(error), place))
+
+    def _first(self, capture: int, record: LogRecord, said: LoggedMessage) -> bool:
+        """Whether this is more than the other logs, or the other side, have told."""
+        digest = blake2b(record.body, digest_size=16)
+        digest.update(
+            repr((said.job, said.src, said.dst, said.way, said.type, said.id, said.request)).encode()
+        )
+        counts = self._seen[digest.digest()]
+        most = max(counts.values(), default=0)
+        teller = (capture, said.side)
+        counts[teller] += 1
+        return counts[teller] > most
+
+    def _way(self, key: WayKey, time_ns: int | None) -> Pipe:
+        pipe = self._ways.get(key)
+        if pipe is None:
+            job, client, server, _ = key
+            number = len(self.pipes)
+            # unlike in both directions, also of a worker to itself
+            flow = Flow(Endpoint(client, 2 * number), Endpoint(server, 2 * number + 1))
+            pipe = Pipe(number, flow, client_name=client, server_name=server, transport="", logged=True)
+            self._ways[key] = pipe
+            self.pipes.append(pipe)
+            self.jobs.append(job)
+        if time_ns is not None:
+            pipe.first_ns = min(pipe.first_ns, time_ns) if pipe.first_ns else time_ns
+        return pipe
+
+    def _message(self, capture: int, record: LogRecord, said: LoggedMessage) -> TpMessage:
+        descriptor, body = self._shape(said)
+        payload, table = record.body[: said.payload], record.body[said.payload :]
+        if not table and not said.table_missing:
+            table = NO_TENSORS
+        lost = (0, 0, said.payload_missing, said.table_missing)
+        length = HEADER_BYTES + len(body) + sum([HEADER_BYTES + p.length for p in descriptor.payloads])
+        self.rpc_bytes += length - sum(lost)
+        return TpMessage(
+            pipe=self._way(_way_of(said), said.time_ns),
+            from_client=said.request,
+            descriptor=descriptor,
+            layout=Layout.V1_9,
+            descriptor_body=body,
+            payloads=(
+                said.type.to_bytes(4, "little", signed=True),
+                said.id.to_bytes(8, "little", signed=True),
+                payload,
+                table,
+            ),
+            payload_missing=lost if any(lost) else None,
+            tensors=self._tensors(capture, record.rest, said.storages, descriptor),
+            waiting=0,
+            first_ns=said.time_ns,
+            last_ns=said.end_ns,
+            capture=capture,
+            packet=record.number,
+            flow=NO_FLOW,
+            offset=record.offset,
+            length=length,
+            after_loss=said.after_loss,
+            payloads_ns=(said.time_ns, said.end_ns) if said.storages else None,
+        )
+
+    def _shape(self, said: LoggedMessage) -> tuple[TpDescriptor, bytes]:
+        """The descriptor that TensorPipe would send before such a message; one object for all equal ones."""
+        table = said.table + said.table_missing or len(NO_TENSORS)
+        lengths = (4, 8, said.payload + said.payload_missing, table)
+        key = (lengths, tuple([(s.length, s.source, s.target) for s in said.storages]))
+        shape = self._shapes.get(key)
+        if shape is None:
+            descriptor = TpDescriptor(
+                b"",
+                tuple([TpPayload(length) for length in lengths]),
+                tuple(
+                    [
+                        TpTensorDescriptor(length=s.length, source_device=s.source, target_device=s.target)
+                        for s in said.storages
+                    ]
+                ),
+            )
+            shape = descriptor, write_descriptor(descriptor, Layout.V1_9)
+            if len(self._shapes) >= MAX_SHAPES:
+                self._shapes.clear()
+            self._shapes[key] = shape
+        return shape
+
+    def _tensors(
+        self, capture: int, at: int, storages: tuple[LoggedStorage, ...], descriptor: TpDescriptor
+    ) -> list[TpTensor]:
+        """Where the bytes of storages lie, one after the other from `at` on."""
+        tensors = []
+        for storage, announced in zip(storages, descriptor.tensors, strict=True):
+            present = storage.present
+            extent = None
+            if storage.placement is storage.placement.CERTAIN:
+                extent = Extent(storage.length, _pieces(capture, at, storage), storage.missing)
+            tensors.append(TpTensor(announced, storage.placement, extent))
+            at += present
+            self.tensor_bytes += present
+        return tensors
+
+
+def _pieces(capture: int, at: int, storage: LoggedStorage) -> tuple[tuple[int, int, int], ...]:
+    """(capture, offset, length) of what is there of a storage."""
+    pieces = []
+    start = 0
+    for begin, stop in (*storage.missing, (storage.length, storage.length)):
+        if start < begin:
+            pieces.append((capture, at, begin - start))
+            at += begin - start
+        start = stop
+    return tuple(pieces)
+
+
+def _way_of(said: LoggedMessage | LoggedLoss) -> WayKey:
+    client, server = (said.src, said.dst) if said.request else (said.dst, said.src)
+    return said.job, client, server, said.way

@@ -1,0 +1,126 @@
+"""What `header.py` reads, written: the first line of a log and the header lines of its records.
+
+In: the same records. Out: lines; what a header announces is to follow it, and a newline after that.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rpcinspect.capture.log import VERSION
+from rpcinspect.rpc.message import TYPE_NAMES
+from rpcinspect.rpclog.header import (
+    CLOSED,
+    LOST,
+    MESSAGE,
+    SPAN,
+    WORKER,
+    LoggedEnd,
+    LoggedLoss,
+    LoggedMessage,
+    LoggedStorage,
+    LoggedWorker,
+)
+from rpcinspect.wire.records import Placement
+from rpcinspect.wire.tensorpipe import TpDevice
+
+FIRST_LINE = b'{"rpclog":%d}\n' % VERSION
+
+
+def message_line(said: LoggedMessage) -> bytes:
+    """Payload, table and what is there of each storage are to follow."""
+    present = sum([storage.present for storage in said.storages])
+    header: dict[str, Any] = {
+        "rpc": MESSAGE,
+        "time_ns": said.time_ns,
+        "end_ns": said.end_ns,
+        "src": said.src,
+        "dst": said.dst,
+        "type": TYPE_NAMES.get(said.type, said.type),
+        "id": said.id,
+        "request": said.request,
+        "job": said.job,
+        "bytes": said.payload + said.table + present,
+        "payload": said.payload,
+        "table": said.table,
+        "storages": [_storage(storage) for storage in said.storages],
+    }
+    others = {
+        "way": said.way,
+        "side": said.side,
+        "payload_missing": said.payload_missing,
+        "table_missing": said.table_missing,
+        "after_loss": said.after_loss,
+    }
+    return _line(header | {key: value for key, value in others.items() if value})
+
+
+def worker_line(said: LoggedWorker) -> bytes:
+    """A worker."""
+    header: dict[str, Any] = {
+        "rpc": WORKER,
+        "name": said.name,
+        "id": said.id,
+        "group": said.group,
+        "job": said.job,
+        "addresses": said.addresses,
+        "elsewhere": said.elsewhere,
+    }
+    return _line({key: value for key, value in header.items() if value not in ((), None)})
+
+
+def end_line(said: LoggedEnd) -> bytes:
+    """The end of a way."""
+    by = "src" if said.by_src else "dst"
+    return _line(
+        {
+            "rpc": CLOSED,
+            "time_ns": said.time_ns,
+            "src": said.src,
+            "dst": said.dst,
+            "job": said.job,
+            "way": said.way,
+            "by": by,
+            "how": said.how,
+        }
+    )
+
+
+def loss_line(said: LoggedLoss) -> bytes:
+    """Messages that are not in the log."""
+    return _line(
+        {
+            "rpc": LOST,
+            "src": said.src,
+            "dst": said.dst,
+            "job": said.job,
+            "way": said.way,
+            "request": said.request,
+        }
+    )
+
+
+def span_line(time_ns: int, end_ns: int) -> bytes:
+    """From when to when whatever happened is in the log."""
+    return _line({"rpc": SPAN, "time_ns": time_ns, "end_ns": end_ns})
+
+
+def _line(header: dict[str, Any]) -> bytes:
+    return json.dumps(header, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+
+
+def _storage(storage: LoggedStorage) -> dict[str, Any]:
+    item: dict[str, Any] = {"length": storage.length, "source": _device(storage.source)}
+    if storage.target is not None:
+        item["target"] = _device(storage.target)
+    if storage.missing:
+        item["missing"] = storage.missing
+        item["placement"] = storage.placement.value
+    elif storage.placement is not Placement.CERTAIN:
+        item["placement"] = storage.placement.value
+    return item
+
+
+def _device(device: TpDevice) -> str:
+    return f"{device.type}:{device.index}"

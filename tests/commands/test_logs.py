@@ -1,0 +1,98 @@
+"""Logs at the command line: made of captures, read by every command."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+from tests.commands.runner import rpcinspect
+
+CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
+BASIC = str(CAPTURES / "basic_chain.pcap")
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    ran = rpcinspect(*arguments)
+    return ran.code, ran.out, ran.err
+
+
+def made(folder: Path, *arguments: str) -> str:
+    log = folder / "a.rpclog"
+    code, _, said = run("decode", BASIC, "--format", "rpclog", "-o", str(log), *arguments)
+    assert code == 0
+    assert "as a log" in said
+    return str(log)
+
+
+def test_a_log_is_read_by_every_command(tmp_path: Path) -> None:
+    log = made(tmp_path)
+    code, shown, _ = run("decode", log)
+    assert code == 0
+    assert "24 messages in" in shown
+    assert "(rpclog, 29 records, " in shown
+    assert "basic_chain.scale" in shown
+    assert run("diff", BASIC, log)[0] == 0
+    code, plan, _ = run("replay", "--plan", log)
+    assert code == 0
+    assert run("replay", "--plan", BASIC)[1].replace(BASIC, log) == plan
+
+
+def test_views(tmp_path: Path) -> None:
+    log = made(tmp_path)
+    code, shown, _ = run("decode", log, "--message", "8")
+    assert code == 0
+    assert "record 1" in shown
+    assert "packet" not in shown
+    assert "bytes of descriptor" not in shown
+    assert run("decode", log, "--roundtrip")[1].startswith("24 of 24 messages came out byte for byte")
+    for option in ("--contexts", "--latency", "--rrefs", "--closings", "--device-maps"):
+        code, told, _ = run("decode", log, option)
+        assert (code, told) == (0, run("decode", BASIC, option)[1]), option
+    for form in ("html", "perfetto", "json"):
+        assert run("decode", log, "--format", form, "-o", str(tmp_path / form))[0] == 0
+
+
+def test_filters(tmp_path: Path) -> None:
+    log = made(tmp_path, "-f", "type == BACKWARD_AUTOGRAD_REQ")
+    code, lines, _ = run("decode", log, "--format", "jsonl")
+    kinds = [json.loads(line).get("type") for line in lines.splitlines() if '"kind":"message"' in line]
+    assert sorted(set(kinds)) == ["BACKWARD_AUTOGRAD_REQ", "BACKWARD_AUTOGRAD_RESP"]
+    assert code == 0
+    assert "no messages match" in run("decode", log, "-f", "pipe == 0 or packet > 0 or flow ~ '.'")[1]
+    assert "4 messages match" in run("decode", log, "-f", "request")[1]
+
+
+def test_a_log_saved_as_packets(tmp_path: Path) -> None:
+    pcap = str(tmp_path / "b.pcap")
+    assert run("decode", made(tmp_path), "-w", pcap)[0] == 0
+    assert run("diff", BASIC, pcap)[0] == 0
+
+
+def test_compressed_and_in_a_pipe(tmp_path: Path) -> None:
+    log = Path(made(tmp_path))
+    packed = tmp_path / "a.rpclog.gz"
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    code, shown, _ = run("decode", str(packed))
+    assert code == 0
+    assert "24 messages in" in shown
+
+
+def test_mistakes(tmp_path: Path) -> None:
+    log = made(tmp_path)
+    code, _, said = run("decode", log, BASIC)
+    assert code == 3
+    assert "is a log and" in said
+    code, _, said = run("decode", log, "--format", "rpclog", "-o", log)
+    assert code == 2
+    assert "would overwrite it" in said
+    newer = tmp_path / "newer"
+    newer.write_bytes(b'{"rpclog":9}\n')
+    code, _, said = run("decode", str(newer))
+    assert code == 3
+    assert said.count("\n") == 1
+    assert "version 9 of the log format is newer" in said
+    (tmp_path / "empty").write_bytes(b'{"rpclog":1}\n')
+    code, shown, _ = run("decode", str(tmp_path / "empty"))
+    assert code == 0
+    assert "No RPC messages: the log holds none" in shown

@@ -1,0 +1,72 @@
+"""Losses and ends of a log, and what findings make of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rpcinspect.pipeline import Decoding
+from rpcinspect.session.model import Finding
+from tests.logs import log_of, message
+
+CALL = message(kind="CLEANUP_AUTOGRAD_CONTEXT_REQ", payload=b"\x80\x02K\x00.", id=1)
+LATER = message(kind="CLEANUP_AUTOGRAD_CONTEXT_REQ", payload=b"\x80\x02K\x00.", id=2, time_ns=10**12)
+RPC = message(kind="PYTHON_RREF_FETCH_CALL", id=1)
+
+
+def record(kind: str, **keys: Any) -> bytes:
+    return json.dumps({"rpc": kind} | keys).encode() + b"\n"
+
+
+def findings(folder: Path, *records: bytes) -> list[Finding]:
+    path = folder / "a.rpclog"
+    path.write_bytes(log_of(*records))
+    with Decoding([str(path)]) as decoding:
+        assert len(list(decoding.records())) <= 2
+        return list(decoding.session.findings)
+
+
+def test_a_request_without_an_answer(tmp_path: Path) -> None:
+    (found,) = findings(tmp_path, RPC, LATER)[:1]
+    assert (found.code, found.severity) == ("unanswered-request", "error")
+    (found,) = findings(tmp_path, RPC)
+    assert found.severity == "info"
+    (found,) = findings(tmp_path, RPC, record("span", time_ns=0, end_ns=10**12))
+    assert found.severity == "error"
+
+
+def test_who_closed(tmp_path: Path) -> None:
+    end = {"src": "worker0", "dst": "worker1", "how": "reset", "time_ns": 5}
+    (found,) = findings(tmp_path, RPC, record("closed", by="dst", **end))
+    assert "it closed the connection first" in found.text
+    (found,) = findings(tmp_path, RPC, record("closed", by="src", **end))
+    assert "worker0 itself closed" in found.text
+    with Decoding([str(tmp_path / "a.rpclog")]) as decoding:
+        list(decoding.records())
+        (ended,) = decoding.ends
+        assert (ended.how, ended.by_client, ended.time_ns) == ("reset", True, 5)
+
+
+def test_losses_explain_what_is_missing(tmp_path: Path) -> None:
+    lost = {"src": "worker1", "dst": "worker0", "request": False}
+    (found,) = findings(tmp_path, RPC, LATER, record("lost", **lost))
+    assert (found.code, found.severity) == ("capture-gap", "warning")
+    assert "worker1 → worker0" in found.text
+    lost = {"src": "worker0", "dst": "worker1", "request": True}
+    codes = [found.code for found in findings(tmp_path, RPC, LATER, record("lost", **lost))]
+    assert "unanswered-request" in codes
+
+
+def test_losses_of_a_worker_to_itself_have_a_direction(tmp_path: Path) -> None:
+    own = message(dst="worker0", kind="PYTHON_RREF_FETCH_CALL", id=1)
+    lost = {"src": "worker0", "dst": "worker0"}
+    codes = [f.code for f in findings(tmp_path, own, LATER, record("lost", request=True, **lost))]
+    assert "unanswered-request" in codes
+    codes = [f.code for f in findings(tmp_path, own, record("lost", request=False, **lost))]
+    assert "unanswered-request" not in codes
+
+
+def test_nothing_is_said_to_be_missing_where_records_may_be(tmp_path: Path) -> None:
+    codes = [found.code for found in findings(tmp_path, RPC, b"no record\n", LATER)]
+    assert "unanswered-request" not in codes

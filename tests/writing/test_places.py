@@ -1,0 +1,55 @@
+"""Logs written as packets: the messages stay, and get pipes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.opened import OpenSession
+from rpcinspect.wire.segment import Endpoint
+from rpcinspect.writing.file import write_session
+from rpcinspect.writing.places import endpoint, placed
+from tests.decoded import decode
+from tests.logs import convert, log_of, message, without_packets
+
+CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
+
+
+def as_packets(log: Path) -> Path:
+    path = log.with_suffix(".pcap")
+    with OpenSession([str(log)]) as opened, path.open("wb") as output:
+        write_session(output, opened.session, opened.messages(), opened.read)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["basic_chain.pcap", "rref_relay.pcap.gz", "reinit.pcap.gz", "dtype_zoo.pcap.gz"]
+)
+def test_there_and_back(name: str, tmp_path: Path) -> None:
+    log = tmp_path / "a.rpclog"
+    log.write_bytes(convert(CAPTURES / name))
+    again = decode(as_packets(log))
+    before, after = without_packets(decode(CAPTURES / name)), without_packets(again)
+    for kind in ("message", "rref", "context"):
+        assert after[kind] == before[kind]
+    assert {pipe["visible"] for pipe in again.of("pipe")} == {"full"}
+
+
+def test_workers_without_addresses(tmp_path: Path) -> None:
+    log = tmp_path / "a.rpclog"
+    log.write_bytes(log_of(message("b", "a", id=1), message("a", "b", storages=(b"1234",), id=2)))
+    found = decode(as_packets(log))
+    assert {(m["src"], m["dst"], m["id"]) for m in found.messages} == {("a", "b", 2), ("b", "a", 1)}
+
+
+def test_sessions_of_packets_stay_as_they_are() -> None:
+    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+        assert placed(opened.session) is opened.session
+
+
+def test_addresses() -> None:
+    assert endpoint("127.0.0.1:80") == Endpoint("127.0.0.1", 80)
+    assert endpoint("[fd00::2]:80") == Endpoint("fd00::2", 80)
+    for none in ("host:80", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:99999", "shm://1a", "127.0.0.1:x", ":1"):
+        assert endpoint(none) is None
