@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rpcinspect.pipeline import Decoding
 from rpcinspect.writing.log import write_log
+from rpcinspect.writing.pipes import Numbered
 from tests.decoded import Decoded, decode
-from tests.logs import convert, without_packets
+from tests.logs import blocks_of, convert, without_packets
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUNDLED = sorted(ROOT.joinpath("captures").rglob("*.pcap*"))
@@ -64,14 +70,10 @@ def test_two_jobs_and_two_pipes_between_the_same_workers(tmp_path: Path) -> None
 
 
 def test_what_is_not_of_torchs_form_is_counted(tmp_path: Path) -> None:
-    import io
-
     with Decoding([str(ROOT / "captures/basic_chain.pcap")]) as decoding:
         records = list(decoding.records())
         records[0].tp.payloads = records[0].tp.payloads[:3]
         records[1].tp.payload_missing = (1, 0, 0, 0)
-        from rpcinspect.writing.pipes import Numbered
-
         kept = [Numbered(number, record) for number, record in enumerate(records)]
         output = io.BytesIO()
         left = write_log(
@@ -81,3 +83,37 @@ def test_what_is_not_of_torchs_form_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.rpclog"
     path.write_bytes(output.getvalue())
     assert len(decode(path).messages) == len(records) - 2
+
+
+def test_the_text_form_says_the_same(tmp_path: Path) -> None:
+    path, before = logged(ROOT / "captures/dtype_zoo.pcap.gz", tmp_path)
+    data, text = path.read_bytes(), tmp_path / "text.rpclog"
+    records, _, _ = blocks_of(path)
+    lines = ['{"rpclog":1}']
+    for record in records:
+        start, length = record.rest - len(record.body), record.header.get("bytes", 0)
+        said = base64.b64encode(data[start : start + length]).decode()
+        lines.append(json.dumps(record.header | ({"base64": said} if said else {})))
+    text.write_text("\n".join(lines) + "\n")
+    assert without_packets(decode.__wrapped__(text)) == without_packets(before)
+
+
+CHAIN = convert(ROOT / "captures/basic_chain.pcap")
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(13, len(CHAIN) - 1), st.integers(0, 40), st.binary(max_size=8)),
+        min_size=1,
+        max_size=4,
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+def test_a_damaged_log_is_decoded_to_its_end(tmp_path: Path, cuts: list[tuple[int, int, bytes]]) -> None:
+    data = bytearray(CHAIN)
+    for at, length, new in cuts:
+        data[at : at + length] = new
+    path = tmp_path / "a.rpclog"
+    path.write_bytes(data)
+    found = decode.__wrapped__(path)
+    assert found.problems() or len(found.messages) <= 24
