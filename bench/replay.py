@@ -18,10 +18,10 @@ from pathlib import Path
 
 import rpcinspect
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.outcome import ReplayOutcome, SessionOutcome
-from rpcinspect.replay.plan import PlanOptions, plan
+from rpcinspect.replay.planning.plan import PlanOptions, plan
+from rpcinspect.replay.playing.outcome import ReplayOutcome, SessionOutcome
 from rpcinspect.replay.replayer import ReplayOptions, replay
-from rpcinspect.replay.workers import WorkerOptions
+from rpcinspect.replay.workers.workers import WorkerOptions
 
 HERE = Path(__file__).resolve().parent
 CAPTURES = HERE.parent / "captures"

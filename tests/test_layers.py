@@ -58,7 +58,10 @@ DISTRIBUTIONS = {"re2": "google-re2"}
 
 CHILDREN = tuple(
     f"rpcinspect.replay.{name}"
-    for name in ("worker_main", "live_worker", "agent_main", "agent_nodes", "agent_rrefs", "agent_tensors")
+    for name in (
+        *("workers.worker_main", "workers.live_worker"),
+        *("agent.main", "agent.nodes", "agent.rrefs", "agent.tensors"),
+    )
 )
 """What runs in processes of its own: live workers, where the user's code runs, and torch's agents that play
 workers. Nothing else of ours may import it."""
@@ -71,6 +74,15 @@ NEVER_IMPORTED = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "
 NEVER_IMPORTED |= {"importlib", "runpy", "code", "codeop", "imp", "pkgutil", "torch", "pyshark"}
 """What could run or import something that a capture names, or takes seconds to import."""
 NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
+
+REPLAY = ("planning", "peers", "workers", "playing", "agent", "replayer")
+"""The parts of `replay`, from the bottom up."""
+REPLAY_UPWARDS = {
+    ("rpcinspect.replay.planning.plan", "rpcinspect.replay.agent.limits"),
+    ("rpcinspect.replay.planning.plan", "rpcinspect.replay.agent.passes"),
+    ("rpcinspect.replay.workers.worker_main", "rpcinspect.replay.agent.main"),
+}
+"""(who, what): a plan asks what an engine can't do; a process of torch may be played by its agent."""
 
 PURE = {"wire", "rpc", "rpclog", "session", "equality", "causes", "trace", "writing", "filter"}
 NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}
@@ -147,6 +159,22 @@ def test_other_packages_are_imported_at_home_only(module: Module) -> None:
         if module.name in CHILDREN and package in CHILD_MAY_IMPORT:
             continue
         assert module.layer in HOMES.get(package, ()), f"{module.path}:{line} imports {name}"
+
+
+@each_module()
+def test_imports_point_down_within_replay(module: Module) -> None:
+    parts = module.name.split(".")
+    if module.layer != "replay" or len(parts) < 3:
+        return
+    for name, line in module.imports():
+        if not name.startswith("rpcinspect.replay."):
+            continue
+        part = name.split(".")[2]
+        if parts[2] == "reproduction":
+            assert part in ("planning", "reproduction"), f"{module.path}:{line} imports {name}"
+        elif (module.name, name.rpartition(".")[0]) not in REPLAY_UPWARDS:
+            down = REPLAY.index(part) <= REPLAY.index(parts[2])
+            assert down, f"{module.path}:{line} imports {name}: that is a part above"
 
 
 def test_other_packages_are_dependencies() -> None:

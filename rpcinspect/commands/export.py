@@ -12,9 +12,9 @@ from rpcinspect.commands.output import say
 from rpcinspect.commands.replay_request import Request
 from rpcinspect.errors import OutputError
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.reproduced import Reproduction
-from rpcinspect.replay.reproduction import ReproductionOptions, reproduction
-from rpcinspect.replay.seeds import read_seeds
+from rpcinspect.replay.reproduction.reproduced import Reproduction
+from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
+from rpcinspect.replay.workers.seeds import read_seeds
 from rpcinspect.views.phrases import counted, path_label
 from rpcinspect.views.reproducer import (
     SCRIPT,

@@ -8,8 +8,8 @@ from rpcinspect.commands.interrupt import ends_as_exits
 from rpcinspect.commands.output import say, say_block
 from rpcinspect.commands.replay_request import Request
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.repair import remove_dead
-from rpcinspect.replay.running_group import StoreAddress
+from rpcinspect.replay.peers.repair import remove_dead
+from rpcinspect.replay.peers.running_group import StoreAddress
 
 
 def leave(request: Request) -> int:

@@ -13,12 +13,12 @@ from rpcinspect.commands.replay_request import Request, mistake
 from rpcinspect.commands.torch_there import missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.model import Plan
-from rpcinspect.replay.outcome import ReplayOutcome
-from rpcinspect.replay.plan import plan
+from rpcinspect.replay.planning.model import Plan
+from rpcinspect.replay.planning.plan import plan
+from rpcinspect.replay.playing.outcome import ReplayOutcome
+from rpcinspect.replay.playing.report import Report, report
 from rpcinspect.replay.replayer import replay
-from rpcinspect.replay.report import Report, report
-from rpcinspect.replay.seeds import read_seeds, unknown
+from rpcinspect.replay.workers.seeds import read_seeds, unknown
 from rpcinspect.session.model import Session
 from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import counted, printable_json

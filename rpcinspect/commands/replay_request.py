@@ -16,16 +16,16 @@ from rpcinspect.commands.arguments import names, renames, wrong_reading, wrong_t
 from rpcinspect.commands.output import overwritten_input
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pipeline import Options, Progress
-from rpcinspect.replay.devices import DEVICE, Devices, plain
-from rpcinspect.replay.gate import Allowance, Gate
-from rpcinspect.replay.joined import JoinOptions
-from rpcinspect.replay.model import Engine
-from rpcinspect.replay.plan import PlanOptions
+from rpcinspect.replay.peers.running_group import StoreAddress
+from rpcinspect.replay.planning.devices import DEVICE, Devices, plain
+from rpcinspect.replay.planning.gate import Allowance, Gate
+from rpcinspect.replay.planning.model import Engine
+from rpcinspect.replay.planning.plan import PlanOptions
+from rpcinspect.replay.planning.sources import Sources
+from rpcinspect.replay.playing.joined import JoinOptions
 from rpcinspect.replay.replayer import ReplayOptions
-from rpcinspect.replay.running_group import StoreAddress
-from rpcinspect.replay.seeds import MAX_TRIES, read_range, read_seed, read_seeds
-from rpcinspect.replay.sources import Sources
-from rpcinspect.replay.workers import WorkerOptions
+from rpcinspect.replay.workers.seeds import MAX_TRIES, read_range, read_seed, read_seeds
+from rpcinspect.replay.workers.workers import WorkerOptions
 from rpcinspect.views.phrases import read_packed
 
 MAX_THREADS = 1024

@@ -18,27 +18,33 @@ from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.agent_engine import NO_MEMBERS, Bringer, passes_of, start_agents
-from rpcinspect.replay.devices import Devices, Placement
-from rpcinspect.replay.gate import SCRIPT_PREFIX
-from rpcinspect.replay.joined import JoinOptions, check, play_joined
-from rpcinspect.replay.live_group import Gradient, LiveGroup
-from rpcinspect.replay.loop import Loop, Tap
-from rpcinspect.replay.material import Material, Members, Played
-from rpcinspect.replay.membership import PREFIX, Membership
-from rpcinspect.replay.model import Engine, Plan, PlannedSession
-from rpcinspect.replay.outcome import Recording, ReplayOutcome, SeedSearch, SessionOutcome, StepOutcome
-from rpcinspect.replay.patience import Patience
-from rpcinspect.replay.peer import Peer
-from rpcinspect.replay.player import Player
-from rpcinspect.replay.reasons import with_reasons
-from rpcinspect.replay.recorder import Recorder
-from rpcinspect.replay.roster import worker_ids
-from rpcinspect.replay.seed_search import EnoughError, search
-from rpcinspect.replay.seeds import Seeds
-from rpcinspect.replay.stand_in_giver import give
-from rpcinspect.replay.store_client import StoreClient
-from rpcinspect.replay.workers import WorkerOptions, Workers
+from rpcinspect.replay.agent.engine import NO_MEMBERS, Bringer, passes_of, start_agents
+from rpcinspect.replay.peers.loop import Loop, Tap
+from rpcinspect.replay.peers.membership import PREFIX, Membership
+from rpcinspect.replay.peers.peer import Peer
+from rpcinspect.replay.peers.recorder import Recorder
+from rpcinspect.replay.peers.store_client import StoreClient
+from rpcinspect.replay.planning.devices import Devices, Placement
+from rpcinspect.replay.planning.gate import SCRIPT_PREFIX
+from rpcinspect.replay.planning.model import Engine, Plan, PlannedSession
+from rpcinspect.replay.planning.roster import worker_ids
+from rpcinspect.replay.playing.joined import JoinOptions, check, play_joined
+from rpcinspect.replay.playing.material import Material, Members, Played
+from rpcinspect.replay.playing.outcome import (
+    Recording,
+    ReplayOutcome,
+    SeedSearch,
+    SessionOutcome,
+    StepOutcome,
+)
+from rpcinspect.replay.playing.patience import Patience
+from rpcinspect.replay.playing.player import Player
+from rpcinspect.replay.playing.reasons import with_reasons
+from rpcinspect.replay.playing.seed_search import EnoughError, search
+from rpcinspect.replay.playing.stand_in_giver import give
+from rpcinspect.replay.workers.live_group import Gradient, LiveGroup
+from rpcinspect.replay.workers.seeds import Seeds
+from rpcinspect.replay.workers.workers import WorkerOptions, Workers
 
 OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
 LOADED_BY_OPTIMIZERS = "torch._dynamo.disable"

@@ -17,8 +17,8 @@ from rpcinspect.causes.calls import Call, Exchanges, read_exchanges
 from rpcinspect.causes.causality import Causes, explain
 from rpcinspect.diff.model import Comparison
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.facts import read_facts
-from rpcinspect.replay.selection import needed
+from rpcinspect.replay.planning.facts import read_facts
+from rpcinspect.replay.planning.selection import needed
 
 
 @dataclass(frozen=True, slots=True)

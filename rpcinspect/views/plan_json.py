@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from rpcinspect.replay.group_kind import LIVE
-from rpcinspect.replay.model import GlobalUse, Plan, PlannedSession, Step
+from rpcinspect.replay.planning.group_kind import LIVE
+from rpcinspect.replay.planning.model import GlobalUse, Plan, PlannedSession, Step
 from rpcinspect.views.jsonl import lines
 from rpcinspect.views.message_json import text
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.console import Console
 
-from rpcinspect.replay.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
+from rpcinspect.replay.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
 from rpcinspect.views.phrases import counted, printable
 from rpcinspect.views.table import end_label, join_ends, pad, write_line
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.replay.group_kind import LIVE
-from rpcinspect.replay.live_group import Gradient
-from rpcinspect.replay.model import PlannedSession
-from rpcinspect.replay.outcome import (
+from rpcinspect.replay.peers.recorder import NOT_RECORDED
+from rpcinspect.replay.planning.group_kind import LIVE
+from rpcinspect.replay.planning.model import PlannedSession
+from rpcinspect.replay.playing.outcome import (
     InboundOutcome,
     Recording,
     ReplayOutcome,
@@ -25,8 +25,8 @@ from rpcinspect.replay.outcome import (
     SessionOutcome,
     StepOutcome,
 )
-from rpcinspect.replay.recorder import NOT_RECORDED
-from rpcinspect.replay.report import Counts, Report, first_difference, never
+from rpcinspect.replay.playing.report import Counts, Report, first_difference, never
+from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.views.jsonl import lines
 from rpcinspect.views.message_json import text
 from rpcinspect.views.plan_json import global_json, stand_ins_json, step_json

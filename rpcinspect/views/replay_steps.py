@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.replay.outcome import Result, StepOutcome
-from rpcinspect.replay.report import SessionResult, first_difference
+from rpcinspect.replay.playing.outcome import Result, StepOutcome
+from rpcinspect.replay.playing.report import SessionResult, first_difference
 from rpcinspect.views.difference import difference_phrase
 from rpcinspect.views.phrases import counted, duration, printable
 from rpcinspect.views.plan_table import session_title, skip_phrase, step_ends, step_heads

@@ -14,14 +14,20 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.replay.gate import SCRIPT_PREFIX
-from rpcinspect.replay.group_kind import LIVE
-from rpcinspect.replay.live_group import Gradient
-from rpcinspect.replay.model import REASONS
-from rpcinspect.replay.outcome import InboundOutcome, Recording, ReplayOutcome, SessionOutcome, StepOutcome
-from rpcinspect.replay.recorder import NOT_RECORDED
-from rpcinspect.replay.report import GRADIENT, RANK, Counts, Report, SessionResult, merged
-from rpcinspect.replay.sources import MAIN_NAMES
+from rpcinspect.replay.peers.recorder import NOT_RECORDED
+from rpcinspect.replay.planning.gate import SCRIPT_PREFIX
+from rpcinspect.replay.planning.group_kind import LIVE
+from rpcinspect.replay.planning.model import REASONS
+from rpcinspect.replay.planning.sources import MAIN_NAMES
+from rpcinspect.replay.playing.outcome import (
+    InboundOutcome,
+    Recording,
+    ReplayOutcome,
+    SessionOutcome,
+    StepOutcome,
+)
+from rpcinspect.replay.playing.report import GRADIENT, RANK, Counts, Report, SessionResult, merged
+from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 from rpcinspect.views.phrases import counted, duration, packed, path_label, printable
 from rpcinspect.views.plan_table import indexes, name_line, session_title, stand_in_line

@@ -14,11 +14,11 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rpcinspect import __version__
-from rpcinspect.replay.program_model import awaited
-from rpcinspect.replay.programs import programs
-from rpcinspect.replay.reproduced import Reproduction, failed
-from rpcinspect.replay.reproduction import Unwritable
-from rpcinspect.replay.seeds import Seeds
+from rpcinspect.replay.reproduction.program_model import awaited
+from rpcinspect.replay.reproduction.programs import programs
+from rpcinspect.replay.reproduction.reproduced import Reproduction, failed
+from rpcinspect.replay.reproduction.reproduction import Unwritable
+from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.layout import Brackets, Item, Source, brackets, lay_out

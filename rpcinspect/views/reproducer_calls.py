@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rpcinspect.replay.gate import SCRIPT_PREFIX
-from rpcinspect.replay.reproduced import value_of
+from rpcinspect.replay.planning.gate import SCRIPT_PREFIX
+from rpcinspect.replay.reproduction.reproduced import value_of
 from rpcinspect.rpc.command import (
     ExceptionResponse,
     PythonCall,

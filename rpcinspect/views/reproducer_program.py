@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from rpcinspect.causes.calls import FETCHES, Call, rref_of
 from rpcinspect.causes.causality import REMOTE
-from rpcinspect.replay.program_model import Await, Block, Link, Pass, Program, Send, Together
-from rpcinspect.replay.reproduced import Gradient, Handle, Reproduction, failed
+from rpcinspect.replay.reproduction.program_model import Await, Block, Link, Pass, Program, Send, Together
+from rpcinspect.replay.reproduction.reproduced import Gradient, Handle, Reproduction, failed
 from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.causes.causality import REMOTE
-from rpcinspect.replay.facts import Id, rrefs_in
-from rpcinspect.replay.program_model import Block, Pass, Program, Send, Together, blocks_of
-from rpcinspect.replay.program_parts import is_optimizers
-from rpcinspect.replay.reproduced import Gradient, Reproduction, needing_gradient, value_of
+from rpcinspect.replay.planning.facts import Id, rrefs_in
+from rpcinspect.replay.reproduction.program_model import Block, Pass, Program, Send, Together, blocks_of
+from rpcinspect.replay.reproduction.program_parts import is_optimizers
+from rpcinspect.replay.reproduction.reproduced import Gradient, Reproduction, needing_gradient, value_of
 from rpcinspect.rpc.command import PropagateGradientsReq, ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.pickles.places import tensor_places
 from rpcinspect.rpc.pickles.semantic import RRefForkData

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rpcinspect.replay.live_group import LiveGroup
-from rpcinspect.replay.membership import MEMBERS, PREFIX, TOKEN, read_members
-from rpcinspect.replay.store_client import StoreClient
+from rpcinspect.replay.peers.membership import MEMBERS, PREFIX, TOKEN, read_members
+from rpcinspect.replay.peers.store_client import StoreClient
+from rpcinspect.replay.workers.live_group import LiveGroup
 from tests.commands.runner import rpcinspect
 
 pytest.importorskip("torch")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.replay.live_group import LiveGroup
-from rpcinspect.replay.membership import IS_STATIC, MEMBERS, PREFIX, TOKEN, read_members
-from rpcinspect.replay.store_client import StoreClient
+from rpcinspect.replay.peers.membership import IS_STATIC, MEMBERS, PREFIX, TOKEN, read_members
+from rpcinspect.replay.peers.store_client import StoreClient
+from rpcinspect.replay.workers.live_group import LiveGroup
 from tests.commands.runner import CAPTURES, CHAIN, Ran, rpcinspect
 from tests.replay.live_calls import run as ask
 from tests.replay.programs import Programs, environment, free_port, until

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rpcinspect.commands.replay_request import Request, mistake
-from rpcinspect.replay.devices import Devices
-from rpcinspect.replay.seeds import Seeds
+from rpcinspect.replay.planning.devices import Devices
+from rpcinspect.replay.workers.seeds import Seeds
 from tests.commands.runner import CAPTURES, CHAIN, rpcinspect
 
 REQUEST = Request(files=(str(CHAIN),))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.replay.live_group import LiveGroup
-from rpcinspect.replay.workers import WorkerOptions, Workers
+from rpcinspect.replay.workers.live_group import LiveGroup
+from rpcinspect.replay.workers.workers import WorkerOptions, Workers
 from tests.replay.left_behind import descendants, temporary_folders
 
 JOBS = (

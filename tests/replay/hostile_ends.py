@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rpcinspect.replay.control_calls import device_infos_call
-from rpcinspect.replay.events import PeerEvent, PeerLimits, PipeLost
-from rpcinspect.replay.loop import Loop
-from rpcinspect.replay.peer import Peer
+from rpcinspect.replay.peers.control_calls import device_infos_call
+from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, PipeLost
+from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.wire.tensorpipe import (
     BrochureAnswer,
     Layout,

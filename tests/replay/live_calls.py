@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pickle
 
-from rpcinspect.replay.control_calls import NO_TENSORS
-from rpcinspect.replay.events import ResponseArrived
-from rpcinspect.replay.live_group import LiveGroup
-from rpcinspect.replay.loop import Loop
-from rpcinspect.replay.membership import PREFIX
-from rpcinspect.replay.peer import Peer
-from rpcinspect.replay.store_client import StoreClient
+from rpcinspect.replay.peers.control_calls import NO_TENSORS
+from rpcinspect.replay.peers.events import ResponseArrived
+from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.membership import PREFIX
+from rpcinspect.replay.peers.peer import Peer
+from rpcinspect.replay.peers.store_client import StoreClient
+from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.rpc.message import Message, MessageType
 
 SECONDS = 10.0

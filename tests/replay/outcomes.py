@@ -10,10 +10,10 @@ from typing import Any
 
 from rpcinspect.equality.difference import Difference, Elements
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.gate import Gate
-from rpcinspect.replay.model import Plan, PlannedSession
-from rpcinspect.replay.outcome import InboundOutcome, ReplayOutcome, SessionOutcome, StepOutcome
-from rpcinspect.replay.plan import PlanOptions, plan
+from rpcinspect.replay.planning.gate import Gate
+from rpcinspect.replay.planning.model import Plan, PlannedSession
+from rpcinspect.replay.planning.plan import PlanOptions, plan
+from rpcinspect.replay.playing.outcome import InboundOutcome, ReplayOutcome, SessionOutcome, StepOutcome
 
 CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.handshake import MEMBER_TERMS
-from rpcinspect.replay.loop import Loop
-from rpcinspect.replay.membership import TOKEN, read_members
-from rpcinspect.replay.peer import Peer
-from rpcinspect.replay.running_group import StoreAddress
+from rpcinspect.replay.peers.handshake import MEMBER_TERMS
+from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.membership import TOKEN, read_members
+from rpcinspect.replay.peers.peer import Peer
+from rpcinspect.replay.peers.running_group import StoreAddress
 from tests.replay.live_calls import python_call, value_of
 
-PROGRAM = Path(__file__).resolve().parent.parent.parent / "rpcinspect" / "replay" / "live_worker.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "rpcinspect" / "replay" / "workers" / "live_worker.py"
 START_S = 60.0
 """Importing torch takes seconds where many do so."""
 

@@ -9,18 +9,18 @@ from typing import Any
 
 from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replay.control_calls import NO_TENSORS
-from rpcinspect.replay.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
-from rpcinspect.replay.loop import Loop
-from rpcinspect.replay.material import Material
-from rpcinspect.replay.membership import Membership
-from rpcinspect.replay.model import PlannedSession, Step
-from rpcinspect.replay.outcome import StepOutcome
-from rpcinspect.replay.patience import Patience
-from rpcinspect.replay.peer import Peer
-from rpcinspect.replay.plan import PlanOptions, plan
-from rpcinspect.replay.player import Player
-from rpcinspect.replay.roster import worker_ids
+from rpcinspect.replay.peers.control_calls import NO_TENSORS
+from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
+from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.membership import Membership
+from rpcinspect.replay.peers.peer import Peer
+from rpcinspect.replay.planning.model import PlannedSession, Step
+from rpcinspect.replay.planning.plan import PlanOptions, plan
+from rpcinspect.replay.planning.roster import worker_ids
+from rpcinspect.replay.playing.material import Material
+from rpcinspect.replay.playing.outcome import StepOutcome
+from rpcinspect.replay.playing.patience import Patience
+from rpcinspect.replay.playing.player import Player
 from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import Envelope, wrap

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rpcinspect.causes.calls import Call, read_exchanges
-from rpcinspect.replay.gate import Gate
-from rpcinspect.replay.model import Plan
-from rpcinspect.replay.plan import PlanOptions, plan
+from rpcinspect.replay.planning.gate import Gate
+from rpcinspect.replay.planning.model import Plan
+from rpcinspect.replay.planning.plan import PlanOptions, plan
 from rpcinspect.rpc.command import Command, PythonCall, PythonResp, ScriptCall, ScriptResp
 from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.message import Message

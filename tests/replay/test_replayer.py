@@ -15,15 +15,15 @@ import pytest
 
 from rpcinspect.equality.rules import Rules
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.gate import Allowance, Gate
-from rpcinspect.replay.model import GlobalUse, Plan
-from rpcinspect.replay.outcome import ReplayOutcome, StepOutcome
-from rpcinspect.replay.plan import PlanOptions, plan
-from rpcinspect.replay.reasons import EVENTS
+from rpcinspect.replay.planning.gate import Allowance, Gate
+from rpcinspect.replay.planning.model import GlobalUse, Plan
+from rpcinspect.replay.planning.plan import PlanOptions, plan
+from rpcinspect.replay.planning.sources import Sources
+from rpcinspect.replay.playing.outcome import ReplayOutcome, StepOutcome
+from rpcinspect.replay.playing.reasons import EVENTS
+from rpcinspect.replay.playing.report import Report, report
 from rpcinspect.replay.replayer import ReplayOptions, replay, with_modules
-from rpcinspect.replay.report import Report, report
-from rpcinspect.replay.sources import Sources
-from rpcinspect.replay.workers import WorkerOptions, Workers
+from rpcinspect.replay.workers.workers import WorkerOptions, Workers
 from tests.commands.runner import rpcinspect
 from tests.truth import CAPTURES, Workload, capture_of, workload
 

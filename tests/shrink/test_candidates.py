@@ -11,7 +11,7 @@ from rpcinspect.causes.calls import read_exchanges
 from rpcinspect.causes.causality import explain
 from rpcinspect.diff.compare import compare
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.plan import PlanOptions, plan
+from rpcinspect.replay.planning.plan import PlanOptions, plan
 from rpcinspect.shrink.candidates import Target, candidates, target_of
 from rpcinspect.writing.file import write_session
 from tests.truth import capture_of, workload

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rpcinspect.replay.gate import Gate
-from rpcinspect.replay.model import REASONS, Plan
-from rpcinspect.replay.plan import PlanOptions
+from rpcinspect.replay.planning.gate import Gate
+from rpcinspect.replay.planning.model import REASONS, Plan
+from rpcinspect.replay.planning.plan import PlanOptions
 from rpcinspect.views.plan_json import plan_lines
 from tests.contract import MAYBE_COUNT, TYPE, check, count, map_of
 from tests.replay.talks import Workers

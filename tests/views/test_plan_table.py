@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rpcinspect.replay.gate import Gate
-from rpcinspect.replay.model import Plan
-from rpcinspect.replay.plan import PlanOptions
+from rpcinspect.replay.planning.gate import Gate
+from rpcinspect.replay.planning.model import Plan
+from rpcinspect.replay.planning.plan import PlanOptions
 from rpcinspect.views.plan_table import show_plan
 from tests.commands.runner import visible
 from tests.replay.talks import Workers

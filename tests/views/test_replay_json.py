@@ -8,10 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rpcinspect.replay.live_group import Gradient
-from rpcinspect.replay.model import REASONS
-from rpcinspect.replay.outcome import InboundOutcome, Recording, ReplayOutcome
-from rpcinspect.replay.report import report
+from rpcinspect.replay.planning.model import REASONS
+from rpcinspect.replay.playing.outcome import InboundOutcome, Recording, ReplayOutcome
+from rpcinspect.replay.playing.report import report
+from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.views.replay_json import replay_lines
 from tests.contract import MAYBE_COUNT, MAYBE_TEXT, NUMBER, TYPE, check, count, map_of
 from tests.replay.outcomes import (

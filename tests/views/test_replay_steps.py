@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.replay.outcome import StepOutcome
-from rpcinspect.replay.report import merged
+from rpcinspect.replay.playing.outcome import StepOutcome
+from rpcinspect.replay.playing.report import merged
 from rpcinspect.views.replay_steps import outcome_lines, show_steps
 from tests.commands.runner import visible
 from tests.replay.outcomes import ONE_ULP, not_started, outcome_of, planned, refused, session_of

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.replay.gate import Gate
-from rpcinspect.replay.live_group import Gradient
-from rpcinspect.replay.model import StandIn
-from rpcinspect.replay.outcome import FoundSeed, InboundOutcome, Recording, ReplayOutcome, SeedSearch
-from rpcinspect.replay.report import report
+from rpcinspect.replay.planning.gate import Gate
+from rpcinspect.replay.planning.model import StandIn
+from rpcinspect.replay.playing.outcome import FoundSeed, InboundOutcome, Recording, ReplayOutcome, SeedSearch
+from rpcinspect.replay.playing.report import report
+from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.views.replay_table import gradient_phrase, show_replay
 from tests.commands.runner import visible
 from tests.replay.outcomes import ONE_ULP, TOLERATED, not_started, outcome_of, planned, refused, session_of

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.gate import Gate
-from rpcinspect.replay.reproduction import ReproductionOptions, reproduction
-from rpcinspect.replay.seeds import Seeds
+from rpcinspect.replay.planning.gate import Gate
+from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
+from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.views.reproducer import Reproducer, Wanted, reproducer, unwritable
 from rpcinspect.views.reproducer_names import RESERVED
 from tests.truth import CAPTURES

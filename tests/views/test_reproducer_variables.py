@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.program_model import Block, Send, Together
-from rpcinspect.replay.programs import programs
+from rpcinspect.replay.reproduction.program_model import Block, Send, Together
+from rpcinspect.replay.reproduction.programs import programs
 from rpcinspect.views.reproducer_tensors import TensorCollection
 from rpcinspect.views.reproducer_variables import Variables, integers_of, same_tensors
-from tests.replay.test_reproduction import made
+from tests.replay.reproduction.test_reproduction import made
 from tests.truth import CAPTURES
 
 

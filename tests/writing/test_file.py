@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.causes.calls import read_exchanges
 from rpcinspect.opened import OpenSession
-from rpcinspect.replay.facts import read_facts
+from rpcinspect.replay.planning.facts import read_facts
 from tests.decoded import decode
 from tests.truth import CAPTURES
 from tests.writing.rewritten import assert_same, raw_messages, rest, rewrite, told

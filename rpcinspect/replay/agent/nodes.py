@@ -1,0 +1,245 @@
+"""How torch's autograd is made to send recorded gradients and to show those that come; contexts by their
+numbers.
+
+Gradients pass one autograd function, `Recorded`. A node of it stands before whatever is sent (`Told`: what it
+gets is what arrived, and is told as it is), one behind whatever was received (`Leave`: it waits until its
+gradient is due and returns the recorded one, bit for bit), one at the root of a backward pass (`Root`). A
+pass that another worker began has no root here: its leaves hang at the `Told` whose gradient sets it off.
+
+`Contexts`: torch binds a context to a thread and gives out ids in order. `Watch`: when a pass that another
+worker began has ended. Runs in a played worker's process only (`agent/main.py`). Mirrors
+torch/csrc/distributed/autograd/engine/dist_engine.cpp.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch._C import _distributed_autograd as autograd_c
+
+MAX_CONTEXTS = 1 << 20
+"""Contexts that are made and dropped to come to a captured number."""
+POLL_S = 0.005
+ID_BITS = 48
+"""Of a context's id, below that of the worker that made it."""
+HOSTED_S = 10.0
+"""For the request that brings another worker's context."""
+
+Say = Callable[..., None]
+
+
+class Recorded(torch.autograd.Function):  # type: ignore[misc]
+    """Whatever the node says is its output, and its gradients are those that the node says."""
+
+    @staticmethod
+    def forward(ctx: Any, node: Any, *inputs: torch.Tensor) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.node = node
+        return tuple(node.outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
+        return (None, *ctx.node.backward(grads))
+
+
+class Told:
+    """Before what is sent: tells the gradients that arrive for it."""
+
+    def __init__(self, outputs: Sequence[torch.Tensor], inputs: int, tell: Callable[[Any], None]) -> None:
+        self.outputs = outputs
+        self.inputs = inputs
+        self.tell = tell
+
+    def backward(self, grads: Any) -> list[torch.Tensor]:
+        self.tell(grads)
+        return [torch.zeros(()) for _ in range(self.inputs)]
+
+
+class Leave:
+    """Behind what was received: its gradient leaves when the other side says so."""
+
+    def __init__(self, gate: queue.SimpleQueue[list[torch.Tensor]]) -> None:
+        self.outputs = [torch.zeros(())]
+        self.gate = gate
+
+    def backward(self, grads: Any) -> list[torch.Tensor]:
+        return self.gate.get()
+
+
+class Root:
+    """The beginning of a pass."""
+
+    def __init__(self, leaves: int, begun: Callable[[], None]) -> None:
+        self.outputs = [torch.zeros(())]
+        self.leaves = leaves
+        self.begun = begun
+
+    def backward(self, grads: Any) -> list[torch.Tensor]:
+        self.begun()
+        return [torch.zeros(()) for _ in range(self.leaves)]
+
+
+class Thread:
+    """Runs what it is given, one after the other; whoever gives it waits until it is done."""
+
+    def __init__(self, *, borrowed: bool = False) -> None:
+        """`borrowed`: it begins when a thread calls `work`."""
+        self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        if not borrowed:
+            threading.Thread(target=self.work, daemon=True).start()
+
+    def do(self, job: Callable[[], Any]) -> Any:
+        done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._jobs.put((job, done))
+        result, error = done.get()
+        if error is not None:
+            raise error
+        return result
+
+    def begin(self, job: Callable[[], Any]) -> None:
+        """As `do`, and nobody waits; the job raises nothing."""
+        self._jobs.put((job, queue.SimpleQueue()))
+
+    def end(self) -> None:
+        self._jobs.put(None)
+
+    def work(self) -> None:
+        """Until `end` is called."""
+        while (one := self._jobs.get()) is not None:
+            job, done = one
+            try:
+                done.put((job(), None))
+            except BaseException as error:
+                done.put((None, error))
+
+
+class Contexts:
+    """The autograd contexts in which something is sent, each in a thread of its own."""
+
+    def __init__(self, worker_id: int) -> None:
+        self._own = worker_id
+        self.wanted: frozenset[int] = frozenset()
+        """Those that something will be sent in."""
+        self.threads: dict[int, Thread] = {}
+        self._next = Thread()
+        self._changed = threading.Condition()
+
+    def host(self, context_id: int) -> None:
+        """Lends the calling thread, in which torch has set a context that another worker made, to whatever is
+        to be sent there; until the context is released."""
+        thread = Thread(borrowed=True)
+        with self._changed:
+            self.threads[context_id] = thread
+            self._changed.notify_all()
+        thread.work()
+
+    def thread(self, context_id: int) -> Thread:
+        """The thread of a context; makes it, and those that torch numbers before it. Those of other workers
+        come by a request, see `host`."""
+        if context_id >> ID_BITS != self._own:
+            with self._changed:
+                if self._changed.wait_for(lambda: context_id in self.threads, HOSTED_S):
+                    return self.threads[context_id]
+            raise RuntimeError(f"nobody has brought the context {context_id} here")
+        for _ in range(MAX_CONTEXTS):
+            if context_id in self.threads:
+                return self.threads[context_id]
+            made = self._next.do(lambda: autograd_c._new_context()._context_id())
+            if made in self.wanted:
+                self.threads[made], self._next = self._next, Thread()
+            else:
+                self._next.do(partial(autograd_c._release_context, made))
+        raise RuntimeError(f"the context {context_id} can't be made here")
+
+    def release(self, context_id: int) -> None:
+        thread = self.threads.pop(context_id, None)
+        if thread is None:
+            return  # nothing could be sent there
+        thread.do(lambda: autograd_c._release_context(context_id))
+        thread.end()
+
+
+class Watch:
+    """Knows which passes are under way, and tells the end of those that other workers began.
+
+    torch says only how many there are. Those that this worker began are known, and those that can't have
+    ended yet: a gradient must still leave, or come. What is missing at the number has ended.
+    """
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._lock = threading.Lock()
+        self._own: set[int] = set()
+        self._others: dict[int, bool] = {}
+        """Context → whether all its gradients have left."""
+        self._sent: dict[int, set[int]] = defaultdict(set)
+        """Context → what was sent, for which gradients come."""
+        self._come: dict[int, set[int]] = defaultdict(set)
+        """The same, of those that have come in this pass."""
+        self._missing_before: set[int] = set()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def sent(self, context: int, edge: int) -> None:
+        """A message went out whose gradients will come."""
+        with self._lock:
+            self._sent[context].add(edge)
+
+    def came(self, context: int, edge: int) -> None:
+        """They came; if no pass is under way, they have begun one."""
+        with self._lock:
+            if context not in self._own:
+                self._others.setdefault(context, False)
+            self._come[context].add(edge)
+
+    def left(self, context: int, *, last: bool) -> None:
+        """A gradient was given to torch."""
+        with self._lock:
+            if context in self._others:
+                self._others[context] = last
+
+    def own(self, context: int) -> None:
+        """This worker has begun a pass."""
+        with self._lock:
+            self._own.add(context)
+            self._come[context] = set()
+
+    def ended(self, context: int) -> None:
+        """It has ended."""
+        with self._lock:
+            self._own.discard(context)
+            self._come[context] = set()
+
+    def forget(self, context: int) -> None:
+        """The context is gone."""
+        with self._lock:
+            self._others.pop(context, None)
+            self._sent.pop(context, None)
+            self._come.pop(context, None)
+
+    def _work(self) -> None:
+        while True:
+            time.sleep(POLL_S)
+            with self._lock:
+                waiting = any(self._others.values())
+            if waiting:
+                self._look()
+
+    def _look(self) -> None:
+        running = int(autograd_c._get_debug_info()["num_current_backward_passes"])
+        with self._lock:
+            may = {c for c, last in self._others.items() if last and self._sent[c] <= self._come[c]}
+            over = may if len(self._own) + len(self._others) - running >= len(may) else set()
+            # Twice, since a pass of our own may end between the two numbers.
+            ended, self._missing_before = over & self._missing_before, over
+            for context in ended:
+                del self._others[context]
+                self._come[context] = set()
+        for context in ended:
+            self._say({"said": "pass", "context": context, "error": None})

@@ -1,0 +1,199 @@
+"""Tensors and values as JSON and raw bytes, in the processes that have torch.
+
+In: what a tensor table says, row by row, and the bytes of its storages; or tensors of torch. Out: the other.
+Bits are never looked at as numbers, so that NaN payloads, negative zeros and denormals stay; strides,
+offsets, shared storages and lazy conj and neg bits stay too. Runs in a played worker's process only
+(`agent/main.py`); the other side is `agent/values.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+Row = dict[str, Any]
+
+
+def build(rows: Sequence[Row], storages: Sequence[bytes]) -> list[torch.Tensor]:
+    """The tensors of a list, parts of others left out. A row that is named twice is one tensor."""
+    made: dict[int, torch.Tensor] = {}
+    kept: dict[tuple[int, str], torch.UntypedStorage] = {}
+
+    def storage(number: int, device: str) -> torch.UntypedStorage:
+        if (number, device) not in kept:
+            data = storages[number]
+            raw = torch.empty(len(data), dtype=torch.uint8)
+            if data:
+                raw.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+            kept[number, device] = raw.to(device).untyped_storage()
+        return kept[number, device]
+
+    def one(index: int) -> torch.Tensor:
+        if index not in made:
+            row = rows[index]
+            parts = {name: one(part) for name, part in row["parts"]}
+            made[index] = _sparse(row, parts) if row["storage"] is None else _strided(row, parts, storage)
+        return made[index]
+
+    return [one(index) for index, row in enumerate(rows) if row["part_of"] is None]
+
+
+def _sparse(row: Row, parts: dict[str, torch.Tensor]) -> torch.Tensor:
+    if row["layout"] == "sparse_coo":
+        both = parts["indices"], parts["values"]
+        return torch.sparse_coo_tensor(*both, row["sizes"], check_invariants=False)
+    three = parts["crow_indices"], parts["col_indices"], parts["values"]
+    return torch.sparse_csr_tensor(*three, row["sizes"], check_invariants=False)
+
+
+def _strided(row: Row, parts: dict[str, torch.Tensor], storage: Any) -> torch.Tensor:
+    dtype, place = getattr(torch, row["dtype"]), (row["offset"], row["sizes"], row["strides"])
+    raw = storage(row["storage"], row["device"])
+    quantizer = row["quantizer"]
+    if quantizer is not None:
+        typed = torch.storage.TypedStorage(wrap_storage=raw, dtype=dtype, _internal=True)
+        scheme = getattr(torch, quantizer["scheme"])
+        if quantizer["axis"] is None:
+            how: tuple[Any, ...] = (scheme, quantizer["scale"], quantizer["zero_point"])
+        else:
+            how = (scheme, parts["scales"], parts["zero_points"], quantizer["axis"])
+        return torch._utils._rebuild_qtensor(typed, *place, how, False, None)
+    tensor = torch.empty(0, dtype=dtype, device=row["device"]).set_(raw, *place)
+    if row["conj"]:
+        tensor = tensor.conj()
+    return torch._neg_view(tensor) if row["neg"] else tensor
+
+
+def tell(tensors: Sequence[torch.Tensor]) -> tuple[list[Row], list[bytes]]:
+    """The rows and the storages of tensors, in the order in which torch would write them."""
+    teller = _Teller(len(tensors))
+    with torch.no_grad():
+        rows = [teller.row(index, tensor) for index, tensor in enumerate(tensors)]
+    return rows + teller.parts, teller.storages
+
+
+class _Teller:
+    """One list of tensors."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.parts: list[Row] = []
+        self.storages: list[bytes] = []
+        self._numbers: dict[int, int] = {}
+        self._alive: list[Any] = []
+        """Storages whose addresses must not be used again meanwhile."""
+
+    def row(self, index: int, tensor: torch.Tensor, part_of: int | None = None) -> Row:
+        found: Row = {
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "sizes": list(tensor.shape),
+            "strides": [],
+            "offset": 0,
+            "layout": str(tensor.layout).removeprefix("torch."),
+            "device": str(tensor.device),
+            "requires_grad": tensor.requires_grad,
+            "conj": False,
+            "neg": False,
+            "storage": None,
+            "storage_numel": 0,
+            "quantizer": None,
+            "parts": [],
+            "part_of": part_of,
+        }
+        plain = tensor.detach()
+        if plain.layout == torch.sparse_coo:
+            self._add(found, index, {"indices": plain._indices(), "values": plain._values()})
+        elif plain.layout == torch.sparse_csr:
+            names = {"crow_indices": plain.crow_indices(), "col_indices": plain.col_indices()}
+            self._add(found, index, {**names, "values": plain.values()})
+        else:
+            self._strided(found, index, plain)
+        return found
+
+    def _strided(self, row: Row, index: int, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        row["strides"] = list(tensor.stride())
+        row["offset"] = tensor.storage_offset()
+        row["conj"], row["neg"] = tensor.is_conj(), tensor.is_neg()
+        row["storage_numel"] = storage.nbytes() // tensor.element_size()
+        row["storage"] = self._storage(storage)
+        if tensor.is_quantized:
+            scheme = tensor.qscheme()
+            quantizer = {"scheme": str(scheme).removeprefix("torch."), "axis": None}
+            if scheme in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+                quantizer |= {"scale": tensor.q_scale(), "zero_point": tensor.q_zero_point()}
+            else:
+                quantizer["axis"] = tensor.q_per_channel_axis()
+                scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+                self._add(row, index, {"scales": scales, "zero_points": zeros})
+            row["quantizer"] = quantizer
+
+    def _add(self, row: Row, index: int, parts: dict[str, torch.Tensor]) -> None:
+        """Tensors that another one is made of have the numbers behind the list."""
+        for name, part in parts.items():
+            row["parts"].append([name, self.count + len(self.parts)])
+            self.parts.append(self.row(-1, part, index))
+
+    def _storage(self, storage: torch.UntypedStorage) -> int:
+        number = self._numbers.get(storage._cdata)
+        if number is None:
+            number = self._numbers[storage._cdata] = len(self.storages)
+            self._alive.append(storage)
+            raw = storage.cpu()
+            self.storages.append(ctypes.string_at(raw.data_ptr(), raw.nbytes()) if raw.nbytes() else b"")
+        return number
+
+
+def value(told: Any, tensors: Sequence[torch.Tensor], rrefs: Mapping[tuple[int, int], Any]) -> Any:
+    """An argument of an operator or a TorchScript function."""
+    kind, what = told
+    if kind == "tensor":
+        return tensors[what]
+    if kind in ("list", "tuple"):
+        items = [value(one, tensors, rrefs) for one in what]
+        return items if kind == "list" else tuple(items)
+    if kind == "dict":
+        return {value(key, tensors, rrefs): value(one, tensors, rrefs) for key, one in what}
+    if kind == "rref":
+        return rrefs[what[0], what[1]]
+    if kind == "device":
+        return torch.device(what)
+    if kind == "float":
+        return float.fromhex(what)
+    if kind == "complex":
+        return complex(*map(float.fromhex, what))
+    return what
+
+
+def tell_value(found: Any, tensors: list[torch.Tensor]) -> Any:
+    """What an operator or a TorchScript function returned; its tensors are added to the list."""
+    if isinstance(found, torch.Tensor):
+        tensors.append(found)
+        return "tensor", len(tensors) - 1
+    if isinstance(found, (list, tuple)):
+        return type(found).__name__, [tell_value(one, tensors) for one in found]
+    if isinstance(found, dict):
+        return "dict", [[tell_value(k, tensors), tell_value(v, tensors)] for k, v in found.items()]
+    if isinstance(found, torch.device):
+        return "device", str(found)
+    if isinstance(found, complex):
+        return "complex", [found.real.hex(), found.imag.hex()]
+    if isinstance(found, float):
+        return "float", found.hex()
+    if found is None or isinstance(found, (bool, int, str)):
+        return "plain", found
+    raise TypeError(f"torch's answer is a {type(found).__name__}, which can't be told")
+
+
+def operands(schema: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments by place, and those that go by name only."""
+    by_place, by_name = [], {}
+    for argument, one in zip(schema.arguments, args, strict=True):
+        if argument.kwarg_only:
+            by_name[argument.name] = one
+        else:
+            by_place.append(one)
+    return by_place, by_name

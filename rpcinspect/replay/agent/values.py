@@ -1,0 +1,156 @@
+"""Captured tensors and JIT values as the process of a played worker takes them, and what it tells as
+messages.
+
+In: tensor tables and values of captured messages; rows and values that the process tells. Out: the other. A
+value is a pair of its kind and what it is, since JSON has fewer kinds; floats are written in hexadecimal, so
+that all bits of a number stay (a NaN is a NaN). What the process tells may be anything: it is checked.
+
+The other side is `agent/tensors.py` and `agent/main.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rpcinspect.errors import DecodeError, ReplayError
+from rpcinspect.replay.workers.worker_protocol import Object
+from rpcinspect.rpc.dtypes import DTYPES
+from rpcinspect.rpc.pickles.semantic import TAGS, device, rref_fork, tensor_index, untag
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
+from rpcinspect.rpc.tensor import Quantizer, TensorMeta, read_tensor_table, to_tensor_table
+
+RRefPlace = Callable[[tuple[int, int]], tuple[int, int]]
+Place = Callable[[str], str]
+"""Where a captured device is in this replay."""
+
+MAX_TENSORS = 1 << 16
+
+
+def rows_of(table: bytes, place: Place) -> list[Object]:
+    """The rows of a tensor table. Raises `ReplayError` where it can't be read."""
+    try:
+        metas = read_tensor_table(table)
+    except DecodeError as error:
+        raise ReplayError(f"its tensor table: {error}") from error
+    return [_row(meta, place) for meta in metas]
+
+
+def _row(meta: TensorMeta, place: Place) -> Object:
+    quantizer = meta.quantizer
+    return {
+        "dtype": meta.dtype,
+        "sizes": list(meta.sizes),
+        "strides": list(meta.strides),
+        "offset": meta.storage_offset,
+        "layout": meta.layout,
+        "device": place(meta.device),
+        "requires_grad": meta.requires_grad,
+        "conj": meta.conj,
+        "neg": meta.neg,
+        "storage": meta.storage,
+        "quantizer": None
+        if quantizer is None
+        else {
+            "scheme": quantizer.scheme,
+            "scale": quantizer.scale,
+            "zero_point": quantizer.zero_point,
+            "axis": quantizer.axis,
+        },
+        "parts": [list(part) for part in meta.parts],
+        "part_of": meta.part_of,
+    }
+
+
+def table_of(rows: Sequence[Object]) -> bytes:
+    """The tensor table of what the process tells. Raises `ReplayError` where it tells no tensors."""
+    try:
+        return to_tensor_table([_meta(row) for row in rows[:MAX_TENSORS]])
+    except (KeyError, TypeError, ValueError, IndexError, DecodeError) as error:
+        raise ReplayError(f"the played worker's process tells of tensors that can't be: {error!r}") from error
+
+
+def _meta(row: Object) -> TensorMeta:
+    quantizer = row["quantizer"]
+    if row["dtype"] not in DTYPES:
+        raise ValueError(row["dtype"])
+    return TensorMeta(
+        dtype=row["dtype"],
+        sizes=tuple(map(int, row["sizes"])),
+        strides=tuple(map(int, row["strides"])),
+        storage_offset=int(row["offset"]),
+        layout=str(row["layout"]),
+        device="cpu",  # where it lies here is this replay's doing
+        requires_grad=bool(row["requires_grad"]),
+        conj=bool(row["conj"]),
+        neg=bool(row["neg"]),
+        storage=row["storage"],
+        storage_numel=int(row["storage_numel"]),
+        quantizer=None if quantizer is None else Quantizer(**quantizer),
+        parts=tuple([(str(name), int(number)) for name, number in row["parts"]]),
+        part_of=row["part_of"],
+    )
+
+
+def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any:
+    """A captured argument of an operator or a TorchScript function, for the process; `rref`: the ids of an
+    RRef there. Raises `ReplayError` for what can't be told: an object."""
+    index, where, fork = tensor_index(value), device(value), rref_fork(value)
+    if index is not None:
+        return "tensor", index
+    if where is not None:
+        return "device", where
+    if fork is not None:
+        return "rref", rref(fork.rref_id)
+    plain = untag(value)
+    if type(plain) in (list, tuple):
+        return type(plain).__name__, [told_value(one, rref) for one in plain]
+    if type(plain) is Dict:
+        return "dict", [[told_value(k, rref), told_value(v, rref)] for k, v in plain.pairs]
+    if type(plain) is float:
+        return "float", plain.hex()
+    if plain is None or type(plain) in (bool, int, str):
+        return "plain", plain
+    raise ReplayError("it has an argument that Python can't give, an object")
+
+
+def read_value(told: Any, like: Value = None) -> Value:
+    """What the process tells of a result, as a value of a message; written in the way of the captured one
+    where both are lists or dicts. Raises `ReplayError`."""
+    try:
+        return _read(told, like)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ReplayError(f"the played worker's process tells of no value: {error!r}") from error
+
+
+def _read(told: Any, like: Value) -> Value:
+    kind, what = told
+    if kind == "tensor":
+        return Call(_BUILD_TENSOR, (int(what),))
+    if kind in ("list", "tuple"):
+        pattern = untag(like)
+        patterns = pattern if type(pattern) in (list, tuple) else ()
+        items = [_read(one, patterns[i] if i < len(patterns) else None) for i, one in enumerate(what)]
+        return _tagged(items, like) if kind == "list" else tuple(items)
+    if kind == "dict":
+        return _tagged(Dict([(_read(k, None), _read(v, None)) for k, v in what]), like)
+    if kind == "device":
+        return Call(_DEVICE, (str(what),))
+    return _PLAIN[kind](what)
+
+
+def _tagged(value: Value, like: Value) -> Value:
+    if type(like) is Call and like.function in TAGS and type(like.args) is tuple:
+        return Call(like.function, (value, *like.args[1:]))
+    return value
+
+
+def _plain(what: Any) -> Any:
+    if what is None or type(what) in (bool, int, str):
+        return what
+    raise TypeError(what)
+
+
+_PLAIN: Mapping[str, Callable[[Any], Value]] = {"plain": _plain, "float": float.fromhex}
+_BUILD_TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
+_DEVICE = Global("torch", "device")

@@ -1,0 +1,178 @@
+"""One thread that waits for all sockets of a replay at once.
+
+In: handlers with a socket each (listeners, connections), which post events. Out: those events, from `wait`.
+All peers of a replay share one loop, so that it is one thread that decides about order. Deadlines are
+looked at a few times a second; nothing blocks longer than asked for.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from rpcinspect.errors import ReplayError
+from rpcinspect.replay.peers.events import DEFAULT_PEER_LIMITS, PeerEvent, PeerLimits
+
+TICK_S = 0.05
+"""How often deadlines are looked at."""
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Handler(Protocol):
+    """What the loop calls."""
+
+    def ready(self, events: int) -> None:
+        """The socket can be read or written."""
+
+    def tick(self, now: float) -> None:
+        """Deadlines may have passed; `now` is `time.monotonic()`."""
+
+    def close(self) -> None:
+        """Give up the socket; must be harmless when called again."""
+
+
+class Tap(Protocol):
+    """Sees every byte of every connection, so that a replay can be recorded. Names are (host, port)."""
+
+    def opened(self, local: tuple[str, int], remote: tuple[str, int], accepted: bool) -> None:
+        """A connection is there; `accepted`: the remote side opened it."""
+
+    def data(self, local: tuple[str, int], remote: tuple[str, int], sent: bool, data: bytes) -> None:
+        """Bytes were sent or received."""
+
+    def closed(self, local: tuple[str, int], remote: tuple[str, int]) -> None:
+        """The connection has ended."""
+
+
+class Loop:
+    """The sockets and the events. Use it in a `with` statement: closing it closes every socket."""
+
+    def __init__(self, limits: PeerLimits = DEFAULT_PEER_LIMITS, *, tap: Tap | None = None) -> None:
+        self.limits = limits
+        self.tap = tap
+        self._selector = selectors.DefaultSelector()
+        self._handlers: dict[Handler, tuple[socket.socket, int]] = {}
+        self._timers: list[Callable[[float], None]] = []
+        self._events: deque[PeerEvent] = deque()
+        self._next_tick = 0.0
+        self._pipes = 0
+        self._closed = False
+
+    # --- for handlers --------------------------------------------------------------------------------------
+
+    def watch(self, handler: Handler, sock: socket.socket, events: int) -> None:
+        """From now on `handler` is called when `events` are possible; 0: only for its deadlines."""
+        if self._closed:
+            raise ReplayError("the loop is closed")
+        before = self._handlers.get(handler)
+        if before is not None and before[1] == events:
+            return
+        if before is not None and before[1]:
+            if events:
+                self._selector.modify(sock, events, handler)
+            else:
+                self._selector.unregister(sock)
+        elif events:
+            self._selector.register(sock, events, handler)
+        self._handlers[handler] = (sock, events)
+
+    def forget(self, handler: Handler) -> None:
+        """The handler's socket is about to be closed."""
+        sock, events = self._handlers.pop(handler, (None, 0))
+        if sock is not None and events:
+            self._selector.unregister(sock)
+
+    def add_timer(self, check: Callable[[float], None]) -> None:
+        """`check` is called a few times a second with the monotonic time."""
+        self._timers.append(check)
+
+    def remove_timer(self, check: Callable[[float], None]) -> None:
+        """The opposite; harmless if it isn't there."""
+        if check in self._timers:
+            self._timers.remove(check)
+
+    def post(self, event: PeerEvent) -> None:
+        """Hand an event to whoever waits."""
+        self._events.append(event)
+
+    def next_pipe(self) -> int:
+        """A number for a pipe, unique in this loop."""
+        self._pipes += 1
+        return self._pipes
+
+    # --- for the replayer ----------------------------------------------------------------------------------
+
+    def wait(self, timeout_s: float) -> list[PeerEvent]:
+        """All events so far; if there are none, waits for the first, but no longer than `timeout_s`.
+
+        Raises `ReplayError` once the loop is closed.
+        """
+        end = time.monotonic() + timeout_s
+        while True:
+            self._step(0.0 if self._events else min(TICK_S, max(end - time.monotonic(), 0.0)))
+            if self._events or time.monotonic() >= end:
+                events = list(self._events)
+                self._events.clear()
+                return events
+
+    def wait_until(self, done: Callable[[PeerEvent], bool], timeout_s: float) -> PeerEvent | None:
+        """The first event for which `done` is true; None: it took too long.
+
+        All other events are kept, in order, for the next `wait`.
+        """
+        end = time.monotonic() + timeout_s
+        kept: list[PeerEvent] = []
+        events: list[PeerEvent] = []
+        try:
+            while True:
+                events = self.wait(max(end - time.monotonic(), 0.0))
+                while events:
+                    if done(events[0]):
+                        return events.pop(0)
+                    kept.append(events.pop(0))
+                if time.monotonic() >= end:
+                    return None
+        finally:
+            self._events.extendleft(reversed(kept + events))
+
+    def close(self) -> None:
+        """Closes every socket; calling it again is fine."""
+        if self._closed:
+            return
+        for handler in list(self._handlers):
+            handler.close()
+        self._handlers.clear()
+        self._timers.clear()
+        self._events.clear()
+        self._closed = True
+        self._selector.close()
+
+    def __enter__(self) -> Loop:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _step(self, timeout_s: float) -> None:
+        if self._closed:
+            raise ReplayError("the loop is closed")
+        for key, events in self._selector.select(timeout_s):
+            handler: Handler = key.data
+            if handler in self._handlers:  # an earlier handler of this round may have closed it
+                handler.ready(events)
+        now = time.monotonic()
+        if now >= self._next_tick:
+            self._next_tick = now + TICK_S
+            for handler in list(self._handlers):
+                if handler in self._handlers:
+                    handler.tick(now)
+            for check in list(self._timers):
+                check(now)

@@ -1,0 +1,309 @@
+"""A worker that exists only on the wire: it has a name, an id, a listener and pipes, and runs no code.
+
+In: messages to send, as `Message` with the storages of their tensors. Out: events in the loop: answers,
+requests of live workers, lost pipes. Everything is as torch's agent does it: one pipe for each worker that
+is asked something, opened at first use; answers go back over the pipe on which the request came; message
+ids are one counter per peer. Several peers share one loop.
+
+What a message says is the caller's matter, except for what would end the receiving process: the tensor
+table must be readable and fit the storages that come with it. Descriptors always say cpu:0.
+
+Mirrors torch/csrc/distributed/rpc/tensorpipe_agent.cpp.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from rpcinspect.errors import ReplayError
+from rpcinspect.replay.peers.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.replay.peers.handshake import LOOPBACK_TERMS, Listener, Terms, open_pipe
+from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loopback import parse_address
+from rpcinspect.replay.peers.pipe_end import PipeEnd
+from rpcinspect.replay.planning.sendable import TensorChecker
+from rpcinspect.rpc.message import Message, is_request, is_response, type_name
+
+LATE_IDS = 1 << 16
+"""Requests that were given up and whose answer would still be recognised."""
+
+
+class Peer:
+    """One played worker. Use it in a `with` statement, or close the loop."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        name: str,
+        worker_id: int,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        terms: Terms = LOOPBACK_TERMS,
+    ) -> None:
+        """Listens at once; `host` is numeric, and within reach of the terms. Raises `ReplayError` if the port
+        is taken.
+        """
+        self.loop = loop
+        self.name = name
+        self.worker_id = worker_id
+        self.addresses: dict[str, str] = {}
+        """Name of a live worker → its address, `uv://127.0.0.1:4711`."""
+        self._listener = Listener(loop, host, port, self._inbound, self._stranger_lost, terms)
+        self._terms = terms
+        self._outbound: dict[str, PipeEnd] = {}
+        self._pipes: dict[int, PipeEnd] = {}
+        self._next_id = 0
+        self._waiting: dict[int, dict[int, tuple[float, float]]] = {}
+        """Pipe → ids of requests without an answer → (deadline, seconds that were given)."""
+        self._given_up: dict[int, None] = {}
+        self._due: dict[int, set[int]] = {}
+        """Inbound pipe → ids of requests that we have not answered."""
+        self._tensors = TensorChecker()
+        self._reached: set[str] = set()
+        """Workers whose pipes were lost, but had been taken."""
+        self._closed = False
+        loop.add_timer(self._check)
+
+    @property
+    def address(self) -> str:
+        """Where this peer listens, as it is published in the store."""
+        return self._listener.address.url
+
+    def send(
+        self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
+    ) -> int:
+        """Sends a request to a live worker; the message's own id is not used. Returns the id that it got.
+
+        Without an answer in `timeout_s` (None: no limit) an `Unanswered` is posted, once. Raises
+        `ReplayError` if the worker's address is not known, or the message can't be sent to anybody.
+        """
+        if not is_request(message.type):
+            raise ReplayError(f"{type_name(message.type)} is no request")
+        self._check_tensors(message, tensors)
+        pipe = self._outbound.get(to) or self._open(to)
+        message_id = self._next_id
+        self._next_id += 1
+        deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        # Before anything is sent: the pipe may be lost while sending, and says which ids it takes along.
+        waiting = self._waiting[pipe.number]
+        waiting[message_id] = (deadline, timeout_s or 0.0)
+        if pipe.lost:  # it could not even be begun; the loss was told without this id
+            self._lose_late(pipe, to, message_id)
+            return message_id
+        try:
+            if len(waiting) > self.loop.limits.unanswered:
+                raise ReplayError(f"{len(waiting):,} requests to {to!a} have no answer")
+            pipe.send(Message(message.type, message_id, message.payload, message.tensor_table), tensors)
+        except ReplayError:
+            waiting.pop(message_id, None)
+            raise
+        return message_id
+
+    def renew(self, message_id: int) -> None:
+        """Gives a request as much time for its answer as it had when it was sent; harmless if it has one."""
+        for waiting in self._waiting.values():
+            if message_id in waiting:
+                _, seconds = waiting[message_id]
+                waiting[message_id] = (time.monotonic() + seconds, seconds)
+
+    def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
+        """Answers a request, over its pipe and with its id. False: the pipe is lost, nobody waits any more.
+
+        Raises `ReplayError` if the request was answered before, or the message can't be sent to anybody.
+        """
+        if not is_response(message.type):
+            raise ReplayError(f"{type_name(message.type)} is no answer")
+        self._check_tensors(message, tensors)
+        pipe = self._pipes.get(request.pipe)
+        if pipe is None or pipe.lost:
+            return False
+        due = self._due[request.pipe]
+        if request.message.id not in due:
+            raise ReplayError(f"request {request.message.id} of {request.sender!a} was answered before")
+        due.discard(request.message.id)
+        pipe.send(Message(message.type, request.message.id, message.payload, message.tensor_table), tensors)
+        return True
+
+    def call(
+        self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float
+    ) -> ResponseArrived:
+        """Sends a request and waits for its answer. `ReplayError` without one; other events are kept."""
+        message_id = self.send(to, message, tensors, timeout_s=timeout_s)
+
+        def ends(event: PeerEvent) -> bool:
+            if event.peer != self.name:
+                return False
+            if isinstance(event, ResponseArrived):
+                return event.message.id == message_id
+            if isinstance(event, Unanswered):
+                return event.message_id == message_id
+            return isinstance(event, PipeLost) and message_id in event.unanswered
+
+        event = self.loop.wait_until(ends, timeout_s + 1.0)
+        if isinstance(event, ResponseArrived):
+            return event
+        if isinstance(event, PipeLost):
+            raise ReplayError(f"{to}: {event.reason}")
+        raise ReplayError(f"{to} did not answer {type_name(message.type)} within {timeout_s:g} s")
+
+    def reached(self, name: str) -> bool:
+        """Whether somebody listens, or has listened, where a worker is said to be; it was asked something."""
+        pipe = self._outbound.get(name)
+        return name in self._reached or (pipe is not None and pipe.reached)
+
+    def forget(self, name: str) -> None:
+        """The worker is gone: its pipe is closed without an event, its address no longer known."""
+        self.addresses.pop(name, None)
+        pipe = self._outbound.pop(name, None)
+        if pipe is not None:
+            pipe.close()
+            self._drop(pipe)
+
+    def close(self) -> None:
+        """Closes listener and pipes; calling it again is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        self.loop.remove_timer(self._check)
+        self._listener.close()
+        for pipe in list(self._pipes.values()):
+            pipe.close()
+        self._pipes.clear()
+        self._outbound.clear()
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- pipes ---------------------------------------------------------------------------------------------
+
+    def _open(self, to: str) -> PipeEnd:
+        address = self.addresses.get(to)
+        if address is None:
+            raise ReplayError(f"nobody knows the address of {to!a}")
+        pipe = self._pipe(to, inbound=False)
+        self._outbound[to] = pipe
+        open_pipe(pipe, self.name, parse_address(address, self._terms.reach), self._terms)
+        return pipe
+
+    def _inbound(self, name: str) -> PipeEnd:
+        return self._pipe(name, inbound=True)
+
+    def _pipe(self, other: str, *, inbound: bool) -> PipeEnd:
+        pipe = PipeEnd(self.loop, inbound=inbound, other=other, on_message=self._arrived, on_lost=self._lost)
+        self._pipes[pipe.number] = pipe
+        self._waiting[pipe.number] = {}
+        self._due[pipe.number] = set()
+        return pipe
+
+    def _lost(self, pipe: PipeEnd, reason: str) -> None:
+        unanswered = tuple(self._waiting.get(pipe.number, ()))
+        if pipe.reached and not pipe.inbound:
+            self._reached.add(pipe.other)
+        if self._outbound.get(pipe.other) is pipe:
+            del self._outbound[pipe.other]
+        self._drop(pipe)
+        self._post_lost(pipe.other, pipe.number, pipe.inbound, reason, unanswered)
+
+    def _lose_late(self, pipe: PipeEnd, to: str, message_id: int) -> None:
+        """A pipe that failed while it was opened: say that this message went down with it."""
+        self._waiting.pop(pipe.number, None)
+        self._post_lost(to, pipe.number, False, "the pipe could not be opened", (message_id,))
+
+    def _post_lost(
+        self, other: str, number: int, inbound: bool, reason: str, unanswered: tuple[int, ...]
+    ) -> None:
+        self.loop.post(
+            PipeLost(
+                peer=self.name,
+                other=other,
+                pipe=number,
+                inbound=inbound,
+                reason=reason,
+                unanswered=unanswered,
+            )
+        )
+
+    def _stranger_lost(self, reason: str) -> None:
+        self._post_lost("", 0, True, reason, ())
+
+    def _drop(self, pipe: PipeEnd) -> None:
+        self._pipes.pop(pipe.number, None)
+        self._waiting.pop(pipe.number, None)
+        self._due.pop(pipe.number, None)
+
+    # --- messages ------------------------------------------------------------------------------------------
+
+    def _arrived(self, pipe: PipeEnd, message: Message, tensors: tuple[bytes, ...]) -> None:
+        if pipe.inbound:
+            self._request_arrived(pipe, message, tensors)
+        else:
+            self._response_arrived(pipe, message, tensors)
+
+    def _request_arrived(self, pipe: PipeEnd, message: Message, tensors: tuple[bytes, ...]) -> None:
+        due = self._due[pipe.number]
+        if not is_request(message.type):
+            pipe.lose(f"{type_name(message.type)} came where only requests may come")
+        elif message.id in due:
+            pipe.lose(f"request {message.id} came twice before it was answered")
+        elif len(due) >= self.loop.limits.unanswered:
+            pipe.lose(f"more than {len(due):,} requests that have no answer")
+        else:
+            due.add(message.id)
+            self.loop.post(
+                RequestArrived(
+                    peer=self.name,
+                    sender=pipe.other,
+                    pipe=pipe.number,
+                    message=message,
+                    tensors=tensors,
+                    time_ns=time.time_ns(),
+                )
+            )
+
+    def _response_arrived(self, pipe: PipeEnd, message: Message, tensors: tuple[bytes, ...]) -> None:
+        waiting = self._waiting[pipe.number]
+        late = message.id in self._given_up
+        if not is_response(message.type):
+            pipe.lose(f"{type_name(message.type)} came where only answers may come")
+        elif message.id not in waiting and not late:
+            pipe.lose(f"an answer to request {message.id}, which awaits none")
+        else:
+            waiting.pop(message.id, None)
+            self._given_up.pop(message.id, None)
+            self.loop.post(
+                ResponseArrived(
+                    peer=self.name,
+                    to=pipe.other,
+                    pipe=pipe.number,
+                    message=message,
+                    tensors=tensors,
+                    time_ns=time.time_ns(),
+                    late=late,
+                )
+            )
+
+    def _check(self, now: float) -> None:
+        """Posts what has waited too long for its answer."""
+        for number, waiting in self._waiting.items():
+            overdue = [(i, seconds) for i, (deadline, seconds) in waiting.items() if deadline < now]
+            for message_id, seconds in overdue:
+                del waiting[message_id]
+                self._given_up[message_id] = None
+                to = self._pipes[number].other
+                self.loop.post(Unanswered(peer=self.name, to=to, message_id=message_id, timeout_s=seconds))
+        while len(self._given_up) > LATE_IDS:
+            del self._given_up[next(iter(self._given_up))]
+
+    def _check_tensors(self, message: Message, tensors: Sequence[bytes]) -> None:
+        try:
+            self._tensors.check(message.tensor_table, tensors)
+        except ReplayError as error:
+            raise ReplayError(f"{type_name(message.type)}: {error}") from error

@@ -1,0 +1,355 @@
+"""The plan of a replay: what would be sent, by whom, in what order, what can't be and why. Starts nothing.
+
+In: a decoded session, its records, and what the user asked for. Out: a `Plan`. The modules beside this one
+each answer one question: `calls` (what was exchanged), `causality` (why), `sessions` (who is played), `facts`
+and `steps` (what is sent, answered, skipped), `gate` (what it would run), `order` (when), `wrapping` (in
+which envelope).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rpcinspect.causes.calls import Call, Exchanges, Orphan, is_builtin, read_exchanges
+from rpcinspect.causes.causality import Causes, explain
+from rpcinspect.causes.wrapping import (
+    envelope_types,
+    habit,
+    requires_grad,
+    wrap_answer,
+    wrap_request,
+)
+from rpcinspect.errors import RpcInspectError
+from rpcinspect.replay.agent.limits import LOOSE, cannot
+from rpcinspect.replay.agent.passes import read_passes
+from rpcinspect.replay.planning.devices import named_devices
+from rpcinspect.replay.planning.facts import Id, JobFacts, read_facts, rrefs_in
+from rpcinspect.replay.planning.gate import Gate, Named, global_uses
+from rpcinspect.replay.planning.group_kind import group_kinds
+from rpcinspect.replay.planning.model import Engine, GlobalUse, Plan, PlannedSession, StandIn, Step
+from rpcinspect.replay.planning.order import arrivals, arrived_before, order, overlaps
+from rpcinspect.replay.planning.selection import select
+from rpcinspect.replay.planning.sessions import Cast, default_casts, named_casts, workers_of
+from rpcinspect.replay.planning.stand_ins import stand_ins
+from rpcinspect.replay.planning.steps import Beyond, Stage, Verdict, blocked_contexts, nothing_beyond
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Session
+
+
+class PlanError(RpcInspectError):
+    """What was asked for does not fit the capture."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """What the command line says of a replay."""
+
+    roles: tuple[str, ...] = ()
+    """Workers to play, in one session; others are live."""
+    live: tuple[str, ...] = ()
+    """Workers to keep live, in one session; others are played. Not together with `roles`."""
+    context: int | None = None
+    """Only this autograd context and what it depends on."""
+    trust: bool = False
+    """Refuse nothing, whatever pickles name."""
+    stand_ins: bool = False
+    """Give live workers values for RRefs that are older than the capture, see `stand_ins`."""
+    engine: Engine = "wire"
+    """What will carry it out."""
+    joins: bool = False
+    """Live workers are those of a group that runs: nothing is sent to them in their own name."""
+
+
+def plan(
+    session: Session,
+    messages: Sequence[RpcRecord],
+    options: PlanOptions | None = None,
+    gate: Gate | None = None,
+) -> Plan:
+    """The plan for a session; `messages` are its records in the order of time.
+
+    Raises `PlanError` where a worker or a context that was named is not in the capture.
+    """
+    options, gate = options or PlanOptions(), gate or Gate()
+    exchanges = read_exchanges(session, messages)
+    causes = explain(exchanges.calls, options.roles)
+    facts = read_facts(exchanges.calls)
+    casts = _casts(session, exchanges, causes, options)
+    calls, left_out = _selected(exchanges, causes, facts, options)
+    planner = _Planner(exchanges, causes, facts, gate, options)
+    sessions = []
+    for number, cast in enumerate(casts):
+        its = [call for call in calls if call.job == cast.job]
+        lost = [orphan for orphan in exchanges.orphans if orphan.job == cast.job]
+        known = facts.get(cast.job, JobFacts())
+        holders = {rref: one.receiver for rref, one in known.mentions.items() if one.is_answer}
+        holders |= {rref: one.sender for rref, one in known.makers.items()}
+        holders = {rref: one for rref, one in holders.items() if known.owners.get(rref) not in cast.roles}
+        beyond = (
+            nothing_beyond if options.engine == "wire" else partial(cannot, roles=cast.roles, holders=holders)
+        )
+        sessions.append(planner.session(number, cast, its, [] if left_out else lost, beyond))
+    planned = {step.message for one in sessions for step in one.steps}
+    return Plan(
+        sessions=tuple(sessions),
+        globals=planner.uses(),
+        ambiguities=tuple(a for a in causes.ambiguities if a.message in planned),
+        notes=tuple(_notes(session, exchanges)),
+        left_out=left_out,
+        trusted=options.trust,
+        captured_groups=group_kinds(exchanges.calls),
+    )
+
+
+def _casts(session: Session, exchanges: Exchanges, causes: Causes, options: PlanOptions) -> list[Cast]:
+    workers = workers_of(session)
+    if not options.roles and not options.live:
+        return default_casts(workers, exchanges.calls, causes)
+    casts, mistake = named_casts(workers, options.roles, options.live)
+    if mistake is not None:
+        raise PlanError(mistake)
+    return casts
+
+
+def _selected(
+    exchanges: Exchanges, causes: Causes, facts: dict[int, JobFacts], options: PlanOptions
+) -> tuple[list[Call], int]:
+    """The requests to plan for, and how many were left out."""
+    if options.context is None:
+        return list(exchanges.calls), 0
+    chosen = select(options.context, exchanges.calls, causes, facts)
+    if not chosen:
+        raise PlanError(f"the capture has no autograd context {options.context}")
+    calls = [call for call in exchanges.calls if call.index in chosen]
+    return calls, sum(not call.control for call in exchanges.calls) - len(calls)
+
+
+class _Planner:
+    """Plans sessions one by one; what a message names is read once for all of them."""
+
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        causes: Causes,
+        facts: dict[int, JobFacts],
+        gate: Gate,
+        options: PlanOptions,
+    ) -> None:
+        self._all = exchanges.calls
+        self._causes = causes
+        self._doubts = {doubt.message: doubt.parents for doubt in causes.ambiguities}
+        self._facts = facts
+        self._gate = gate
+        self._options = options
+        self._named: dict[int, tuple[Named, ...]] = {}
+        """By row."""
+        self._uses: dict[str, dict[int, Named]] = defaultdict(dict)
+        """Name → the messages that would bring it to a live process."""
+        self._indexes: dict[int, int] = {}
+        """Index of each row of a request or an answer."""
+
+    def session(
+        self,
+        number: int,
+        cast: Cast,
+        calls: Sequence[Call],
+        orphans: Sequence[Orphan],
+        beyond: Beyond,
+    ) -> PlannedSession:
+        """All steps of one session."""
+        facts = self._facts.get(cast.job, JobFacts())
+        by_index = {call.index: call for call in calls}
+        found = stand_ins([call for call in self._all if call.job == cast.job], facts, cast.live)
+        for call in self._all:
+            self._indexes[call.request.row] = call.index
+            if call.response is not None and call.answer is not None:
+                self._indexes[call.response.row] = call.answer
+        stage = self._judge(cast, calls, facts, frozenset(), beyond, found)
+        if beyond is not nothing_beyond and (loose := _loose(stage, by_index, cast)):
+            beyond = partial(_beyond_or_loose, beyond, loose)
+            stage = self._judge(cast, calls, facts, frozenset(), beyond, found)
+        known = {index: by_index[index] for index in by_index}
+        blocked = blocked_contexts(stage, known, _within(facts, known), cast.roles)
+        if blocked:
+            stage = self._judge(cast, calls, facts, blocked, beyond, found)
+        verdicts = stage.verdicts
+        come = arrivals(calls, verdicts)
+        times = [time for time, _ in come]
+        steps = [
+            replace(_step(call, verdicts[call.index], cast, times), causes=self._causes_of(call))
+            for call in order(calls, verdicts, self._causes.parents)
+        ]
+        return PlannedSession(
+            number=number,
+            cast=cast,
+            steps=_with_orphans(steps, orphans),
+            arrivals=tuple(index for _, index in come),
+            overlaps=tuple(overlaps(calls, verdicts)),
+            stand_ins=self._used(found, calls, verdicts) if self._options.stand_ins else (),
+        )
+
+    def _used(
+        self, found: Mapping[Id, StandIn], calls: Sequence[Call], verdicts: Mapping[int, Verdict]
+    ) -> tuple[StandIn, ...]:
+        """The stand-ins that something needs which takes place; what they name reaches a live process too."""
+        needed = {rref for call in calls if verdicts[call.index].happens for rref in rrefs_in(call.request)}
+        used = tuple(one for rref, one in found.items() if rref in needed)
+        for record in (call.response for call in self._all if call.index in {one.request for one in used}):
+            if record is not None:
+                self._refusal(record)
+        return used
+
+    def _causes_of(self, call: Call) -> tuple[int, ...]:
+        parent = self._causes.parents.get(call.index)
+        return () if parent is None else self._doubts.get(call.index, (parent,))
+
+    def _judge(
+        self,
+        cast: Cast,
+        calls: Sequence[Call],
+        facts: JobFacts,
+        blocked: frozenset[tuple[str, int]] | set[tuple[str, int]],
+        beyond: Beyond,
+        found: Mapping[Id, StandIn],
+    ) -> Stage:
+        stage = Stage(
+            cast,
+            self._causes,
+            facts,
+            self._refusal,
+            blocked,
+            beyond,
+            joins=self._options.joins,
+            stand_ins=found,
+            give=self._options.stand_ins,
+        )
+        for call in calls:
+            stage.judge(call)
+        return stage
+
+    def _refusal(self, record: RpcRecord) -> str | None:
+        """What the gate refuses in a message that is about to reach a live process; notes what it names."""
+        named = self._named.get(record.row)
+        if named is None:
+            named = self._named[record.row] = self._gate.inspect(record)
+        index = self._indexes[record.row]
+        refused = None
+        for one in named:
+            self._uses[one.name][index] = one
+            if not one.allowed and refused is None:
+                refused = f"{one.name}: {one.reason}"
+        return None if self._options.trust else refused
+
+    def uses(self) -> tuple[GlobalUse, ...]:
+        """Every name, refused ones first."""
+        return global_uses(self._uses)
+
+
+def _loose(stage: Stage, calls: dict[int, Call], cast: Cast) -> set[int]:
+    """Gradients of played workers for which torch's agent has nothing that would set them off."""
+    happen = {index for index, verdict in stage.verdicts.items() if verdict.action != "skip"}
+    return {index for role in cast.roles for index in read_passes(happen, calls, role).loose}
+
+
+def _beyond_or_loose(beyond: Beyond, loose: Collection[int], call: Call) -> str | None:
+    return LOOSE if call.index in loose else beyond(call)
+
+
+def _within(facts: JobFacts, calls: dict[int, Call]) -> JobFacts:
+    """The facts of the requests that are planned for: `--context` leaves others out."""
+    edges = {edge: carrier for edge, carrier in facts.edges.items() if carrier.request in calls}
+    gradients = {edge: [i for i in its if i in calls] for edge, its in facts.gradients.items()}
+    return replace(facts, edges=edges, gradients=gradients)
+
+
+def _step(call: Call, verdict: Verdict, cast: Cast, times: Sequence[int]) -> Step:
+    role, to = call.caller, call.callee
+    if verdict.action == "answer" or (call.caller not in cast.roles and call.callee in cast.roles):
+        role, to = to, role
+    return Step(
+        message=call.index,
+        type=call.type,
+        role=role,
+        to=to,
+        sender=call.caller,
+        action=verdict.action,
+        code=verdict.code,
+        text=verdict.text,
+        answer=call.answer,
+        after=arrived_before(times, call) if verdict.action == "send" else 0,
+        envelopes=_expected(call, verdict),
+    )
+
+
+def _expected(call: Call, verdict: Verdict) -> tuple[str, ...]:
+    """The envelopes of the live message that a step brings, as the wrapping rule has them."""
+    types = envelope_types(call.request)
+    if verdict.action == "send" and call.response is not None:
+        failed = message_type_of(call.response.rpc.command) == MessageType.EXCEPTION
+        wrapped = wrap_answer(types, requires_grad=requires_grad(call.response), failed=failed)
+    elif verdict.action == "answer":
+        wrapped = wrap_request(
+            habit(call.kind, builtin=is_builtin(call.request.rpc.command)),
+            in_context=MessageType.FORWARD_AUTOGRAD_REQ in types,
+            requires_grad=requires_grad(call.request),
+            profiling=MessageType.RUN_WITH_PROFILING_REQ in types,
+        )
+    else:
+        return ()
+    return tuple(MessageType(kind).name for kind in wrapped.types)
+
+
+def _with_orphans(steps: list[Step], orphans: Sequence[Orphan]) -> tuple[Step, ...]:
+    """Answers without a request stand at the end: nothing can be done about them."""
+    lost = [
+        Step(
+            message=orphan.index,
+            type=type_name(orphan.record.rpc.message.type),
+            role=orphan.source,
+            to=orphan.destination,
+            sender=orphan.source,
+            action="skip",
+            code="missing-bytes",
+            text="an answer whose request was not captured",
+        )
+        for orphan in orphans
+    ]
+    return (*steps, *lost)
+
+
+def _notes(session: Session, exchanges: Exchanges) -> list[str]:
+    """What the plan can't see, in sentences."""
+    notes = []
+    first: dict[tuple[int, str], int] = {}
+    for call in exchanges.calls:
+        key = (call.job, call.caller)
+        first[key] = min(first.get(key, call.request.rpc.message.id), call.request.rpc.message.id)
+    late = [
+        f"{name} ({count} request{'' if count == 1 else 's'})"
+        for (_, name), count in sorted(first.items())
+        if count > 0
+    ]
+    if late:
+        notes.append(
+            f"The capture begins after the job: earlier requests of {', '.join(late)} are not in it, "
+            "and what they left in workers is missing in the replay."
+        )
+    named = {name for names in workers_of(session).values() for name in names}
+    ends = {end for call in exchanges.calls for end in (call.caller, call.callee)}
+    if ends - named:
+        unnamed = ", ".join(sorted(ends - named))
+        notes.append(
+            f"Nothing tells the names of the workers at {unnamed}: they can't be played or started. "
+            "Capture from before the start of the job."
+        )
+    for device, messages in named_devices(exchanges.calls).items():
+        shown = ", ".join(f"#{index}" for index in messages[:5]) + (", …" if len(messages) > 5 else "")
+        notes.append(f"Arguments name {device} ({shown}): it is passed on as it is, wherever tensors are.")
+    if len(session.captures) > 1:
+        notes.append("The order is that of the captures' own clocks, taken as one.")
+    return notes

@@ -1,0 +1,77 @@
+"""What a session is played from, and by whom: the same for every engine and every kind of group.
+
+In: nothing. Out: plain records, and what the player asks of those who carry its messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rpcinspect.causes.calls import Call
+from rpcinspect.equality.elements import Read
+from rpcinspect.equality.ids import IdMap
+from rpcinspect.equality.rules import Rules
+from rpcinspect.replay.peers.events import PeerEvent, RequestArrived
+from rpcinspect.replay.planning.model import PlannedSession
+from rpcinspect.rpc.message import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What a session is played from."""
+
+    planned: PlannedSession
+    calls: Mapping[int, Call]
+    """By the index of their request."""
+    read: Read
+    """Of captured bytes."""
+    rules: Rules
+    worker_ids: Mapping[str, int]
+    """Of all workers, as captured. The rules say who has another name in the live group."""
+    live_ids: Mapping[str, int] | None = None
+    """Captured names → ids as they have joined, where these are others."""
+    ids: IdMap = field(default_factory=IdMap)
+    """Captured → live, as the player learns them."""
+    elsewhere: bool = False
+    """Whether tensors are on other devices than in the capture: then device maps are no difference."""
+    early: frozenset[int] = frozenset()
+    """Requests whose answers nobody waits for, since the engine sees them later than they come."""
+
+    @property
+    def ids_in_group(self) -> Mapping[str, int]:
+        """Captured names → ids as they have joined; of all who have."""
+        return self.worker_ids if self.live_ids is None else self.live_ids
+
+    def live_name(self, captured: str) -> str:
+        """What a worker of the capture is called in the live group."""
+        return self.rules.worker_name(captured)
+
+    def captured_name(self, live: str) -> str:
+        """What a worker that calls itself so is called in the capture."""
+        return next((name for name, other in self.rules.renames.items() if other == live), live)
+
+
+class Played(Protocol):
+    """A worker that is played: a `Peer`, or an `AgentPeer`."""
+
+    name: str
+
+    def send(
+        self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
+    ) -> int:
+        """Sends a request and returns its number; the rest comes as events."""
+
+    def renew(self, message_id: int) -> None:
+        """Gives a request its whole time again."""
+
+    def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
+        """Answers a request; False: nobody waits any more."""
+
+
+class Members(Protocol):
+    """Who is in the group."""
+
+    def handle(self, event: PeerEvent) -> bool:
+        """Whether an event was a matter of membership, and is dealt with."""

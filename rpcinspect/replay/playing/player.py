@@ -1,0 +1,407 @@
+"""One session of a replay: sends what is planned, answers live workers from the capture, compares.
+
+In: a planned session, its captured messages, and peers that are members of the live workers' group. Out:
+what came of each step, and of each request of live workers. One thread, one loop of events; the schedule says
+what may be sent, `Expected` which captured request a live one repeats, `translate` which ids have other
+numbers here. Nothing that live workers send is executed or trusted; whatever they do, it ends in finite time.
+
+May assume that the gate has passed everything that the plan sends and gives as an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rpcinspect.causes.calls import HOUSEKEEPING, Call
+from rpcinspect.equality.difference import Difference, verdict
+from rpcinspect.equality.messages import compare_messages, same_payload
+from rpcinspect.errors import ReplayError
+from rpcinspect.replay.peers.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.planning.model import Step
+from rpcinspect.replay.playing.arrived import LiveRecords
+from rpcinspect.replay.playing.leftovers import Leftovers
+from rpcinspect.replay.playing.matching import Expected
+from rpcinspect.replay.playing.material import Material, Members, Played
+from rpcinspect.replay.playing.outcome import InboundOutcome, Result, StepOutcome
+from rpcinspect.replay.playing.patience import Patience
+from rpcinspect.replay.playing.schedule import Due, Schedule
+from rpcinspect.replay.playing.translate import learn_own_fork, learn_sent, translate
+from rpcinspect.replay.playing.uncaptured import acknowledgement, refusal, too_much
+from rpcinspect.rpc.message import Message, type_name
+from rpcinspect.rpc.record import RpcRecord
+
+TICK_S = 0.05
+SHORTEST_TICK_S = 0.01
+"""How often something is done about what does not come; more often when it could have come just now."""
+LAST_S = 0.05
+"""How long is listened after the last step: what live workers sent before their last answers may come later,
+over pipes of its own."""
+
+NOTHING_LIKE_IT = "nothing like it was captured"
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A request that is on its way."""
+
+    step: Step
+    call: Call
+    at: float
+    """Monotonic seconds."""
+
+
+class Player:
+    """Plays one session; `run` once, then `outcomes`."""
+
+    def __init__(
+        self,
+        material: Material,
+        loop: Loop,
+        peers: Mapping[str, Played],
+        membership: Members,
+        patience: Patience,
+        *,
+        speed: float | None = None,
+        alive: Callable[[], str | None] = lambda: None,
+        done: Callable[[StepOutcome], None] = lambda outcome: None,
+    ) -> None:
+        """`peers` by the worker that they stand for; `alive` says which live worker has ended, if any has, in
+        words; `done` is called with each step that came to its end."""
+        self._material = material
+        self._loop = loop
+        self._peers = peers
+        self._membership = membership
+        self._patience = patience
+        self._alive = alive
+        self._done = done
+        planned, calls = material.planned, material.calls
+        self._schedule = Schedule(planned, calls, speed=speed, stubborn=patience.stubborn)
+        self._ids = material.ids
+        for name, worker_id in material.ids_in_group.items():
+            self._ids.worker(material.worker_ids[name], worker_id)
+        asked = [calls[step.message] for step in planned.steps if _expects(step, calls)]
+        played = [material.worker_ids[role] for role in planned.cast.roles if role in material.worker_ids]
+        self._expected = Expected(asked, material.read, material.rules, self._ids, played)
+        self._steps = {step.message: step for step in planned.steps}
+        self._live = LiveRecords()
+        self.leftovers = Leftovers(self._ids, material.ids_in_group)
+        self._sent: dict[tuple[str, int], _Sent] = {}
+        """(peer, message id) → request without an answer."""
+        self._requests: dict[int, RequestArrived] = {}
+        """Captured request → the live one that repeats it and is not answered yet."""
+        self._outcomes: dict[int, StepOutcome] = {}
+        self._renewed = 0.0
+        """When it was looked last at what live workers wait for."""
+        self.inbound: list[InboundOutcome] = []
+        self.failure: str | None = None
+        self.wall_s = 0.0
+        """From the beginning to the last message."""
+
+    # --- the loop -------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until everything is sent and answered, or given up. `KeyboardInterrupt` passes through."""
+        began = quiet_since = time.monotonic()
+        while True:
+            now = time.monotonic()
+            due = list(self._schedule.ready(now, now - quiet_since))
+            for one in due:
+                self._send(one)
+            over = self._schedule.empty and not self._sent
+            if over and not due and now - quiet_since >= LAST_S:
+                return
+            wake = self._schedule.wake_in(now, 0.0 if due else now - quiet_since)
+            tick = min(max((now - quiet_since) / 2, SHORTEST_TICK_S), TICK_S)
+            events = self._loop.wait(tick if wake is None else min(wake, TICK_S))
+            self._renew(now)
+            progress = [self._take(event) for event in events]
+            if due or any(progress):
+                quiet_since = time.monotonic()
+                self.wall_s = quiet_since - began
+            elif not over and (ended := self._alive()) is not None:
+                self._end(ended)
+                return
+            elif wake is None:
+                self._lose_patience(time.monotonic() - quiet_since)
+
+    def _lose_patience(self, quiet_s: float) -> None:
+        """Nothing has happened for a while: what should have come from live workers by now won't."""
+        unasked = self._schedule.unasked
+        awaited = self._schedule.awaited()
+        for index in awaited or ([] if self._sent else sorted(unasked)):
+            if index in unasked and quiet_s >= self._patience.for_request(index):
+                self._patience.missed(index)
+                self._schedule.arrived(index)
+        on_their_way = {sent.call.answer for sent in self._sent.values()}
+        if awaited and awaited[0] not in unasked | on_their_way:
+            # Where clocks jump, a request may have been sent, by the capture, after its own answer.
+            self._schedule.arrived(awaited[0])
+
+    def _renew(self, now: float) -> None:
+        """The time of a request stands still while the live worker waits for an answer of ours to go on, as
+        far as that answer came first in the capture: then no two wait for each other."""
+        if now < self._renewed + TICK_S:
+            return
+        self._renewed = now
+        for asked in self._requests:
+            given_ns = self._material.calls[asked].answered_ns
+            causes = self._causes(asked) if given_ns is not None else set()
+            for (name, message_id), sent in self._sent.items():
+                call = sent.call
+                if call.index in causes and (call.answered_ns or 0) > (given_ns or 0):
+                    self._peers[self._role(name)].renew(message_id)
+
+    def _causes(self, index: int) -> set[int]:
+        """The requests that may have made a worker send this one, those behind these, and so on."""
+        found: set[int] = set()
+        left = [index]
+        while left:
+            step = self._steps.get(left.pop())
+            new = set(step.causes) - found if step is not None else set()
+            found |= new
+            left += new
+        return found
+
+    def _end(self, reason: str) -> None:
+        """A live worker is gone: the session can't go on."""
+        self.failure = reason
+        for sent in self._sent.values():
+            self._finish(StepOutcome(step=sent.step, result="failed", text=reason))
+        self._sent.clear()
+
+    def outcomes(self) -> tuple[StepOutcome, ...]:
+        """One for each step of the plan, in its order."""
+        steps = self._material.planned.steps
+        return tuple(self._outcomes.get(step.message) or self._unfinished(step) for step in steps)
+
+    def _unfinished(self, step: Step) -> StepOutcome:
+        if step.action == "skip":
+            return StepOutcome(step=step, result=None)
+        if step.action == "send" or self.failure is not None:
+            return StepOutcome(step=step, result="failed", text=self.failure or "it was never sent")
+        if self._call(step).kind in HOUSEKEEPING:
+            text = "the live worker has not sent it by the end: when RRefs go is not its program's doing"
+            return StepOutcome(step=step, result=None, text=text)
+        return StepOutcome(step=step, result="unanswered", text=f"{step.to} never sent it")
+
+    def _call(self, step: Step) -> Call:
+        return self._material.calls[step.message]
+
+    def _finish(self, outcome: StepOutcome) -> None:
+        self._outcomes[outcome.step.message] = outcome
+        self._done(outcome)
+
+    # --- sending --------------------------------------------------------------------------------------------
+
+    def _send(self, due: Due) -> None:
+        if due.step.action == "send":
+            self._send_request(due.step)
+        else:
+            self._send_answer(due.step)
+
+    def _send_request(self, step: Step) -> None:
+        call = self._call(step)
+        peer = self._peers[step.role]
+        if step.role == step.to:
+            learn_own_fork(call.request, self._ids)
+        try:
+            message = translate(call.request, self._ids)
+            message_id = peer.send(
+                self._material.live_name(step.to),
+                message,
+                self._storages(call.request),
+                timeout_s=self._patience.for_answer(call),
+            )
+        except ReplayError as error:
+            text = f"not sent: {self._not_told(call) or error}"
+            self._finish(StepOutcome(step=step, result="failed", text=text))
+            self._over(call)
+            return
+        learn_sent(call.request, self._ids)
+        self.leftovers.sent(step.role, step.to, call.request)
+        self._sent[peer.name, message_id] = _Sent(step, call, time.monotonic())
+        if step.message in self._material.early and call.answer is not None:
+            self._schedule.arrived(call.answer)
+
+    def _not_told(self, call: Call) -> str | None:
+        """Which answer of its context did not come as captured, in words: it may have told ids."""
+        missing = [
+            one.step.message
+            for one in self._outcomes.values()
+            if one.step.action == "send"
+            and one.result in ("failed", "unanswered", "different")
+            and self._call(one.step).context == call.context
+        ]
+        if call.context is None or not missing:
+            return None
+        return f"it needs what the answer to #{min(missing)} was to tell, which did not come so"
+
+    def _send_answer(self, step: Step) -> None:
+        call = self._call(step)
+        event = self._requests.pop(step.message)
+        assert call.response is not None
+        try:
+            message = translate(call.response, self._ids)
+            given = self._peers[step.role].answer(event, message, self._storages(call.response))
+        except ReplayError as error:
+            self._fail_answer(step, f"the answer was not sent: {error}")
+            self._refuse(event)
+            return
+        if given:
+            learn_sent(call.response, self._ids)
+        else:
+            self._fail_answer(step, "the answer was not sent: the pipe is lost")
+
+    def _fail_answer(self, step: Step, text: str) -> None:
+        self._outcomes[step.message] = StepOutcome(step=step, result="failed", text=text)
+
+    def _storages(self, record: RpcRecord) -> list[bytes]:
+        read = self._material.read
+        return [b"" if tensor.extent is None else read(tensor.extent) for tensor in record.tp.tensors]
+
+    # --- what comes -----------------------------------------------------------------------------------------
+
+    def _take(self, event: PeerEvent) -> bool:
+        """Whether it was one of those that were waited for. Others come as often as a live worker likes, and
+        must not make the session last."""
+        if self._membership.handle(event):
+            return False
+        if isinstance(event, ResponseArrived):
+            return self._take_answer(event)
+        if isinstance(event, RequestArrived):
+            return self._take_request(event)
+        if isinstance(event, Unanswered):
+            return self._take_silence(event)
+        return self._take_loss(event)
+
+    def _take_answer(self, event: ResponseArrived) -> bool:
+        sent = self._sent.pop((event.peer, event.message.id), None)
+        if sent is None:
+            return False  # it came after it was given up
+        call = sent.call
+        live = self._live.decode(event.message, event.tensors, event.time_ns)
+        self.leftovers.came(sent.step.role, sent.step.to, live.record)
+        latency_s = time.monotonic() - sent.at
+        if call.response is None:
+            outcome = too_much(sent.step, live.record, latency_s, cut_off=self._patience.cut_off(call))
+        else:
+            found = compare_messages(
+                call.response, live.record, self._material.read, live.read, self._material.rules, self._ids
+            )
+            outcome = StepOutcome(
+                step=sent.step,
+                result=self._verdict(found),
+                differences=self._of_interest(found),
+                same_payload=same_payload(call.response, live.record),
+                latency_s=latency_s,
+            )
+        self._finish(outcome)
+        self._over(call)
+        return True
+
+    def _take_request(self, event: RequestArrived) -> bool:
+        live = self._live.decode(event.message, event.tensors, event.time_ns)
+        sender, role = self._material.captured_name(event.sender), self._role(event.peer)
+        self.leftovers.came(role, sender, live.record)
+        match = self._expected.match(sender, role, live)
+        kind = type_name(event.message.type)
+        if match is None:
+            result, text = self._unexpected(event, live.record)
+            one = InboundOutcome(captured=None, type=kind, sender=sender, role=role, result=result, text=text)
+            self.inbound.append(one)
+            return False
+        step = self._steps[match.call.index]
+        result = self._verdict(match.differences)
+        differences = self._of_interest(match.differences)
+        same = same_payload(match.call.request, live.record)
+        self.inbound.append(
+            InboundOutcome(
+                captured=match.call.index,
+                type=kind,
+                sender=sender,
+                role=role,
+                result=result,
+                differences=differences,
+                same_payload=same,
+            )
+        )
+        if step.action == "skip":
+            self._refuse(event)
+            return True
+        self._requests[step.message] = event
+        self._finish(StepOutcome(step=step, result=result, differences=differences, same_payload=same))
+        self._schedule.asked(step.message)
+        return True
+
+    def _take_silence(self, event: Unanswered) -> bool:
+        sent = self._sent.pop((event.peer, event.message_id), None)
+        if sent is None:
+            return False
+        if sent.call.response is None:
+            text = f"as in the capture, no answer came; waited {event.timeout_s:.1f} s"
+            self._finish(StepOutcome(step=sent.step, result="identical", text=text))
+        else:
+            text = f"no answer within {event.timeout_s:.1f} s"
+            self._patience.disappointed(sent.call)
+            self._finish(StepOutcome(step=sent.step, result="unanswered", text=text))
+        self._over(sent.call)
+        return True
+
+    def _take_loss(self, event: PipeLost) -> bool:
+        keys = [(event.peer, number) for number in event.unanswered]
+        lost = [self._sent.pop(key) for key in keys if key in self._sent]
+        ended = self._alive() if lost else None
+        text = f"the pipe to {event.other} was lost: {event.reason}" + (f"; {ended}" if ended else "")
+        for sent in lost:
+            self._finish(StepOutcome(step=sent.step, result="failed", text=text))
+            self._over(sent.call)
+        return bool(lost)
+
+    def _over(self, call: Call) -> None:
+        """Nothing more comes for a request that was to be sent."""
+        self._patience.over(call)
+        self._schedule.answered(call.index)
+        if call.answer is not None:
+            self._schedule.arrived(call.answer)
+
+    def _verdict(self, found: Sequence[Difference]) -> Result:
+        return verdict(self._of_interest(found), self._material.rules)
+
+    def _of_interest(self, found: Sequence[Difference]) -> tuple[Difference, ...]:
+        """Without those of devices: where tensors lie is this replay's doing."""
+        codes = ("device", "device-map") if self._material.elsewhere else ("device",)
+        return tuple(difference for difference in found if difference.code not in codes)
+
+    # --- what was not captured ------------------------------------------------------------------------------
+
+    def _unexpected(self, event: RequestArrived, record: RpcRecord) -> tuple[Result | None, str]:
+        """A request that no captured one is like: housekeeping is acknowledged, everything else refused."""
+        answer = acknowledgement(record)
+        if answer is None:
+            self._refuse(event)
+            return "different", NOTHING_LIKE_IT
+        self._reply(event, answer)
+        return None, f"{NOTHING_LIKE_IT}; acknowledged: when RRefs and contexts go is not the program's doing"
+
+    def _refuse(self, event: RequestArrived) -> None:
+        self._reply(event, refusal())
+
+    def _reply(self, event: RequestArrived, message: Message) -> None:
+        with contextlib.suppress(ReplayError):  # it reads nothing of what it is sent
+            self._peers[self._role(event.peer)].answer(event, message)
+
+    def _role(self, peer: str) -> str:
+        """The worker that a peer of this name stands for."""
+        return peer if peer in self._peers else self._material.captured_name(peer)
+
+
+def _expects(step: Step, calls: Mapping[int, Call]) -> bool:
+    """Whether a live worker is to send this to a played one, be it without getting the captured answer."""
+    if step.action == "answer":
+        return True
+    refused = ("missing-bytes", "not-allowed", "unsupported")
+    return step.action == "skip" and step.code in refused and step.message in calls

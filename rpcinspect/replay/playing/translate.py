@@ -1,0 +1,297 @@
+"""Captured messages as they must be sent now: with the ids that live workers gave to the same things.
+
+In: a captured record and what was learned of ids so far (captured → live). Out: a message. Most ids stay as
+they are in a fresh group with the captured names and ids; those that live workers make can be others: of
+autograd messages, contexts, RRefs, forks, profilings. A message without such an id is the captured one, byte
+for byte; in any other only these ids change. Python pickles are changed opcode by opcode, never loaded.
+
+Not found: ids that user code passes as plain integers; only the context of an optimizer's step is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar, cast
+
+from rpcinspect.causes.calls import created
+from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, NO_ID, PROFILING, RREF, WORKER, IdMap
+from rpcinspect.errors import DecodeError, ReplayError
+from rpcinspect.replay.planning.selection import optimizer_context
+from rpcinspect.rpc.command import (
+    CleanupAutogradContextReq,
+    Command,
+    PropagateGradientsReq,
+    PythonRemoteCall,
+    PythonRRefFetchCall,
+    RemoteRet,
+    RRefBackwardReq,
+    RRefChildAccept,
+    RRefForkRequest,
+    RRefUserDelete,
+    ScriptCall,
+    ScriptRemoteCall,
+    ScriptRRefFetchCall,
+)
+from rpcinspect.rpc.command_codec import from_message_forms, to_payload
+from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, peel_partial, wrap
+from rpcinspect.rpc.message import Message, type_name
+from rpcinspect.rpc.pickle_facts import PYTHON, SCRIPT, rref_forks
+from rpcinspect.rpc.pickles.patch import Numbered, number_integers, rewrite
+from rpcinspect.rpc.pickles.semantic import RRefForkData, python_udf, rref_fork, worker_info
+from rpcinspect.rpc.pickles.tree import Call, Value, children
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId, pack_id, unpack_id
+
+HIGHEST_LOCAL_ID = (1 << LOCAL_ID_BITS) - 1
+
+T = TypeVar("T", bound=int | GloballyUniqueId)
+
+Id: TypeAlias = tuple[str, int | GloballyUniqueId]
+"""Kind and id, as an `IdMap` keeps them."""
+
+
+def translate(record: RpcRecord, ids: IdMap) -> Message:
+    """The captured message with live ids; the very same object if none of its ids has changed.
+
+    Raises `ReplayError` where an id that is not known belongs to something else in the live run, and where
+    the message can't be written with other ids.
+    """
+    message, live = record.rpc.message, _Live(ids)
+    if all(live.of(kind, captured) == captured for kind, captured in ids_of(record)):
+        return message
+    try:
+        return replace(message, payload=_payload(record, live))
+    except DecodeError as error:
+        what = type_name(message.type)
+        raise ReplayError(f"{what}: its ids can't be replaced by those of live workers: {error}") from error
+
+
+def learn_sent(record: RpcRecord, ids: IdMap) -> None:
+    """Notes that a captured message was sent as `translate` gave it: what it names is the same thing now."""
+    live = _Live(ids)
+    for kind, captured in ids_of(record):
+        ids.same(kind, captured, live.of(kind, captured))
+
+
+def learn_own_fork(record: RpcRecord, ids: IdMap) -> None:
+    """For a call that a live worker made to itself and now gets from outside, before it is sent.
+
+    A worker that makes a remote object at itself has it before it asks, and the object's id is also the
+    fork's. The live worker has heard of nothing yet: it gets the request as from anybody else, with a fork of
+    another id.
+    """
+    made = created(record)
+    if made is not None and made[0] == made[1]:
+        fork = GloballyUniqueId(*made[1])
+        ids.same(FORK, fork, GloballyUniqueId(fork.created_on, HIGHEST_LOCAL_ID - fork.local_id))
+
+
+def ids_of(record: RpcRecord) -> list[Id]:
+    """Every id in a message, of each kind once, in the order of the message; also of the workers in ids."""
+    found: dict[Id, None] = {}
+    for kind, value in _all_ids(record):
+        if value == NO_ID:
+            continue
+        worker = _creator(kind, value)
+        if worker is not None and worker != NO_ID:
+            found[WORKER, worker] = None
+        found[kind, value] = None
+    return list(found)
+
+
+def _all_ids(record: RpcRecord) -> Iterator[Id]:
+    for envelope in record.rpc.envelopes:
+        if isinstance(envelope, RpcWithAutograd):
+            yield CONTEXT, envelope.autograd_metadata.autograd_context_id
+            yield AUTOGRAD_MESSAGE, envelope.autograd_metadata.autograd_message_id
+            yield WORKER, envelope.from_worker_id
+        else:
+            yield PROFILING, envelope.profiling_id
+    command, pickle = record.rpc.command, record.facts.pickle
+    if isinstance(command, PropagateGradientsReq):
+        yield CONTEXT, command.autograd_metadata.autograd_context_id
+        yield AUTOGRAD_MESSAGE, command.autograd_metadata.autograd_message_id
+    for name, kind in FIELDS.get(type(command), ()):
+        yield kind, getattr(command, name)
+    for fork in record.facts.forks:
+        yield WORKER, fork.owner_id
+        yield RREF, GloballyUniqueId(*fork.rref_id)
+        yield FORK, GloballyUniqueId(*fork.fork_id)
+        yield WORKER, fork.parent
+    for call in pickle.calls if pickle is not None else ():
+        info = worker_info(call)
+        if info is not None:
+            yield WORKER, info.id
+    context = optimizer_context(record)
+    if context is not None:
+        yield CONTEXT, context
+
+
+def _creator(kind: str, value: int | GloballyUniqueId) -> int | None:
+    """The worker that made an id."""
+    if isinstance(value, GloballyUniqueId):
+        return value.created_on
+    return unpack_id(value)[0] if kind in PACKED else None
+
+
+class _Live:
+    """What captured ids are in the live run."""
+
+    def __init__(self, ids: IdMap) -> None:
+        self._ids = ids
+
+    def of(self, kind: str, captured: T) -> T:
+        """The partner; without one, the same number of the same worker, unless that is something else's."""
+        partner = self._ids.translate(kind, captured)
+        if partner is not None:
+            return cast("T", partner)
+        if captured == NO_ID:
+            return captured
+        unchanged: int | GloballyUniqueId = captured
+        if isinstance(captured, GloballyUniqueId):
+            unchanged = replace(captured, created_on=self.of(WORKER, captured.created_on))
+        elif kind in PACKED:
+            worker, counter = unpack_id(captured)
+            unchanged = pack_id(self.of(WORKER, worker), counter)
+        other = self._ids.translate_back(kind, unchanged)
+        if other is not None:
+            raise ReplayError(
+                f"the {kind} {_text(kind, captured)} of the capture is not known to the live workers, "
+                f"and what has this id there is {_text(kind, other)} of the capture"
+            )
+        return cast("T", unchanged)
+
+    def metadata(self, captured: AutogradMetadata) -> AutogradMetadata:
+        return AutogradMetadata(
+            self.of(CONTEXT, captured.autograd_context_id),
+            self.of(AUTOGRAD_MESSAGE, captured.autograd_message_id),
+        )
+
+    def envelope(self, captured: Envelope) -> Envelope:
+        if not isinstance(captured, RpcWithAutograd):
+            return replace(captured, profiling_id=self.of(PROFILING, captured.profiling_id))
+        return replace(
+            captured,
+            autograd_metadata=self.metadata(captured.autograd_metadata),
+            from_worker_id=self.of(WORKER, captured.from_worker_id),
+        )
+
+    def fork(self, captured: RRefForkData) -> tuple[int, int, int, int, int, int]:
+        """The numbers of an RRef, in the order in which they travel."""
+        rref = self.of(RREF, GloballyUniqueId(*captured.rref_id))
+        fork = self.of(FORK, GloballyUniqueId(*captured.fork_id))
+        owner, parent = self.of(WORKER, captured.owner_id), self.of(WORKER, captured.parent)
+        return owner, *rref.to_value(), *fork.to_value(), parent
+
+
+def _payload(record: RpcRecord, live: _Live) -> bytes:
+    """The payload of the message with live ids, written in the way in which it was written."""
+    message = record.rpc.message
+    peeled = peel_partial(message.type, message.payload, with_forms=True)
+    if peeled.error is not None:
+        raise peeled.error
+    command, forms = from_message_forms(peeled.type, peeled.payload)
+    if wrap(peeled.envelopes, to_payload(command, forms), peeled.forms) != message.payload:
+        raise DecodeError("rpc", "it is not written as torch writes messages")
+    envelopes = [live.envelope(envelope) for envelope in peeled.envelopes]
+    return wrap(envelopes, to_payload(_command(record, command, live), forms), peeled.forms)
+
+
+def _command(record: RpcRecord, command: Any, live: _Live) -> Command:
+    """The command with live ids; RRefs among its JIT values are changed in place."""
+    changes: dict[str, Any] = {
+        name: live.of(kind, getattr(command, name)) for name, kind in FIELDS.get(type(command), ())
+    }
+    if isinstance(command, PropagateGradientsReq):
+        changes["autograd_metadata"] = live.metadata(command.autograd_metadata)
+    elif type(command) in PYTHON:
+        changes["serialized_py_obj"] = _python_pickle(record, command.serialized_py_obj, live)
+    elif type(command) in SCRIPT:
+        _change_forks(SCRIPT[type(command)](command), live)
+        context = optimizer_context(record)
+        if isinstance(command, ScriptCall) and context is not None:
+            changes["args"] = (command.args[0], live.of(CONTEXT, context))
+    return cast("Command", replace(command, **changes))
+
+
+def _change_forks(value: Value, live: _Live) -> None:
+    seen: set[int] = set()
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        fork = rref_fork(node)
+        if fork is None:
+            stack.extend(children(node))
+        elif type(node) is Call:
+            node.args = (*live.fork(fork), fork.type_str)
+
+
+def _python_pickle(record: RpcRecord, data: bytes, live: _Live) -> bytes:
+    facts, context = record.facts, optimizer_context(record)
+    if facts.pickle is None or facts.pickle.error is not None:
+        return data
+    if not facts.forks and context is None and not any(map(worker_info, facts.pickle.calls)):
+        return data
+    numbered = number_integers(data)
+    changes = _Changes(numbered)
+    for fork in rref_forks(numbered.pickle.calls) if facts.forks else ():
+        numbers = (fork.owner_id, *fork.rref_id, *fork.fork_id, fork.parent)
+        owner, rref_on, rref_local, fork_on, fork_local, parent = map(changes.captured, numbers)
+        captured = RRefForkData(owner, (rref_on, rref_local), (fork_on, fork_local), parent, fork.type_str)
+        if captured in facts.forks:  # otherwise its numbers are too large for an RRef's
+            for number, value in zip(numbers, live.fork(captured), strict=True):
+                changes.put(number, value)
+    for call in numbered.pickle.calls:
+        info = worker_info(call)
+        if info is not None:
+            changes.put(info.id, live.of(WORKER, changes.captured(info.id)))
+    udf = python_udf(numbered.pickle.root)
+    if context is not None and udf is not None:
+        changes.put(udf.args[1], live.of(CONTEXT, context))
+    return rewrite(numbered, changes.made)
+
+
+class _Changes:
+    """What the integers of a pickle are to become."""
+
+    def __init__(self, numbered: Numbered) -> None:
+        self._numbered = numbered
+        self.made: dict[int, int] = {}
+
+    def captured(self, number: int) -> int:
+        return self._numbered.integers[number]
+
+    def put(self, number: int, value: int) -> None:
+        """One integer may be part of several things, if it stays the same for all of them."""
+        if self.made.setdefault(number, value) != value:
+            raise DecodeError(
+                "pickle", "one integer is part of several ids", self._numbered.places[number][0]
+            )
+
+
+def _text(kind: str, value: Any) -> str:
+    if isinstance(value, GloballyUniqueId):
+        return f"({value.created_on}, {value.local_id})"
+    return str(unpack_id(value)) if kind in PACKED else str(value)
+
+
+PACKED = frozenset({CONTEXT, AUTOGRAD_MESSAGE})
+"""Kinds of ids that hold their creator in the upper bits of one number."""
+
+FIELDS: dict[type, tuple[tuple[str, str], ...]] = {
+    ScriptRemoteCall: (("ret_rref_id", RREF), ("ret_fork_id", FORK)),
+    PythonRemoteCall: (("ret_rref_id", RREF), ("ret_fork_id", FORK)),
+    ScriptRRefFetchCall: (("from_worker_id", WORKER), ("rref_id", RREF)),
+    PythonRRefFetchCall: (("from_worker_id", WORKER), ("rref_id", RREF)),
+    RemoteRet: (("rref_id", RREF), ("fork_id", FORK)),
+    RRefUserDelete: (("rref_id", RREF), ("fork_id", FORK)),
+    RRefForkRequest: (("rref_id", RREF), ("fork_id", FORK)),
+    RRefChildAccept: (("fork_id", FORK),),
+    CleanupAutogradContextReq: (("context_id", CONTEXT),),
+    RRefBackwardReq: (("rref_id", RREF), ("autograd_context_id", CONTEXT)),
+}
+"""Commands → their fields that hold ids. Gradients carry an `AutogradMetadata`."""

@@ -1,0 +1,108 @@
+"""What a reproducer is made of: plain records, and what is read off messages for it.
+
+In: nothing but calls. Out: a `Reproduction`: the requests that the script sends, what it expects to come
+back, and what it leaves out with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rpcinspect.causes.calls import Call
+from rpcinspect.replay.planning.facts import Id
+from rpcinspect.replay.planning.model import GlobalUse
+from rpcinspect.rpc.command import (
+    Command,
+    PythonResp,
+    PythonRRefFetchRet,
+    ScriptResp,
+    ScriptRRefFetchRet,
+)
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.pickles.places import Place
+from rpcinspect.rpc.pickles.tree import Value
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """How a worker has an RRef."""
+
+    how: str
+    """`made` by a remote call; `answer`: it came with an answer; `owned`: its value was fetched from here."""
+    request: int
+    place: Place = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A gradient request, and the tensors of one of our calls that it is for."""
+
+    call: Call
+    request: int
+    """Of the call with whose request or answer the tensors came."""
+    tensors: tuple[int, ...]
+    """In that message; the n-th is the gradient's n-th."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A request that a worker made of its own and that is not in the script."""
+
+    call: Call
+    code: str
+    text: str
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Reproduction:
+    """See the module's text."""
+
+    workers: dict[int, tuple[Worker, ...]] = field(default_factory=dict)
+    """By job: those that take part."""
+    calls: dict[int, Call] = field(default_factory=dict)
+    """What the script sends, by index: calls, fetches and RRef.backward, in the order in which they began."""
+    sent: dict[int, Gradient] = field(default_factory=dict)
+    """Gradients that the script gives, by index."""
+    back: dict[int, Gradient] = field(default_factory=dict)
+    """Gradients that it expects for arguments of its calls, by index."""
+    handles: dict[tuple[int, str, Id], Handle] = field(default_factory=dict)
+    """(job, worker, RRef) → how the worker has it."""
+    fetched: dict[int, Call] = field(default_factory=dict)
+    """Fetches that tell the value of an RRef of the worker's own, by index."""
+    skipped: tuple[Skipped, ...] = ()
+    uncompared: dict[int, str] = field(default_factory=dict)
+    """Request → why its answer is not compared."""
+    globals: tuple[GlobalUse, ...] = ()
+    left_out: int = 0
+    """Requests that `--message` or `--context` leaves out."""
+    trusted: bool = False
+
+    @property
+    def refused(self) -> tuple[GlobalUse, ...]:
+        """What nobody allowed."""
+        return () if self.trusted else tuple(use for use in self.globals if not use.allowed)
+
+
+def value_of(command: Command, record: RpcRecord) -> Value:
+    """What an answer holds, as an inert tree."""
+    if isinstance(command, ScriptResp):
+        return command.value
+    if isinstance(command, ScriptRRefFetchRet):
+        return command.values[0] if len(command.values) == 1 else command.values
+    if isinstance(command, (PythonResp, PythonRRefFetchRet)) and record.facts.pickle is not None:
+        return record.facts.pickle.root
+    return None
+
+
+def needing_gradient(record: RpcRecord) -> tuple[int, ...]:
+    """The tensors of a message that require grad, in the order of its gradients."""
+    tensors = record.rpc.tensors
+    return tuple(i for i, meta in enumerate(tensors) if meta.requires_grad and meta.part_of is None)
+
+
+def failed(record: RpcRecord) -> bool:
+    """Whether an answer is an error, of either kind."""
+    return record.facts.failed or message_type_of(record.rpc.command) == MessageType.EXCEPTION

@@ -1,0 +1,161 @@
+"""Live workers: processes of torch that stand in for captured ones, and the group that they form.
+
+In: the `Workers` that they are forked from, names and ids of captured workers. Out: a store on the loopback
+and the workers around it, a dynamic group; peers may join it. What the processes say is checked: they run
+user code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from rpcinspect.errors import ReplayError
+from rpcinspect.replay.planning.devices import DeviceMaps
+from rpcinspect.replay.workers.seeds import Seeds
+from rpcinspect.replay.workers.worker_protocol import Object
+from rpcinspect.replay.workers.workers import Child, Workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradient:
+    """What a leaf of a live worker has accumulated in a context."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str
+    """Sparse ones are shown dense."""
+    parameter: bool
+    """The leaf is an nn.Parameter."""
+    data: bytes | None
+    """In C order; None: there were too many bytes to show."""
+
+
+class LiveWorker:
+    """A worker of torch under a captured name and id."""
+
+    def __init__(self, name: str, worker_id: int, child: Child) -> None:
+        self.name = name
+        self.worker_id = worker_id
+        self.child = child
+
+    def gradients(self, context_id: int, timeout_s: float = 30.0) -> tuple[Gradient, ...]:
+        """`get_gradients(context_id)`; `ReplayError` if the worker has no such context, or doesn't answer."""
+        self.child.control.send({"do": "gradients", "context_id": context_id})
+        answer = self.child.control.receive(timeout_s)
+        if answer is None:
+            raise ReplayError(f"{self.name} has ended")
+        what, blob = answer
+        if "error" in what:
+            raise ReplayError(f"{self.name}: {what['error']}")
+        try:
+            return _gradients(what["gradients"], blob)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReplayError(f"{self.name} says something else than gradients") from error
+
+    def has_context(self, context_id: int, timeout_s: float = 30.0) -> bool:
+        """Whether it takes part in an autograd context that was not cleaned up. Raises `ReplayError` if it
+        does not answer."""
+        self.child.control.send({"do": "context", "context_id": context_id})
+        answer = self.child.control.receive(timeout_s)
+        if answer is None:
+            raise ReplayError(f"{self.name} has ended")
+        return answer[0].get("there") is not False
+
+    def leave(self, timeout_s: float = 30.0) -> bool:
+        """A graceful shutdown of its agent; whether that went well within the time."""
+        try:
+            self.child.control.send({"do": "leave"})
+            answer = self.child.control.receive(timeout_s)
+        except ReplayError:
+            return False
+        return answer is not None and answer[0].get("left") is True
+
+
+class LiveGroup:
+    """A store and the workers around it. Use it in a `with` statement: leaving it ends all of them."""
+
+    def __init__(self, workers: Workers) -> None:
+        """Starts the store; nobody is around it yet."""
+        self._all = workers
+        self._store, ready = workers.fork(
+            {"role": "store", "timeout_s": workers.options.rpc_timeout_s}, "the store"
+        )
+        self.port: int = int(ready["port"])
+        """Of the store, on 127.0.0.1."""
+        self.workers: dict[str, LiveWorker] = {}
+        self.agents: dict[str, Child] = {}
+        """Processes that play workers."""
+        self.maps: DeviceMaps = {}
+        """Caller → callee → own device → its device, of everybody; to be set before anybody is started."""
+        self.seeds = Seeds()
+        """Of random numbers; to be set before anybody is started."""
+
+    def start(
+        self, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None = None
+    ) -> LiveWorker:
+        """Starts a worker and waits until it is a member. `device_maps`: callee → own device → its device,
+        of CPUs only where there is no GPU. Raises `ReplayError` with the end of what the worker wrote.
+        """
+        child, _ = self._all.fork(self._command("worker", name, worker_id, device_maps), name)
+        worker = self.workers[name] = LiveWorker(name, worker_id, child)
+        return worker
+
+    def start_agent(self, name: str, worker_id: int) -> Child:
+        """Starts a process in which torch's agent plays a worker, see `agent/main.py`. As `start`."""
+        child, _ = self._all.fork(self._command("agent", name, worker_id, None), name)
+        self.agents[name] = child
+        return child
+
+    def _command(
+        self, role: str, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None
+    ) -> Object:
+        options = self._all.options
+        maps = self.maps.get(name, {}) if device_maps is None else device_maps
+        return {
+            "role": role,
+            "name": name,
+            "id": worker_id,
+            "port": self.port,
+            "device_maps": {key: dict(value) for key, value in maps.items()},
+            "all_maps": self.maps,
+            "cuda": options.cuda,
+            "seed": self.seeds.of(name),
+            "threads": options.threads,
+            "rpc_timeout_s": options.rpc_timeout_s,
+        }
+
+    def close(self) -> None:
+        """Ends the workers, then the store; calling it again is fine."""
+        for child in self.agents.values():
+            child.end()
+        for worker in self.workers.values():
+            worker.child.end()
+        self._store.end()
+
+    def __enter__(self) -> LiveGroup:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _gradients(rows: Sequence[Object], blob: bytes) -> tuple[Gradient, ...]:
+    found, start = [], 0
+    for row in rows:
+        length = row["bytes"]
+        data = None if length is None else blob[start : start + length]
+        start += length or 0
+        found.append(
+            Gradient(
+                dtype=str(row["dtype"]),
+                shape=tuple(int(size) for size in row["shape"]),
+                layout=str(row["layout"]),
+                parameter=bool(row["parameter"]),
+                data=data,
+            )
+        )
+    return tuple(found)

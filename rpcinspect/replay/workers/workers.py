@@ -1,0 +1,308 @@
+"""The processes of live workers: one parent that imports torch, and what is forked from it.
+
+In: what the user wants imported, and the roles of new processes. Out: `Child`s, each with a socket to talk
+to it (`live_group.py` does). This process imports neither torch nor anything of the user's; `worker_main`
+does, in processes of their own with an environment, a directory and a process group of their own.
+Everything that was started ends when the `Workers` are closed, however that comes about, and when this
+process dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from rpcinspect.errors import ReplayError
+from rpcinspect.replay.workers.worker_protocol import ControlSocket, Object, SilenceError
+
+WORKER_MAIN = Path(__file__).with_name("worker_main.py")
+OWN_FOLDER = Path(__file__).resolve().parents[3]
+"""Where this package lies, which may be the current folder of a Python that is used interactively."""
+OLDEST_TORCH = (2, 2)
+"""Earlier stores speak another protocol."""
+TAIL_BYTES = 1 << 14
+"""Of a worker's output that is kept for the report."""
+QUIT_S = 10.0
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "USER", "LOGNAME")
+"""Of our environment; nothing else reaches a worker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """What the user says about live workers."""
+
+    path: tuple[str, ...] = ()
+    """Folders that modules are searched in first."""
+    imports: tuple[str, ...] = ()
+    """Modules that are imported before any message is sent."""
+    names: tuple[str, ...] = ()
+    """`module.function`, as messages name them: their modules are imported too, where that is possible."""
+    main: str | None = None
+    """The user's script, whose functions captured pickles call `__main__.f` or `__mp_main__.f`."""
+    threads: int = 1
+    """As for `torch.set_num_threads`."""
+    rpc_timeout_s: float = 60.0
+    """Of the live workers' own calls."""
+    cuda: bool = False
+    """Whether they may use GPUs."""
+    import_timeout_s: float = 180.0
+    start_timeout_s: float = 60.0
+    """For a store or a worker to be ready."""
+    interpreter: str = sys.executable
+
+
+class Child:
+    """A process that the nursery forked."""
+
+    def __init__(self, workers: Workers, pid: int, control: ControlSocket, output: IO[bytes]) -> None:
+        self._workers = workers
+        self.pid = pid
+        self.control = control
+        self._output = output
+        self._tail = ""
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the number of the signal that ended it."""
+        return self._workers.exit_code(self.pid, 0.0)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Its exit code, for which it waits; None: it still runs."""
+        return self._workers.exit_code(self.pid, timeout_s)
+
+    def tail(self) -> str:
+        """The end of what the process has written, standard output and errors."""
+        return self._tail if self._output.closed else _tail(self._output)
+
+    def end(self) -> None:
+        """Kills it, and waits until that has happened; calling it again is fine."""
+        self._workers.end(self.pid)
+        self.release()
+
+    def release(self) -> None:
+        """Closes what this process has of it; `tail` still works."""
+        self.control.close()
+        self._tail = self.tail()
+        self._output.close()
+
+
+class Workers:
+    """The process that all live workers are forked from. Use it in a `with` statement."""
+
+    def __init__(self, options: WorkerOptions | None = None) -> None:
+        """Starts it and waits until everything is imported. Raises `ReplayError` with the reason."""
+        self.options = options or WorkerOptions()
+        self._ended: dict[int, int] = {}
+        self._children: dict[int, Child] = {}
+        self._ready = False
+        self._scratch: str | None = None
+        self._closed = False
+        self._output = _new_output()
+        self._control, theirs = ControlSocket.pair()
+        try:
+            self._process = self._spawn(theirs)
+        except BaseException:
+            self._control.close()
+            self._output.close()
+            raise
+        finally:
+            theirs.close()
+        try:
+            ready = self._until("ready", self.options.import_timeout_s, "the workers' parent process")
+            self._ready = True
+            self.torch_version = str(ready.get("torch"))
+            self.threads = int(ready.get("threads", 1))
+            """Of the parent process when it was ready; more than one: forking it may go wrong."""
+            if _version(self.torch_version) < OLDEST_TORCH:
+                raise ReplayError(f"live workers need torch 2.2 or later, there is {self.torch_version}")
+        except BaseException:
+            self.close()
+            raise
+
+    def fork(self, command: Object, who: str) -> tuple[Child, Object]:
+        """A new process in the role that `command` says, once it is ready, and what it said then."""
+        output = _new_output()
+        ours, theirs = ControlSocket.pair()
+        try:
+            files = (theirs.sock.fileno(), output.fileno())
+            self._control.send({"do": "fork", **command}, files=files)
+            pid = int(self._until("forked", self.options.start_timeout_s, who)["forked"])
+        except BaseException:
+            ours.close()
+            output.close()
+            raise
+        finally:
+            theirs.close()
+        child = self._children[pid] = Child(self, pid, ours, output)
+        seconds = self.options.start_timeout_s
+        try:
+            answer = ours.receive(seconds)
+            if answer is None:
+                raise ReplayError(f"{who} ended while it started{_quoted(child.tail())}")
+            if "failed" in answer[0]:
+                raise ReplayError(f"{who} could not start: {answer[0]['failed']}{_quoted(child.tail())}")
+            return child, answer[0]
+        except SilenceError:
+            child.end()
+            raise ReplayError(f"{who} was not ready within {seconds:g} s{_quoted(child.tail())}") from None
+        except BaseException:
+            child.end()
+            raise
+
+    def exit_code(self, pid: int, timeout_s: float) -> int | None:
+        """Of a process that was forked, for whose end it waits; None: it still runs."""
+        deadline = time.monotonic() + timeout_s
+        with contextlib.suppress(ReplayError):  # nothing more was said in that time
+            while not self._closed and pid not in self._ended:
+                if self._heard(max(deadline - time.monotonic(), 0.0)) is None:
+                    break
+        return self._ended.get(pid)
+
+    def end(self, pid: int) -> None:
+        """Kills a forked process and waits for its end."""
+        if self._closed or pid not in self._children or pid in self._ended:
+            return
+        with contextlib.suppress(ReplayError):  # the parent is gone, and has taken its children along
+            self._control.send({"do": "end", "pid": pid})
+            deadline = time.monotonic() + QUIT_S
+            while pid not in self._ended and time.monotonic() < deadline:
+                if not self._heard(deadline - time.monotonic()):
+                    break
+
+    def close(self) -> None:
+        """Ends every process that was started and removes their directories; calling it again is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            with contextlib.suppress(ReplayError, subprocess.TimeoutExpired):
+                if self._ready:
+                    self._control.send({"do": "quit"})
+                else:  # it imports, and listens to nothing else
+                    self._process.terminate()
+                self._control.close()
+                self._process.wait(QUIT_S)
+        finally:
+            self._control.close()
+            if self._process.poll() is None:
+                # Linux kills the workers with their parent; elsewhere they are told by their ids.
+                self._process.kill()
+                self._process.wait()
+                for pid in set(self._children) - set(self._ended):
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.killpg(pid, signal.SIGKILL)
+            if self._scratch is not None:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+            self._output.close()
+            for child in self._children.values():
+                child.release()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _spawn(self, theirs: ControlSocket) -> subprocess.Popen[bytes]:
+        options = self.options
+        main_folder = [str(Path(options.main).resolve().parent)] if options.main else []
+        what = {
+            "path": [str(Path(folder).resolve()) for folder in options.path] + main_folder,
+            "sys_path": [*(folder for folder in sys.path if folder), str(OWN_FOLDER)],
+            "imports": list(options.imports),
+            "names": list(options.names),
+            "main": str(Path(options.main).resolve()) if options.main else None,
+        }
+        number = theirs.sock.fileno()
+        # -I: neither the folder of the script nor this shell's PYTHONPATH decides what is imported.
+        return subprocess.Popen(
+            [options.interpreter, "-I", "-B", str(WORKER_MAIN), str(number), json.dumps(what)],
+            pass_fds=(number,),
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            env=worker_environment(options.threads, cuda=options.cuda),
+            cwd="/",
+            start_new_session=True,  # Ctrl-C is ours to act on
+        )
+
+    def _until(self, key: str, timeout_s: float, who: str) -> Object:
+        """What the parent process says next with this key."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                heard = self._heard(max(deadline - time.monotonic(), 0.0))
+            except SilenceError:
+                raise ReplayError(f"{who} was not ready within {timeout_s:g} s") from None
+            if heard is None:
+                raise ReplayError(f"the workers' parent process ended{_quoted(_tail(self._output))}")
+            if "failed" in heard:
+                raise ReplayError(f"import: {heard['failed']}")
+            if key in heard:
+                return heard
+
+    def _heard(self, timeout_s: float) -> Object | None:
+        """The next thing that the parent process says; None: it has ended. Raises `ReplayError` if it takes
+        too long."""
+        heard = self._control.receive(timeout_s)
+        if heard is None:
+            return None
+        what = heard[0]
+        if "scratch" in what:
+            self._scratch = str(what["scratch"])
+        if "ended" in what:
+            self._ended[int(what["ended"])] = int(what["status"])
+        return what
+
+
+def worker_environment(threads: int, *, cuda: bool = False) -> dict[str, str]:
+    """The whole environment of live workers."""
+    gpus = {"CUDA_VISIBLE_DEVICES": ""}
+    if cuda:
+        gpus = {name: value for name, value in os.environ.items() if name.startswith(("CUDA_", "NVIDIA_"))}
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    return kept | {
+        "TP_SOCKET_IFNAME": loopback,
+        "GLOO_SOCKET_IFNAME": loopback,
+        "OMP_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": "1",  # it starts its threads when it is imported, before the fork
+        **gpus,
+    }
+
+
+def _new_output() -> IO[bytes]:
+    """A file without a name: nobody need remove it."""
+    return tempfile.TemporaryFile()
+
+
+def _tail(output: IO[bytes]) -> str:
+    if output.closed:
+        return ""
+    number = output.fileno()
+    size = os.fstat(number).st_size
+    return os.pread(number, TAIL_BYTES, max(size - TAIL_BYTES, 0)).decode("utf-8", "replace")
+
+
+def _quoted(text: str) -> str:
+    """The last lines of an output, for the end of a sentence."""
+    lines = [line for line in text.splitlines() if line.strip()][-5:]
+    return ":\n" + "\n".join(lines) if lines else ""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    numbers = [part for part in text.split("+")[0].split(".") if part.isdigit()]
+    return tuple(int(number) for number in numbers[:2])

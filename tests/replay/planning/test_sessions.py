@@ -1,0 +1,141 @@
+"""Who is played with whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.causes.calls import read_exchanges
+from rpcinspect.causes.causality import explain
+from rpcinspect.opened import open_session
+from rpcinspect.replay.planning.sessions import Cast, changes_state, default_casts, named_casts, workers_of
+from rpcinspect.rpc.command import Command, PythonRemoteCall, RemoteRet
+from rpcinspect.rpc.types import GloballyUniqueId
+from tests.replay.talks import Workers, udf
+from tests.truth import CAPTURES
+
+ALL = {0: ("w0", "w1", "w2", "w3")}
+
+
+def remote(number: int) -> tuple[Command, Command]:
+    """A remote call of a Python function, and its answer."""
+    identifier = GloballyUniqueId(0, number)
+    made = PythonRemoteCall(
+        tensors=(),
+        serialized_py_obj=udf("app.make"),
+        ret_rref_id=identifier,
+        ret_fork_id=identifier,
+        is_async_execution=False,
+    )
+    return made, RemoteRet(identifier, identifier)
+
+
+def casts(workers: Workers) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    calls = workers.calls()
+    return [(cast.roles, cast.live) for cast in default_casts(ALL, calls, explain(calls))]
+
+
+def test_one_session_for_each_worker_that_starts_something() -> None:
+    workers = Workers(4)
+    workers.call(0, 1, 10, 20)
+    workers.call(2, 3, 30, 40)
+    assert casts(workers) == [(("w0",), ("w1", "w2", "w3")), (("w2",), ("w0", "w1", "w3"))]
+
+
+def test_callers_of_one_worker_are_apart_unless_its_state_changes() -> None:
+    workers = Workers(4)
+    workers.call(0, 1, 10, 20)
+    workers.call(2, 1, 30, 40)
+    assert len(casts(workers)) == 2
+    workers.call(2, 1, 50, 60, *remote(1))
+    assert casts(workers) == [(("w0", "w2"), ("w1", "w3"))]
+
+
+def test_the_state_may_be_reached_through_others() -> None:
+    workers = Workers(4)
+    workers.call(0, 3, 10, 40)
+    workers.call(3, 1, 20, 30, *remote(1))  # nested
+    workers.call(2, 1, 50, 60)
+    assert casts(workers) == [(("w0", "w2"), ("w1", "w3"))]
+
+
+def test_where_everybody_calls_everybody_each_is_live_once() -> None:
+    workers = Workers(4)
+    for caller in range(3):
+        for callee in range(3):
+            if caller != callee:
+                time = 100 * caller + 10 * callee
+                workers.call(caller, callee, time, time + 5, *remote(time))
+    assert [live for _, live in casts(workers)] == [("w0",), ("w1",), ("w2",)]
+    assert all(len(roles) == 3 for roles, _ in casts(workers))
+
+
+@pytest.mark.parametrize(
+    ("function", "changes"),
+    [
+        ("app.f", False),
+        ("aten::add", False),
+        ("torch.distributed.optim.optimizer._local_optimizer_step", True),
+    ],
+)
+def test_what_is_known_to_change_state(function: str, changes: bool) -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 10, 20, function)
+    assert changes_state(workers.calls()[0]) is changes
+
+
+@pytest.mark.parametrize(
+    ("roles", "live", "expected"),
+    [
+        (["w1"], [], (("w1",), ("w0", "w2", "w3"))),
+        (["w2", "w0"], [], (("w2", "w0"), ("w1", "w3"))),
+        ([], ["w3"], (("w0", "w1", "w2"), ("w3",))),
+    ],
+)
+def test_named(roles: Sequence[str], live: Sequence[str], expected: object) -> None:
+    (cast,), mistake = named_casts(ALL, roles, live)
+    assert mistake is None
+    assert (cast.roles, cast.live) == expected
+
+
+@pytest.mark.parametrize(
+    ("roles", "live", "told"),
+    [
+        (["nobody"], [], "no worker is called nobody: the capture has w0, w1, w2, w3"),
+        (["w0", "w1", "w2", "w3"], [], "nobody is left to be live"),
+        ([], ["w0", "w1", "w2", "w3"], "nobody is left to be played"),
+    ],
+)
+def test_mistakes(roles: Sequence[str], live: Sequence[str], told: str) -> None:
+    assert named_casts(ALL, roles, live) == ([], told)
+
+
+def of_capture(path: Path) -> list[Cast]:
+    with open_session(str(path)) as opened:
+        calls = read_exchanges(opened.session, opened.messages()).calls
+        return default_casts(workers_of(opened.session), calls, explain(calls))
+
+
+@pytest.mark.parametrize("name", ["ps_race", "ps_race_lock"])
+def test_trainers_of_one_parameter_server_are_played_together(name: str) -> None:
+    (cast,) = of_capture(CAPTURES / f"{name}.pcap.gz")
+    assert (cast.roles, cast.live) == (("worker1", "worker2", "worker3"), ("worker0",))
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "live"),
+    [
+        ("DistAutogradTest.test_backward_simple", 4, 3),
+        ("DistAutogradTest.test_async_dist_autograd", 3, 3),  # worker0 serves only
+        ("DistAutogradTest.test_trainer_ps", 4, 1),
+        ("DistOptimizerTest.test_dist_optim_none_grads", 4, 1),
+        ("JitDistAutogradTest.test_dist_backward", 1, 3),
+    ],
+)
+def test_torchs_own_tests(name: str, count: int, live: int, shared: Path) -> None:
+    found = of_capture(shared / "captures" / "torch-suite" / f"{name}.pcap.gz")
+    assert [len(cast.live) for cast in found] == [live] * count
+    for cast in found:
+        assert {*cast.roles, *cast.live} == {"worker0", "worker1", "worker2", "worker3"}
