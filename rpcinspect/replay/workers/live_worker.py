@@ -13,6 +13,7 @@ in any group of torch.distributed.rpc.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
@@ -52,6 +53,7 @@ def load_main(path: str) -> None:
 def main() -> None:
     """Joins, waits, leaves."""
     given = options()
+    parent = os.getppid()
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
@@ -83,7 +85,10 @@ def main() -> None:
     where = f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     print(f"{given.names[rank]} is a member; join with: --connect {where} --yes-join", flush=True)
     while not over.wait(1.0):  # so that a signal's handler runs on every platform
-        pass
+        if os.getppid() != parent:  # torchrun was killed; the store may be gone, so that nobody can leave
+            with contextlib.suppress(OSError):  # so may be whoever reads this
+                print(f"{given.names[rank]} ends, since whoever started it is gone", flush=True)
+            os._exit(1)
     rpc.shutdown()
     print(f"{given.names[rank]} has left", flush=True)
 

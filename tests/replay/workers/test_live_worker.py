@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.replay.programs import PROGRAM, Programs
+from tests.replay.programs import PROGRAM, START_S, Programs, environment, until
 
 pytest.importorskip("torch")
 
@@ -42,6 +44,21 @@ def test_two_workers(programs: Programs) -> None:
     assert programs.ask("ps", "torch", "initial_seed") == 3
     assert programs.ask("ps", "torch", "get_num_threads") == 1
     programs.end_all()
+
+
+def test_it_ends_with_whoever_started_it(programs: Programs) -> None:
+    """torchrun was killed: nobody would ever end the worker."""
+    start = "import subprocess as s, sys; s.Popen(sys.argv[1:]).wait()"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", start, sys.executable, str(PROGRAM), "ps"],
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        env=environment(0, programs.port),
+    )
+    until(lambda: programs.members() == {"ps": 0}, START_S)
+    parent.kill()
+    output, _ = parent.communicate(timeout=START_S)  # it ends with both: they share it
+    assert "whoever started it is gone" in output
 
 
 def test_it_needs_nothing_of_rpcinspect() -> None:
