@@ -45,7 +45,7 @@ CONTEXTS = [
 
 
 def test_the_workloads_are_these() -> None:
-    assert (len(ALL), len(PAIRS), len(FAULTS)) == (45, 20, 7)
+    assert (len(ALL), len(PAIRS), len(FAULTS)) == (46, 20, 7)
     assert set(CONTEXTS) < set(VISIBLE)
 
 
