@@ -7,7 +7,7 @@ of their own messages. One session is of one kind: what a pipe or a packet is ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from rpcinspect.capture import CaptureReader, LogBlock, Reading, open_capture
 from rpcinspect.errors import CaptureError, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.tensor import storage_lengths
+from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.rpclog.join import LogJoin
 from rpcinspect.session.log_names import call_log
 from rpcinspect.session.names import Roster, Witness, call_roll
@@ -61,6 +62,10 @@ class Front(Protocol):
 
     def wire_facts(self) -> WireFacts:
         """What was lost, and how connections ended."""
+
+    @property
+    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
+        """(pipe, call that ended without an answer), where that is told."""
 
     @property
     def problems(self) -> Sequence[Problem]:
@@ -179,6 +184,10 @@ class Network:
         return WireFacts.of(self._tcp.connections)
 
     @property
+    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
+        return ()  # whatever ends a call at its caller puts nothing on the wire
+
+    @property
     def problems(self) -> Sequence[Problem]:
         return self._demux.problems
 
@@ -234,6 +243,10 @@ class Logs:
 
     def wire_facts(self) -> WireFacts:
         return log_facts(self._join)
+
+    @property
+    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
+        return self._join.failed
 
     @property
     def problems(self) -> Sequence[Problem]:

@@ -182,6 +182,7 @@ class Decoding:
             skipped_bytes=skipped_bytes,
             store_bytes=store_bytes,
             by_completion=self._options.by_completion,
+            failed=front.failed,
         )
         self._wire_facts = front.wire_facts()
         session.findings = self._findings.finish(session, self._wire_facts)

@@ -28,7 +28,7 @@ from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import NONE, Session
+from rpcinspect.session.model import NONE, CallFailure, Session
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -59,6 +59,13 @@ class Call:
     """Last byte of the answer."""
     request: RpcRecord
     response: RpcRecord | None
+    failure: CallFailure | None = None
+    """Why its caller gave it up, where a log tells; an answer may have come after that."""
+
+    @property
+    def gave_up_ns(self) -> int | None:
+        """When its caller gave it up."""
+        return None if self.failure is None else self.failure.time_ns
 
     @property
     def type(self) -> str:
@@ -123,6 +130,7 @@ def read_exchanges(session: Session, messages: Sequence[RpcRecord]) -> Exchanges
                 end_ns=None if response is None else response.tp.last_ns,
                 request=record,
                 response=response,
+                failure=session.failures.get(row),
             )
         )
     return Exchanges(tuple(calls), tuple(orphans))

@@ -1,8 +1,8 @@
 """What the header line of a log's record says, read strictly.
 
-In: a header as JSON has it, its lengths known to be lengths. Out: a `LoggedMessage`, `LoggedWorker`,
-`LoggedEnd` or `LoggedLoss`; `DecodeError` where it says something that can't be. Keys that are not known are
-left alone, so that writers can add their own.
+In: a header as JSON has it, its lengths known to be lengths. Out: a `LoggedMessage`, `LoggedFailure`,
+`LoggedWorker`, `LoggedEnd` or `LoggedLoss`; `DecodeError` where it says something that can't be. Keys that
+are not known are left alone, so that writers can add their own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ Job: TypeAlias = int | str
 
 MAX_NAME = 4096
 MAX_ADDRESSES = 64
+MAX_TEXT = 1 << 14
+"""Characters of what a failure says that are kept."""
+REASONS = ("timeout", "connection", "error")
+"""Why a call ended without an answer."""
 INT64 = 1 << 63
 MAX_HOLES = 1 << 33
 """Bytes missing of a storage that is partly there."""
 CPU = TpDevice("cpu", 0)
 
-MESSAGE, WORKER, CLOSED, LOST, SPAN = "message", "worker", "closed", "lost", "span"
+MESSAGE, FAILED, WORKER, CLOSED, LOST, SPAN = "message", "failed", "worker", "closed", "lost", "span"
 """The kinds of records, as `rpc` names them; others are passed over."""
 
 
@@ -71,6 +75,24 @@ class LoggedMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedFailure:
+    """A call that ended at its caller without an answer; `src` is the caller."""
+
+    time_ns: int
+    src: str
+    dst: str
+    id: int
+    """Of the request."""
+    reason: str
+    """One of `REASONS`."""
+    text: str = ""
+    type: int | None = None
+    """Of the request, where it is told."""
+    job: Job = 0
+    way: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedWorker:
     """A worker of a job."""
 
@@ -106,7 +128,7 @@ class LoggedLoss:
     request: bool
 
 
-Logged: TypeAlias = LoggedMessage | LoggedWorker | LoggedEnd | LoggedLoss
+Logged: TypeAlias = LoggedMessage | LoggedFailure | LoggedWorker | LoggedEnd | LoggedLoss
 
 
 def read_header(header: Header) -> Logged | None:
@@ -142,6 +164,25 @@ def _message(header: Header) -> LoggedMessage:
         table_missing=_size(header, "table_missing"),
         storages=storages,
         after_loss=_flag(header, "after_loss", False),
+    )
+
+
+def _failure(header: Header) -> LoggedFailure:
+    reason, text = header.get("reason"), header.get("text", "")
+    if reason not in REASONS:
+        raise _wrong(f"reason is none of {', '.join(REASONS)}")
+    if not isinstance(text, str):
+        raise _wrong("text is no text")
+    return LoggedFailure(
+        time_ns=_int(header, "time_ns"),
+        src=_name(header, "src"),
+        dst=_name(header, "dst"),
+        id=_int(header, "id"),
+        reason=reason,
+        text=text[:MAX_TEXT],
+        type=None if header.get("type") is None else _type(header),
+        job=_job(header),
+        way=_int(header, "way", 0),
     )
 
 
@@ -186,6 +227,7 @@ def _loss(header: Header) -> LoggedLoss:
 
 READERS: dict[str, Callable[[Header], Logged]] = {
     MESSAGE: _message,
+    FAILED: _failure,
     WORKER: _worker,
     CLOSED: _end,
     LOST: _loss,

@@ -1,9 +1,10 @@
 """Records of logs → `TpMessage`s, as `wire/demux.py` makes them of streams.
 
-In: blocks of one log after the other. Out: messages; aside, who sends requests to whom, workers, ends and
-losses. A log knows no pipes. What stands for one here is a *way*: requests of one worker to another and the
-answers to them, in one job; a message id is known by it, as by a pipe. `packet` is the number of a record in
-its log, `offset` where it begins there, and the ends of a way's flow are no addresses but names.
+In: blocks of one log after the other. Out: messages; aside, who sends requests to whom, workers, ends, losses
+and calls that ended without an answer. A log knows no pipes. What stands for one here is a *way*: requests of
+one worker to another and the answers to them, in one job; a message id is known by it, as by a pipe. `packet`
+is the number of a record in its log, `offset` where it begins there, and the ends of a way's flow are no
+addresses but names.
 
 A message that sender and receiver have both logged counts once: the n-th of those that are equal in job, way,
 direction, type, id and payload is the same in each log, and on each side where records say theirs.
@@ -21,6 +22,7 @@ from rpcinspect.rpc.record import NO_TENSORS
 from rpcinspect.rpclog.header import (
     Job,
     LoggedEnd,
+    LoggedFailure,
     LoggedLoss,
     LoggedMessage,
     LoggedStorage,
@@ -51,6 +53,8 @@ class LogJoin:
         """Of each of them, as its records call it."""
         self.workers: dict[LoggedWorker, None] = {}
         self.ends: list[tuple[Pipe, LoggedEnd]] = []
+        self.failed: dict[tuple[int, LoggedFailure], None] = {}
+        """(pipe, call that ended without an answer); what two logs tell alike counts once."""
         self.lost: set[tuple[int, bool]] = set()
         """(pipe, whether it is the requests) of messages that the writer of a log could not write."""
         self.damaged = False
@@ -77,6 +81,9 @@ class LogJoin:
             if isinstance(said, LoggedMessage):
                 if self._first(block.capture, record, said):
                     done.append(self._message(block.capture, record, said))
+            elif isinstance(said, LoggedFailure):
+                pipe = self._way((said.job, said.src, said.dst, said.way), said.time_ns)
+                self.failed[pipe.number, said] = None
             elif isinstance(said, LoggedWorker):
                 self.workers[said] = None
             elif isinstance(said, LoggedEnd):

@@ -12,11 +12,13 @@ from rpcinspect.capture.log import VERSION
 from rpcinspect.rpc.message import TYPE_NAMES
 from rpcinspect.rpclog.header import (
     CLOSED,
+    FAILED,
     LOST,
     MESSAGE,
     SPAN,
     WORKER,
     LoggedEnd,
+    LoggedFailure,
     LoggedLoss,
     LoggedMessage,
     LoggedStorage,
@@ -54,6 +56,23 @@ def message_line(said: LoggedMessage) -> bytes:
         "after_loss": said.after_loss,
     }
     return _line(header | {key: value for key, value in others.items() if value})
+
+
+def failure_line(said: LoggedFailure) -> bytes:
+    """A call that ended without an answer."""
+    header: dict[str, Any] = {
+        "rpc": FAILED,
+        "time_ns": said.time_ns,
+        "src": said.src,
+        "dst": said.dst,
+        "type": None if said.type is None else TYPE_NAMES.get(said.type, said.type),
+        "id": said.id,
+        "job": said.job,
+        "way": said.way,
+        "reason": said.reason,
+        "text": said.text,
+    }
+    return _line({key: value for key, value in header.items() if value is not None})
 
 
 def worker_line(said: LoggedWorker) -> bytes:

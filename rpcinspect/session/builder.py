@@ -8,7 +8,7 @@ entry.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -33,9 +33,11 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.pickle_facts import PickleFacts
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId, unpack_id
+from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.model import (
     NONE,
     AutogradContext,
+    CallFailure,
     CaptureInfo,
     Edge,
     MessageColumns,
@@ -159,10 +161,12 @@ class SessionBuilder:
         skipped_bytes: int,
         store_bytes: int,
         by_completion: bool = False,
+        failed: Iterable[tuple[int, LoggedFailure]] = (),
     ) -> Session:
         """Everything; the arguments are what the stages below have counted and kept.
 
-        `by_completion`: indexes count messages as they became complete, not as they were sent.
+        `by_completion`: indexes count messages as they became complete, not as they were sent; `failed`:
+        (pipe, call that ended without an answer).
         """
         columns = self.columns
         order = np.arange(len(columns)) if by_completion else columns.order()
@@ -196,6 +200,7 @@ class SessionBuilder:
             problems=tuple(problems),
         )
         session.contexts = self._contexts.finish(session, roster)
+        _note_failures(session, failed)
         return session
 
     def _spread_control(self) -> None:
@@ -206,6 +211,39 @@ class SessionBuilder:
         if len(control):
             rows = np.flatnonzero((control != 0) & (partner != NONE))
             control[partner[rows]] = 1  # writes through to the column
+
+
+def _note_failures(session: Session, failed: Iterable[tuple[int, LoggedFailure]]) -> None:
+    """Each belongs to the last request of its pipe with its id that had begun by then; ids are used again."""
+    failed = sorted(failed, key=lambda item: item[1].time_ns)
+    if not failed:
+        return
+    columns = session.messages
+    sent: dict[tuple[int, int], list[int]] = defaultdict(list)
+    wanted = {(pipe, said.id) for pipe, said in failed}
+    for row in session.order.tolist():
+        key = (columns.pipe[row], columns.id[row])
+        if columns.from_client[row] and key in wanted:
+            sent[key].append(row)
+    lost = []
+    for pipe, said in failed:
+        rows = [row for row in sent[pipe, said.id] if columns.time_ns[row] <= said.time_ns]
+        row = rows[-1] if rows else None
+        failure = CallFailure(
+            caller=session.clients[pipe],
+            callee=session.servers[pipe],
+            pipe=pipe,
+            type=said.type if row is None else columns.type[row],
+            id=said.id,
+            time_ns=said.time_ns,
+            reason=said.reason,
+            text=said.text,
+        )
+        if row is None:
+            lost.append(failure)
+        else:
+            session.failures.setdefault(row, failure)
+    session.lost_calls = tuple(lost)
 
 
 End: TypeAlias = tuple[int, bool]

@@ -95,6 +95,23 @@ class RRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallFailure:
+    """Why a call ended at its caller without an answer; only logs tell that."""
+
+    caller: str
+    callee: str
+    pipe: int
+    type: int | None
+    """Of the request, as far as it is known."""
+    id: int
+    time_ns: int
+    reason: str
+    """`timeout`, `connection` (it broke) or `error` (of the agent)."""
+    text: str
+    """What the caller was told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something worth knowing of the run or of the capture; codes and severities are the contract's."""
 
@@ -170,6 +187,10 @@ class Session:
     totals: Totals
     problems: tuple[Problem, ...] = field(default=())
     """Problems that belong to no message."""
+    failures: dict[int, CallFailure] = field(default_factory=dict)
+    """By the row of the request, which may have been answered too late nevertheless."""
+    lost_calls: tuple[CallFailure, ...] = ()
+    """Failures of requests that were not captured."""
 
     @property
     def logged(self) -> bool:

@@ -112,8 +112,9 @@ def part_of(whole: Closings, pipes: Collection[int]) -> Closings:
 
 
 def _in_flight(call: Call, time_ns: int) -> bool:
-    """Whether a request had begun by this time, and its answer was not complete."""
-    return call.begin_ns <= time_ns and (call.end_ns is None or call.end_ns > time_ns)
+    """Whether a request had begun by this time, its answer was not complete, and its caller still waited."""
+    over = [at for at in (call.end_ns, call.gave_up_ns) if at is not None]
+    return call.begin_ns <= time_ns and (not over or min(over) > time_ns)
 
 
 def _departure(job: int, worker: str, pipes: Sequence[PipeEnd]) -> Departure:

@@ -56,6 +56,10 @@ class Timing:
     request_bytes: int
     answer_bytes: int
     failed: bool
+    gave_up: str | None = None
+    """Why the caller stopped waiting: `timeout`, `connection` or `error`; where a log tells."""
+    gave_up_ns: int | None = None
+    """How long it had waited by then."""
 
     @property
     def total_ns(self) -> int | None:
@@ -93,6 +97,8 @@ class LatencyGroup:
     count: int
     answered: int
     failed: int
+    given_up: int
+    """Not answered because the caller stopped waiting, where a log tells that."""
     total: Spread | None
     """None if nothing was answered."""
     own: Spread | None
@@ -190,6 +196,8 @@ def _timings(calls: Sequence[Call], causes: Causes, waiting: Mapping[int, int]) 
             request_bytes=size_of(call.request),
             answer_bytes=0 if call.response is None else size_of(call.response),
             failed=call.response is not None and failed(call.response),
+            gave_up=None if call.failure is None else call.failure.reason,
+            gave_up_ns=None if call.failure is None else max(0, call.failure.time_ns - call.begin_ns),
         )
 
 
@@ -237,6 +245,7 @@ def _group(
         count=len(timings),
         answered=len(totals),
         failed=sum(timing.failed for timing in timings),
+        given_up=sum(timing.gave_up is not None and timing.answer is None for timing in timings),
         total=spread(totals),
         own=spread(sorted(t.own_ns for t in timings if t.own_ns is not None)),
         nested_ns=sum(timing.nested_ns or 0 for timing in timings),

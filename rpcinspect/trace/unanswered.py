@@ -1,8 +1,9 @@
 """`unanswered-request`: requests that never got an answer, though the capture would have shown one.
 
 Open requests are known to `Pairs`; here only the longest time that each function took is kept. In the end,
-requests are told apart by whether their pipe was closed, and left out where answers may be lost in a hole of
-the capture. Clean-up that a worker did not confirm because it left is information: nothing waits for it.
+requests are told apart by why their caller gave them up, where a log tells that, else by whether their pipe
+was closed, and left out where answers may be lost in a hole of the capture. Clean-up that a worker did not
+confirm because it left is information: nothing waits for it.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from dataclasses import dataclass, field
 
 from rpcinspect.causes.calls import CLEAN_UP
 from rpcinspect.rpc.command import PropagateGradientsReq
-from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.session.model import CallFailure, Finding, MessageColumns
 from rpcinspect.trace.notes import Note, Pairs
 from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
-from rpcinspect.trace.words import counted, duration, numbers, unique
+from rpcinspect.trace.words import counted, duration, numbers, several, shorten, unique
 
 MAX_FUNCTIONS = 10_000
 """Functions whose times are kept."""
+MAX_TEXT = 200
+"""Of what a caller was told."""
 
 Kind = tuple[int, str, str, str, str]
 """(job, caller, callee, what, why): requests that are told in one finding."""
@@ -68,7 +71,8 @@ class UnansweredRequests(Stage):
         groups: dict[Kind, _Open] = {}
         notes = sorted(self._pairs.unanswered(), key=lambda note: int(run.session.index[note.row]))
         for note in notes:
-            if not run.damaged(self._columns.pipe[note.row], False):
+            told = note.row in run.session.failures
+            if told or not run.damaged(self._columns.pipe[note.row], False):
                 severity, why = self._judge(run, note)
                 callee = run.session.destination(note.row)
                 key = (run.job(note.row), run.session.source(note.row), callee, note.what, why)
@@ -79,10 +83,14 @@ class UnansweredRequests(Stage):
                 waits[job, caller].setdefault(callee)
         for key, found in groups.items():
             yield self._finding(run, key, found, waits)
+        yield from _lost(run)
 
     def _judge(self, run: Run, note: Note) -> tuple[str, str]:
         """Severity, and one of the reasons below."""
+        failure = run.session.failures.get(note.row)
         end = run.end(self._columns.pipe[note.row])
+        if failure is not None and (end is None or failure.reason != CONNECTION):
+            return "info" if note.kind in CLEAN_UP else "error", failure.reason
         if end is not None:
             if note.kind in CLEAN_UP:
                 return "info", CALLER_LEFT if end.by_client else LEFT
@@ -99,9 +107,11 @@ class UnansweredRequests(Stage):
         indexes = run.session.indexes(found.rows[:MAX_INDEXES])
         it = "it" if len(found.rows) == 1 else "the first of them"
         left = duration(run.last_ns - min(self._columns.time_ns[row] for row in found.rows))
+        failures = [run.session.failures[row] for row in found.rows if row in run.session.failures]
+        cause = CAUSES[why].format(left=left, caller=caller, it=it, waited=self._waited(failures, found.rows))
         text = (
             f"{callee} never answered {counted(len(found.rows), 'request')} of {caller} "
-            f"({what} {numbers(indexes)}): {CAUSES[why].format(left=left, caller=caller, it=it)}"
+            f"({what} {numbers(indexes)}): {cause}{_quoted(failures)}"
         )
         chain = _chain(waits, job, caller, callee) if why == SILENT else []
         if chain and chain[-1] == caller:
@@ -123,6 +133,11 @@ class UnansweredRequests(Stage):
             workers=unique([caller, callee, *chain]),
         )
 
+    def _waited(self, failures: Sequence[CallFailure], rows: Sequence[int]) -> str:
+        """How long the caller waited for the first of these requests."""
+        began = min(self._columns.time_ns[row] for row in rows)
+        return duration(max(0, min(failure.time_ns for failure in failures) - began)) if failures else ""
+
     def _awaited(self, run: Run, job: int, callee: str, rows: Sequence[int]) -> list[int]:
         """Forward messages of the callee's for which a pass that it was asked into got no gradient."""
         asked = {self._passes[row]: int(run.session.index[row]) for row in rows if row in self._passes}
@@ -135,6 +150,29 @@ class UnansweredRequests(Stage):
             and not edge.backward
             and edge.forward < asked[context.context_id]
             and not run.damaged_between(edge.receiver, edge.sender)
+        )
+
+
+def _quoted(failures: Sequence[CallFailure]) -> str:
+    """What the first caller was told, its first line."""
+    line = failures[0].text.partition("\n")[0] if failures else ""
+    return f" ({shorten(line, MAX_TEXT)})" if line else ""
+
+
+def _lost(run: Run) -> Iterable[Finding]:
+    """Calls that ended without an answer and whose request is in no log."""
+    groups: dict[tuple[str, str, str], list[CallFailure]] = defaultdict(list)
+    for failure in run.session.lost_calls:
+        groups[failure.caller, failure.callee, failure.reason].append(failure)
+    for (caller, callee, reason), failures in groups.items():
+        kinds = several(unique(type_name(f.type) for f in failures if f.type is not None))
+        many = f"{counted(len(failures), 'request')} that the log does not hold{kinds and f' ({kinds})'}"
+        yield Finding(
+            code="unanswered-request",
+            severity="error",
+            text=f"{caller} got no answer of {callee} to {many}: {ENDED[reason]}{_quoted(failures)}.",
+            remedy=REMEDIES[reason].format(caller=caller, callee=callee),
+            workers=unique([caller, callee]),
         )
 
 
@@ -151,6 +189,8 @@ def _chain(waits: dict[tuple[int, str], dict[str, None]], job: int, caller: str,
 
 CLOSED, CALLER_CLOSED, LEFT, CALLER_LEFT = "closed", "caller closed", "left", "caller left"
 EARLY, SILENT = "early", "silent"
+TIMEOUT, CONNECTION, ERROR = "timeout", "connection", "error"
+"""As a `CallFailure` has it."""
 
 CAUSES = {
     CLOSED: "it closed the connection first",
@@ -159,7 +199,11 @@ CAUSES = {
     CALLER_LEFT: "{caller} itself left first, and nothing waits for the clean-up",
     EARLY: "the capture ends {left} after {it}, when none was due yet",
     SILENT: "{left} later, when the capture ends, none has come",
+    TIMEOUT: "{caller} stopped waiting {waited} after {it}, a time-out",
+    CONNECTION: "the connection broke {waited} after {it}",
+    ERROR: "the agent of {caller} ended the call {waited} after {it}",
 }
+ENDED = {TIMEOUT: "a time-out", CONNECTION: "the connection broke", ERROR: "its agent ended the call"}
 REMEDIES = {
     CLOSED: "See in the log of {callee} why it ended or closed the connection.",
     CALLER_CLOSED: "See in the log of {caller} why it ended or closed the connection.",
@@ -168,4 +212,7 @@ REMEDIES = {
     EARLY: "Capture a little longer to see the answer.",
     SILENT: "See what {callee} is doing (py-spy dump): it may wait for a lock, for another worker or for a "
     "free thread (num_worker_threads).",
+    TIMEOUT: "See what {callee} was doing until then; if it is only slow, give the call more time: timeout=.",
+    CONNECTION: "See in the log of {callee} why it ended or closed the connection.",
+    ERROR: "See in the log of {caller} what its agent reports.",
 }

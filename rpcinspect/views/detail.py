@@ -25,6 +25,12 @@ from rpcinspect.views.summary import moment
 from rpcinspect.views.tensors import bytes_of, hash_of, place_of, storage_of
 from rpcinspect.wire.ranges import CaptureBytes
 
+FAILURES = {
+    "timeout": "its caller's time-out ended it",
+    "connection": "its connection broke",
+    "error": "its caller's agent failed it",
+}
+"""By the reason of a `CallFailure`."""
 HEX_ROWS = 16
 VALUES = 8
 MAX_FIELD = 20_000
@@ -70,6 +76,11 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
         else:
             latency = tp.first_ns - messages.end_time_ns[partner]
             yield _field("answers", f"message {other}, after {duration(latency)}")
+    failure = session.failures.get(row)
+    if failure is not None:
+        waited = duration(failure.time_ns - tp.first_ns)
+        told = f": {failure.text}" if failure.text else ""
+        yield _field("given up", f"{FAILURES[failure.reason]} {waited} after it began{told}")
     start = min(messages.time_ns)
     took = duration(tp.last_ns - tp.first_ns)
     yield _field(

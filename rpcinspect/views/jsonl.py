@@ -18,6 +18,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.session.model import (
     AutogradContext,
+    CallFailure,
     CaptureInfo,
     Finding,
     RRef,
@@ -103,14 +104,26 @@ class _Heads:
             f'{{"kind":"message","index":{self._index[row]},"time_ns":{m.time_ns[row]},"end_time_ns":{m.end_time_ns[row]},'
             f'"pipe":{self._pipe(pipe)},"src":{src},"dst":{dst},"type":"{type_name(kind)}","id":{m.id[row]},'
             f'"request":{"true" if is_request(kind) else "false"},"answers":{answers},'
-            f'"control":{"true" if m.control[row] else "false"},'
+            f'"control":{"true" if m.control[row] else "false"},{self._failure(row)}'
         ).encode()
+
+    def _failure(self, row: int) -> str:
+        """Why its caller gave it up; no key where nothing tells."""
+        failure = self._session.failures.get(row)
+        if failure is None:
+            return ""
+        return f'"failure":{orjson.dumps(failure_json(failure)).decode()},'
 
 
 def message_line(record: RpcRecord, session: Session, source: CaptureBytes, *, hashes: bool = True) -> bytes:
     """One message's line, as `JsonLines` writes it."""
     head = _Heads(session).head(record.row)
     return head + MessageRenderer(source, hashes=hashes).tail(record) + b"\n"
+
+
+def failure_json(failure: CallFailure) -> Json:
+    """Why the caller of a request gave it up."""
+    return {"reason": failure.reason, "time_ns": failure.time_ns, "text": text(failure.text)}
 
 
 def lines(items: Iterator[Json]) -> bytes:

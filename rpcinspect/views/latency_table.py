@@ -67,8 +67,11 @@ def _pair(caller: str | None, callee: str | None) -> str:
 
 def _cells(group: LatencyGroup) -> tuple[str, ...]:
     count = f"{group.count:,}"
-    if group.answered < group.count:
-        count += f" ({group.count - group.answered:,} open)"
+    waiting = group.count - group.answered - group.given_up
+    if waiting:
+        count += f" ({waiting:,} open)"
+    if group.given_up:
+        count += f" ({group.given_up:,} given up)"
     if group.failed:
         count += f" ({group.failed:,} ✗)"
     return (

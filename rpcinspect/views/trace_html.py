@@ -22,6 +22,7 @@ from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.graph import ContextGraph
 from rpcinspect.trace.narrowed import Answers
 from rpcinspect.views.graph_words import gradients_words
+from rpcinspect.views.jsonl import failure_json
 from rpcinspect.views.message_facts import first_values
 from rpcinspect.views.message_line import MessageRenderer
 from rpcinspect.views.phrases import packed
@@ -101,6 +102,9 @@ def _messages(run: Trace, part: Part) -> Iterator[bytes]:
         if record.rpc.tensors:
             values = first_values(record, lambda extent: extent.read(source))
             tail = b'%b,"values":%b}' % (tail[:-1], orjson.dumps(values))
+        failure = run.session.failures.get(record.row)
+        if failure is not None:
+            tail = b'"failure":%b,%b' % (orjson.dumps(failure_json(failure)), tail)
         yield cut(b"{" + tail)
 
 

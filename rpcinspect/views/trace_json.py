@@ -163,6 +163,8 @@ def _timing(timing: Timing) -> Json:
         "request_bytes": timing.request_bytes,
         "answer_bytes": timing.answer_bytes,
         "failed": timing.failed,
+        "gave_up": timing.gave_up,
+        "gave_up_ns": timing.gave_up_ns,
     }
 
 
@@ -177,6 +179,7 @@ def _group(group: LatencyGroup) -> Json:
         "count": group.count,
         "answered": group.answered,
         "failed": group.failed,
+        "given_up": group.given_up,
         "total_ns": _spread(group.total),
         "own_ns": _spread(group.own),
         "nested_ns": group.nested_ns,

@@ -1,7 +1,8 @@
 """A session, or some of its messages → a log that decodes to the same messages.
 
 In: a session, its records with their indexes, a reader of their tensors' bytes, and what the capture lost.
-Out: the bytes of a log: workers, messages in the order of time, ends of connections, losses. Pipes become
+Out: the bytes of a log: workers, messages in the order of time, calls that ended without an answer, ends of
+connections, losses. Pipes become
 ways between two workers, and packets are gone; bytes that were not captured are missing again.
 
 A message whose payloads are not those of torch's agent has no place in a log; how many there are is told.
@@ -17,13 +18,22 @@ from rpcinspect.capture.source import WINDOW
 from rpcinspect.rpclog.header import (
     MAX_NAME,
     LoggedEnd,
+    LoggedFailure,
     LoggedLoss,
     LoggedMessage,
     LoggedStorage,
     LoggedWorker,
 )
-from rpcinspect.rpclog.write import FIRST_LINE, end_line, loss_line, message_line, span_line, worker_line
-from rpcinspect.session.model import Session, Worker
+from rpcinspect.rpclog.write import (
+    FIRST_LINE,
+    end_line,
+    failure_line,
+    loss_line,
+    message_line,
+    span_line,
+    worker_line,
+)
+from rpcinspect.session.model import CallFailure, Session, Worker
 from rpcinspect.trace.wire_facts import Ends, WireFacts
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import TpMessage, TpTensor
@@ -57,7 +67,7 @@ def write_log(
             body = True
         if body:
             output.write(b"\n")
-    for line in (*ways.ends(wire), *ways.losses(wire)):
+    for line in (*ways.failures(kept), *ways.ends(wire), *ways.losses(wire)):
         output.write(line)
     return left_out
 
@@ -113,6 +123,30 @@ class _Ways:
             table_missing=lost[3],
             storages=tuple([_storage(tensor) for tensor in tp.tensors]),
             after_loss=tp.after_loss,
+        )
+
+    def failures(self, kept: Sequence[Numbered]) -> Iterator[bytes]:
+        """Of the requests that are kept; of those that were not captured, only where all is kept."""
+        session = self._session
+        rows = {message.record.row for message in kept}
+        failures = [failure for row, failure in sorted(session.failures.items()) if row in rows]
+        if len(rows) == session.totals.messages:
+            failures += session.lost_calls
+        for failure in sorted(failures, key=lambda failure: failure.time_ns):
+            yield failure_line(self._failure(failure))
+
+    def _failure(self, failure: CallFailure) -> LoggedFailure:
+        client, server = self._labels(failure.pipe)
+        return LoggedFailure(
+            time_ns=failure.time_ns,
+            src=client,
+            dst=server,
+            type=failure.type,
+            id=failure.id,
+            job=self._session.jobs[failure.pipe],
+            way=self._number[failure.pipe],
+            reason=failure.reason,
+            text=failure.text,
         )
 
     def ends(self, wire: WireFacts) -> Iterator[bytes]:

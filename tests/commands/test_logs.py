@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 from tests.commands.runner import rpcinspect
+from tests.logs import blocks_of
 
 CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
 BASIC = str(CAPTURES / "basic_chain.pcap")
@@ -96,3 +98,39 @@ def test_mistakes(tmp_path: Path) -> None:
     code, shown, _ = run("decode", str(tmp_path / "empty"))
     assert code == 0
     assert "No RPC messages: the log holds none" in shown
+
+
+def test_a_call_that_timed_out(tmp_path: Path) -> None:
+    """Every view tells it of the request, and a log of the log keeps it."""
+    log = Path(made(tmp_path))
+    data, records = log.read_bytes(), blocks_of(log)[0]
+    asked = next(r for r in records if r.header.get("type") == "FORWARD_AUTOGRAD_REQ").header
+    number = next(n for n, record in enumerate(records) if _answers(record.header, asked))
+    start, end = records[number].offset, records[number + 1].offset
+    failed: dict[str, Any] = {"rpc": "failed", "reason": "timeout", "text": "late"}
+    failed |= {key: asked[key] for key in ("src", "dst", "type", "id", "job")}
+    failed["time_ns"] = asked["time_ns"] + 500_000_000
+    log.write_bytes(data[:start] + json.dumps(failed).encode() + b"\n" + data[end:])
+    again = tmp_path / "again.rpclog"
+    assert run("decode", str(log), "--format", "rpclog", "-o", str(again))[0] == 0
+    for path in (str(log), str(again)):
+        objects = [json.loads(line) for line in run("decode", path, "--format", "jsonl")[1].splitlines()]
+        [said] = [line for line in objects if "failure" in line]
+        assert (said["id"], said["request"]) == (asked["id"], True)
+        assert said["failure"] == {"reason": "timeout", "time_ns": failed["time_ns"], "text": "late"}
+        assert objects[-1]["problems"] == 0
+        [finding] = [line for line in objects if line.get("code") == "unanswered-request"]
+        assert finding["messages"] == [said["index"]]
+        assert "stopped waiting 500 ms after it, a time-out (late)" in finding["text"]
+        told = run("decode", path, "--message", str(said["index"]))[1]
+        assert "given up: its caller's time-out ended it 500 ms after it began: late" in told
+        assert "(1 given up)" in run("decode", path, "--latency")[1]
+        spans = [
+            json.loads(line) for line in run("decode", path, "--latency", "--format", "jsonl")[1].splitlines()
+        ]
+        [one] = [span for span in spans if span.get("gave_up")]
+        assert (one["request"], one["gave_up"], one["gave_up_ns"]) == (said["index"], "timeout", 500_000_000)
+
+
+def _answers(said: dict[str, Any], asked: dict[str, Any]) -> bool:
+    return (said.get("id"), said.get("src"), said.get("request")) == (asked["id"], asked["dst"], False)

@@ -8,7 +8,14 @@ import pytest
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpclog.header import LoggedMessage, LoggedStorage, LoggedWorker, read_header
+from rpcinspect.rpclog.header import (
+    MAX_TEXT,
+    LoggedFailure,
+    LoggedMessage,
+    LoggedStorage,
+    LoggedWorker,
+    read_header,
+)
 from rpcinspect.wire.records import Placement
 from rpcinspect.wire.tensorpipe import TpDevice
 
@@ -126,3 +133,32 @@ def test_other_kinds() -> None:
             read_header(end | wrong)
     with pytest.raises(DecodeError):
         read_header({"rpc": "lost", "src": "a"})
+
+
+FAILED = {"rpc": "failed", "time_ns": 1, "src": "a", "dst": "b", "id": 7, "reason": "timeout"}
+
+
+def test_calls_without_an_answer() -> None:
+    least = LoggedFailure(time_ns=1, src="a", dst="b", id=7, reason="timeout")
+    assert read_header(FAILED) == least
+    said = read_header(FAILED | {"type": "PYTHON_CALL", "job": 2, "way": 3, "text": "x" * 20_000, "more": 1})
+    assert said == LoggedFailure(
+        time_ns=1, src="a", dst="b", id=7, reason="timeout", text="x" * MAX_TEXT, type=0x102, job=2, way=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("reason", None),
+        ("reason", "late"),
+        ("text", 1),
+        ("id", "7"),
+        ("src", ""),
+        ("type", "X"),
+        ("time_ns", None),
+    ],
+)
+def test_calls_that_can_not_be(key: str, value: Any) -> None:
+    with pytest.raises(DecodeError, match=key):
+        read_header(FAILED | {key: value})

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from rpcinspect.rpclog import write
 from rpcinspect.rpclog.header import (
+    REASONS,
     LoggedEnd,
+    LoggedFailure,
     LoggedLoss,
     LoggedMessage,
     LoggedStorage,
@@ -100,3 +102,22 @@ def test_ends_and_losses() -> None:
     loss = LoggedLoss(src="a", dst="b", job=1, way=0, request=False)
     assert again(write.loss_line(loss)) == loss
     assert json.loads(write.span_line(1, 2)) == {"rpc": "span", "time_ns": 1, "end_ns": 2}
+
+
+FAILURES = st.builds(
+    LoggedFailure,
+    time_ns=INT64,
+    src=NAME,
+    dst=NAME,
+    id=INT64,
+    reason=st.sampled_from(REASONS),
+    text=st.text(max_size=50),
+    type=st.none() | st.integers(-(1 << 31), (1 << 31) - 1),
+    job=JOB,
+    way=INT64,
+)
+
+
+@given(FAILURES)
+def test_calls_without_an_answer(said: LoggedFailure) -> None:
+    assert read_header(json.loads(write.failure_line(said))) == said

@@ -10,6 +10,7 @@ from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd,
 from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
+from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import Session
 from rpcinspect.session.names import call_roll
@@ -153,7 +154,12 @@ class Talk:
         self.builder.feed(record)
         return record
 
-    def finish(self, *entries: StoreEntry, by_completion: bool = False) -> Session:
+    def finish(
+        self,
+        *entries: StoreEntry,
+        by_completion: bool = False,
+        failed: Sequence[tuple[int, LoggedFailure]] = (),
+    ) -> Session:
         return self.builder.finish(
             captures=[],
             pipes=self.pipes,
@@ -164,4 +170,5 @@ class Talk:
             skipped_bytes=3,
             store_bytes=4,
             by_completion=by_completion,
+            failed=failed,
         )

@@ -29,6 +29,7 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
+from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.builder import MAX_SUM
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.names import call_roll
@@ -338,3 +339,21 @@ def test_many_rrefs_take_linear_time() -> None:
     start = time.process_time()
     assert len(talk.finish().rrefs) == 2000
     assert time.process_time() - start < 3
+
+
+# --- calls that ended without an answer ---
+
+
+def test_failures_belong_to_the_last_request_before_them() -> None:
+    talk = Talk()
+    for time_ns in (10, 20, 30):
+        talk.say(CALL, id=5, time_ns=time_ns)
+    talk.say(ANSWER, id=5, from_client=False, time_ns=40)
+    said = [
+        LoggedFailure(time_ns=time_ns, src="a", dst="b", id=number, reason="timeout", text=str(time_ns))
+        for time_ns, number in ((25, 5), (15, 5), (9, 5), (50, 6), (26, 5))
+    ]
+    session = talk.finish(failed=[(0, failure) for failure in said])
+    assert {row: failure.text for row, failure in session.failures.items()} == {0: "15", 1: "25"}
+    assert [failure.text for failure in session.lost_calls] == ["9", "50"]
+    assert session.failures[0].type == session.messages.type[0]

@@ -70,3 +70,38 @@ def test_losses_of_a_worker_to_itself_have_a_direction(tmp_path: Path) -> None:
 def test_nothing_is_said_to_be_missing_where_records_may_be(tmp_path: Path) -> None:
     codes = [found.code for found in findings(tmp_path, RPC, b"no record\n", LATER)]
     assert "unanswered-request" not in codes
+
+
+TIMEOUT = {"src": "worker0", "dst": "worker1", "id": 1, "reason": "timeout", "time_ns": 500_000_001}
+
+
+def test_a_call_that_timed_out(tmp_path: Path) -> None:
+    said = record("failed", text="RPCErr:1:RPC ran for more than set timeout\nTraceback", **TIMEOUT)
+    (found,) = findings(tmp_path, RPC, said)
+    assert (found.code, found.severity, found.messages) == ("unanswered-request", "error", (0,))
+    assert found.text.endswith(
+        "worker0 stopped waiting 500 ms after it, a time-out (RPCErr:1:RPC ran for more than set timeout)."
+    )
+    # what may be lost elsewhere does not make it less sure
+    assert "time-out" in findings(tmp_path, RPC, b"no record\n", said)[0].text
+
+
+def test_a_call_that_lost_its_connection(tmp_path: Path) -> None:
+    said = record("failed", **TIMEOUT | {"reason": "connection", "text": "eof"})
+    assert "the connection broke 500 ms after it (eof)" in findings(tmp_path, RPC, said)[0].text
+    # who closed it is the better answer
+    end = record("closed", src="worker0", dst="worker1", by="dst", how="reset", time_ns=400_000_000)
+    assert "it closed the connection first (eof)" in findings(tmp_path, RPC, end, said)[0].text
+
+
+def test_a_failed_call_whose_request_is_not_there(tmp_path: Path) -> None:
+    said = record("failed", **TIMEOUT | {"id": 9, "type": "PYTHON_CALL"})
+    answered = [CALL, message("worker1", "worker0", kind="CLEANUP_AUTOGRAD_CONTEXT_RESP", id=1)]
+    (found,) = findings(tmp_path, *answered, said)
+    assert (found.messages, found.workers) == ((), ("worker0", "worker1"))
+    assert "to 1 request that the log does not hold (PYTHON_CALL): a time-out" in found.text
+
+
+def test_clean_up_is_no_error(tmp_path: Path) -> None:
+    (found,) = findings(tmp_path, CALL, record("failed", **TIMEOUT))
+    assert found.severity == "info"

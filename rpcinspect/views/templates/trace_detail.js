@@ -29,7 +29,7 @@ class Detail {
 
   parts(place, said) {
     return [
-      this.head(place), this.exchange(place), this.found(place), problems(said.problems), body(said.body),
+      this.head(place), this.exchange(place, said.failure), this.found(place), problems(said.problems), body(said.body),
       ...said.envelopes.map(envelope), tensors(said), whereabouts(said.location), raw(said),
     ];
   }
@@ -48,7 +48,7 @@ class Detail {
   }
 
   /** The request or the answer that it belongs to, what it was made for, what was made for it. */
-  exchange(place) {
+  exchange(place, failure) {
     const { run } = this, partner = run.partnerOf(place), parent = run.parentOf(place);
     const children = run.is(place, REQUEST) ? this.children(place) : [];
     const links = children.slice(0, 20).flatMap((one) => [messageLink(run, run.index[one], run.functionOf(one) ?? ""), " "]);
@@ -58,6 +58,7 @@ class Detail {
         run.is(place, REQUEST)
           ? ["answer", partner === null ? (run.is(place, OPEN) ? "none was captured" : "none") : messageLink(run, partner)]
           : ["answers", partner === null ? "a request that was not captured" : messageLink(run, partner, run.functionOf(place) ?? "")],
+        failure && ["given up", gaveUp(failure, run, place)],
         parent !== null && ["made while serving", messageLink(run, parent)],
         children.length > 0 && ["calls made for it", links],
       ]), this.times(place));
@@ -107,6 +108,12 @@ function stacked(parts, words) {
     bar.append(share(el("span", { class: kind, title: `${name}: ${duration(ns)}` }), ns / total));
   }
   return el("div", { class: "times" }, bar, el("p", {}, el("b", {}, words), parts.map(([name, ns, kind]) => el("span", { class: `part ${kind}` }, `${name} ${duration(ns)}`))));
+}
+
+/** Why the caller of a request stopped waiting for its answer. */
+function gaveUp({ reason, time_ns, text }, run, place) {
+  const waited = duration(Number(BigInt(time_ns) - run.startNs) - run.begin[place]);
+  return printable(`${reason} after ${waited}${text && ": "}${text}`);
 }
 
 function problems(list) {
