@@ -7,23 +7,29 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from rich.console import Console
 
 from rpcinspect.errors import OutputError
 from rpcinspect.views.phrases import printable
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 
 @contextmanager
 def open_output(path: Path | None) -> Iterator[BinaryIO]:
-    """The file that output goes to, emptied; standard output if there is no path.
+    """The file that output goes to; standard output if there is no path.
 
-    To be opened once the input is known to be readable: a mistyped input must not cost an earlier output.
+    To be opened once the input is known to be readable, so that one that can't be written is told before the
+    work. What the file held goes with the first write: work that ends before costs no earlier output and
+    leaves no empty file.
     """
     if path is None:
         with writing(None):
@@ -31,11 +37,35 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
             sys.stdout.flush()
         return
     try:
-        file = path.open("wb")
+        ours = not os.path.lexists(path)
+        raw = _EmptiedLate(path, "ab")
     except (OSError, ValueError) as error:
         raise OutputError(f"{path}: can't be written: {getattr(error, 'strerror', None) or error}") from error
-    with writing(path), file:
-        yield file
+    try:
+        with writing(path), io.BufferedWriter(raw) as file:
+            yield file
+            raw.empty()
+    except BaseException:
+        if ours and not raw.emptied:
+            path.unlink(missing_ok=True)
+        raise
+
+
+class _EmptiedLate(io.FileIO):
+    """A file that keeps what it holds until something else is written."""
+
+    emptied = False
+
+    def empty(self) -> None:
+        if not self.emptied:
+            self.emptied = True
+            if stat.S_ISREG(os.fstat(self.fileno()).st_mode):  # not a pipe, a terminal, /dev/null
+                self.seek(0)
+                self.truncate()
+
+    def write(self, data: Buffer, /) -> int:
+        self.empty()
+        return super().write(data)
 
 
 @contextmanager

@@ -46,6 +46,36 @@ def test_a_file_is_emptied_and_filled(tmp_path: Path) -> None:
     assert path.read_bytes() == b"now"
 
 
+def test_a_file_is_emptied_though_nothing_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"earlier")
+    with open_output(path):
+        assert path.read_bytes() == b"earlier"
+    assert path.read_bytes() == b""
+
+
+def _press_ctrl_c(written: int = 0) -> None:
+    raise KeyboardInterrupt
+
+
+def test_work_that_ends_before_it_writes_leaves_what_there_was(tmp_path: Path) -> None:
+    path, new = tmp_path / "out", tmp_path / "new"
+    path.write_bytes(b"earlier")
+    for each in (path, new):
+        with pytest.raises(KeyboardInterrupt), open_output(each):
+            _press_ctrl_c()
+    assert path.read_bytes() == b"earlier"
+    assert not new.exists()
+
+
+def test_work_that_ends_in_between_leaves_what_it_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"earlier and longer")
+    with pytest.raises(KeyboardInterrupt), open_output(path) as output:
+        _press_ctrl_c(output.write(b"half"))
+    assert path.read_bytes() == b"half"
+
+
 def test_without_a_path_it_is_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
     stdout = kept_stdout(monkeypatch)
     with open_output(None) as output:
