@@ -17,7 +17,7 @@ from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.workers.live_group import LiveGroup
 from tests.commands.runner import CAPTURES, CHAIN, Ran, rpcinspect
 from tests.replay.live_calls import run as ask
-from tests.replay.programs import Programs, environment, free_port, until
+from tests.replay.programs import QUIET, Programs, environment, free_port, until
 from tests.views.test_replay_json import check_contract
 
 pytest.importorskip("torch")
@@ -267,7 +267,7 @@ def waiting(folder: Path) -> tuple[Path, Path, Path]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_signals_during_a_replay(number: int, tmp_path: Path, programs: Callable[..., Programs]) -> None:
     source, began, go = waiting(tmp_path)
-    group = programs("worker1", "worker3", "late", arguments=("--path", source))
+    group = programs("worker1", "worker3", "late", arguments=(*QUIET, "--path", source))
     group.start("worker1", "worker3")
     process = subprocess.Popen(
         [
@@ -303,7 +303,7 @@ def test_signals_during_a_replay(number: int, tmp_path: Path, programs: Callable
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_signals_at_any_moment(number: int, programs: Callable[..., Programs]) -> None:
     """The first moments, while Python starts, are not ours."""
-    group = programs("worker1", "worker2", "late")
+    group = programs("worker1", "worker2", "late", arguments=QUIET)
     group.start("worker1", "worker2")
     began = time.monotonic()
     assert joining(group).wait(SECONDS) == 0

@@ -23,6 +23,8 @@ from tests.replay.live_calls import python_call, value_of
 PROGRAM = Path(__file__).resolve().parents[2] / "rpcinspect" / "replay" / "workers" / "live_worker.py"
 START_S = 60.0
 """Importing torch takes seconds where many do so."""
+QUIET = ("--transport", "uv", "--channel", "basic")
+"""Workers that wait cost nothing. With torch's default, shared memory, each polls for what may have come."""
 
 
 def free_port() -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replay.programs import PROGRAM, START_S, Programs, environment, until
+from tests.replay.programs import PROGRAM, QUIET, START_S, Programs, environment, until
 
 pytest.importorskip("torch")
 
@@ -30,7 +30,7 @@ def programs(tmp_path: Path, nothing_left: None) -> Iterator[Programs]:
     (tmp_path / "mine.py").write_text(SOURCE, encoding="utf-8")
     (tmp_path / "train.py").write_text(SOURCE, encoding="utf-8")
     arguments = ("--path", tmp_path, "--import", "mine", "--main", tmp_path / "train.py", "--seed", 3)
-    made = Programs(("ps", "trainer1"), arguments)
+    made = Programs(("ps", "trainer1"), (*QUIET, *arguments))
     yield made
     made.kill()
 

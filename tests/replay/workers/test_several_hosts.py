@@ -63,7 +63,7 @@ class Host:
                 self.command(
                     *(TORCHRUN, "--nnodes", 2, "--nproc-per-node", 1, "--node-rank", self.number),
                     *("--master-addr", first.address, "--master-port", 29400),
-                    *(PROGRAM, *arguments),
+                    *(PROGRAM, "--transport", "uv", *arguments),
                 ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
