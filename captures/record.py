@@ -6,8 +6,9 @@
     python captures/record.py --setup          make the environment in the neutral path first
 
 In: the workload scripts beside this file, an interpreter with torch under the neutral path (tracebacks carry
-paths, and so do captures). Out: NAME.pcap or NAME.pcap.gz and NAME.truth. Needs root (network namespaces),
-iproute2 and tcpdump. A recording during which the kernel dropped packets is thrown away and made again.
+paths, and so do captures). Out: NAME.pcap or NAME.pcap.gz, NAME.truth, and NAME.*.log where workers keep logs.
+Needs root (network namespaces), iproute2 and tcpdump. A recording during which the kernel dropped packets is
+thrown away and made again.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ WORKLOADS: dict[str, tuple[str, tuple[str, ...]]] = {
     "faults/dies": ("faults.py", ("dies",)),
     "faults/unfit": ("faults.py", ("unfit",)),
     "faults/fit": ("faults.py", ("fit",)),
+    "logs/killed": ("killed.py", ()),
     "pairs/base": ("training.py", ()),
     "pairs/again": ("training.py", ("again",)),
     "pairs/function": ("training.py", ("function",)),
@@ -305,6 +307,9 @@ def record_workload(workload: str, name: str, python: Path, folder: Path, into: 
     else:
         (into / f"{name}.pcap.gz").write_bytes(gzip.compress(content, 9, mtime=0))
     (into / f"{name}.truth").write_text(output)
+    for log in sorted(folder.glob("*.log")):
+        check_neutral(log.name, log.read_bytes())
+        shutil.move(log, into / f"{name}.{log.name}")
     print(
         f"{name}: {packets} packets, {len(content)} bytes, {output.count('TRUTH ')} lines of truth",
         flush=True,

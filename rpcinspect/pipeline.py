@@ -35,9 +35,11 @@ from rpcinspect.session.model import CaptureInfo, Session
 from rpcinspect.session.names import Roster, call_roll
 from rpcinspect.trace.findings import Findings
 from rpcinspect.trace.wire_facts import ConnectionEnd, WireFacts
+from rpcinspect.trace.worker_logs import join_logs
 from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import TpMessage
+from rpcinspect.workerlog.read import WorkerLog
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 
@@ -52,6 +54,10 @@ class Options:
     reading: Reading = DEFAULT_READING
     by_completion: bool = False
     """Number messages as they become complete, for output that can't wait for the order of time."""
+    worker_logs: tuple[WorkerLog, ...] = ()
+    """Text logs of workers, which tell of the same run."""
+    log_zone_s: int | None = None
+    """The time zone of their times that name none, east of Greenwich; None: the one that fits best."""
     progress: Progress | None = None
     """Hears how many bytes were read, of how many (None where nobody knows), and of all once that is over."""
 
@@ -185,6 +191,9 @@ class Decoding:
             failed=front.failed,
         )
         self._wire_facts = front.wire_facts()
+        if self._options.worker_logs:
+            logs, zone_s = self._options.worker_logs, self._options.log_zone_s
+            session.worker_logs = join_logs(session, logs, self._wire_facts.ends, zone_s)
         session.findings = self._findings.finish(session, self._wire_facts)
         return session
 

@@ -75,6 +75,7 @@ def test_all_workloads_are_there() -> None:
         "draws",
         "training",
         "faults",
+        "killed",
     ]
     assert {script for script, _ in WORKLOADS.values()} == {f"{stem}.py" for stem in stems}
 
@@ -99,6 +100,9 @@ def test_capture_is_an_ethernet_pcap_without_this_machine(name: str) -> None:
     assert [word for word in FORBIDDEN if word in content or word in truth] == []
 
 
+ENDS = ("shutdown", "refused", "left", "killed")
+
+
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_truth_is_complete(name: str) -> None:
     events = truth_of(name)
@@ -108,7 +112,7 @@ def test_truth_is_complete(name: str) -> None:
     for worker in workers:
         own = [event for event in events if event["worker"] == worker]
         assert [event["n"] for event in own] == list(range(len(own)))
-        ends = [event["event"] for event in own if event["event"] in ("shutdown", "refused", "left")]
+        ends = [event["event"] for event in own if event["event"] in ENDS]
         assert ends, f"{worker} never came to its end"
 
 

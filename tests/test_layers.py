@@ -19,7 +19,7 @@ LAYERS = (
     {"capture"},
     {"wire"},
     {"rpc"},
-    {"rpclog"},
+    {"rpclog", "workerlog"},
     {"session"},
     {"equality", "causes"},
     {"trace"},
@@ -84,7 +84,7 @@ REPLAY_UPWARDS = {
 }
 """(who, what): a plan asks what an engine can't do; a process of torch may be played by its agent."""
 
-PURE = {"wire", "rpc", "rpclog", "session", "equality", "causes", "trace", "writing", "filter"}
+PURE = {"wire", "rpc", "rpclog", "workerlog", "session", "equality", "causes", "trace", "writing", "filter"}
 NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}
 NOT_PURE |= {"subprocess", "tempfile", "pathlib", "shutil", "select", "threading", "asyncio", "glob"}
 NOT_PURE_CALLS = {"open", "print", "input"}

@@ -126,6 +126,24 @@ def decode(
         bool,
         typer.Option("--closings", help="Say whose connections ended first, and what was in flight then."),
     ] = False,
+    worker_log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--worker-log",
+            metavar="[NAME=]FILE",
+            show_default=False,
+            help="A text log of torch's, of the worker NAME: what it says of RPC joins the messages and "
+            "--closings; may be repeated.",
+        ),
+    ] = None,
+    log_zone: Annotated[
+        str | None,
+        typer.Option(
+            "--log-zone",
+            metavar="ZONE",
+            help="Time zone of the times in worker logs, such as UTC or -08:00; default: the one that fits.",
+        ),
+    ] = None,
     partition: Annotated[
         str | None,
         typer.Option(
@@ -194,6 +212,8 @@ def decode(
                 filter=filter_text,
                 write=write,
                 fields=fields,
+                worker_logs=tuple(worker_log or ()),
+                log_zone=log_zone,
             )
         )
 

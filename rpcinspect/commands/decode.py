@@ -18,6 +18,7 @@ from rpcinspect.commands.interrupt import Interrupt, ends_reading
 from rpcinspect.commands.output import open_console, open_output, say, say_block
 from rpcinspect.commands.passes import chosen_at_once, named, read, readable_twice, spool, take, take_chosen
 from rpcinspect.commands.progress import reading_bar
+from rpcinspect.commands.worker_logs import read_worker_logs
 from rpcinspect.errors import CaptureError, FilterError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import round_trips
@@ -44,6 +45,8 @@ def run(request: Request) -> int:
     if wrong is not None:
         say(wrong)
         return exit_codes.USAGE
+    if request.worker_logs:
+        request = replace(request, logs_read=read_worker_logs(request.worker_logs))
     with ExitStack() as stack:
         if not request.streams:
             request = replace(request, progress=stack.enter_context(reading_bar()))

@@ -13,7 +13,9 @@ from urllib.parse import quote
 from rpcinspect.capture import Live, Reading
 from rpcinspect.commands.arguments import wrong_reading
 from rpcinspect.commands.output import overwritten_input
+from rpcinspect.commands.worker_logs import read_zone
 from rpcinspect.pipeline import Decoding, Options, Progress
+from rpcinspect.workerlog.read import WorkerLog
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
@@ -57,6 +59,11 @@ class Request:
     filter: str | None = None
     write: Path | None = None
     fields: bool = False
+    worker_logs: tuple[str, ...] = ()
+    """FILE or NAME=FILE, text logs of workers."""
+    log_zone: str | None = None
+    logs_read: tuple[WorkerLog, ...] = ()
+    """What they say."""
     stdin: str = STDIN
     """Where standard input can be read, more than once if it was copied to a file."""
     progress: Progress | None = None
@@ -104,14 +111,16 @@ class Request:
             reader=self.reader, preferences=self.tshark_options, capture_filter=self.capture_filter
         )
         inputs = self.files if self.interface is None else (Live(self.interface),)
-        return Decoding(inputs, replace(options or Options(), reading=reading, progress=self.progress))
+        options = replace(options or Options(), reading=reading, progress=self.progress)
+        zone_s = None if self.log_zone is None else read_zone(self.log_zone)
+        return Decoding(inputs, replace(options, worker_logs=self.logs_read, log_zone_s=zone_s))
 
 
 def mistake(request: Request) -> str | None:
     """What is wrong with the combination of options, in one line."""
     if request.files.count(STDIN) > 1:
         return "standard input can be read only once"
-    inputs = _mistake_in_inputs(request)
+    inputs = _mistake_in_inputs(request) or _mistake_in_logs(request)
     if inputs is not None:
         return inputs
     message, tensors = request.message is not None, request.tensors is not None
@@ -168,6 +177,20 @@ def _mistake_in_inputs(request: Request) -> str | None:
         return "--live can't be read twice: capture to a file first (tcpdump -w), then decode that"
     if request.reader == "tshark" or request.tshark_options:
         return "--live is read natively, as it comes: no --reader tshark and no --tshark-option with it"
+    return None
+
+
+def _mistake_in_logs(request: Request) -> str | None:
+    if not request.worker_logs:
+        return None if request.log_zone is None else "--log-zone is for --worker-log"
+    if request.log_zone is not None and read_zone(request.log_zone) is None:
+        return f"--log-zone {request.log_zone}: a time zone is written as UTC, +05:30 or -08:00"
+    shown = request.questions in ((), ("closings",)) and request.format in ("table", "jsonl", "json")
+    elsewhere = (request.message, request.tensors, request.write)
+    if not shown or request.roundtrip or any(given is not None for given in elsewhere):
+        return "--worker-log is for the table, --format jsonl and json, and --closings"
+    if request.stream or request.live:
+        return "--worker-log joins a capture that is read to its end: no --stream, --live or - with it"
     return None
 
 

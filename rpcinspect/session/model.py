@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.errors import Problem
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.session.log_events import WorkerLogs
 from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.records import Pipe
 
@@ -189,6 +190,8 @@ class Session:
     """Problems that belong to no message."""
     failures: dict[int, CallFailure] = field(default_factory=dict)
     """By the row of the request, which may have been answered too late nevertheless."""
+    worker_logs: WorkerLogs | None = None
+    """What workers' own text logs tell, where they were read beside the capture."""
     lost_calls: tuple[CallFailure, ...] = ()
     """Failures of requests that were not captured."""
 

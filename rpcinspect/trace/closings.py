@@ -1,9 +1,9 @@
 """Who left first: how each connection between workers ended, and which requests were in flight then.
 
-In: exchanges, and the ends of TCP connections. Out: a `Departure` per worker that closed or reset a
-connection first, in the order of time. A worker that was killed is the first to close connections while
-requests are in flight; those that close theirs after it only follow. What an orderly shutdown closes has
-nothing in flight, but for clean-up, which nobody waits for.
+In: exchanges, the ends of TCP connections, and what workers' own logs say of these. Out: a `Departure` per
+worker that closed or reset a connection first, in the order of time. A worker that was killed is the first to
+close connections while requests are in flight; those that close theirs after it only follow. What an orderly
+shutdown closes has nothing in flight, but for clean-up, which nobody waits for.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rpcinspect.causes.calls import CLEAN_UP, Call
+from rpcinspect.session.log_events import LogEvent
 from rpcinspect.session.model import Session
 from rpcinspect.trace.wire_facts import ConnectionEnd, Ends
+from rpcinspect.trace.worker_logs import endings, first_gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,10 @@ class Closings:
     """The first that left while requests were in flight that somebody waits for; None if there is none."""
     open_pipes: int
     """Pipes whose end was not captured."""
+    reports: tuple[LogEvent, ...] = ()
+    """Lines of workers' own logs by which somebody is gone, of the whole run."""
+    first_report: LogEvent | None = None
+    """The one that tells of the first worker to go."""
 
     @property
     def pipes(self) -> int:
@@ -96,7 +102,14 @@ def read_closings(session: Session, calls: Sequence[Call], ends: Iterable[Connec
     departures.sort(key=lambda departure: departure.time_ns)
     awaited = {call.index for call in calls if call.kind not in CLEAN_UP}
     first = next((d for d in departures if awaited.intersection((*d.unanswered, *d.waiting))), None)
-    return Closings(departures=tuple(departures), first=first, open_pipes=len(session.pipes) - closed)
+    logs = session.worker_logs
+    return Closings(
+        departures=tuple(departures),
+        first=first,
+        open_pipes=len(session.pipes) - closed,
+        reports=() if logs is None else endings(logs),
+        first_report=None if logs is None else first_gone(logs),
+    )
 
 
 def part_of(whole: Closings, pipes: Collection[int]) -> Closings:

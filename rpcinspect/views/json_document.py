@@ -34,6 +34,8 @@ KEYS = {
     "profile_row": "profile_rows",
     "device_map": "device_maps",
     "departure": "departures",
+    "worker_log": "worker_logs",
+    "log": "log",
 }
 """Kind of a line → name of its list."""
 SINGLE = frozenset({"summary", "closings", "filter"})
@@ -83,7 +85,7 @@ def answer_pieces(question: str, lines: Iterable[Json]) -> Iterator[bytes]:
 
 
 def _members(lines: Iterable[Json], kinds: Iterable[str]) -> Iterator[bytes]:
-    """A list for each kind, then what there is one of."""
+    """A list for each kind, of those that come beside them too, then what there is one of."""
     lists: dict[str, list[bytes]] = {kind: [] for kind in kinds}
     single: dict[str, bytes] = {}
     for line in lines:
@@ -91,7 +93,7 @@ def _members(lines: Iterable[Json], kinds: Iterable[str]) -> Iterator[bytes]:
         if kind in SINGLE:
             single[kind] = orjson.dumps(line)
         else:
-            lists[kind].append(orjson.dumps(line))
+            lists.setdefault(kind, []).append(orjson.dumps(line))
     for kind, objects in lists.items():
         yield _list(kind, objects)
     for kind, one in single.items():

@@ -30,6 +30,7 @@ from rpcinspect.views.message_json import text
 from rpcinspect.views.message_line import MessageRenderer, location_json, problem_json
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
+from rpcinspect.views.worker_logs import event_json, file_json
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.tensorpipe import TpDevice
@@ -144,7 +145,7 @@ def head_lines(session: Session) -> Iterator[Json]:
 
 def tail_lines(session: Session, shown: Shown | None = None) -> Iterator[Json]:
     """What comes after them: contexts, RRefs and findings, all or those that shown messages take
-    part in; then the summary.
+    part in; then what workers' own logs tell, and the summary.
     """
     contexts = session.contexts if shown is None else shown.contexts(session)
     rrefs = session.rrefs if shown is None else shown.rrefs(session)
@@ -155,6 +156,10 @@ def tail_lines(session: Session, shown: Shown | None = None) -> Iterator[Json]:
         yield rref_json(rref)
     for finding in findings:
         yield finding_json(finding)
+    if session.worker_logs is not None:
+        yield from map(file_json, session.worker_logs.files)
+        if shown is None:
+            yield from map(event_json, session.worker_logs.events)
     summary = summary_json(session.totals, session.problems)
     if shown is not None:
         counts = {"contexts": len(contexts), "rrefs": len(rrefs), "findings": len(findings)}

@@ -12,6 +12,7 @@ from rpcinspect.trace.closings import Closings, Departure, PipeEnd
 from rpcinspect.trace.device_maps import DeviceMap, Pairs
 from rpcinspect.trace.ledger import ForkStory, RRefStory
 from rpcinspect.views.message_json import text
+from rpcinspect.views.worker_logs import event_json
 
 Json: TypeAlias = dict[str, Any]
 
@@ -75,12 +76,16 @@ def _pairs(pairs: Pairs) -> list[list[str]]:
 
 
 def closings_json(closings: Closings) -> Iterator[Json]:
-    """A `departure` line for each worker that ended pipes, then one `closings` line."""
+    """A `departure` line for each worker that ended pipes, a `log` line for each that the workers' own logs
+    have of that, then one `closings` line."""
     for departure in closings.departures:
         yield _departure(departure)
+    for report in closings.reports:
+        yield event_json(report)
     yield {
         "kind": "closings",
         "first": None if closings.first is None else text(closings.first.worker),
+        "first_by_logs": None if closings.first_report is None else _text(closings.first_report.peer),
         "open_pipes": closings.open_pipes,
     }
 

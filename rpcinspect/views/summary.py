@@ -17,6 +17,7 @@ from rpcinspect.views.columns import columns
 from rpcinspect.views.empty import why_empty
 from rpcinspect.views.phrases import amount, counted, duration, path_label, pieces, printable
 from rpcinspect.views.shown import Shown
+from rpcinspect.views.worker_logs import file_lines
 from rpcinspect.wire.clocks import ClockOffset
 
 SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
@@ -49,6 +50,9 @@ def summary(session: Session, hidden_control: int, shown: Shown | None = None) -
     reason = why_empty(session)
     if reason is not None:
         yield Text(reason, style="yellow")
+    if session.worker_logs is not None:
+        for line, strange in file_lines(session.worker_logs):
+            yield Text(line, style="yellow" if strange else "")
     if session.workers:
         yield from _workers(session)
     if session.totals.by_type:

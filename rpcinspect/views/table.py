@@ -6,7 +6,8 @@ hand, since they must be able to appear one by one, and tens of thousands of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -16,10 +17,12 @@ from rich.text import Text
 
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.log_events import LogEvent
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.views.phrases import Phrases, duration, printable, shorten
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
+from rpcinspect.views.worker_logs import is_bad, said
 
 TYPE_WIDTH = 29
 """Of CLEANUP_AUTOGRAD_CONTEXT_RESP, the longest name."""
@@ -34,8 +37,9 @@ MAX_NAME = 40
 class Row:
     """What one line shows."""
 
-    index: int
-    time_s: float
+    index: int | None
+    """None of what is no message."""
+    time_s: float | None
     source: str
     destination: str
     type: str
@@ -70,8 +74,10 @@ class Layout:
         if row.answers is not None:
             latency = "" if row.latency_ns is None else f" {duration(row.latency_ns)}"
             answers = f"#{row.answers}{latency}"
-        ends = join_ends(row.source, row.destination)
-        return self._lay_out(str(row.index), f"{row.time_s:.6f}", ends, row.type, answers, row.text)
+        ends = join_ends(row.source, row.destination) if row.destination else row.source
+        index = "" if row.index is None else str(row.index)
+        time = "" if row.time_s is None else f"{row.time_s:.6f}"
+        return self._lay_out(index, time, ends, row.type, answers, row.text)
 
     def _lay_out(self, index: str, time: str, ends: str, kind: str, answers: str, text: str) -> str:
         head = f"{index:>{self.index_width}}  {time:>{self.time_width}}  {pad(ends, self.ends_width)}"
@@ -112,6 +118,8 @@ class MessageTable:
     def show(self, session: Session, console: Console, shown: Shown | None = None) -> None:
         """Prints every line, or those of the messages that are `shown`."""
         rows = self._rows(session, shown)
+        if session.worker_logs is not None and shown is None and len(session.order):
+            rows = _with_logs(rows, session.worker_logs.events, min(session.messages.time_ns))
         first = next(rows, None)
         if first is None:
             return
@@ -162,6 +170,34 @@ class MessageTable:
                 bool(messages.control[row]),
                 text[:1] == b"!",
             )
+
+
+def _with_logs(rows: Iterator[Row], events: Sequence[LogEvent], start_ns: int) -> Iterator[Row]:
+    """The rows of messages with lines of workers' own logs between them; those without a time follow the line
+    before them in the order of events."""
+    waiting = deque(_log_row(event, start_ns) for event in events)
+    now = float("-inf")
+    for row in rows:
+        assert row.time_s is not None
+        while waiting and (now if waiting[0].time_s is None else waiting[0].time_s) <= row.time_s:
+            now = now if waiting[0].time_s is None else waiting[0].time_s
+            yield waiting.popleft()
+        yield row
+    yield from waiting
+
+
+def _log_row(event: LogEvent, start_ns: int) -> Row:
+    return Row(
+        index=None,
+        time_s=None if event.time_ns is None else (event.time_ns - start_ns) / 1e9,
+        source=end_label(event.worker or "?"),
+        destination="",
+        type="log",
+        answers=None,
+        latency_ns=None,
+        text=said(event) if event.message is None else f"#{event.message}  {said(event)}",
+        failed=is_bad(event),
+    )
 
 
 def failed(record: RpcRecord) -> bool:

@@ -1,0 +1,103 @@
+"""The lines of a worker's log → a `WorkerLog`: what is RPC's of it, whose it is, how much there is else.
+
+In: lines of text, of which any may be anything. Out: the lines that speak of RPC, with the worker that each
+is of where the log tells: by its own words, else by the words of other lines with the same prefix.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from rpcinspect.workerlog.prefix import Stamp, split_prefix
+from rpcinspect.workerlog.said import MAX_TEXT, Said, read_text
+
+MAX_LINES = 200_000
+"""Lines of RPC of one log that are kept."""
+MAX_LINE = 1 << 16
+"""Characters of a line that are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """One line that speaks of RPC."""
+
+    number: int
+    """In its file, from 1."""
+    rank: int | None
+    stamp: Stamp | None
+    severity: str | None
+    said: Said
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLog:
+    """One file."""
+
+    path: str
+    lines: tuple[LogLine, ...]
+    total: int
+    """Lines of any kind."""
+    left_out: int
+    """Lines of RPC beyond `MAX_LINES`."""
+    stamps: tuple[Stamp, ...]
+    """The first and the last time of the log, whatever it is of."""
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Who writes it, as far as its lines tell."""
+        return tuple(dict.fromkeys(line.said.worker for line in self.lines if line.said.worker is not None))
+
+
+def read_lines(path: str, lines: Iterable[str], worker: str | None = None) -> WorkerLog:
+    """The log; `worker`: whose it is where the user says so."""
+    found: list[LogLine] = []
+    first: Stamp | None = None
+    last: Stamp | None = None
+    total = left_out = 0
+    for number, line in enumerate(lines, 1):
+        total = number
+        prefix, text = split_prefix(line[:MAX_LINE])
+        if found and found[-1].number == number - 1 and not found[-1].said.cause:  # the error itself
+            found[-1] = replace(found[-1], said=replace(found[-1].said, cause=text.strip()[:MAX_TEXT]))
+        if prefix.stamp is not None:
+            first, last = first or prefix.stamp, prefix.stamp
+        said = read_text(text)
+        if said is None:
+            continue
+        if len(found) >= MAX_LINES:
+            left_out += 1
+            continue
+        found.append(
+            LogLine(
+                number=number,
+                rank=prefix.rank,
+                stamp=prefix.stamp,
+                severity=prefix.severity,
+                said=said,
+                text=text.rstrip()[:MAX_TEXT],
+            )
+        )
+    stamps = () if first is None or last is None else (first, last)
+    return WorkerLog(
+        path=path, lines=_attributed(found, worker), total=total, left_out=left_out, stamps=stamps
+    )
+
+
+def _attributed(lines: list[LogLine], worker: str | None) -> tuple[LogLine, ...]:
+    """Lines that do not name their worker belong to the one that others with the same prefix are of."""
+    said: defaultdict[int | None, Counter[str]] = defaultdict(Counter)
+    for line in lines:
+        if line.said.worker is not None:
+            said[line.rank][line.said.worker] += 1
+    owners = {rank: next(iter(names)) for rank, names in said.items() if len(names) == 1}
+    if worker is not None:
+        owners[None] = worker
+    return tuple(
+        line
+        if line.said.worker is not None or line.said.what == "ended"
+        else replace(line, said=replace(line.said, worker=owners.get(line.rank)))
+        for line in lines
+    )

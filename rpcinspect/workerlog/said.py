@@ -1,0 +1,168 @@
+"""What a line says of RPC: a table of the texts of torch 1.6 to 2.14, and of what ends workers.
+
+In: the text of a line, prefixes off. Out: a `Said`, None for a line that is not RPC's. The texts are those of
+torch/csrc/distributed/rpc/tensorpipe_agent.cpp, request_callback*.cpp and rref_context.cpp,
+torch/csrc/distributed/autograd/context/container.cpp, torch/distributed/rpc/*.py and, for what ends a worker,
+torch/distributed/elastic.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rpcinspect.rpc.message import TYPE_NAMES
+
+MAX_TEXT = 2000
+"""Characters of a line that are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What one line says."""
+
+    what: str
+    """One of the names in `TEXTS`."""
+    worker: str | None = None
+    """Who says it, by name."""
+    peer: str | None = None
+    request: int | None = None
+    """A message id."""
+    sent: bool = True
+    """The request is one of the speaker's own."""
+    type: int | None = None
+    """A message type, which logs write as a number."""
+    node: int | None = None
+    """A worker's id: of the speaker where it tells its own error, else of the other one."""
+    rank: int | None = None
+    """Of torchrun's, of the process that it speaks of."""
+    cause: str = ""
+
+    @property
+    def type_name(self) -> str | None:
+        """The name of the message type."""
+        return None if self.type is None else TYPE_NAMES.get(self.type, str(self.type))
+
+    @property
+    def lost(self) -> bool:
+        """Whether the peer's end of a connection is gone."""
+        return self.what in LOSSES and _GONE.search(self.cause) is not None
+
+
+def read_text(text: str) -> Said | None:
+    """What a line says; None if that is not of RPC."""
+    text = text[:MAX_TEXT].rstrip()
+    if not _HINT.search(text):
+        return None
+    for what, pattern in TEXTS:
+        match = pattern.search(text)
+        if match is None:
+            continue
+        found = match.groupdict()
+        numbers = {key: _int(found.get(key)) for key in ("request", "type", "node", "rank")}
+        return Said(
+            what=what,
+            worker=found.get("worker"),
+            peer=found.get("peer"),
+            sent=what not in SERVED,
+            cause=(found.get("cause") or "").strip(),
+            **numbers,
+        )
+    return None
+
+
+def _int(text: str | None) -> int | None:
+    return int(text) if text else None
+
+
+_AGENT = r"RPC agent for (?P<worker>[\w:-]{1,128}?) "
+_FAILED = _AGENT + "encountered error when "
+_TO = r"(?: request)?(?: #(?P<request>\d{1,19}))?(?: to (?P<peer>[\w:-]{1,128}?))?: (?P<cause>.*)"
+_FROM = r"(?: from (?P<peer>[\w:-]{1,128}?))?: (?P<cause>.*)"
+_OF = r" #(?P<request>\d{1,19}) (?:to|from) (?P<peer>[\w:-]{1,128})"
+
+
+def _text(what: str, pattern: str) -> tuple[str, re.Pattern[str]]:
+    return what, re.compile(pattern, re.ASCII)
+
+
+TEXTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    _text("request-not-read", _FAILED + "reading incoming request" + _FROM),
+    _text("response-not-read", _FAILED + "reading incoming response" + _FROM),
+    _text("response-not-sent", _FAILED + "(?:sending response to|writing outgoing response)" + _TO),
+    _text("request-not-sent", _FAILED + "(?:sending|writing) outgoing" + _TO),
+    _text("pipe-not-accepted", _FAILED + "accepting incoming pipe: (?P<cause>.*)"),
+    _text("response-held-back", _AGENT + "won't send response to request" + _OF),
+    _text("request-sending", _AGENT + "is sending request" + _OF),
+    _text("request-sent", _AGENT + "sent request" + _OF),
+    _text("response-received", _AGENT + "received response" + _OF),
+    _text("request-received", _AGENT + "received request" + _OF),
+    _text("request-running", _AGENT + "is running request" + _OF + " in thread pool"),
+    _text("request-ran", _AGENT + "done running request" + _OF),
+    _text("response-sending", _AGENT + "is sending response to request" + _OF),
+    _text("response-sent", _AGENT + "done sending response to request" + _OF),
+    _text("pipe-accepted", _AGENT + r"accepted incoming pipe from (?P<peer>[\w:-]{1,128})"),
+    _text("agent", _AGENT + r"(?P<cause>(?:is|done|completed|exited) .*)"),
+    _text("request-not-read", "^Server read message: (?P<cause>.*)"),
+    _text("response-not-read", "^Read response error: (?P<cause>.*)"),
+    _text("request-not-sent", "^client write error: (?P<cause>.*)"),
+    _text("response-not-sent", "^sending (?:error )?response failed: (?P<cause>.*)"),
+    _text("pipe-not-accepted", "^got error from listener: (?P<cause>.*)"),
+    _text(
+        "request-failed",
+        r"Received error while processing request type (?P<type>\d{1,9}): (?P<cause>.*)",
+    ),
+    _text("request-failed", r"Request type (?P<type>\d{1,9}) not supported"),
+    _text("agent-over", r"tried to send\(\) a message of type (?P<type>\d{1,9}) (?P<cause>but .*)"),
+    _text("raised", r"^On WorkerInfo\(id=(?P<node>\d{1,9}), name=(?P<worker>[\w:-]{1,128})\):"),
+    _text(
+        "raised-elsewhere",
+        r"(?P<cause>On WorkerInfo\(id=(?P<node>\d{1,9}), name=(?P<peer>[\w:-]{1,128})\):.*)",
+    ),
+    _text("raised-elsewhere", r"(?P<cause>Error on Node (?P<node>\d{1,9}): .*)"),
+    _text("timed-out", r"(?P<cause>(?:RPCErr:\d+:)?RPC ran for more than set timeout \(\d+ ms\).*)"),
+    _text("timed-out", r"(?P<cause>RPCErr:1:.*)"),
+    _text(
+        "context-not-released",
+        r"(?:Could not release Dist Autograd Context on node|"
+        r"Failed to send RPC to clear Dist Autograd context to (?:all workers|worker id))"
+        r":? ?(?P<node>\d{1,9})?:? ?(?P<cause>.*)",
+    ),
+    _text("context-gone", r"(?P<cause>Autograd context no longer valid!.*)"),
+    _text("rrefs-left", r"(?P<cause>Detected RRef Leaks during shutdown.*|Leaking RRef .*)"),
+    _text("rrefs-left", r"(?P<cause>Timed out waiting for pending (?:UserRRefs|OwnerRRefs) .*)"),
+    _text("rref", r"(?P<cause>RRef creation via rpc\.remote\(\) timed out.*)"),
+    _text("rref", r"(?P<cause>Ignoring duplicate request to (?:delete child UserRRef|add Fork) .*)"),
+    _text(
+        "barrier-failed", r"(?P<cause>Failed to complete barrier|Failed to respond to 'Shutdown Proceed'.*)"
+    ),
+    _text("token", r"(?P<cause>Group membership token \S{1,200} timed out waiting .*)"),
+    _text("retried", r"(?P<cause>Send try \d+ failed|The RPC has not succeeded after .*)"),
+    _text("connection", r"(?P<cause>.*\(this error originated at tensorpipe/.*)"),
+    _text(
+        "ended",
+        r"(?P<cause>failed \(exitcode: -?\d+\) local_rank: (?P<rank>\d{1,9}) .*)",
+    ),
+    _text(
+        "ended", r"(?P<cause>Sending process \d+ closing signal \w+|Signal \d+ \(\w+\) received by PID \d+)"
+    ),
+    _text("crashed", r"^(?P<cause>Fatal Python error: .*|terminate called .*|Segmentation fault.*|Killed)$"),
+)
+"""(what, pattern), the first that fits counts. `worker` says it, `peer` is the other end."""
+
+SERVED = frozenset(
+    {
+        *("response-not-sent", "response-held-back", "request-received", "request-running"),
+        *("request-ran", "response-sending", "response-sent", "request-not-read"),
+    }
+)
+"""The request that these speak of is the peer's."""
+LOSSES = frozenset({"request-not-read", "response-not-read", "response-not-sent", "request-not-sent"})
+_GONE = re.compile(r"(?i)\beof\b|pipe closed|broken pipe|epipe|econnreset|connection reset")
+_HINT = re.compile(
+    r"RPC|rpc|Autograd [Cc]ontext|RRef|WorkerInfo\(|originated at tensorpipe|processing request type|on Node|"
+    r"Failed to (?:complete|respond)|Group membership|Send try|exitcode: |closing signal|\) received by PID|"
+    r"^Fatal Python|^terminate called|^Segmentation|^Killed$|^Request type|^Server read|^Read response|"
+    r"^client write|^sending (?:error )?response|^got error from|tried to send"
+)
+"""Cheap: most lines of a log are somebody else's."""
