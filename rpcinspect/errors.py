@@ -73,6 +73,18 @@ class DeviceError(ReplayError):
     """A replay was to use a device that PyTorch does not have here."""
 
 
+class RecordError(RpcInspectError):
+    """A recording can't begin; nothing was started."""
+
+
+class CommandError(RpcInspectError):
+    """A command to be recorded can't be run; `code` is what a shell would exit with."""
+
+    def __init__(self, reason: str, code: int) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
 class DecodeError(RpcInspectError):
     """The bytes contradict the format.
 

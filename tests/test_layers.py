@@ -26,7 +26,7 @@ LAYERS = (
     {"fronts"},
     {"pipeline"},
     {"opened"},
-    {"diff", "writing"},
+    {"diff", "writing", "recorder"},
     {"replay"},
     {"shrink"},
     {"views"},
@@ -56,16 +56,22 @@ EXTRAS = {"pyarrow": "parquet"}
 DISTRIBUTIONS = {"re2": "google-re2"}
 """Packages that are published under another name."""
 
-CHILDREN = tuple(
-    f"rpcinspect.replay.{name}"
-    for name in (
-        *("workers.worker_main", "workers.live_worker"),
-        *("agent.main", "agent.nodes", "agent.rrefs", "agent.tensors"),
-    )
+CHILDREN = (
+    *(
+        f"rpcinspect.replay.{name}"
+        for name in (
+            *("workers.worker_main", "workers.live_worker"),
+            *("agent.main", "agent.nodes", "agent.rrefs", "agent.tensors"),
+        )
+    ),
+    *(
+        f"rpcinspect.recorder.startup.{name}"
+        for name in ("sitecustomize", "rpcinspect_notes", "rpcinspect_wire")
+    ),
 )
-"""What runs in processes of its own: live workers, where the user's code runs, and torch's agents that play
-workers. Nothing else of ours may import it."""
-CHILD_MAY_IMPORT = {"torch", "importlib"}
+"""What runs in processes of its own: live workers, where the user's code runs, torch's agents that play
+workers, and what is in the processes of a recorded command. Nothing else of ours may import it."""
+CHILD_MAY_IMPORT = {"torch", "importlib", "sitecustomize"}
 
 MAY_LOOK_FOR_TORCH = ("rpcinspect.commands.torch_there", "importlib.util.find_spec")
 """(module, what it may import): asking where a module is does not import it, if its name has no dot."""

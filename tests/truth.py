@@ -47,11 +47,12 @@ class Call:
 class Workload:
     """A capture and its truth."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, capture: Path | None = None, printed: str | None = None) -> None:
+        """A bundled one; or one that was run just now, its capture and what its workers printed."""
         self.name = name
-        lines = (CAPTURES / f"{name}.truth").read_text().splitlines()
-        self.events: list[Json] = [json.loads(line.removeprefix("TRUTH ")) for line in lines]
-        self.decoded: Decoded = decode(capture_of(name))
+        printed = (CAPTURES / f"{name}.truth").read_text() if printed is None else printed
+        self.events: list[Json] = [json.loads(line.removeprefix("TRUTH ")) for line in printed.splitlines()]
+        self.decoded: Decoded = decode(capture or capture_of(name))
         self.ids = {event["name"]: event["id"] for event in self.of("worker")}
 
     def of(self, *kinds: str, **fields: Any) -> list[Json]:

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from rpcinspect import __version__
-from rpcinspect.cli import decode, diff, replay
+from rpcinspect.cli import decode, diff, record, replay
 
 app = typer.Typer(
     name="rpcinspect",
@@ -29,6 +29,7 @@ app = typer.Typer(
 app.command()(decode.decode)
 app.command()(replay.replay)
 app.command()(diff.diff)
+app.command(context_settings={"allow_interspersed_args": False})(record.record)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,14 @@
+"""Recordings: a command is run, every RPC process in it is recorded, nothing in its code is changed.
+
+In: a command line and a file to write. Out: a capture, and what is told of it at the end. Imports nothing of
+the stages that decode.
+
+    launcher    runs the command; knows no mechanism
+    mechanism   what a way of recording must offer
+    wire        one of them: packets; with sniffer, namespace
+    notes       what the processes of the command tell of themselves
+    summary     what was recorded, in lines for people
+    startup/    what runs inside the processes of the command
+
+The package is not called `recording`: that is what notebooks call, `rpcinspect.recording(...)`.
+"""

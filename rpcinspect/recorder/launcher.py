@@ -1,0 +1,166 @@
+"""Runs a command as if it had been started without us: its streams, its signals, its exit code.
+
+In: the command line, its environment, what to do in its process before it begins. Out: its exit code as a
+shell gives it, 128 + n for a signal. Knows nothing of recordings.
+
+The process of the command is forked at once and waits: it can open what only it may open (in a namespace of
+its own), hand that to us, and begins when told to. Signals are blocked and waited for meanwhile, so that none
+is missed and the sender is known: those of the terminal reach the command by themselves, others are passed
+on.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import errno
+import json
+import os
+import shutil
+import signal
+import socket
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from rpcinspect.errors import CommandError, RecordError
+
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+WAITED_FOR = (*PASSED_ON, signal.SIGCHLD)
+SI_KERNEL = 0x80
+"""The sender of a signal: the terminal, which has sent it to the command too."""
+LOOK_SECONDS = 1.0
+NOT_FOUND, NOT_RUNNABLE = 127, 126
+MAX_DESCRIPTORS = 8
+MAX_REPORT = 1 << 14
+
+
+def find_program(name: str) -> str:
+    """The path of a program, as a shell finds it; `CommandError` with the shell's exit code."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    if os.sep in name and os.path.exists(name):
+        what = "is a folder" if os.path.isdir(name) else "can't be executed"
+        raise CommandError(f"{name}: {what}", NOT_RUNNABLE)
+    raise CommandError(f"{name}: no such command", NOT_FOUND)
+
+
+class Command:
+    """A command's process; use it in a `with` statement, which ends a process that has not begun."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], stage: Callable[[], Sequence[int]]
+    ) -> None:
+        """Forks. `RecordError` if `stage`, which runs in the new process, raises it."""
+        self._program = find_program(arguments[0])
+        self._ours, theirs = socket.socketpair()
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
+        self._begun = False
+        self._status: int | None = None
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # other threads than this one are not needed there
+            self.pid = os.fork()
+        if self.pid == 0:
+            self._ours.close()
+            _become(theirs, self._program, list(arguments), dict(environment), stage, self._mask)
+        theirs.close()
+        self.descriptors: list[int] = []
+        """What the stage gave us."""
+        try:
+            self.descriptors = self._staged()
+        except BaseException:
+            self.close()
+            raise
+
+    def _staged(self) -> list[int]:
+        data, descriptors, _, _ = socket.recv_fds(self._ours, MAX_REPORT, MAX_DESCRIPTORS)
+        if not data:
+            raise RecordError("the process of the command ended before it began")
+        error = json.loads(data)["error"]
+        if error is not None:
+            raise RecordError(error)
+        return descriptors
+
+    def begin(self) -> None:
+        """The command begins; `CommandError` if the system can't run it."""
+        self._begun = True
+        self._ours.sendall(b"!")
+        failed = self._ours.recv(MAX_REPORT)  # nothing comes once the program has replaced ours
+        if failed:
+            number = int(failed)
+            code = NOT_FOUND if number == errno.ENOENT else NOT_RUNNABLE
+            raise CommandError(f"{self._program}: can't be run: {os.strerror(number)}", code)
+
+    def wait(self, look: Callable[[], None]) -> int:
+        """The exit code; passes on signals, and calls `look` once a second and when a child has ended."""
+        while True:
+            got = signal.sigtimedwait(WAITED_FOR, LOOK_SECONDS)
+            if got is not None and got.si_signo != signal.SIGCHLD and got.si_code != SI_KERNEL:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, got.si_signo)
+            if self._ended():
+                assert self._status is not None
+                return _exit_code(self._status)
+            look()
+
+    def _ended(self) -> bool:
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._status = status
+        return self._status is not None
+
+    def close(self) -> None:
+        """Lets go of the process; one that has not begun ends."""
+        self._ours.close()
+        if not self._begun and self._status is None:
+            _, self._status = os.waitpid(self.pid, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _become(
+    control: socket.socket,
+    program: str,
+    arguments: list[str],
+    environment: dict[str, str],
+    stage: Callable[[], Sequence[int]],
+    mask: set[int | signal.Signals],
+) -> NoReturn:
+    """In the new process: the stage, then the command. Never returns, whatever happens."""
+    try:
+        error, descriptors = None, list[int]()
+        try:
+            descriptors = list(stage())
+        except RecordError as refused:
+            error = str(refused)
+        report = json.dumps({"error": error}).encode()
+        rights = (
+            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        )
+        control.sendmsg([report], rights)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if error is None and control.recv(1):  # else our parent gave up, or is gone
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)  # Python ignores both
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            try:
+                os.execve(program, arguments, environment)
+            except OSError as failed:
+                control.sendall(str(failed.errno).encode())
+    finally:
+        os._exit(NOT_RUNNABLE)
+
+
+def _exit_code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,59 @@
+"""What a way of recording must offer to the launcher.
+
+`wire` and `agent` are such ways. In: calls in the order below. Out: what was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from rpcinspect.recorder.notes import Note
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What came of a recording, in numbers."""
+
+    file: Path
+    bytes: int
+    """Of the file."""
+    packets: int | None = None
+    messages: int | None = None
+    dropped: int = 0
+    """Packets or messages that were lost: they came too fast."""
+    ended_early: str | None = None
+    """Why the recording ended before the command did."""
+    remarks: Sequence[str] = field(default=())
+    """What else is to be told, a line each."""
+
+
+class Mechanism(Protocol):
+    """One way of recording one command."""
+
+    via: str
+
+    def prepare(self) -> None:
+        """In our process, before anything is started. `RecordError`: it can't begin."""
+
+    def settings(self) -> Mapping[str, object]:
+        """What the hook of that name finds in RPCINSPECT_RECORD, beside `via` and `notes`."""
+
+    def stage(self) -> Sequence[int]:
+        """In the process that becomes the command, which has one thread: descriptors that our process gets.
+        `RecordError`: it can't begin.
+        """
+
+    def begin(self, descriptors: Sequence[int], notes: Path) -> None:
+        """In our process, with what the stage gave, before the command runs. `RecordError`: it can't."""
+
+    def look(self) -> None:
+        """While the command runs: at least once a second, and when a child of ours has ended."""
+
+    def finish(self, notes: Sequence[Note]) -> Recorded:
+        """The command has ended: completes the file."""
+
+    def close(self) -> None:
+        """Ends whatever it started; also when something failed. Once more does no harm."""

@@ -1,0 +1,257 @@
+"""Packets of an interface from the kernel: an AF_PACKET socket with a ring of memory that the kernel fills.
+
+In: the name of an interface. Out: blocks of packets, each with its time in nanoseconds, whole: a packet of
+the loopback may be longer than any that a network carries. What finds no room in the ring is lost, and
+counted. Needs CAP_NET_RAW in the network namespace; the ring needs no further right, unlike a large socket
+buffer.
+
+    block   version u32, offset u32, status u32, packets u32, first packet u32, …
+    packet  next u32, s u32, ns u32, captured u32, length u32, status u32, data u16, network header u16, …,
+            at 48: sockaddr_ll: family u16, protocol u16 (big endian), interface i32, ARP type u16,
+            packet type u8, length of the address u8, address 8
+
+Names are those of linux/if_packet.h, struct tpacket3_hdr.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import socket
+import struct
+from dataclasses import dataclass
+
+from rpcinspect.errors import RecordError
+
+ANY = "any"
+"""All interfaces at once, as tcpdump calls them."""
+
+ETH_P_ALL = 0x0003
+SOL_PACKET = 263
+PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION, PACKET_IGNORE_OUTGOING = 5, 6, 10, 23
+TPACKET_V3 = 2
+SO_ATTACH_FILTER = 26
+SIOCGIFFLAGS, SIOCGIFHWADDR = 0x8913, 0x8927
+IFF_UP, IFF_LOOPBACK = 0x1, 0x8
+ARPHRD_ETHER, ARPHRD_LOOPBACK = 1, 772
+PACKET_OUTGOING = 4
+
+BLOCK_BYTES = 1 << 20
+"""No packet may be longer: the largest that Linux makes on a loopback have 512 KiB."""
+RING_BYTES = 1 << 27
+FRAME_BYTES = 1 << 11
+"""Unused in this version of the ring, and checked nevertheless."""
+RETIRE_MS = 50
+"""A block that is not full is handed over after this."""
+
+BLOCK = struct.Struct("=IIIII")
+STATUS_AT, TP_STATUS_USER = 8, 1
+PACKET = struct.Struct("=IIIIIIHH")
+ADDRESS_AT = 48
+ADDRESS = struct.Struct("=H2siHBB8s")
+
+LINK_ETHERNET, LINK_LINUX_SLL = 1, 113
+
+NO_RIGHT = (
+    "capturing packets is not allowed here: run rpcinspect as root, or give its Python that right "
+    "(sudo setcap cap_net_raw+ep, on the file that `readlink -f` names), or use --private-net"
+)
+
+# Classic BPF. Offsets from SKF_NET_OFF count from the network header, whatever is before it.
+_LD_B, _LD_H, _JEQ, _RET = 0x30, 0x28, 0x15, 0x06
+_NET, _PROTOCOL = 0xFFF00000, 0xFFFFF000
+_WHOLE = 0xFFFFFFFF
+TCP_ONLY = (
+    (_LD_H, 0, 0, _PROTOCOL),
+    (_JEQ, 0, 2, 0x0800),  # IPv4
+    (_LD_B, 0, 0, _NET + 9),
+    (_JEQ, 7, 8, 6),  # TCP: fragments too
+    (_JEQ, 0, 7, 0x86DD),  # IPv6
+    (_LD_B, 0, 0, _NET + 6),
+    (_JEQ, 4, 0, 6),
+    (_JEQ, 3, 0, 0),  # extension headers: TCP may be behind them
+    (_JEQ, 2, 0, 43),
+    (_JEQ, 1, 0, 44),
+    (_JEQ, 0, 1, 60),
+    (_RET, 0, 0, _WHOLE),
+    (_RET, 0, 0, 0),
+)
+NOTHING = ((_RET, 0, 0, 0),)
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """One packet, in memory that the kernel takes back after its block."""
+
+    seconds: int
+    nanoseconds: int
+    length: int
+    """As it was; more than what is there, if it was cut."""
+    header: bytes
+    """What is put before the data, for interfaces that have no Ethernet header."""
+    data: memoryview
+
+
+def open_socket(interface: str) -> socket.socket:
+    """A socket that may see the TCP packets of an interface; `RecordError` says what is in the way. Nothing
+    is received before it has a `Ring`."""
+    ethernet, loopback = (False, False) if interface == ANY else _kind(interface)
+    try:
+        kind = socket.SOCK_RAW if ethernet else socket.SOCK_DGRAM
+        sock = socket.socket(socket.AF_PACKET, kind, socket.htons(ETH_P_ALL) if interface == ANY else 0)
+    except PermissionError as error:
+        raise RecordError(NO_RIGHT) from error
+    except (OSError, AttributeError) as error:
+        raise RecordError(f"this system has no packet sockets: {error}") from error
+    try:
+        if loopback:  # it shows every packet on its way out and on its way in
+            sock.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+        sock.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V3)
+        _attach(sock, NOTHING)
+        if interface != ANY:
+            sock.bind((interface, ETH_P_ALL))
+    except OSError as error:
+        sock.close()
+        raise RecordError(f"{interface}: can't be captured: {error.strerror or error}") from error
+    return sock
+
+
+def _kind(interface: str) -> tuple[bool, bool]:
+    """Whether its packets have Ethernet headers, and whether it is the loopback."""
+    name = interface.encode()
+    if not 0 < len(name) < 16:
+        raise RecordError(f"--interface {interface}: there is no such interface; {_there()}")
+    request = struct.pack("16s24x", name)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            flags = struct.unpack_from("=H", fcntl.ioctl(sock, SIOCGIFFLAGS, request), 16)[0]
+            kind = struct.unpack_from("=H", fcntl.ioctl(sock, SIOCGIFHWADDR, request), 16)[0]
+        except OSError as error:
+            if error.errno == errno.ENODEV:
+                raise RecordError(
+                    f"--interface {interface}: there is no such interface; {_there()}"
+                ) from error
+            raise RecordError(f"--interface {interface}: {error.strerror}") from error
+    if not flags & IFF_UP:
+        raise RecordError(f"--interface {interface}: is down")
+    return kind in (ARPHRD_ETHER, ARPHRD_LOOPBACK), bool(flags & IFF_LOOPBACK)
+
+
+def _there() -> str:
+    return f"there are {', '.join([*(name for _, name in socket.if_nameindex()), ANY])}"
+
+
+def _attach(sock: socket.socket, program: tuple[tuple[int, int, int, int], ...]) -> None:
+    code = b"".join(struct.pack("=HBBI", *step) for step in program)
+    memory = ctypes.create_string_buffer(code, len(code))
+    sock.setsockopt(
+        socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", len(program), ctypes.addressof(memory))
+    )
+
+
+class Ring:
+    """The ring of a socket, read block by block."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        """From now on packets are received. `RecordError` where the kernel has no such ring."""
+        self._sock = sock
+        try:
+            self._map = mmap.mmap(sock.fileno(), _make_ring(sock))
+            _attach(sock, TCP_ONLY)
+        except OSError as error:
+            raise RecordError(f"the kernel gives no ring for packets: {error.strerror or error}") from error
+        self._view = memoryview(self._map)
+        self._block = 0
+        self._cooked = sock.type & ~socket.SOCK_NONBLOCK == socket.SOCK_DGRAM
+        self._loopbacks = _loopbacks() if self._cooked else frozenset[int]()
+        self.link_type = LINK_LINUX_SLL if self._cooked else LINK_ETHERNET
+        self.blocks = len(self._map) // BLOCK_BYTES
+        self._dropped = 0
+
+    def fileno(self) -> int:
+        """Readable once a block is ready."""
+        return self._sock.fileno()
+
+    def take(self) -> list[Packet]:
+        """The packets of the next block; none if none is ready. `release` gives it back to the kernel."""
+        start = self._block * BLOCK_BYTES
+        _, _, status, count, first = BLOCK.unpack_from(self._view, start)
+        return self._packets(start + first, count) if status & TP_STATUS_USER else []
+
+    def release(self) -> None:
+        """What was taken is not needed any more."""
+        struct.pack_into("=I", self._view, self._block * BLOCK_BYTES + STATUS_AT, 0)
+        self._block = (self._block + 1) % self.blocks
+
+    def _packets(self, at: int, count: int) -> list[Packet]:
+        packets: list[Packet] = []
+        view, unpack = self._view, PACKET.unpack_from
+        for _ in range(count):
+            following, seconds, nanoseconds, captured, length, _, data_at, network_at = unpack(view, at)
+            if not self._cooked:
+                start = at + data_at
+                packets.append(Packet(seconds, nanoseconds, length, b"", view[start : start + captured]))
+            else:
+                header = self._cooked_header(at)
+                if header is not None:
+                    start = at + network_at
+                    packets.append(
+                        Packet(seconds, nanoseconds, length, header, view[start : start + captured])
+                    )
+            at += following
+        return packets
+
+    def _cooked_header(self, at: int) -> bytes | None:
+        """LINKTYPE_LINUX_SLL; None for what a loopback shows a second time."""
+        _, protocol, index, kind, packet_type, size, address = ADDRESS.unpack_from(
+            self._view, at + ADDRESS_AT
+        )
+        if packet_type == PACKET_OUTGOING and index in self._loopbacks:
+            return None
+        return struct.pack(">HHH8s2s", packet_type, kind, size, address, protocol)
+
+    def dropped(self) -> int:
+        """Packets that found no room, until now."""
+        counts = self._sock.getsockopt(SOL_PACKET, PACKET_STATISTICS, 12)
+        self._dropped += struct.unpack("=III", counts)[1]  # the kernel begins again at 0
+        return self._dropped
+
+    def check(self) -> None:
+        """Raises what the kernel has against the socket, such as that its interface is down."""
+        number = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            raise OSError(number, os.strerror(number))
+
+    def refuse_more(self) -> None:
+        """Nothing more is received; what is in the ring stays there."""
+        _attach(self._sock, NOTHING)
+
+    def close(self) -> None:
+        """Lets go of the memory."""
+        self._view.release()
+        self._map.close()
+        self._sock.close()
+
+
+def _make_ring(sock: socket.socket) -> int:
+    """As large as the system has memory for, within reason: its bytes."""
+    size = RING_BYTES
+    while True:
+        request = struct.pack(
+            "=7I", BLOCK_BYTES, size // BLOCK_BYTES, FRAME_BYTES, size // FRAME_BYTES, RETIRE_MS, 0, 0
+        )
+        try:
+            sock.setsockopt(SOL_PACKET, PACKET_RX_RING, request)
+        except OSError as error:
+            size //= 2
+            if error.errno != errno.ENOMEM or size < 4 * BLOCK_BYTES:
+                raise
+        else:
+            return size
+
+
+def _loopbacks() -> frozenset[int]:
+    return frozenset(index for index, name in socket.if_nameindex() if name == "lo")

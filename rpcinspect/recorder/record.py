@@ -1,0 +1,77 @@
+"""A command is run and recorded: what joins launcher, mechanism and notes.
+
+In: a command line and a mechanism. Out: an `Outcome`: the exit code of the command, what was recorded, what
+its processes said. `RecordError` or `CommandError`: nothing has run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rpcinspect.recorder.launcher import Command
+from rpcinspect.recorder.mechanism import Mechanism, Recorded
+from rpcinspect.recorder.notes import Note, read_notes
+
+VARIABLE = "RPCINSPECT_RECORD"
+STARTUP = Path(__file__).resolve().parent / "startup"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a command that was run."""
+
+    exit_code: int
+    recorded: Recorded
+    notes: Sequence[Note]
+    left: frozenset[int]
+    """Processes with a note that still run."""
+
+
+def record(arguments: Sequence[str], mechanism: Mechanism) -> Outcome:
+    """Runs the command to its end, and completes the recording."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rpcinspect-")))
+        stack.callback(mechanism.close)
+        mechanism.prepare()
+        settings = {"via": mechanism.via, "notes": str(folder), **mechanism.settings()}
+        with Command(arguments, surroundings(os.environ, settings), mechanism.stage) as command:
+            mechanism.begin(command.descriptors, folder)
+            command.begin()
+            code = command.wait(mechanism.look)
+        notes = read_notes(folder)
+        left = frozenset(note.pid for note in notes if not note.ended and _is_running(note.pid))
+        return Outcome(code, mechanism.finish(notes), notes, left)
+
+
+def surroundings(environment: Mapping[str, str], settings: Mapping[str, object]) -> dict[str, str]:
+    """The environment of the command: every Python in it finds our `sitecustomize` first."""
+    path = environment.get("PYTHONPATH")
+    return {
+        **environment,
+        VARIABLE: json.dumps(settings),
+        "PYTHONPATH": os.pathsep.join([str(STARTUP), path] if path else [str(STARTUP)]),
+    }
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    with contextlib.suppress(OSError, IndexError):
+        state = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()[0]
+        )
+        return state != "Z"
+    return True

@@ -1,0 +1,211 @@
+"""The process that writes packets into a pcap. It has a session of its own, so that no key of the terminal
+reaches it, and ends when our process does, however that ends.
+
+In: a ring and an open file. Out: the file, which after every write ends with a whole record; and in the end
+a report. Nothing waits in its memory: what the kernel handed over is written at once, so that whoever kills
+it loses what is in the ring and at most one record. A write that fails (a full disk) ends the recording, with
+one line on standard error at that moment, and the job goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import struct
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from rpcinspect.capture.pcap import pcap_header
+from rpcinspect.errors import RecordError
+from rpcinspect.recorder.packet_socket import RETIRE_MS, Packet, Ring
+
+RECORD = struct.Struct("<IIII")
+WRITES = 512
+"""Packets of one system call; twice as many pieces are within the limit of every system."""
+IDLE_MS = 4 * RETIRE_MS
+"""Whoever waited this long behind the last block has seen the last packet."""
+MAX_REPORT = 1 << 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a sniffer has done."""
+
+    packets: int
+    bytes: int
+    """Of the file."""
+    dropped: int
+    failed: str | None
+    """Why it could not go on."""
+
+
+def create(path: Path) -> int:
+    """The file, emptied; `RecordError` where that can't be."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path}: can't be written: {getattr(error, 'strerror', None) or error}") from error
+
+
+class Sniffer:
+    """The process, as ours sees it."""
+
+    def __init__(self, ring: Ring, path: Path) -> None:
+        """Starts it; the ring is the new process's alone afterwards."""
+        file = create(path)
+        self._path = path
+        self._report, report = os.pipe()
+        stop, self._stop = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # other threads than this one are not needed there
+            self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._stop)
+            os.close(self._report)
+            _serve(ring, path, file, stop, report)
+        for descriptor in (file, stop, report):
+            os.close(descriptor)
+        ring.close()
+        self._ended = False
+
+    def is_alive(self) -> bool:
+        """Whether it still writes."""
+        if not self._ended:
+            pid, _ = os.waitpid(self.pid, os.WNOHANG)
+            self._ended = pid != 0
+        return not self._ended
+
+    def finish(self) -> Report:
+        """Has it write what the kernel holds, and waits for its end."""
+        self._let_go()
+        data = b""
+        while piece := os.read(self._report, MAX_REPORT):
+            data += piece
+        self._wait()
+        os.close(self._report)
+        self._report = -1
+        if data:
+            return Report(**json.loads(data))
+        with contextlib.suppress(OSError):
+            return Report(
+                packets=0, bytes=self._path.stat().st_size, dropped=0, failed="its process was killed"
+            )
+        return Report(packets=0, bytes=0, dropped=0, failed="its process was killed, and its file removed")
+
+    def close(self) -> None:
+        """Ends it, if it hasn't; what the kernel holds is still written."""
+        self._let_go()
+        self._wait()
+        if self._report >= 0:
+            os.close(self._report)
+            self._report = -1
+
+    def _let_go(self) -> None:
+        if self._stop >= 0:
+            os.close(self._stop)
+            self._stop = -1
+
+    def _wait(self) -> None:
+        if not self._ended:
+            os.waitpid(self.pid, 0)
+            self._ended = True
+
+
+def _serve(ring: Ring, path: Path, file: int, stop: int, report: int) -> NoReturn:
+    """The life of the process. Never returns, whatever happens."""
+    try:
+        os.setsid()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)  # it ends when our process says so, or is gone
+        writer = _Writer(ring, file)
+        try:
+            writer.run(stop)
+        except Exception as error:
+            writer.failed = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+            writer.cut()
+            print(
+                f"rpcinspect: {path}: {writer.failed}: the recording ends here, the job goes on",
+                file=sys.stderr,
+            )
+            sys.stderr.flush()
+        os.write(report, json.dumps(asdict(writer.report())).encode())
+    finally:
+        os._exit(0)
+
+
+class _Writer:
+    def __init__(self, ring: Ring, file: int) -> None:
+        self._ring = ring
+        self._file = file
+        self._size = 0
+        self._packets = 0
+        self.failed: str | None = None
+
+    def run(self, stop: int) -> None:
+        """Until `stop` closes, and then what is left in the ring."""
+        self._write([pcap_header(self._ring.link_type)])
+        poller = select.poll()
+        poller.register(self._ring.fileno(), select.POLLIN)
+        poller.register(stop, select.POLLIN)
+        taken = False
+        while True:
+            ready = dict(poller.poll(0 if taken else None))
+            if stop in ready:
+                break
+            taken = self._take()
+            if ready.get(self._ring.fileno(), 0) & select.POLLERR:
+                self._ring.check()
+        self._ring.refuse_more()
+        poller.unregister(stop)
+        for _ in range(2 * self._ring.blocks):  # others may have filled it again meanwhile
+            if not self._take() and not poller.poll(IDLE_MS):
+                break
+
+    def _take(self) -> bool:
+        """Writes the next block, if there is one."""
+        packets = self._ring.take()
+        for start in range(0, len(packets), WRITES):
+            some = packets[start : start + WRITES]
+            self._write(list(_pieces(some)))
+            self._packets += len(some)
+        if packets:
+            self._ring.release()
+        return bool(packets)
+
+    def _write(self, pieces: list[bytes | memoryview]) -> None:
+        length = sum(map(len, pieces))
+        written = os.writev(self._file, pieces)
+        if written < length:  # the rest of it fails, and says why
+            rest = b"".join(pieces)[written:]
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        self._size += length
+
+    def cut(self) -> None:
+        """The file ends with its last whole record."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, self._size)
+
+    def report(self) -> Report:
+        return Report(
+            packets=self._packets, bytes=self._size, dropped=self._ring.dropped(), failed=self.failed
+        )
+
+
+def _pieces(packets: list[Packet]) -> Iterator[bytes | memoryview]:
+    for packet in packets:
+        before = len(packet.header)
+        yield (
+            RECORD.pack(packet.seconds, packet.nanoseconds, len(packet.data) + before, packet.length + before)
+            + packet.header
+        )
+        yield packet.data

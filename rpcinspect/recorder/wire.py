@@ -1,0 +1,75 @@
+"""Recording the wire: torch is made to send everything over TCP (startup/rpcinspect_wire.py), and a sniffer
+writes the packets of an interface into a pcap.
+
+In: the file, the interface, and whether the command gets a network of its own. Out: a `Recorded`.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rpcinspect.errors import RecordError
+from rpcinspect.recorder.mechanism import Recorded
+from rpcinspect.recorder.namespace import enter_own_network
+from rpcinspect.recorder.notes import Note
+from rpcinspect.recorder.packet_socket import Ring, open_socket
+from rpcinspect.recorder.sniffer import Sniffer
+
+
+class Wire:
+    """Packets of one interface."""
+
+    via = "wire"
+
+    def __init__(self, file: Path, *, interface: str = "lo", private_net: bool = False) -> None:
+        self._file = file
+        self._interface = interface
+        self._private_net = private_net
+        self._sniffer: Sniffer | None = None
+
+    def prepare(self) -> None:
+        """Nothing: what can be refused is asked for by the process that becomes the command."""
+
+    def settings(self) -> Mapping[str, object]:
+        """The hook needs to know nothing."""
+        return {}
+
+    def stage(self) -> Sequence[int]:
+        """The socket, opened where the command will be."""
+        if self._private_net:
+            enter_own_network()
+        return [open_socket(self._interface).detach()]
+
+    def begin(self, descriptors: Sequence[int], notes: Path) -> None:
+        """The sniffer starts."""
+        (descriptor,) = descriptors
+        ring = Ring(socket.socket(fileno=descriptor))
+        try:
+            self._sniffer = Sniffer(ring, self._file)
+        except RecordError:
+            ring.close()
+            raise
+
+    def look(self) -> None:
+        """A sniffer that was killed is told of in the end."""
+        if self._sniffer is not None:
+            self._sniffer.is_alive()
+
+    def finish(self, notes: Sequence[Note]) -> Recorded:
+        """The sniffer writes what is left and ends."""
+        assert self._sniffer is not None
+        report = self._sniffer.finish()
+        return Recorded(
+            file=self._file,
+            bytes=report.bytes,
+            packets=report.packets,
+            dropped=report.dropped,
+            ended_early=report.failed,
+        )
+
+    def close(self) -> None:
+        """Ends the sniffer."""
+        if self._sniffer is not None:
+            self._sniffer.close()

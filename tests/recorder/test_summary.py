@@ -1,0 +1,52 @@
+"""What is told at the end of a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rpcinspect.recorder.mechanism import Recorded
+from rpcinspect.recorder.notes import Note
+from rpcinspect.recorder.record import Outcome
+from rpcinspect.recorder.summary import summary
+
+
+def note(name: str | None = "worker0", *, pid: int = 7, recorded: bool = True, ended: bool = True) -> Note:
+    why = None if recorded else "no compiler"
+    return Note(
+        pid=pid,
+        name=name,
+        id=None if name is None else 0,
+        torch="2.13.0",
+        recorded=recorded,
+        why=why,
+        ended=ended,
+        counters={},
+    )
+
+
+def told(*notes: Note, left: tuple[int, ...] = (), **recorded: object) -> list[str]:
+    what = {"file": Path("x y.pcap"), "bytes": 1234, "packets": 5, **recorded}
+    return list(summary(Outcome(0, Recorded(**what), notes, frozenset(left))))  # type: ignore[arg-type]
+
+
+def test_a_recording_without_loss() -> None:
+    assert told(note()) == [
+        "recorded 5 packets, 1,234 bytes in x y.pcap",
+        "  worker0 (id 0, process 7, torch 2.13.0)",
+        "next: rpcinspect decode 'x y.pcap'",
+    ]
+
+
+def test_what_must_not_be_overlooked() -> None:
+    assert "WARNING: 3 packets lost: " in told(note(), dropped=3)[1]
+    assert "No space left" in told(note(), ended_early="No space left on device")[1]
+    assert told()[1].startswith("WARNING: no process said")
+    assert "process 7, torch 2.13.0 was not recorded: no compiler" in told(note(None, recorded=False))[1]
+    assert "still runs" in told(note(ended=False), left=(7,))[1]
+    assert told(note(ended=False))[1].endswith("ended without saying so (killed?)")
+
+
+def test_many_processes_are_counted() -> None:
+    lines = told(*(note(pid=pid) for pid in range(40)))
+    assert len(lines) == 19
+    assert lines[-2] == "  and 24 more"
