@@ -79,6 +79,7 @@ def explain(calls: Sequence[Call], drivers: Collection[str] = ()) -> Causes:
     judge.decide_calls()
     for (job, name), worker in sorted(workers.items()):
         judge.follow(job, name, worker)
+    _cut_circles(judge.parents)
     return Causes(judge.parents, tuple(sorted(judge.ambiguities, key=lambda a: a.message)))
 
 
@@ -372,6 +373,23 @@ def _sign(call: Call) -> tuple[int, str | None]:
 def _list(calls: Sequence[Call]) -> str:
     shown = ", ".join(f"#{call.index}" for call in calls[:4])
     return shown if len(calls) <= 4 else f"{shown} and {len(calls) - 4} more"
+
+
+def _cut_circles(parents: dict[int, int]) -> None:
+    """Where requests would follow from each other in a circle, which damaged times and ids can say, the first
+    of them follows from none. Everybody else walks from parent to parent.
+    """
+    settled: set[int] = set()
+    for start in sorted(parents):
+        chain: dict[int, None] = {}
+        at = start
+        while at in parents and at not in settled and at not in chain:
+            chain[at] = None
+            at = parents[at]
+        if at in chain:
+            steps = list(chain)
+            del parents[min(steps[steps.index(at) :])]
+        settled.update(chain)
 
 
 def _names_of_ids(calls: Sequence[Call]) -> dict[tuple[int, int], str]:

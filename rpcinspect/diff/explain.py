@@ -88,14 +88,15 @@ def _parts(one: Found) -> bool:
 
 
 def _causes(messages: Sequence[Aligned], different: set[int]) -> dict[int, int | None]:
-    """Different message → the one that it follows from, directly."""
+    """Different message → the one that it follows from, directly, which stands before it."""
     causes: dict[int, int | None] = {}
     arrived: dict[str, int] = {}
     """Worker → the latest different message that has come to it."""
     for place in sorted(different):
         message = messages[place]
-        if message.answers is not None and message.answers in different:
-            causes[place] = message.answers
+        answered = message.answers
+        if answered is not None and answered < place and answered in different:
+            causes[place] = answered
         else:
             causes[place] = arrived.get(message.source)
         arrived[message.destination] = place

@@ -213,7 +213,10 @@ def _autograd_from_suffix(
     tail = suffix[at:]
     devices = tails.get(tail)
     if devices is None:
-        value = read_jit(_HEAD_START + tail, limits)
+        try:
+            value = read_jit(_HEAD_START + tail, limits)
+        except DecodeError:
+            return None  # whoever reads the whole pickle tells the right place
         devices = device_map(value[0]) if type(value) is tuple and len(value) == 1 else None
         if devices is None:
             return None

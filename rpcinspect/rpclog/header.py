@@ -266,7 +266,7 @@ def _storage(item: Any) -> LoggedStorage:
 
 def _device(value: Any) -> TpDevice:
     match = _DEVICE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
+    if match is None or not _is_text(value):
         raise _wrong("a device is not named as torch names devices")
     return TpDevice(match[1], int(match[2] or 0))
 
@@ -297,7 +297,7 @@ def _size(header: Header, key: str) -> int:
 
 def _name(header: Header, key: str) -> str:
     value = header.get(key)
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME or not _is_text(value):
         raise _wrong(f"{key} is no name")
     return value
 
@@ -311,7 +311,7 @@ def _flag(header: Header, key: str, default: bool) -> bool:
 
 def _job(header: Header) -> Job:
     value = header.get("job", 0)
-    if isinstance(value, str) and len(value) <= MAX_NAME:
+    if isinstance(value, str) and len(value) <= MAX_NAME and _is_text(value):
         return value
     return _int(header, "job", 0)
 
@@ -331,9 +331,18 @@ def _range(pair: Any) -> tuple[int, int]:
 
 def _addresses(header: Header, key: str) -> tuple[str, ...]:
     value = _list(header, key)[:MAX_ADDRESSES]
-    if not all(isinstance(item, str) and len(item) <= MAX_NAME for item in value):
+    if not all(isinstance(item, str) and len(item) <= MAX_NAME and _is_text(item) for item in value):
         raise _wrong(f"{key} are no addresses")
     return tuple(value)
+
+
+def _is_text(value: str) -> bool:
+    """Whether it is Unicode, other bytes as `surrogateescape`: JSON can say halves of characters, too."""
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _wrong(reason: str) -> DecodeError:

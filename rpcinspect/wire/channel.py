@@ -237,6 +237,8 @@ class Lane:
             extent, first, last = stream.place_cut(start, stop)
         if end is not None and origin is not None and origin <= start - HEADER_BYTES and start <= end:
             self.frame_bytes += HEADER_BYTES
+            if stream.holes:
+                self.frame_bytes -= stream.missing(start - HEADER_BYTES, start)
         self.tensor_bytes += frame.length - extent.missing_bytes if extent.missing else frame.length
         if extent.pieces:
             if first < message.first_ns:

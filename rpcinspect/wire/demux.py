@@ -77,6 +77,8 @@ class Demux:
         done: list[TpMessage] = []
         for handler in list(self._handlers.values()):
             handler.advance(done)
+        for handler in list(self._handlers.values()):
+            handler.end(done)
         for state in self.pipes:
             done += state.finish_messages()
         orphans = [handler.orphan() for handler in self._handlers.values()]

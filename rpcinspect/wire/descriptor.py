@@ -28,6 +28,7 @@ from rpcinspect.wire.tensorpipe import (
 )
 
 CACHED_DESCRIPTORS = 4096
+OTHER_LENGTHS = "the lengths of payload frames are not those in the descriptor"
 
 
 @dataclass(eq=False, slots=True)
@@ -159,6 +160,9 @@ class DescriptorReader:
                 continue
             whole = head + shape.frames.size
             if end - position < whole:
+                if self._contradicted(shape, position + head):
+                    self._lose(position, OTHER_LENGTHS)
+                    continue
                 break
             if stream.holes and cursor.damaged(whole):
                 yield self._damaged_message(shape, position, head, whole)
@@ -167,7 +171,7 @@ class DescriptorReader:
                 buffer, at = cursor.buffer(position, whole)
             fields = shape.frames.unpack_from(buffer, at + head)
             if fields[::2] != shape.lengths:
-                self._lose(position, "the lengths of payload frames are not those in the descriptor")
+                self._lose(position, OTHER_LENGTHS)
                 continue
             cursor.position = position + whole
             self.frame_bytes += whole
@@ -181,6 +185,8 @@ class DescriptorReader:
         cursor = self.cursor
         stream = cursor.stream
         yield from self.advance()
+        while self._hides_others():
+            yield from self.advance()
         if self._lost_from is not None:
             rebuilt = None if stream.end is None else self._rebuild(self._lost_from, stream.end)
             if rebuilt is not None:
@@ -207,6 +213,36 @@ class DescriptorReader:
             yield self._damaged_message(shape, position, HEADER_BYTES + length, left, reason)
             return
         self._problem(position, reason)
+
+    def _contradicted(self, shape: Shape, at: int) -> bool:
+        """Whether one of the payloads' frames, the first of them at `at`, says another length, as far as they
+        have come: what a damaged length announces may never come.
+        """
+        stream = self.cursor.stream
+        end = stream.end
+        assert end is not None
+        for length in shape.lengths:
+            if at + HEADER_BYTES > end:
+                break
+            told = HEADER.unpack(stream.read(at, at + HEADER_BYTES))[0]
+            if told != length and not stream.missing(at, at + HEADER_BYTES):
+                return True
+            at += HEADER_BYTES + length
+        return False
+
+    def _hides_others(self) -> bool:
+        """Whether the stream ends in a descriptor that is longer than what is left, and other messages lie
+        there: then its length is damaged, and they are searched for.
+        """
+        position, left = self.cursor.position, self.cursor.available()
+        length = self.cursor.length(position) if self._lost_from is None and left > 0 else None
+        if length is None or left >= HEADER_BYTES + length:
+            return False
+        search = DescriptorSearch(self.cursor.stream, position + 1, self._shapes.lengths, self._limits)
+        if search.find() is None:
+            return False
+        self._lose(position, f"a descriptor of {length:,} bytes was announced, and other messages follow")
+        return True
 
     def _message(
         self,

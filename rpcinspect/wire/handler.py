@@ -41,6 +41,9 @@ class Handler:
     def advance(self, done: list[TpMessage]) -> None:
         """One of the connection's streams grew (or may have)."""
 
+    def end(self, done: list[TpMessage]) -> None:
+        """The streams have ended, and those of all others; before it is asked whether it is an orphan."""
+
     def orphan(self) -> Orphan | None:
         """This connection, if nothing has explained it and it may be a lane of some pipe."""
         return None

@@ -17,6 +17,7 @@ from rpcinspect.wire.handler import Handler, Role
 from rpcinspect.wire.orphans import Orphan
 from rpcinspect.wire.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.wire.records import TpMessage, Visibility
+from rpcinspect.wire.search import DescriptorSearch
 from rpcinspect.wire.segment import Endpoint
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Connection
@@ -70,6 +71,22 @@ class PipeHandler(Handler):
             if self._given_up:
                 self._search_server()
             done += self.state.advance()
+
+    def end(self, done: list[TpMessage]) -> None:
+        """A handshake of which too little came hides no messages, if a damaged length made it wait."""
+        if self._settled:
+            return
+        for cursor in (self._client, self._server):
+            if cursor is not None and self._find(cursor) is not None:
+                self._give_up("handshake: more bytes were announced than came, and messages follow")
+                self._search_server()
+                done += self.state.advance()
+                return
+
+    def _find(self, cursor: FrameCursor) -> int | None:
+        """Where a descriptor is behind what was read."""
+        demux = self.demux
+        return DescriptorSearch(cursor.stream, cursor.position, demux.shapes.lengths, demux.limits).find()
 
     def _handshake(self, done: list[TpMessage]) -> bool:
         limits = self.demux.limits

@@ -331,8 +331,9 @@ class Tcp:
                 if len(first) and not block.length[first[0]]:
                     _begin(other, (int(block.acknowledgment[first[0]]) - 1) % WRAP)
             at = other.acked if other.acked is not None else other.end
-            number = int(block.acknowledgment[acks[-1]])
-            acked = EPOCH + number if at is None else _unwrap(at, number)
+            numbers = block.acknowledgment[acks]
+            near = EPOCH + int(numbers[0]) if at is None else at
+            acked = int((near + ((numbers - near + WRAP // 2) % WRAP) - WRAP // 2).max())
             if other.acked is None or acked > other.acked:
                 other.acked = acked
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.causes.calls import CALLS, Call, read_exchanges
-from rpcinspect.causes.causality import Causes, explain, open_requests
+from rpcinspect.causes.causality import Causes, _cut_circles, explain, open_requests
 from rpcinspect.opened import open_session
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -272,3 +272,15 @@ def test_a_parent_was_being_served_by_the_sender(drawn: list[tuple[int, int, int
     received = [call for call in calls if call.callee == "w1"]
     for index, served in open_requests(received, [c for c in calls if c.caller == "w1"]).items():
         assert causes.parents.get(index) is None or causes.parents[index] in {q.index for q in served}
+
+
+def test_circles_are_cut_at_the_first_request() -> None:
+    """What damaged times and ids say; everybody walks from parent to parent, and must come to an end."""
+    for parents, left in (
+        ({1: 1}, {}),
+        ({1: 2, 2: 1, 3: 2}, {2: 1, 3: 2}),
+        ({5: 3, 3: 4, 4: 5, 7: 5, 9: 8}, {5: 3, 4: 5, 7: 5, 9: 8}),
+        ({2: 1, 3: 2}, {2: 1, 3: 2}),
+    ):
+        _cut_circles(parents)
+        assert parents == left

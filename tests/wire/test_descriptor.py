@@ -219,3 +219,20 @@ def test_shapes_raise_only_decode_errors() -> None:
     body = descriptor_of(Said(payload=b"x" * 200), Layout.V1_9, "basic")
     with pytest.raises(LimitExceeded):
         ShapeTable(Limits(payload_bytes=10)).get(body)
+
+
+def test_a_length_that_never_comes_hides_nothing_behind_it() -> None:
+    """Of a descriptor's frame, of a payload in the descriptor, of a payload's frame."""
+    first, second = message_frames(FIRST), message_frames(SECOND)
+    longer = descriptor_of(Said(payloads=(b"x" * 4, b"x" * 8, b"x" * 5000, b"x")), Layout.V1_9, "basic")
+    for damaged in (
+        (1 << 20).to_bytes(8, "little") + first[8:],
+        frame(longer) + first[8 + int.from_bytes(first[:8], "little") :],
+    ):
+        messages, reader = read(message_frames(THIRD) + damaged + second + message_frames(THIRD))
+        assert ids(messages) == [3, 2, 3]
+        assert len(reader.problems) == 1
+        assert reader.problems[0].location.offset == len(message_frames(THIRD))
+    messages, reader = read(message_frames(THIRD) + (1 << 20).to_bytes(8, "little") + first[8:])
+    assert ids(messages) == [3]
+    assert reasons(reader) == ["the connection was closed inside a message"]
