@@ -7,6 +7,7 @@
 #   make fix        format, and repair what ruff can repair
 #   make damage     what is left of damaged captures, into docs/damage.md (DAMAGE_ARGS='--quick' only shows it)
 #   make replay-table  replay PyTorch's own tests, into docs/replay.md (TABLE_ARGS='--runs 1' only shows it)
+#   make fuzz       an hour of fuzzing, guided by coverage (FUZZ_SECONDS=600 FUZZ_ARGS='--target jit'); faults in fuzz-out
 #   make bench      time of start-up and of 30,000 messages, beside tshark's, and of replays
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
 
@@ -23,8 +24,10 @@ PYTEST_ARGS ?=
 CAPTURES ?=
 DAMAGE_ARGS ?= --write docs/damage.md
 TABLE_ARGS ?= --write docs/replay.md
+FUZZ_SECONDS ?= 3600
+FUZZ_ARGS ?=
 
-.PHONY: demo test check fix damage replay-table bench captures pictures
+.PHONY: demo test check fix damage replay-table fuzz bench captures pictures
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/base.stamp
@@ -50,6 +53,10 @@ damage: $(VENV)/dev.stamp
 
 replay-table: $(VENV)/dev.stamp
 	$(BIN)/python bench/replay_table.py $(TABLE_ARGS)
+
+fuzz: $(VENV)/dev.stamp
+	$(PIP) -e '.[dev,fuzz]'
+	nice -n 19 $(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ_ARGS)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py
