@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rpcinspect import exit_codes
 from rpcinspect.cli.guard import guarded
 
 
@@ -38,8 +40,11 @@ def record(
         ),
     ] = None,
     interface: Annotated[
-        str, typer.Option("--interface", "-i", metavar="NAME", help="wire: capture there; any: everywhere.")
-    ] = "lo",
+        str | None,
+        typer.Option(
+            "--interface", "-i", metavar="NAME", help="wire: capture there; default lo; any: everywhere."
+        ),
+    ] = None,
     private_net: Annotated[
         bool,
         typer.Option(
@@ -51,6 +56,11 @@ def record(
     """Run a command and record the RPC of all of its processes, without a change to their code."""
 
     def execute() -> int:
+        if sys.platform != "linux":
+            from rpcinspect.commands.output import say
+
+            say("record: works on Linux only")
+            return exit_codes.USAGE
         from rpcinspect.commands.record import Request, run
 
         return run(

@@ -21,13 +21,14 @@ class Recorded:
     bytes: int
     """Of the file."""
     packets: int | None = None
-    messages: int | None = None
+    messages: str | None = None
+    """How many, in words."""
     dropped: int = 0
     """Packets or messages that were lost: they came too fast."""
     ended_early: str | None = None
     """Why the recording ended before the command did."""
-    remarks: Sequence[str] = field(default=())
-    """What else is to be told, a line each."""
+    warnings: Sequence[str] = field(default=())
+    """What else makes the recording less than it should be, a line each."""
 
 
 class Mechanism(Protocol):

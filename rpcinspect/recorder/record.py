@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,8 +33,10 @@ class Outcome:
     """Processes with a note that still run."""
 
 
-def record(arguments: Sequence[str], mechanism: Mechanism) -> Outcome:
-    """Runs the command to its end, and completes the recording."""
+def record(
+    arguments: Sequence[str], mechanism: Mechanism, ready: Callable[[], None] = lambda: None
+) -> Outcome:
+    """Runs the command to its end, and completes the recording. `ready` is called when it can begin."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rpcinspect-")))
         stack.callback(mechanism.close)
@@ -42,6 +44,7 @@ def record(arguments: Sequence[str], mechanism: Mechanism) -> Outcome:
         settings = {"via": mechanism.via, "notes": str(folder), **mechanism.settings()}
         with Command(arguments, surroundings(os.environ, settings), mechanism.stage) as command:
             mechanism.begin(command.descriptors, folder)
+            ready()
             command.begin()
             code = command.wait(mechanism.look)
         notes = read_notes(folder)

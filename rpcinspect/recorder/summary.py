@@ -7,7 +7,7 @@ with WARNING.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.record import Outcome
@@ -22,7 +22,6 @@ def summary(outcome: Outcome) -> Iterator[str]:
     yield f"recorded {_amounts(outcome)} in {recorded.file}"
     for line in warnings(outcome):
         yield f"WARNING: {line}"
-    yield from recorded.remarks
     yield from _processes(outcome)
     yield f"next: rpcinspect decode {shlex.quote(str(recorded.file))}"
 
@@ -31,7 +30,7 @@ def _amounts(outcome: Outcome) -> str:
     recorded = outcome.recorded
     amounts = []
     if recorded.messages is not None:
-        amounts.append(counted(recorded.messages, "message"))
+        amounts.append(recorded.messages)
     if recorded.packets is not None:
         amounts.append(counted(recorded.packets, "packet"))
     return ", ".join([*amounts, f"{recorded.bytes:,} bytes"])
@@ -55,6 +54,7 @@ def warnings(outcome: Outcome) -> Iterator[str]:
             yield f"{_who(note)} was not recorded: {note.why or 'it did not say why'}"
         elif note.pid in outcome.left:
             yield f"{_who(note)} still runs: what it sends from now on is not recorded"
+    yield from recorded.warnings
 
 
 def _processes(outcome: Outcome) -> Iterator[str]:
@@ -78,8 +78,3 @@ def _who(note: Note) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 packet`, `2 packets`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def names(notes: Sequence[Note]) -> list[str]:
-    """The workers that were recorded."""
-    return [note.name for note in notes if note.recorded and note.name is not None]

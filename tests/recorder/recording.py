@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -99,3 +101,17 @@ def need_own_network() -> None:
     """Skips a test that can't capture here."""
     if not may_have_own_network():
         pytest.skip("no network namespace of our own here")
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process started, oldest first."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return sorted(map(int, found))
+
+
+def wait_for(there: Callable[[], bool], seconds: float = SECONDS) -> None:
+    """Until something holds that may take a while."""
+    end = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < end, "it takes too long"
+        time.sleep(0.02)
