@@ -16,12 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from late_packages import extend_path
-from sniff import Sniffer, may_sniff, own_namespace
 
 HERE = Path(__file__).resolve().parent
 CAPTURES = HERE.parent / "captures"
@@ -80,7 +79,7 @@ class Check:
         capture = self.out / f"gpu_job_{number}.pcap"
         what = f"job with {maps}"
         told: list[dict[str, str]] = []
-        with self.step(f"{what} run"), Sniffer(capture):
+        with self.step(f"{what} run"), sniffed(capture):
             told = run_job(self.device, maps)
         if not told:
             return
@@ -119,6 +118,36 @@ class Check:
         if self.device == "cpu":  # a CPU's descriptors need not name it
             ways = {(forth, a or "cpu", b or "cpu") for forth, a, b in ways}
         self.row(f"{what}: the map forth, its reverse on the backward", ways == expected, sorted(ways))
+
+
+def no_sniffing() -> str | None:
+    """Moves this process into a network of its own, or stays where it is; why it can't sniff in either."""
+    from rpcinspect.errors import RecordError
+    from rpcinspect.recorder.namespace import enter_own_network
+    from rpcinspect.recorder.packet_socket import open_socket
+
+    with suppress(RecordError):
+        enter_own_network()
+    try:
+        open_socket("lo").close()
+    except RecordError as error:
+        return str(error)
+    return None
+
+
+@contextmanager
+def sniffed(path: Path) -> Iterator[None]:
+    """The loopback's packets meanwhile, in a capture."""
+    from rpcinspect.recorder.packet_socket import Ring, open_socket
+    from rpcinspect.recorder.sniffer import Sniffer
+
+    sniffer = Sniffer(Ring(open_socket("lo")), path)
+    try:
+        yield
+    finally:
+        report = sniffer.finish()
+    if report.dropped or report.failed:
+        raise RuntimeError(f"{report.dropped} packets lost; {report.failed or 'no error'}")
 
 
 def name_of(device: Any) -> str:
@@ -160,10 +189,11 @@ def main() -> int:
     parser.add_argument("--dry", action="store_true", help="on the CPU alone")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     options = parser.parse_args()
-    if not own_namespace() and not may_sniff():  # before torch starts threads
-        print("can't sniff on the loopback: neither root nor a namespace of our own", file=sys.stderr)
-        return 2
     extend_path()
+    refused = no_sniffing()  # before numpy and torch start threads
+    if refused is not None:
+        print(f"can't sniff on the loopback: {refused}", file=sys.stderr)
+        return 2
     import torch
 
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -29,33 +29,6 @@ def test_packages_that_are_there_win(repo: Path, tmp_path: Path) -> None:
         assert told in done.stdout
 
 
-SNIFFED = """
-import socket, sys, sniff
-if not sniff.own_namespace():
-    raise SystemExit(77)
-with sniff.Sniffer(sniff.Path(sys.argv[1])), socket.create_server(("127.0.0.1", 0)) as server:
-    with socket.create_connection(server.getsockname()) as one, server.accept()[0] as other:
-        one.sendall(bytes(100_000))
-        left = 100_000
-        while left:
-            left -= len(other.recv(left))
-"""
-
-
-def test_a_sniffed_loopback(repo: Path, tmp_path: Path) -> None:
-    path = tmp_path / "lo.pcap"
-    done = subprocess.run(
-        [sys.executable, "-c", SNIFFED, str(path)], cwd=repo / "bench", timeout=60, check=False
-    )
-    if done.returncode == 77:
-        pytest.skip("no network namespaces here")
-    assert done.returncode == 0
-    import rpcinspect
-
-    with rpcinspect.open(str(path)) as opened:
-        assert 100_000 < opened.session.captures[0].bytes < 120_000
-
-
 @pytest.mark.slow
 @pytest.mark.rooted
 def test_the_check_without_a_gpu(repo: Path, tmp_path: Path) -> None:
