@@ -21,44 +21,47 @@ CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
 FORBIDDEN = {
-    errno.EPERM: "this system does not let users make namespaces",
+    errno.EPERM: "this system, or the container, lets nobody but root make network namespaces",
     errno.ENOSPC: "this system allows no more namespaces (sysctl user.max_user_namespaces)",
-    errno.EINVAL: "this kernel has no such namespaces",
+    errno.EINVAL: "this kernel has no such namespaces, or this process has several threads",
     errno.ENOSYS: "this kernel has no namespaces",
 }
 NO_RIGHTS = (
     "this system gives users no rights in their namespaces "
     "(Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns)"
 )
-OTHERWISE = "run rpcinspect as root"
 
 
 def enter_own_network() -> None:
-    """Who is not root gets a user namespace too, in which only its own id exists."""
+    """Root needs a network namespace only; everybody else, and root without its rights, gets a user namespace
+    too, in which only its own ids exist."""
     user, group = os.geteuid(), os.getegid()
-    flags = CLONE_NEWNET if user == 0 else CLONE_NEWUSER | CLONE_NEWNET
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(flags):
-        number = ctypes.get_errno()
-        raise RecordError(_line(FORBIDDEN.get(number, os.strerror(number))))
+    if user or _unshare(CLONE_NEWNET):
+        number = _unshare(CLONE_NEWUSER | CLONE_NEWNET)
+        if number:
+            raise RecordError(f"--private-net: {FORBIDDEN.get(number, os.strerror(number))}")
+        _keep_ids(user, group)
     try:
-        if user:
-            _keep_ids(user, group)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             fcntl.ioctl(sock, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", IFF_UP))
     except OSError as error:
-        told = NO_RIGHTS if error.errno in (errno.EPERM, errno.EACCES) else error.strerror
-        raise RecordError(_line(str(told))) from error
+        raise RecordError(f"--private-net: {_reason(error)}") from error
+
+
+def _unshare(flags: int) -> int:
+    """0, or the number of the error."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return ctypes.get_errno() if libc.unshare(flags) else 0
 
 
 def _keep_ids(user: int, group: int) -> None:
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{user} {user} 1"),
-        ("gid_map", f"{group} {group} 1"),
-    ):
-        Path(f"/proc/self/{name}").write_text(text, encoding="ascii")
+    ids = (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1"))
+    try:
+        for name, text in ids:
+            Path(f"/proc/self/{name}").write_text(text, encoding="ascii")
+    except OSError as error:
+        raise RecordError(f"--private-net: {_reason(error)}") from error
 
 
-def _line(reason: str) -> str:
-    return f"--private-net: {reason}; {OTHERWISE}"
+def _reason(error: OSError) -> str:
+    return NO_RIGHTS if error.errno in (errno.EPERM, errno.EACCES) else error.strerror or str(error)
