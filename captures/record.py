@@ -66,6 +66,7 @@ WORKLOADS: dict[str, tuple[str, tuple[str, ...]]] = {
     "faults/unfit": ("faults.py", ("unfit",)),
     "faults/fit": ("faults.py", ("fit",)),
     "logs/killed": ("killed.py", ()),
+    "redaction/vault": ("vault.py", ()),
     "pairs/base": ("training.py", ()),
     "pairs/again": ("training.py", ("again",)),
     "pairs/function": ("training.py", ("function",)),

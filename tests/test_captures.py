@@ -76,6 +76,7 @@ def test_all_workloads_are_there() -> None:
         "training",
         "faults",
         "killed",
+        "vault",
     ]
     assert {script for script, _ in WORKLOADS.values()} == {f"{stem}.py" for stem in stems}
 

@@ -33,6 +33,7 @@ DOCS = (
     "filter.md",
     "log-format.md",
     "recording.md",
+    "redaction.md",
     "decisions.md",
 )
 

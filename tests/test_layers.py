@@ -27,6 +27,7 @@ LAYERS = (
     {"pipeline"},
     {"opened"},
     {"diff", "writing", "recorder"},
+    {"redaction"},
     {"replay"},
     {"shrink"},
     {"views"},
@@ -41,7 +42,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 HOMES = {
     "jinja2": {"views"},
     "lark": {"filter"},
-    "numpy": {"capture", "wire", "rpc", "session", "equality", "trace", "commands"},
+    "numpy": {"capture", "wire", "rpc", "session", "equality", "trace", "redaction", "commands"},
     "orjson": {"views"},
     "pyarrow": {"views"},
     "re2": {"filter"},
@@ -90,7 +91,19 @@ REPLAY_UPWARDS = {
 }
 """(who, what): a plan asks what an engine can't do; a process of torch may be played by its agent."""
 
-PURE = {"wire", "rpc", "rpclog", "workerlog", "session", "equality", "causes", "trace", "writing", "filter"}
+PURE = {
+    "wire",
+    "rpc",
+    "rpclog",
+    "workerlog",
+    "session",
+    "equality",
+    "causes",
+    "trace",
+    "writing",
+    "redaction",
+    "filter",
+}
 NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}
 NOT_PURE |= {"subprocess", "tempfile", "pathlib", "shutil", "select", "threading", "asyncio", "glob"}
 NOT_PURE_CALLS = {"open", "print", "input"}

@@ -63,6 +63,22 @@ def decode(
             help="Save the messages, with their requests and answers, as a capture that decodes by itself.",
         ),
     ] = None,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="With -w or --format rpclog: tensors become noise, strings stand-ins; the rest tells the "
+            "same of the run.",
+        ),
+    ] = False,
+    redact_seed: Annotated[
+        str | None,
+        typer.Option(
+            "--redact-seed",
+            metavar="SECRET",
+            help="Redact captures alike that are to be compared; keep it to yourself. Default: random.",
+        ),
+    ] = None,
     fields: Annotated[bool, typer.Option("--fields", help="List what a filter can ask for.")] = False,
     message: Annotated[
         int | None,
@@ -212,6 +228,8 @@ def decode(
                 filter=filter_text,
                 write=write,
                 fields=fields,
+                redact=redact,
+                redact_seed=redact_seed,
                 worker_logs=tuple(worker_log or ()),
                 log_zone=log_zone,
             )

@@ -92,6 +92,15 @@ def _filter(request: Request) -> Filter | None:
     return read_filter(request.filter)
 
 
+def _key(request: Request) -> bytes | None:
+    """What is redacted by; None where nothing is."""
+    if not request.redact:
+        return None
+    from rpcinspect.commands.redacting import key_of
+
+    return key_of(request.redact_seed)
+
+
 def _interrupt(request: Request, decoding: Decoding) -> AbstractContextManager[Interrupt]:
     return ends_reading(decoding) if request.live else nullcontext(Interrupt())
 
@@ -255,7 +264,7 @@ def _log(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     session, shown = read(request, chosen)
     with request.decoding() as decoding:
         output = stack.enter_context(open_output(request.output))
-        say(save_log(output, session, shown, decoding))
+        say(save_log(output, session, shown, decoding, _key(request)))
         _say_if_unread(decoding)
     _say_if_empty(session)
     return _verdict(request, session)
@@ -337,7 +346,7 @@ def _write(request: Request, path: Path, chosen: Filter | None, stack: ExitStack
             output = stack.enter_context(open_output(request.output))
             write_session(view, session, shown, request, output)
     with request.decoding() as decoding:
-        told = save(path, session, shown, decoding)
+        told = save(path, session, shown, decoding, _key(request))
     _say_if_empty(session)
     if request.json:
         say(told)

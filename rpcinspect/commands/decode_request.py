@@ -59,6 +59,8 @@ class Request:
     filter: str | None = None
     write: Path | None = None
     fields: bool = False
+    redact: bool = False
+    redact_seed: str | None = None
     worker_logs: tuple[str, ...] = ()
     """FILE or NAME=FILE, text logs of workers."""
     log_zone: str | None = None
@@ -120,7 +122,7 @@ def mistake(request: Request) -> str | None:
     """What is wrong with the combination of options, in one line."""
     if request.files.count(STDIN) > 1:
         return "standard input can be read only once"
-    inputs = _mistake_in_inputs(request) or _mistake_in_logs(request)
+    inputs = _mistake_in_inputs(request) or _mistake_in_logs(request) or _mistake_in_redacting(request)
     if inputs is not None:
         return inputs
     message, tensors = request.message is not None, request.tensors is not None
@@ -191,6 +193,16 @@ def _mistake_in_logs(request: Request) -> str | None:
         return "--worker-log is for the table, --format jsonl and json, and --closings"
     if request.stream or request.live:
         return "--worker-log joins a capture that is read to its end: no --stream, --live or - with it"
+    return None
+
+
+def _mistake_in_redacting(request: Request) -> str | None:
+    if not request.redact:
+        return None if request.redact_seed is None else "--redact-seed is for --redact"
+    if request.write is None and not request.log:
+        return "--redact is for captures that are written: -w PCAP or --format rpclog -o LOG"
+    if request.json:
+        return f"--redact: what --format {request.format} prints is not redacted; write the capture alone"
     return None
 
 

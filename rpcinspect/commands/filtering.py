@@ -13,6 +13,7 @@ from typing import BinaryIO
 from rich.cells import cell_len
 
 from rpcinspect.commands.output import open_output
+from rpcinspect.commands.redacting import redacted
 from rpcinspect.errors import FilterError
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import Filter
@@ -25,6 +26,7 @@ from rpcinspect.writing.file import write_messages
 from rpcinspect.writing.log import write_log
 from rpcinspect.writing.pipes import Numbered
 
+_REDACTED = "redacted, "
 AROUND = 60
 """Characters that are shown on either side of a mistake."""
 
@@ -45,23 +47,34 @@ def pointed(error: FilterError) -> str:
     return f"-f: {error.reason}\n{before}{after}\n{' ' * cell_len(before)}{'^' * max(1, cell_len(marked))}"
 
 
-def save(path: Path, session: Session, shown: Shown | None, decoding: Decoding) -> str:
+def save(
+    path: Path, session: Session, shown: Shown | None, decoding: Decoding, key: bytes | None = None
+) -> str:
     """Writes what is shown, with the answers and requests of that, as a capture; says how many these are.
 
-    `decoding`: a second pass over the captures of the session.
+    `decoding`: a second pass over the captures of the session; `key`: redacted by it.
     """
     kept = _kept(session, shown, decoding)
+    told = f"{_told(kept, shown, session)}, {_REDACTED if key is not None else ''}in {path}"
+    read = _reader(decoding)
+    if key is not None:
+        session, kept, read = redacted(session, kept, read, key, network=True)
     with open_output(path) as output:
-        write_messages(output, session, kept, _reader(decoding))
-    return f"{_told(kept, shown, session)}, in {path}"
+        write_messages(output, session, kept, read)
+    return told
 
 
-def save_log(output: BinaryIO, session: Session, shown: Shown | None, decoding: Decoding) -> str:
+def save_log(
+    output: BinaryIO, session: Session, shown: Shown | None, decoding: Decoding, key: bytes | None = None
+) -> str:
     """The same as a log, into what is open already."""
     kept = _kept(session, shown, decoding)
-    left_out = write_log(output, session, kept, _reader(decoding), decoding.wire_facts)
-    lost = f"; {counted(left_out, 'message')} not of torch's form left out" if left_out else ""
-    return f"{_told(kept, shown, session)}, as a log{lost}"
+    told = f"{_told(kept, shown, session)}, {_REDACTED if key is not None else ''}as a log"
+    read = _reader(decoding)
+    if key is not None:
+        session, kept, read = redacted(session, kept, read, key, network=False)
+    left_out = write_log(output, session, kept, read, decoding.wire_facts)
+    return told + (f"; {counted(left_out, 'message')} not of torch's form left out" if left_out else "")
 
 
 def _kept(session: Session, shown: Shown | None, decoding: Decoding) -> list[Numbered]:

@@ -46,6 +46,7 @@ PROVOKED: dict[str, set[str]] = {
     "faults/dies": {"unanswered-request"},
     "faults/unfit": {"error-response", "device-map-missing", "unsafe-pickle"},
     "faults/unused_result": {"missing-gradient", "unanswered-request"},
+    "redaction/vault": {"error-response", "unsafe-pickle"},
     "logs/killed": {"error-response", "unanswered-request"},
     "pairs/error": FAILS,
     "pairs/error_nested": {"error-response", "dangling-send"},

@@ -43,7 +43,7 @@ def number_integers(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Numbered:
     frames: list[tuple[int, int]] = []
     pos = 0
     while pos < plain.end:
-        end = _after(data, pos)
+        end = opcode_end(data, pos)
         if data[pos] == FRAME:
             frames.append((end, end + int.from_bytes(data[pos + 1 : end], "little")))
         elif data[pos] in INTEGERS:
@@ -98,7 +98,7 @@ def integer(value: int) -> bytes:
     return b"\x8a" + size.to_bytes(1, "little") + value.to_bytes(size, "little", signed=True)
 
 
-def _after(data: bytes, pos: int) -> int:
+def opcode_end(data: bytes, pos: int) -> int:
     """Where the opcode at `pos` ends."""
     op = data[pos]
     pos += 1

@@ -1,0 +1,138 @@
+"""Who and where, with other names: workers by stand-ins, hosts by numbers in the order in which they come.
+
+In: a session, `Pseudonyms`. Out: the same session for writers. 127.0.0.1 and ::1 stay; other hosts become
+10.0.0.1, 10.0.0.2, …, fd00::1, …; ports stay.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import replace
+
+from rpcinspect.redaction.pseudonyms import Pseudonyms
+from rpcinspect.redaction.public import DEVICE
+from rpcinspect.session.model import CallFailure, Session, Worker
+from rpcinspect.session.names import ID_LABEL, is_address
+from rpcinspect.wire.channel import CHANNELS
+from rpcinspect.wire.records import Pipe
+from rpcinspect.wire.segment import Endpoint, Flow
+from rpcinspect.wire.tensorpipe import TpDevice
+
+
+def worker_names(session: Session) -> frozenset[str]:
+    """Every name of a worker."""
+    found = {worker.name for worker in session.workers if worker.name is not None}
+    labels = {*session.clients, *session.servers, *[pipe.client_name for pipe in session.pipes]}
+    return frozenset(found | {label for label in labels if label and is_name(label)})
+
+
+def is_name(label: str) -> bool:
+    """Whether a label is a worker's name; not its id or an address."""
+    return not is_address(label) and ID_LABEL.fullmatch(label) is None
+
+
+class Labels:
+    """See the module's text."""
+
+    def __init__(self, words: Pseudonyms) -> None:
+        self._words = words
+        self._hosts: dict[str, str] = {}
+
+    def session(self, session: Session, *, network: bool) -> Session:
+        """`network`: for packets; logs know no addresses but those of listeners, and find pipes by theirs."""
+        pipes = tuple([self._pipe(pipe) for pipe in session.pipes]) if network else session.pipes
+        return replace(
+            session,
+            workers=tuple([self._worker(worker) for worker in session.workers]),
+            pipes=pipes,
+            clients=tuple(map(self.label, session.clients)),
+            servers=tuple(map(self.label, session.servers)),
+            failures={row: self._failure(failure) for row, failure in session.failures.items()},
+            lost_calls=tuple(map(self._failure, session.lost_calls)),
+        )
+
+    def label(self, label: str) -> str:
+        """A label of an end of a pipe."""
+        if is_name(label):
+            return self._name(label)
+        return self._address(label) if is_address(label) else label
+
+    def _name(self, name: str) -> str:
+        return self._words.word(name.encode("utf-8", "surrogateescape")).decode("ascii")
+
+    def _worker(self, worker: Worker) -> Worker:
+        return replace(
+            worker,
+            name=None if worker.name is None else self._name(worker.name),
+            addresses=tuple(map(self._address, worker.addresses)),
+            elsewhere=tuple(map(self._elsewhere, worker.elsewhere)),
+        )
+
+    def _pipe(self, pipe: Pipe) -> Pipe:
+        return replace(
+            pipe,
+            flow=Flow(self._end(pipe.client, pipe.logged), self._end(pipe.server, pipe.logged)),
+            listener=None if pipe.listener is None else self._end(pipe.listener, pipe.logged),
+            client_name=None if pipe.client_name is None else self._name(pipe.client_name),
+            server_name=None if pipe.server_name is None else self._name(pipe.server_name),
+            channels=tuple(
+                [
+                    ((self.device(a), self.device(b)), self.channel(name) or "")
+                    for (a, b), name in pipe.channels
+                ]
+            ),
+            reason=None,
+        )
+
+    def _end(self, end: Endpoint, logged: bool) -> Endpoint:
+        return (
+            Endpoint(self.label(end.host), end.port) if logged else Endpoint(self._host(end.host), end.port)
+        )
+
+    def channel(self, name: str | None) -> str | None:
+        """Names of channels that TensorPipe has stay."""
+        known = name is None or name in CHANNELS or name in UNSEEN
+        return name if known or name is None else self._name(name)
+
+    def device(self, device: TpDevice) -> TpDevice:
+        """A device."""
+        known = DEVICE.fullmatch(device.type.encode("utf-8", "surrogateescape")) is not None
+        return device if known else TpDevice(self._name(device.type), device.index)
+
+    def _address(self, address: str) -> str:
+        host, _, port = address.rpartition(":")
+        known = self._host(host.strip("[]"))
+        return f"[{known}]:{port}" if ":" in known else f"{known}:{port}"
+
+    def _elsewhere(self, address: str) -> str:
+        scheme, mark, rest = address.partition("://")
+        return f"{scheme}{mark}{self._name(rest)}" if mark and scheme in SCHEMES else self._name(address)
+
+    def _host(self, host: str) -> str:
+        try:
+            ip = ipaddress.ip_address(host)
+        except ValueError:
+            return self._name(host)
+        if ip.is_loopback or ip.is_unspecified:
+            return host
+        known = self._hosts.get(host)
+        if known is None:
+            number = len(self._hosts) + 1
+            made = ipaddress.ip_address(int(NETWORKS[ip.version]) + number)
+            known = self._hosts[host] = str(made)
+        return known
+
+    def _failure(self, failure: CallFailure) -> CallFailure:
+        text = self._words.text(failure.text.encode("utf-8", "surrogatepass"))
+        return replace(
+            failure,
+            caller=self.label(failure.caller),
+            callee=self.label(failure.callee),
+            text=text.decode("utf-8", "replace"),
+        )
+
+
+NETWORKS = {4: ipaddress.ip_address("10.0.0.0"), 6: ipaddress.ip_address("fd00::")}
+SCHEMES = frozenset({"shm", "uv", "ibv", "tcp"})
+UNSEEN = frozenset({"cma", "xth", "cuda_ipc", "cuda_gdr", "cuda_xth", "cuda_basic", "mpt_uv", "basic"})
+"""Channels of TensorPipe, also those whose bytes no capture has."""

@@ -1,0 +1,49 @@
+"""Names and addresses in a session."""
+
+from __future__ import annotations
+
+from rpcinspect.redaction.labels import Labels, is_name, worker_names
+from rpcinspect.redaction.pseudonyms import Pseudonyms
+from rpcinspect.wire.tensorpipe import TpDevice
+from tests.session.records import Talk, entry, pipe
+
+
+def test_names_and_hosts() -> None:
+    pipes = (
+        pipe(0, "10.9.8.7:1000", "192.168.77.5:5000", "acme-trainer"),
+        pipe(1, "127.0.0.1:7", "[fe80::5]:80"),
+    )
+    talk = Talk(*pipes)
+    session = talk.finish(
+        entry("names/0", "acme-trainer"),
+        entry("names/1", "acme-ps"),
+        entry("addrs/acme-ps", "uv://192.168.77.5:5000"),
+    )
+    words = Pseudonyms(b"key", worker_names(session))
+    made = Labels(words).session(session, network=True)
+    said = repr(
+        (made.workers, made.clients, made.servers, [(p.flow, p.listener, p.client_name) for p in made.pipes])
+    )
+    for secret in ("acme", "192.168.77", "10.9.8", "fe80"):
+        assert secret not in said
+    [ps] = [worker for worker in made.workers if worker.id == 1]
+    assert ps.addresses == (str(made.pipes[0].listener),)
+    assert made.pipes[0].client.port == 1000
+    assert made.pipes[1].client.host == "127.0.0.1"
+    assert sorted(w.name for w in made.workers if w.name) == [
+        words.word(name.encode()).decode() for name in sorted(worker_names(session))
+    ]
+    plain = Labels(words).session(session, network=False)
+    assert plain.pipes == session.pipes
+
+
+def test_labels_that_are_no_names() -> None:
+    labels = Labels(Pseudonyms(b"key"))
+    assert not is_name("worker:3")
+    assert labels.label("worker:3") == "worker:3"
+    assert labels.label("[2001:db8::7]:80") == "[fd00::1]:80"
+    assert labels.label("[2001:db8::7]:81") == "[fd00::1]:81"
+    assert labels.device(TpDevice("cuda", 3)) == TpDevice("cuda", 3)
+    assert labels.device(TpDevice("acme", 3)).type != "acme"
+    assert labels.channel("basic") == "basic"
+    assert labels.channel("acme") not in ("acme", None)
