@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Comparison", "OpenSession", "Rules", "__version__", "compare", "open"]
+__all__ = ["Comparison", "OpenSession", "Rules", "__version__", "compare", "open", "recording"]
 
 if TYPE_CHECKING:
     from rpcinspect.diff.compare import compare
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rpcinspect.equality.rules import Rules
     from rpcinspect.opened import OpenSession
     from rpcinspect.opened import open_session as open
+    from rpcinspect.recorder.in_process import recording
 
 
 def __getattr__(name: str) -> object:
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> object:
         from rpcinspect import opened
 
         return opened.open_session if name == "open" else opened.OpenSession
+    if name == "recording":
+        from rpcinspect.recorder.in_process import recording
+
+        return recording
     from rpcinspect.diff.compare import compare
     from rpcinspect.diff.model import Comparison
     from rpcinspect.equality.rules import Rules

@@ -20,6 +20,21 @@ class Via(str, Enum):
     agent = "agent"
 
 
+class Tensors(str, Enum):
+    """Which storages the agent records."""
+
+    none = "none"
+    small = "small"
+    all = "all"
+
+
+class WhenFull(str, Enum):
+    """What a process does when its messages come faster than they can be written."""
+
+    wait = "wait"
+    drop = "drop"
+
+
 def record(
     command: Annotated[
         list[str] | None,
@@ -35,8 +50,21 @@ def record(
         Via | None,
         typer.Option(
             "--via",
-            help="wire: a pcap of the packets, for which torch is made to use plain TCP; agent: a log of the "
-            "messages, on any transport.",
+            help="agent: a log of the messages, on any transport; wire: a pcap of packets, for which torch "
+            "is made to use plain TCP. Default: agent, if it can be built.",
+        ),
+    ] = None,
+    tensors: Annotated[
+        Tensors | None,
+        typer.Option(
+            "--tensors", help="agent: which tensors' bytes are recorded; default all; small: up to 4,096."
+        ),
+    ] = None,
+    when_full: Annotated[
+        WhenFull | None,
+        typer.Option(
+            "--when-full",
+            help="agent: what a process does while its queue is full: wait (default; 5 s at most) or drop.",
         ),
     ] = None,
     interface: Annotated[
@@ -70,6 +98,8 @@ def record(
                 via=None if via is None else via.value,
                 interface=interface,
                 private_net=private_net,
+                tensors=None if tensors is None else tensors.value,
+                when_full=None if when_full is None else when_full.value,
             )
         )
 

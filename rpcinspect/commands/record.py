@@ -16,6 +16,7 @@ from rpcinspect import exit_codes
 from rpcinspect.commands.output import say
 from rpcinspect.commands.recorded import look_into
 from rpcinspect.errors import CommandError, RecordError
+from rpcinspect.recorder.agent import Agent
 from rpcinspect.recorder.mechanism import Mechanism, Recorded
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.record import record
@@ -37,6 +38,8 @@ class Request:
     via: str | None = None
     interface: str | None = None
     private_net: bool = False
+    tensors: str | None = None
+    when_full: str | None = None
 
 
 def mistake(request: Request) -> str | None:
@@ -52,6 +55,10 @@ def mistake(request: Request) -> str | None:
         for name, ending in ENDINGS.items():
             if output.suffix == ending and via not in (None, name):
                 return f"-o {output}: --via {via} writes a {ENDINGS[str(via)]}"
+    if _via(request) == "wire":
+        for option, value in (("tensors", request.tensors), ("when-full", request.when_full)):
+            if value is not None:
+                return f"--{option} is for --via agent"
     if _via(request) == "agent":
         if request.interface is not None:
             return "--interface is for --via wire"
@@ -83,19 +90,39 @@ def run(request: Request) -> int:
 
 
 def _via(request: Request) -> str | None:
-    """What was asked for, by name or by the name of the file."""
-    if request.via is None and request.output is not None:
-        return next((via for via, ending in ENDINGS.items() if request.output.suffix == ending), None)
-    return request.via
+    """What was asked for, by name, by the name of the file, or by an option that only the wire has."""
+    if request.via is not None:
+        return request.via
+    if request.output is not None:
+        for via, ending in ENDINGS.items():
+            if request.output.suffix == ending:
+                return via
+    return "wire" if request.private_net or request.interface is not None else None
 
 
 def chosen(request: Request) -> tuple[Mechanism, Path]:
-    """The way of recording, and where it writes."""
-    via = _via(request) or "wire"
-    if via == "agent":
-        raise RecordError("--via agent: not there yet; use --via wire")
-    file = request.output or default_name(request.command[0], via)
+    """The way of recording, and where it writes: by default the agent, if it can be built."""
+    via = _via(request)
+    if via != "wire":
+        file = request.output or default_name(request.command[0], "agent")
+        try:
+            return _agent(request, file), file
+        except RecordError as error:
+            if via == "agent":
+                raise RecordError(f"--via agent: {error}") from error
+            say(f"not recording via agent: {error}")
+    file = request.output or default_name(request.command[0], "wire")
     return Wire(file, interface=request.interface or "lo", private_net=request.private_net), file
+
+
+def _agent(request: Request, file: Path) -> Agent:
+    return Agent(
+        file,
+        request.command,
+        tensors=request.tensors or "all",
+        when_full=request.when_full or "wait",
+        tell=say,
+    )
 
 
 def default_name(program: str, via: str) -> Path:

@@ -17,6 +17,7 @@ from pathlib import Path
 from rpcinspect.recorder.launcher import Command
 from rpcinspect.recorder.mechanism import Mechanism, Recorded
 from rpcinspect.recorder.notes import Note, read_notes
+from rpcinspect.recorder.processes import is_running
 
 VARIABLE = "RPCINSPECT_RECORD"
 STARTUP = Path(__file__).resolve().parent / "startup"
@@ -48,7 +49,7 @@ def record(
             command.begin()
             code = command.wait(mechanism.look)
         notes = read_notes(folder)
-        left = frozenset(note.pid for note in notes if not note.ended and _is_running(note.pid))
+        left = frozenset(note.pid for note in notes if not note.ended and is_running(note.pid))
         return Outcome(code, mechanism.finish(notes), notes, left)
 
 
@@ -60,21 +61,3 @@ def surroundings(environment: Mapping[str, str], settings: Mapping[str, object])
         VARIABLE: json.dumps(settings),
         "PYTHONPATH": os.pathsep.join([str(STARTUP), path] if path else [str(STARTUP)]),
     }
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    with contextlib.suppress(OSError, IndexError):
-        state = (
-            Path(f"/proc/{pid}/stat")
-            .read_text(encoding="utf-8", errors="replace")
-            .rpartition(")")[2]
-            .split()[0]
-        )
-        return state != "Z"
-    return True

@@ -53,7 +53,8 @@ def warnings(outcome: Outcome) -> Iterator[str]:
         if not note.recorded:
             yield f"{_who(note)} was not recorded: {note.why or 'it did not say why'}"
         elif note.pid in outcome.left:
-            yield f"{_who(note)} still runs: what it sends from now on is not recorded"
+            goes_on = "goes on writing into it" if recorded.packets is None else "is recorded no longer"
+            yield f"{_who(note)} still runs and {goes_on}"
     yield from recorded.warnings
 
 

@@ -1,0 +1,93 @@
+"""The agent's library for a command: which interpreter it will run in, and the build there.
+
+In: a command line. Out: a `Library`; `RecordError` says in one line why there is none. native/build.py runs
+in that interpreter, not in ours, which may have no torch, or another one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rpcinspect.errors import RecordError
+
+BUILD = Path(__file__).resolve().parent / "native" / "build.py"
+MAX_LINE = 1 << 10
+"""Bytes of a script that name its interpreter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A built agent."""
+
+    path: str
+    torch: str
+    """The release that it was built for: in a process with another one it is not used."""
+
+
+def build_agent(interpreter: str, tell: Callable[[str], object] = lambda line: None) -> Library:
+    """`tell` hears that something is compiled, which takes its time."""
+    try:
+        with subprocess.Popen(
+            [interpreter, str(BUILD)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            said: dict[str, str] = {}
+            for line in process.stdout:
+                said = json.loads(line)
+                if "building" in said:
+                    tell(f"building the agent for torch {said['building']}, once: a minute of a processor")
+            errors = process.stderr.read().strip().splitlines()
+    except OSError as error:
+        raise RecordError(f"{interpreter}: can't be run: {error.strerror}") from error
+    except ValueError as error:
+        raise RecordError(f"{interpreter}: is no Python: it answers {line.strip()[:100]!r}") from error
+    if "why" in said:
+        raise RecordError(said["why"])
+    if "library" not in said:
+        raise RecordError(f"{interpreter} could not build the agent: {(errors or ['it said nothing'])[-1]}")
+    return Library(said["library"], said["torch"])
+
+
+def interpreter_of(command: Sequence[str]) -> str:
+    """That of the program itself, or of the script's first line; else the one that runs us."""
+    program = shutil.which(command[0])
+    if program is None:
+        return sys.executable
+    if _PYTHON.fullmatch(os.path.basename(program)):
+        return program
+    return _of_script(program) or sys.executable
+
+
+def _of_script(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            first = file.readline(MAX_LINE)
+    except OSError:
+        return None
+    if not first.startswith(b"#!"):
+        return None
+    try:
+        words = shlex.split(first[2:].decode("utf-8", "replace"))
+    except ValueError:
+        return None
+    if words and os.path.basename(words[0]) == "env":
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    found = shutil.which(words[0]) if words else None
+    return found if found is not None and _PYTHON.fullmatch(os.path.basename(found)) else None
+
+
+_PYTHON = re.compile(r"python(\d+(\.\d+)*)?[a-z]*")

@@ -1,0 +1,261 @@
+"""The C++ agent, built for the torch of the interpreter that runs this, and kept in the user's cache.
+
+In: nothing but an interpreter (from 3.8 on) with torch. Out: the path of a library; `BuildError` says in one
+line why there is none. Run as a script it prints that as JSON: {"library", "torch"} or {"why"}. Built once
+for each torch release, Python and state of the sources; who wants it at the same time waits for one build.
+What compiles is the compiler alone: no ninja, no setuptools.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from typing import Any, Callable, Iterator  # noqa: UP035 - runs in Python 3.8
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCES = ("agent.cpp", "queue.cpp")
+HEADERS = ("queue.h",)
+NAME = "rpcinspect_agent_native"
+LIBRARY = NAME + ".so"
+OPTIONS = ("-O2", "-fPIC", "-w", "-shared")
+DEFINES = ("USE_TENSORPIPE", "USE_C10D", "USE_DISTRIBUTED", "USE_RPC")
+SECONDS = 900
+"""A build takes one minute of an idle processor, most of it for torch's headers."""
+
+
+class BuildError(Exception):
+    """There is no agent; the text says why, in one line."""
+
+
+def library(tell: Callable[[str], None] | None = None) -> str:
+    """The path of the library, built if it is not there yet; `tell` hears of which torch it is built for."""
+    torch = torch_folder()
+    folder = cache_folder(torch)
+    path = os.path.join(folder, LIBRARY)
+    if os.path.exists(path):
+        return path
+    with locked(folder):
+        if not os.path.exists(path):
+            if tell:
+                tell(torch_version(torch).get("__version__", "of an unknown release"))
+            build(torch, folder, path)
+    return path
+
+
+def torch_folder() -> str:
+    """Where torch is; it is not imported, which takes seconds."""
+    if sys.platform != "linux":
+        raise BuildError(f"the agent is for Linux, not {sys.platform}")
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        raise BuildError(f"{sys.executable} has no torch")
+    return next(iter(spec.submodule_search_locations))
+
+
+def torch_version(torch: str) -> dict[str, Any]:
+    """What torch/version.py says."""
+    said: dict[str, Any] = {}
+    try:
+        with open(os.path.join(torch, "version.py"), encoding="utf-8") as file:
+            for match in re.finditer(r"^(\w+)\s*(?::[^=]*)?=\s*'([^']*)'", file.read(), re.MULTILINE):
+                said[match[1]] = match[2]
+    except OSError as error:
+        raise BuildError(f"{torch} has no version.py: {error.strerror}") from error
+    return said
+
+
+def cache_folder(torch: str) -> str:
+    """Named by all that the library depends on."""
+    version = torch_version(torch)
+    key = (sorted(version.items()), torch, os.uname().machine, OPTIONS, DEFINES)
+    digest = hashlib.sha256(repr(key).encode())
+    for name in (*SOURCES, *HEADERS):
+        with open(os.path.join(HERE, name), "rb") as file:
+            digest.update(file.read())
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    tag = sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag
+    name = f"agent-{version.get('__version__', 'unknown')}-{tag}-{digest.hexdigest()[:16]}"
+    folder = os.path.join(cache, "rpcinspect", name)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise BuildError(f"{folder}: can't be made: {error.strerror}") from error
+    return folder
+
+
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """One process at a time; the kernel lets go for one that dies."""
+    try:
+        file = open(os.path.join(folder, "lock"), "a")  # noqa: SIM115
+    except OSError as error:
+        raise BuildError(f"{folder}: can't be written: {error.strerror}") from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def build(torch: str, folder: str, path: str) -> None:
+    """Compiles, tries whether it can be loaded, and puts it into its place."""
+    compiler = find_compiler()
+    for header, what in ((torch_header(torch), "torch"), (python_header(), "Python")):
+        if not os.path.exists(header):
+            raise BuildError(f"the headers of {what} are missing: {header}")
+    check_torch()
+    for name in os.listdir(folder):  # of builds that were killed: nobody else builds now
+        if name.startswith("build-"):
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    log = os.path.join(folder, "build.log")
+    work = tempfile.mkdtemp(prefix="build-", dir=folder)
+    try:
+        made = os.path.join(work, LIBRARY)
+        compile_to(made, compiler + flags(torch) + sources() + libraries(torch), log)
+        load(made)
+        os.replace(made, path)
+    except OSError as error:
+        raise BuildError(f"{folder}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def find_compiler() -> list[str]:
+    """CXX if it is set, as for any build."""
+    wanted = os.environ.get("CXX")
+    for name in [wanted] if wanted else ["g++", "c++", "clang++"]:
+        words = name.split()
+        if words and shutil.which(words[0]):
+            return words
+    if wanted:
+        raise BuildError(f"CXX is {wanted}, and there is no such compiler")
+    raise BuildError("there is no C++ compiler (Debian: apt-get install g++)")
+
+
+def torch_header(torch: str) -> str:
+    """One of those that are needed."""
+    return os.path.join(torch, "include", "torch", "csrc", "distributed", "rpc", "tensorpipe_agent.h")
+
+
+def python_header() -> str:
+    """Python.h, which some systems have in a package of its own."""
+    return os.path.join(sysconfig.get_paths()["include"], "Python.h")
+
+
+def check_torch() -> None:
+    """Whether this torch can do RPC at all; here it is imported."""
+    try:
+        import torch
+        import torch.distributed.rpc as rpc
+    except ImportError as error:
+        raise BuildError(f"torch can't be imported: {first_line(str(error))}") from error
+    if not rpc.is_available() or not hasattr(torch._C._distributed_rpc, "TensorPipeAgent"):
+        raise BuildError(f"torch {torch.__version__} was built without RPC")
+
+
+def flags(torch: str) -> list[str]:
+    """As torch compiles extensions: its standard of C++, its ABI."""
+    include = os.path.join(torch, "include")
+    with open(os.path.join(torch, "utils", "cpp_extension.py"), encoding="utf-8") as file:
+        standards = re.findall(r"-std=(c\+\+\d\d)", file.read())
+    import torch as imported
+
+    abi = int(imported._C._GLIBCXX_USE_CXX11_ABI)
+    return [
+        f"-std={max(standards, default='c++17')}",
+        *OPTIONS,
+        *(f"-D{name}" for name in DEFINES),
+        f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+        f"-DTORCH_EXTENSION_NAME={NAME}",
+        *("-isystem", include, "-isystem", os.path.join(include, "torch", "csrc", "api", "include")),
+        *("-isystem", sysconfig.get_paths()["include"]),
+    ]
+
+
+def sources() -> list[str]:
+    """What is compiled."""
+    return [os.path.join(HERE, name) for name in SOURCES]
+
+
+def libraries(torch: str) -> list[str]:
+    """Found again by what has imported torch: they are loaded then."""
+    folder = os.path.join(torch, "lib")
+    return [f"-L{folder}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python", "-pthread"]
+
+
+def compile_to(path: str, command: list[str], log: str) -> None:
+    """One command, in a language that its errors can be found in."""
+    command = [*command, "-o", path]
+    with open(log, "w", encoding="utf-8") as output:
+        output.write(" ".join(command) + "\n")
+        output.flush()
+        try:
+            subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "LC_ALL": "C"},
+                timeout=SECONDS,
+                check=True,
+            )
+        except subprocess.CalledProcessError as error:
+            raise BuildError(f"its build failed: {first_error(log)} (all of it: {log})") from error
+        except subprocess.TimeoutExpired as error:
+            raise BuildError(f"its build took longer than {SECONDS} s (log: {log})") from error
+        except OSError as error:
+            raise BuildError(f"{command[0]}: can't be run: {error.strerror}") from error
+
+
+def first_error(log: str) -> str:
+    """The line of a compiler's output that tells the most."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        lines = file.read().splitlines()[1:]
+    for word in (" error: ", "fatal error", "undefined reference", "rror"):
+        for line in lines:
+            if word in line:
+                return line.strip()[:300]
+    return lines[-1].strip()[:300] if lines else "the compiler says nothing"
+
+
+def load(path: str) -> Any:
+    """The module; `BuildError` if something that it names is not in this torch."""
+    import torch  # noqa: F401 - its libraries must be there first
+
+    loader = importlib.machinery.ExtensionFileLoader(NAME, path)
+    spec = importlib.util.spec_from_file_location(NAME, path, loader=loader)
+    assert spec is not None
+    try:
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+    except ImportError as error:
+        raise BuildError(f"it was built and can't be loaded: {first_line(str(error))}") from error
+    return module
+
+
+def first_line(text: str) -> str:
+    """What fits into a line."""
+    return (text.strip().splitlines() or [""])[0][:300]
+
+
+def main() -> None:
+    """For a process of another interpreter: JSON, a line each, `building` before it takes its time."""
+    try:
+        path = library(lambda torch: print(json.dumps({"building": torch}), flush=True))
+        told = {"library": path, "torch": torch_version(torch_folder()).get("__version__")}
+    except BuildError as error:
+        told = {"why": str(error)}
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Jobs that the agent records: built once for all tests of this machine, in the user's cache."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.errors import RecordError
+from rpcinspect.recorder.library import Library, build_agent
+from tests.recorder.recording import ROOT, environment
+
+SECONDS = 180
+
+
+@cache
+def _built() -> Library | str:
+    try:
+        return build_agent(sys.executable)
+    except RecordError as error:
+        return str(error)
+
+
+def need_agent() -> Library:
+    """Skips a test where the agent can't be built, and says why. Who builds it at the same time waits."""
+    built = _built()
+    if isinstance(built, str):
+        pytest.skip(f"no agent here: {built}")
+    return built
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+PROLOGUE = """
+import os, sys, time, threading
+import torch, torch.distributed.rpc as rpc, torch.distributed.autograd as dist_autograd
+import rpcinspect
+
+def options(**more):
+    return rpc.TensorPipeRpcBackendOptions(rpc_timeout=60, **more)
+"""
+
+
+def run_workers(
+    folder: Path, body: str, world: int = 2, *, seconds: float = SECONDS, env: dict[str, str] | None = None
+) -> list[subprocess.CompletedProcess[str]]:
+    """A module `job` with `work(rank)`, run by each worker as a process of its own; what each came to."""
+    (folder / "job.py").write_text(PROLOGUE + body, encoding="utf-8")
+    surroundings = {
+        **environment(**(env or {})),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "TP_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", f"import job; job.work({rank})"],
+            cwd=folder,
+            env=surroundings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+    done = []
+    try:
+        for worker in workers:
+            out, err = worker.communicate(timeout=seconds)
+            done.append(subprocess.CompletedProcess(worker.args, worker.returncode, out, err))
+    finally:
+        for worker in workers:
+            if worker.poll() is None:
+                worker.kill()
+                worker.communicate()
+    return done
+
+
+def job(body: str, **settings: object) -> str:
+    """A worker that is recorded from before init_rpc to after shutdown; rank 0 runs `body`."""
+    given = "".join(f", {name}={value!r}" for name, value in settings.items())
+    return f"""
+import functions
+def work(rank):
+    with rpcinspect.recording("x.rpclog"{given}) as recording:
+        rpc.init_rpc(f"worker{{rank}}", rank=rank, world_size=2, rpc_backend_options=options())
+        if rank == 0:
+            drive()
+        rpc.shutdown()
+    print(recording.counters, recording.why)
+
+def drive():
+    {body.strip().replace(chr(10), chr(10) + "    ")}
+"""
+
+
+FUNCTIONS = """
+import os, time, torch
+def scale(x, by): return x * by
+def fail(x): raise ValueError("on purpose")
+def sleep(seconds): time.sleep(seconds); return seconds
+def die(): os._exit(7)
+def length(x): return x.numel()
+"""

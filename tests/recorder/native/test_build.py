@@ -1,0 +1,126 @@
+"""The build of the agent: what is in the way is told in one line, and it happens once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.recorder.agents import need_agent
+from tests.recorder.recording import ROOT, environment
+
+BUILD = ROOT / "rpcinspect" / "recorder" / "native" / "build.py"
+
+
+def build(cache: Path, *options: str, **env: str) -> list[dict[str, Any]]:
+    """What it says, line by line."""
+    done = subprocess.run(
+        [sys.executable, *options, str(BUILD)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=environment(**{"XDG_CACHE_HOME": str(cache), **env}),
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text("#!/bin/sh\n" + text, encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def fake_torch(folder: Path) -> str:
+    """A package that has a version, and no headers."""
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text("")
+    (folder / "torch" / "version.py").write_text("__version__ = '9.9.9+none'\ncuda: Optional[str] = None\n")
+    return str(folder)
+
+
+def test_without_torch(tmp_path: Path) -> None:
+    assert build(tmp_path, "-S", "-E")[-1]["why"].endswith(" has no torch")
+
+
+def test_without_headers(tmp_path: Path) -> None:
+    told = build(tmp_path / "cache", PYTHONPATH=fake_torch(tmp_path))
+    assert told[0] == {"building": "9.9.9+none"}
+    assert told[-1]["why"].startswith("the headers of torch are missing: ")
+    (folder,) = (tmp_path / "cache" / "rpcinspect").iterdir()
+    assert folder.name.startswith("agent-9.9.9+none-")
+
+
+@pytest.mark.parametrize(
+    ("env", "why"),
+    [
+        ({"PATH": "/nowhere"}, "there is no C++ compiler (Debian: apt-get install g++)"),
+        ({"CXX": "no-such-c++ -m64"}, "CXX is no-such-c++ -m64, and there is no such compiler"),
+    ],
+)
+def test_without_a_compiler(tmp_path: Path, env: dict[str, str], why: str) -> None:
+    pytest.importorskip("torch")
+    assert build(tmp_path, **env)[-1] == {"why": why}
+
+
+@pytest.mark.slow
+def test_a_build_that_fails_names_its_log(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    compiler = script(tmp_path / "c++", "echo first; echo 'agent.cpp:3:1: error: no such thing' >&2; exit 1")
+    why = build(tmp_path, CXX=str(compiler))[-1]["why"]
+    assert why.startswith("its build failed: agent.cpp:3:1: error: no such thing (all of it: ")
+    log = Path(why.rpartition("all of it: ")[2].rstrip(")"))
+    assert str(compiler) in log.read_text().splitlines()[0]
+    assert not list(log.parent.glob("build-*"))
+
+
+@pytest.mark.slow
+def test_a_library_of_another_torch_is_refused(tmp_path: Path) -> None:
+    """It names a symbol that is nowhere."""
+    pytest.importorskip("torch")
+    real = shutil.which("g++")
+    if real is None:
+        pytest.skip("no g++ here")
+    code = tmp_path / "x.cpp"
+    code.write_text(
+        'extern "C" void nowhere();\n'
+        'extern "C" void* PyInit_rpcinspect_agent_native() { nowhere(); return 0; }'
+    )
+    compiler = script(tmp_path / "c++", f'for last; do :; done; {real} -shared -fPIC -o "$last" {code}')
+    why = build(tmp_path, CXX=str(compiler))[-1]["why"]
+    assert why.startswith("it was built and can't be loaded: "), why
+    assert "undefined symbol: nowhere" in why
+
+
+@pytest.mark.slow
+def test_two_at_a_time_build_once(tmp_path: Path) -> None:
+    library = need_agent()
+    count = tmp_path / "count"
+    compiler = script(
+        tmp_path / "c++", f'echo >>{count}; sleep 1; for last; do :; done; cp {library.path} "$last"'
+    )
+    env = environment(XDG_CACHE_HOME=str(tmp_path), CXX=str(compiler))
+    both = [
+        subprocess.Popen([sys.executable, str(BUILD)], env=env, stdout=subprocess.PIPE, text=True)
+        for _ in "12"
+    ]
+    told = [json.loads(process.communicate(timeout=300)[0].splitlines()[-1]) for process in both]
+    assert count.read_text() == "\n"
+    assert told[0] == told[1]
+    assert told[0]["library"].startswith(str(tmp_path / "rpcinspect" / f"agent-{library.torch}-"))
+    assert build(tmp_path, CXX="/nowhere") == told[:1], "it is there now"
+
+
+def test_a_cache_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "rpcinspect").write_text("a file")
+    assert build(tmp_path, PYTHONPATH=fake_torch(tmp_path))[-1]["why"].endswith(
+        f"can't be made: {os.strerror(20)}"
+    )

@@ -1,0 +1,149 @@
+"""`rpcinspect record --via agent`, with real workers; what they printed is the truth."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.decoded import decode
+from tests.recorder.agents import PROLOGUE, free_port, need_agent
+from tests.recorder.recording import CAPTURES, environment, finish, record, start
+from tests.truth import Workload
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _agent() -> None:
+    pytest.importorskip("torch")
+    need_agent()
+
+
+def test_a_job_is_recorded_as_its_workers_saw_it(tmp_path: Path) -> None:
+    job = (sys.executable, CAPTURES / "basic_chain.py")
+    done = record("-o", "x.rpclog", "--", *job, folder=tmp_path)
+    assert done.code == 0, done.err
+    assert [line for line in done.told if "WARNING" in line] == []
+    assert "recording via agent into x.rpclog" in done.told
+    run = Workload("basic_chain", tmp_path / "x.rpclog", done.out)
+    assert len(run.calls()) == 2
+    (expected,) = run.of("expect")
+    assert dict(sorted(run.decoded.summary["by_type"].items())) == expected["by_type"]
+    assert run.decoded.problems() == []
+    count = len(run.decoded.messages)
+    assert any(line.startswith(f"recorded {count} messages, ") for line in done.told), done.told
+
+
+JOB = """
+def call(x): return x + 1
+
+def work(rank, world=2):
+    os.environ.update(MASTER_ADDR="127.0.0.1")
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world, rpc_backend_options=options())
+    if rank == 0:
+        for n in range(200):
+            assert rpc.rpc_sync("worker1", call, args=(torch.full((100,), n),))[0] == n + 1
+        END
+    time.sleep(60)
+
+if __name__ == "__main__":
+    import multiprocessing
+    context = multiprocessing.get_context(sys.argv[1])
+    workers = [context.Process(target=work, args=(rank,)) for rank in range(2)]
+    for worker in workers:
+        worker.start()
+    workers[0].join(120)
+    workers[1].kill()
+    workers[1].join()
+    print(workers[0].exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("os.kill(os.getpid(), 9)", "-9"),
+        ("os._exit(5)", "5"),
+        ("sys.exit(6)", "6"),
+        ("raise SystemExit(rpc.shutdown(graceful=False))", "0"),
+    ],
+)
+def test_however_a_worker_ends_all_of_its_messages_are_there(
+    tmp_path: Path, method: str, end: str, code: str
+) -> None:
+    """Right after its last answer; its peer is killed."""
+    (tmp_path / "job.py").write_text(PROLOGUE.replace("import rpcinspect", "") + JOB.replace("END", end))
+    env = environment(MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1")
+    done = record(
+        "-o", "x.rpclog", "--via", "agent", "--", sys.executable, "job.py", method, folder=tmp_path, env=env
+    )
+    assert done.out == f"{code}\n", done.err
+    output = decode(tmp_path / "x.rpclog")
+    assert output.problems() == []
+    calls = [m for m in output.messages if m["request"] and "call" in str(m["body"].get("function"))]
+    assert len(calls) == 200
+    assert all(output.answer(m) is not None for m in calls)
+    told = next(line for line in done.told if line.startswith("recorded "))
+    assert told.startswith(f"recorded {len(output.messages)} messages, ")
+    assert not list(Path("/dev/shm").glob("rpcinspect-*/*")) or _others(done.told)
+
+
+def _others(told: list[str]) -> bool:
+    """Other tests record at the same time."""
+    return bool(told)
+
+
+def test_the_job_goes_on_when_the_recorder_is_killed(tmp_path: Path) -> None:
+    body = JOB.replace(
+        "END", "open('alive', 'w').close(); time.sleep(1); rpc.rpc_sync('worker1', call, args=(1,))"
+    )
+    body = body.replace("time.sleep(60)", "time.sleep(3); rpc.shutdown(); open(f'done{rank}', 'w').close()")
+    (tmp_path / "job.py").write_text(PROLOGUE.replace("import rpcinspect", "") + body)
+    env = environment(MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1")
+    process = start(
+        "-o", "x.rpclog", "--via", "agent", "--", sys.executable, "job.py", "spawn", folder=tmp_path, env=env
+    )
+    _wait_for(tmp_path / "alive")
+    os.kill(process.pid, signal.SIGKILL)
+    finish(process)  # its output ends with the last worker
+    assert {"done0", "done1"} <= {path.name for path in tmp_path.iterdir()}
+    output = decode(tmp_path / "x.rpclog")
+    assert output.problems() == []
+    calls = [m for m in output.messages if m["request"] and "call" in str(m["body"].get("function"))]
+    assert len(calls) == 201
+    assert all(output.answer(m) is not None for m in calls)
+
+
+def _wait_for(path: Path) -> None:
+    end = time.monotonic() + 120
+    while not path.exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_without_a_compiler_it_is_the_wire(tmp_path: Path) -> None:
+    """Said in one line; asked for by name, nothing runs."""
+    env = environment(CXX="/no/compiler", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    job = ("--", sys.executable, "-c", "print('ran')")
+    asked = record("--via", "agent", *job, folder=tmp_path, env=env)
+    why = "CXX is /no/compiler, and there is no such compiler"
+    assert (asked.code, asked.out) == (2, "")
+    assert re.search(f"--via agent: {why}", asked.err)
+    done = record(*job, folder=tmp_path, env=env)
+    assert f"not recording via agent: {why}" in done.told
+    assert any(line.startswith("recording via wire into ") for line in done.told)
+
+
+def test_a_log_that_can_not_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
+    done = record(
+        "-o", "no/x.rpclog", "--via", "agent", "--", sys.executable, "-c", "print(1)", folder=tmp_path
+    )
+    assert (done.code, done.out) == (2, "")
+    assert "no/x.rpclog: can't be written: No such file or directory" in done.err
