@@ -83,7 +83,8 @@ def run(request: Request) -> int:
         return error.code
     recorded = outcome.recorded
     if recorded.packets is not None:
-        recorded = looked_into(recorded, outcome.notes)
+        strangers = not request.private_net and request.interface in (None, "lo")
+        recorded = looked_into(recorded, outcome.notes, strangers=strangers)
     for line in summary(dataclasses.replace(outcome, recorded=recorded)):
         say(line)
     return outcome.exit_code
@@ -131,8 +132,9 @@ def default_name(program: str, via: str) -> Path:
     return Path(f"{Path(program).name}-{stamp}{ENDINGS[via]}")
 
 
-def looked_into(recorded: Recorded, notes: Sequence[Note]) -> Recorded:
-    """The same, with what the packets say: how many messages, and whose."""
+def looked_into(recorded: Recorded, notes: Sequence[Note], *, strangers: bool) -> Recorded:
+    """The same, with what the packets say: how many messages, and whose. `strangers`: workers that are not
+    of this command are told of; on other interfaces they are expected."""
     held = look_into(recorded.file)
     if held is None:
         warnings = [f"{recorded.file} can't be read any more"] if recorded.ended_early is None else []
@@ -141,7 +143,7 @@ def looked_into(recorded: Recorded, notes: Sequence[Note]) -> Recorded:
     return dataclasses.replace(
         recorded,
         messages=words if held.complete else f"more than {words}",
-        warnings=[*_none(held.why_none, notes), *_others(held.workers, notes)],
+        warnings=[*_none(held.why_none, notes), *(_others(held.workers, notes) if strangers else ())],
     )
 
 

@@ -56,6 +56,7 @@ class Command:
         self._program = find_program(arguments[0])
         self._ours, theirs = socket.socketpair()
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever ignores it has passed that on, and wait fails
         self._begun = False
         self._status: int | None = None
         with warnings.catch_warnings():

@@ -31,11 +31,11 @@ ANY = "any"
 
 ETH_P_ALL = 0x0003
 SOL_PACKET = 263
-PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION, PACKET_IGNORE_OUTGOING = 5, 6, 10, 23
+PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION = 5, 6, 10
 TPACKET_V3 = 2
 SO_ATTACH_FILTER = 26
 SIOCGIFFLAGS, SIOCGIFHWADDR = 0x8913, 0x8927
-IFF_UP, IFF_LOOPBACK = 0x1, 0x8
+IFF_UP = 0x1
 ARPHRD_ETHER, ARPHRD_LOOPBACK = 1, 772
 PACKET_OUTGOING = 4
 
@@ -62,10 +62,16 @@ NO_RIGHT = (
 
 # Classic BPF. Offsets from SKF_NET_OFF count from the network header, whatever is before it.
 _LD_B, _LD_H, _JEQ, _RET = 0x30, 0x28, 0x15, 0x06
-_NET, _PROTOCOL = 0xFFF00000, 0xFFFFF000
+_NET, _ABOUT = 0xFFF00000, 0xFFFFF000
+_PROTOCOL, _PACKET_TYPE, _HARDWARE = _ABOUT, _ABOUT + 4, _ABOUT + 28
 _WHOLE = 0xFFFFFFFF
 TCP_ONLY = (
+    (_LD_H, 0, 0, _HARDWARE),
+    (_JEQ, 0, 2, ARPHRD_LOOPBACK),  # which shows each packet twice, once on its way out
+    (_LD_B, 0, 0, _PACKET_TYPE),
+    (_JEQ, 13, 0, PACKET_OUTGOING),
     (_LD_H, 0, 0, _PROTOCOL),
+    (_JEQ, 10, 0, 0x8100),  # VLAN: TCP may be behind the tag
     (_JEQ, 0, 2, 0x0800),  # IPv4
     (_LD_B, 0, 0, _NET + 9),
     (_JEQ, 7, 8, 6),  # TCP: fragments too
@@ -98,7 +104,7 @@ class Packet:
 def open_socket(interface: str) -> socket.socket:
     """A socket that may see the TCP packets of an interface; `RecordError` says what is in the way. Nothing
     is received before it has a `Ring`."""
-    ethernet, loopback = (False, False) if interface == ANY else _kind(interface)
+    ethernet = interface != ANY and _has_ethernet_headers(interface)
     try:
         kind = socket.SOCK_RAW if ethernet else socket.SOCK_DGRAM
         sock = socket.socket(socket.AF_PACKET, kind, socket.htons(ETH_P_ALL) if interface == ANY else 0)
@@ -107,8 +113,6 @@ def open_socket(interface: str) -> socket.socket:
     except (OSError, AttributeError) as error:
         raise RecordError(f"this system has no packet sockets: {error}") from error
     try:
-        if loopback:  # it shows every packet on its way out and on its way in
-            sock.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         sock.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V3)
         _attach(sock, NOTHING)
         if interface != ANY:
@@ -119,8 +123,8 @@ def open_socket(interface: str) -> socket.socket:
     return sock
 
 
-def _kind(interface: str) -> tuple[bool, bool]:
-    """Whether its packets have Ethernet headers, and whether it is the loopback."""
+def _has_ethernet_headers(interface: str) -> bool:
+    """Of an interface that is there and up."""
     name = interface.encode()
     if not 0 < len(name) < 16:
         raise RecordError(f"--interface {interface}: there is no such interface; {_there()}")
@@ -137,7 +141,7 @@ def _kind(interface: str) -> tuple[bool, bool]:
             raise RecordError(f"--interface {interface}: {error.strerror}") from error
     if not flags & IFF_UP:
         raise RecordError(f"--interface {interface}: is down")
-    return kind in (ARPHRD_ETHER, ARPHRD_LOOPBACK), bool(flags & IFF_LOOPBACK)
+    return kind in (ARPHRD_ETHER, ARPHRD_LOOPBACK)
 
 
 def _there() -> str:
@@ -166,7 +170,6 @@ class Ring:
         self._view = memoryview(self._map)
         self._block = 0
         self._cooked = sock.type & ~socket.SOCK_NONBLOCK == socket.SOCK_DGRAM
-        self._loopbacks = _loopbacks() if self._cooked else frozenset[int]()
         self.link_type = LINK_LINUX_SLL if self._cooked else LINK_ETHERNET
         self.blocks = len(self._map) // BLOCK_BYTES
         self._dropped = 0
@@ -191,26 +194,15 @@ class Ring:
         view, unpack = self._view, PACKET.unpack_from
         for _ in range(count):
             following, seconds, nanoseconds, captured, length, _, data_at, network_at = unpack(view, at)
-            if not self._cooked:
-                start = at + data_at
-                packets.append(Packet(seconds, nanoseconds, length, b"", view[start : start + captured]))
-            else:
-                header = self._cooked_header(at)
-                if header is not None:
-                    start = at + network_at
-                    packets.append(
-                        Packet(seconds, nanoseconds, length, header, view[start : start + captured])
-                    )
+            start = at + (network_at if self._cooked else data_at)
+            header = self._cooked_header(at) if self._cooked else b""
+            packets.append(Packet(seconds, nanoseconds, length, header, view[start : start + captured]))
             at += following
         return packets
 
-    def _cooked_header(self, at: int) -> bytes | None:
-        """LINKTYPE_LINUX_SLL; None for what a loopback shows a second time."""
-        _, protocol, index, kind, packet_type, size, address = ADDRESS.unpack_from(
-            self._view, at + ADDRESS_AT
-        )
-        if packet_type == PACKET_OUTGOING and index in self._loopbacks:
-            return None
+    def _cooked_header(self, at: int) -> bytes:
+        """LINKTYPE_LINUX_SLL."""
+        _, protocol, _, kind, packet_type, size, address = ADDRESS.unpack_from(self._view, at + ADDRESS_AT)
         return struct.pack(">HHH8s2s", packet_type, kind, size, address, protocol)
 
     def dropped(self) -> int:
@@ -251,7 +243,3 @@ def _make_ring(sock: socket.socket) -> int:
                 raise
         else:
             return size
-
-
-def _loopbacks() -> frozenset[int]:
-    return frozenset(index for index, name in socket.if_nameindex() if name == "lo")

@@ -15,7 +15,6 @@ import os
 import select
 import signal
 import struct
-import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -124,6 +123,9 @@ def _serve(ring: Ring, path: Path, file: int, stop: int, report: int) -> NoRetur
     """The life of the process. Never returns, whatever happens."""
     try:
         os.setsid()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1):  # who reads what the command writes must see its end
+            os.dup2(nowhere, descriptor)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)  # it ends when our process says so, or is gone
         writer = _Writer(ring, file)
@@ -132,11 +134,9 @@ def _serve(ring: Ring, path: Path, file: int, stop: int, report: int) -> NoRetur
         except Exception as error:
             writer.failed = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
             writer.cut()
-            print(
-                f"rpcinspect: {path}: {writer.failed}: the recording ends here, the job goes on",
-                file=sys.stderr,
-            )
-            sys.stderr.flush()
+            line = f"rpcinspect: {path}: {writer.failed}: the recording ends here, the job goes on\n"
+            with contextlib.suppress(OSError):
+                os.write(2, line.encode(errors="backslashreplace"))
         os.write(report, json.dumps(asdict(writer.report())).encode())
     finally:
         os._exit(0)

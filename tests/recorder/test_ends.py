@@ -79,6 +79,12 @@ def test_a_signal_that_ends_the_command(tmp_path: Path) -> None:
     assert done.told[-1] == "next: rpcinspect decode x.pcap"
 
 
+def test_who_ignores_the_ends_of_children_is_served_too(tmp_path: Path) -> None:
+    before = ("sh", "-c", "trap '' CHLD; exec \"$@\"", "sh")
+    done = record(*WIRE, "sh", "-c", "exit 5", folder=tmp_path, before=before)
+    assert (done.code, done.out) == (5, ""), done.err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
     process = start(*WIRE, sys.executable, "-c", COUNT, folder=tmp_path)
