@@ -26,7 +26,7 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchRet,
     UnknownCommand,
 )
-from rpcinspect.rpc.command_codec import from_message
+from rpcinspect.rpc.command_codec import BUILTIN_OP_NAMESPACE, from_message
 from rpcinspect.rpc.envelope import (
     FOOTER_BYTES,
     RpcWithProfilingResp,
@@ -34,6 +34,8 @@ from rpcinspect.rpc.envelope import (
     split_wrapped,
 )
 from rpcinspect.rpc.tensor import read_tensor_table
+
+OPERATORS = BUILTIN_OP_NAMESPACE.encode()
 
 
 def redact_payload(
@@ -67,9 +69,9 @@ def _command(kind: int, payload: bytes, words: Pseudonyms, control: bool, limits
     if isinstance(command, ExceptionResponse):
         return words.text(payload)
     if isinstance(command, PythonCall):
-        return payload[:1] + redact_python(payload[1:], words, control=control, limits=limits)
+        return payload[:1] + _pickled(payload[1:], words, control, limits)
     if isinstance(command, PythonResp):
-        return redact_python(payload, words, control=control, limits=limits)
+        return _pickled(payload, words, control, limits)
     if not payload:
         return payload
     values = isinstance(command, (ScriptCall, ScriptRemoteCall, ScriptResp, ScriptRRefFetchRet))
@@ -91,14 +93,24 @@ def _strings(command: Command, words: Pseudonyms, control: bool, limits: Limits)
     other = jit_string(words)
     if isinstance(command, (PythonRemoteCall, PythonRRefFetchRet)):
         pickled = command.serialized_py_obj
-        inside = redact_python(pickled, words, control=control, limits=limits)
+        inside = _pickled(pickled, words, control, limits)
         return lambda text: inside if text == pickled else other(text)
-    kept: set[bytes] = set()
+    said: dict[bytes, bytes] = {}
     if isinstance(command, (ScriptCall, ScriptRemoteCall)) and command.schema is not None:
         schema, name = _utf8(command.schema), _utf8(command.qualified_name)
-        if SCHEMA.match(schema) and OPERATOR.fullmatch(name):
-            kept = {schema, name}
-    return lambda text: text if text in kept else other(text)
+        own = name.removeprefix(OPERATORS)
+        said[name] = name if OPERATOR.fullmatch(name) else OPERATORS + words.word(own)
+        if SCHEMA.fullmatch(schema):
+            said[schema] = schema
+    return lambda text: said[text] if text in said else other(text)
+
+
+def _pickled(data: bytes, words: Pseudonyms, control: bool, limits: Limits) -> bytes:
+    """A Python pickle; one that can't be read is replaced as a whole."""
+    try:
+        return redact_python(data, words, control=control, limits=limits)
+    except DecodeError:
+        return words.filler(data)
 
 
 def _utf8(text: str) -> bytes:

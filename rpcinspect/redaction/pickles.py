@@ -12,9 +12,9 @@ from struct import pack, unpack_from
 from typing import TypeAlias
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.redaction.pseudonyms import Pseudonyms
+from rpcinspect.redaction.pseudonyms import TORCHSCRIPT, Pseudonyms
 from rpcinspect.redaction.public import DEVICE, NUMPY_TYPE, TYPE, VALUES, is_public
-from rpcinspect.rpc.pickle_facts import CONTROL_FUNCTIONS, rref_forks
+from rpcinspect.rpc.pickle_facts import BROADCAST, CONTROL_FUNCTIONS, GATHER, rref_forks
 from rpcinspect.rpc.pickles import numpy_nodes, semantic
 from rpcinspect.rpc.pickles.jit import read_jit
 from rpcinspect.rpc.pickles.patch import COUNTED, INTEGERS, number_integers, opcode_end
@@ -36,16 +36,14 @@ def redact_python(
     """
     pickle = read_python_pickle(data, limits)
     numbered = number_integers(data, limits)
-    udf = semantic.python_udf(pickle.root)
-    control = control or (udf is not None and str(udf.func) in OWN_CALLS)
-    kept = None if control else _structural(numbered.pickle.root, numbered.pickle.calls)
+    kept = None if control or _is_own(pickle) else _structural(numbered.pickle.root, numbered.pickle.calls)
     say = _python_strings(pickle, words)
     out = bytearray(data)
     for number, (begin, end) in enumerate(numbered.places):
         if kept is not None and number not in kept:
             out[begin:end] = _integer(data[begin:end], numbered.integers[number], words)
     for begin, end in _opcodes(data, pickle.end):
-        new = _operand(data[begin:end], say, words, keep_floats=control)
+        new = _operand(data[begin:end], say, words, keep_floats=kept is None)
         if new is not None:
             out[begin:end] = new
     out[pickle.end :] = words.filler(data[pickle.end :])
@@ -82,6 +80,12 @@ def redact_jit(
     return bytes(out)
 
 
+def _is_own(pickle: PythonPickle) -> bool:
+    """Whether it calls a function of torch whose arguments are ids and names only."""
+    udf = semantic.python_udf(pickle.root)
+    return udf is not None and str(udf.func) in OWN_CALLS
+
+
 def jit_string(words: Pseudonyms) -> Say:
     """What stands for strings of JIT pickles: devices and types of TorchScript's own stay."""
 
@@ -91,8 +95,7 @@ def jit_string(words: Pseudonyms) -> Say:
         if TYPE.fullmatch(text):
             return words.type_tag(text)
         if text.startswith(TORCHSCRIPT):
-            known = is_public(text.removeprefix(TORCHSCRIPT).decode("utf-8", "replace"))
-            return text if known else words.dotted(text)
+            return words.dotted(text)
         return words.word(text)
 
     return say
@@ -110,9 +113,12 @@ def _python_strings(pickle: PythonPickle, words: Pseudonyms) -> Say:
     failure = semantic.remote_exception(pickle.root)
     texts = {_utf8(failure.message)} if failure is not None else set()
     types = {_utf8(fork.type_str) for fork in rref_forks(pickle.calls)}
+    arrays = any(named.module.partition(".")[0] == "numpy" for named in pickle.globals)
 
     def say(text: bytes) -> bytes:
-        if text in public or text in VALUES or DEVICE.fullmatch(text) or NUMPY_TYPE.fullmatch(text):
+        if text in public or text in VALUES or DEVICE.fullmatch(text):
+            return text
+        if arrays and NUMPY_TYPE.fullmatch(text):
             return text
         if text in texts:
             return words.text(text)
@@ -167,6 +173,8 @@ def _integer(opcode: bytes, value: int, words: Pseudonyms) -> bytes:
         return opcode[:1] + words.digits(body.removesuffix(tail)) + tail + b"\n"
     head = HEADS.get(op, 1)
     size = len(opcode) - head
+    if not size:
+        return opcode
     new = words.integer(value, *_range(value, size, op not in UNSIGNED))
     return opcode[:head] + new.to_bytes(size, "little", signed=op not in UNSIGNED)
 
@@ -222,26 +230,36 @@ def _structural(root: Value, calls: Collection[Call]) -> set[int]:
                 found.add(index)
             elif fork is not None:
                 found |= {fork.owner_id, *fork.rref_id, *fork.fork_id, fork.parent}
-            elif node.function in MAKERS:
+            elif type(node.function) is Global and node.function in MAKERS:
                 found |= _integers(node.args) | _integers(node.state)
         stack.extend(children(node))
+    udf = semantic.python_udf(root)
+    if udf is not None and str(udf.func) in GATHERING and type(udf.args) is tuple:
+        found |= _integers(udf.args[:1])  # which gathering it is
     return found
 
 
 def _integers(value: Value) -> set[int]:
     """Those in a value, as deep as tuples go."""
-    if type(value) is int:
-        return {value}
-    if type(value) is tuple:
-        return set().union(*[_integers(item) for item in value])
-    return set()
+    found: set[int] = set()
+    stack = [value]
+    for _ in range(MAX_NODES):
+        if not stack:
+            break
+        node = stack.pop()
+        if type(node) is int:
+            found.add(node)
+        elif type(node) is tuple:
+            stack.extend(node)
+    return found
 
 
 def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-TORCHSCRIPT = b"__torch__."
+GATHERING = frozenset({GATHER, BROADCAST})
+"""The agents' own too, but users may hand something to `_all_gather`."""
 STEPS = ("_local_optimizer_step", "_script_local_optimizer_step")
 MAKERS = frozenset(
     {
@@ -254,7 +272,7 @@ MAKERS = frozenset(
     }
 )
 """What is called with shapes, versions and ids."""
-OWN_CALLS = CONTROL_FUNCTIONS | {f"torch.distributed.optim.optimizer.{name}" for name in STEPS}
+OWN_CALLS = CONTROL_FUNCTIONS - GATHERING | {f"torch.distributed.optim.optimizer.{name}" for name in STEPS}
 """Functions of torch whose arguments are ids and names, not values."""
 
 TEXTS = frozenset(b"X\x8c\x8dUT")

@@ -12,12 +12,23 @@ from functools import cached_property, lru_cache
 from hashlib import blake2b, shake_256
 from struct import pack, unpack
 
-from rpcinspect.redaction.public import COMPONENTS, EXCEPTIONS, NATIVE, PASSING, PHRASES, TYPE_WORDS
+from rpcinspect.redaction.public import (
+    COMPONENTS,
+    EXCEPTIONS,
+    NATIVE,
+    PASSING,
+    PHRASES,
+    TYPE_WORDS,
+    is_public,
+)
 
 FIRST = b"abcdefghijklmnopqrstuvwxyz"
 LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 ORDERED = bytes(sorted(LETTERS))
 SHORT = LETTERS + b"_"
+TORCHSCRIPT = b"__torch__."
+MAX_KNOWN = 256
+"""Bytes of words whose stand-ins are remembered."""
 ROUNDS = 6
 """Of a Feistel network."""
 
@@ -31,7 +42,7 @@ class Pseudonyms:
         self._key = blake2b(key, digest_size=32, person=b"rpcinspect").digest()
         self._names = self._ordered(sorted({name.encode("utf-8", "surrogateescape") for name in names}))
         self._token = self._pattern()
-        self.word = lru_cache(maxsize=1 << 16)(self._word)
+        self._known = lru_cache(maxsize=1 << 16)(self._word)
 
     def digest(self, what: bytes, data: bytes) -> bytes:
         """32 bytes that only this key and this data give."""
@@ -79,8 +90,11 @@ class Pseudonyms:
         first = FIRST[noise[0] % len(FIRST)]
         return bytes([first, *[LETTERS[byte % len(LETTERS)] for byte in noise[1:]]])
 
-    def _word(self, data: bytes) -> bytes:
+    def word(self, data: bytes) -> bytes:
         """A stand-in for a string as a whole: letters and digits, one byte for each of its bytes."""
+        return self._known(data) if len(data) <= MAX_KNOWN else self._word(data)
+
+    def _word(self, data: bytes) -> bytes:
         named = self._names.get(data)
         if named is not None:
             return named
@@ -111,7 +125,9 @@ class Pseudonyms:
         return self.stream(b"bytes", data, len(data))
 
     def dotted(self, data: bytes) -> bytes:
-        """A name of parts: each part by itself, those that Python gives stay."""
+        """A name of parts: each part by itself, those that Python gives stay, and torch's TorchScript."""
+        if data.startswith(TORCHSCRIPT) and is_public(data[len(TORCHSCRIPT) :].decode("utf-8", "replace")):
+            return data
         parts = data.split(b".")
         return b".".join([part if part in COMPONENTS or not part else self.word(part) for part in parts])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tests.fuzz import corpus, readers, runs, wires
+from tests.fuzz import corpus, readers, redactions, runs, wires
 from tests.fuzz.mutation import Mutate, change_bytes, change_opcodes
 
 
@@ -41,6 +41,7 @@ TARGETS = {
     "pipes": Target(wires.pipes, wires.pipe_seeds, wires.pipe_change, 3, 24),
     "damage": Target(wires.damage, wires.damage_seeds, change_bytes, 1, 240),
     "message": Target(runs.message, runs.message_seeds, runs.session_change, 4, 150),
+    "redaction": Target(redactions.redaction, redactions.redaction_seeds, change_opcodes, 3, 500),
     "log": Target(runs.log, runs.log_seeds, runs.log_change, 2, 60),
     "session": Target(runs.session, runs.session_seeds, runs.session_change, 8, 60),
 }

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rpcinspect.opened import open_session
 from rpcinspect.redaction.payloads import redact_payload, redact_table
 from rpcinspect.redaction.pseudonyms import Pseudonyms
+from rpcinspect.rpc.command import ScriptCall
 from rpcinspect.rpc.decode import RpcDecoder
 from rpcinspect.rpc.message import Message, MessageType
 
@@ -35,6 +36,9 @@ def test_payloads_decode_as_before(name: str) -> None:
         after = decoder.decode(Message(kind, 0, made, other))
         assert type(after.command) is type(before.command)
         assert after.problems == before.problems
+        if isinstance(before.command, ScriptCall) and before.command.schema is not None:
+            assert isinstance(after.command, ScriptCall)
+            assert after.command.schema == before.command.schema
         assert [type(e) for e in after.envelopes] == [type(e) for e in before.envelopes]
         assert [(t.sizes, t.strides, t.dtype, t.storage) for t in after.tensors] == [
             (t.sizes, t.strides, t.dtype, t.storage) for t in before.tensors

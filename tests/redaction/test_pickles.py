@@ -155,3 +155,17 @@ def test_jit_pickles() -> None:
 
 def test_sets_are_walked() -> None:
     assert list(children(Set(["a"]))) == ["a"]
+
+
+def test_what_users_hand_to_a_gathering_is_theirs() -> None:
+    """`_all_gather` of torch's sends anything; which gathering it is stays."""
+    data = pickle.dumps(("worker0", 4711, {"a secret": 2.5}))
+    call = (
+        b"\x80\x04\x8c\x1etorch.distributed.rpc.internal\x94\x8c\tPythonUDF\x94\x93\x94"
+        b"\x8c\x19torch.distributed.rpc.api\x94\x8c\x11_gather_to_leader\x94\x93\x94"
+        b"(K\x07\x8c\x02w0\x94M\x67\x12\x8f\x94t\x94}\x94\x87\x94\x81\x94."
+    )
+    found = read_python_pickle(redact_python(call, WORDS)).root.args[1]
+    assert found[0] == 7
+    assert found[2] != 0x1267
+    assert b"secret" not in redact_python(data, WORDS)
