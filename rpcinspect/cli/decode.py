@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rpcinspect.cli.guard import guarded
-from rpcinspect.cli.options import OutputOption, Reader, ReaderOption, TsharkOption
+from rpcinspect.cli.options import OutputOption, Reader, ReaderOption, RedactSeedOption, TsharkOption
 
 
 class DecodeFormat(str, Enum):
@@ -71,14 +71,7 @@ def decode(
             "same of the run.",
         ),
     ] = False,
-    redact_seed: Annotated[
-        str | None,
-        typer.Option(
-            "--redact-seed",
-            metavar="SECRET",
-            help="Redact captures alike that are to be compared; keep it to yourself. Default: random.",
-        ),
-    ] = None,
+    redact_seed: RedactSeedOption = None,
     fields: Annotated[bool, typer.Option("--fields", help="List what a filter can ask for.")] = False,
     message: Annotated[
         int | None,

@@ -53,6 +53,14 @@ TsharkOption = Annotated[
         help="A preference for tshark, such as the keys for decryption; may be repeated.",
     ),
 ]
+RedactSeedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--redact-seed",
+        metavar="SECRET",
+        help="Redact captures alike that are to be compared; keep it to yourself. Default: random.",
+    ),
+]
 ToleranceOption = Annotated[
     bool,
     typer.Option("--tolerance", help="Accept what torch.testing accepts; otherwise every bit counts."),

@@ -11,6 +11,7 @@ import typer
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.guard import guarded
+from rpcinspect.cli.options import RedactSeedOption
 
 
 class Via(str, Enum):
@@ -80,6 +81,14 @@ def record(
             help="wire: run the command in a network of its own, with nothing but a loopback.",
         ),
     ] = False,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="Once it is over: tensors become noise, strings stand-ins; see docs/redaction.md.",
+        ),
+    ] = False,
+    redact_seed: RedactSeedOption = None,
 ) -> None:
     """Run a command and record the RPC of all of its processes, without a change to their code."""
 
@@ -100,6 +109,8 @@ def record(
                 private_net=private_net,
                 tensors=None if tensors is None else tensors.value,
                 when_full=None if when_full is None else when_full.value,
+                redact=redact,
+                redact_seed=redact_seed,
             )
         )
 

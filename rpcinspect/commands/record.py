@@ -7,26 +7,25 @@ starts and after it has ended.
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from rpcinspect import exit_codes
 from rpcinspect.commands.output import say
-from rpcinspect.commands.recorded import look_into
-from rpcinspect.errors import CommandError, RecordError
+from rpcinspect.commands.recorded import looked_into
+from rpcinspect.errors import CommandError, RecordError, RpcInspectError
 from rpcinspect.recorder.agent import Agent
 from rpcinspect.recorder.mechanism import Mechanism, Recorded
-from rpcinspect.recorder.notes import Note
-from rpcinspect.recorder.record import record
+from rpcinspect.recorder.record import Outcome, record
 from rpcinspect.recorder.summary import counted, summary
 from rpcinspect.recorder.wire import Wire
 
 ENDINGS = {"wire": ".pcap", "agent": ".rpclog"}
 COMPRESSED = (".gz", ".zst")
-SHOWN = 4
-"""Workers of others that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +39,8 @@ class Request:
     private_net: bool = False
     tensors: str | None = None
     when_full: str | None = None
+    redact: bool = False
+    redact_seed: str | None = None
 
 
 def mistake(request: Request) -> str | None:
@@ -55,6 +56,8 @@ def mistake(request: Request) -> str | None:
         for name, ending in ENDINGS.items():
             if output.suffix == ending and via not in (None, name):
                 return f"-o {output}: --via {via} writes a {ENDINGS[str(via)]}"
+    if request.redact_seed is not None and not request.redact:
+        return "--redact-seed is for --redact"
     if _via(request) == "wire":
         for option, value in (("tensors", request.tensors), ("when-full", request.when_full)):
             if value is not None:
@@ -74,20 +77,64 @@ def run(request: Request) -> int:
         say(wrong)
         return exit_codes.USAGE
     try:
-        mechanism, file = chosen(request)
-        outcome = record(
-            request.command, mechanism, lambda: say(f"recording via {mechanism.via} into {file}")
-        )
+        outcome = recorded_as_asked(request)
     except CommandError as error:
         say(str(error))
         return error.code
-    recorded = outcome.recorded
-    if recorded.packets is not None:
-        strangers = not request.private_net and request.interface in (None, "lo")
-        recorded = looked_into(recorded, outcome.notes, strangers=strangers)
-    for line in summary(dataclasses.replace(outcome, recorded=recorded)):
+    for line in summary(outcome):
         say(line)
     return outcome.exit_code
+
+
+def recorded_as_asked(request: Request) -> Outcome:
+    """Records the command, looks into what was written, and redacts it where that is asked for."""
+    mechanism, file = chosen(request)
+
+    def ready() -> None:
+        say(f"recording via {mechanism.via} into {file}{', redacted at the end' if request.redact else ''}")
+
+    with hidden(beside(file)) if request.redact else nullcontext():
+        outcome = record(request.command, mechanism, ready)
+        recorded = outcome.recorded
+        if recorded.packets is not None:
+            strangers = not request.private_net and request.interface in (None, "lo")
+            recorded = looked_into(recorded, outcome.notes, strangers=strangers)
+        if request.redact:
+            recorded = redacted(recorded, file, request.redact_seed)
+        return dataclasses.replace(outcome, recorded=recorded)
+
+
+def beside(file: Path) -> Path:
+    """Where a recording is that will be redacted."""
+    return file.with_name(f".{file.name}.unredacted")
+
+
+@contextmanager
+def hidden(path: Path) -> Iterator[None]:
+    """A file that nobody else may read, and that is gone in the end."""
+    try:
+        path.unlink(missing_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise RecordError(f"{path}: can't be written: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def redacted(recorded: Recorded, file: Path, seed: str | None) -> Recorded:
+    """The recording redacted, as `decode -w --redact` does it."""
+    from rpcinspect.commands.redacting import redact_file
+
+    try:
+        count = redact_file(recorded.file, file, seed)
+    except RpcInspectError as error:
+        told = f"nothing was kept, since it can't be redacted: {error}"
+        return dataclasses.replace(recorded, file=file, bytes=0, warnings=[*recorded.warnings, told])
+    return dataclasses.replace(
+        recorded, file=file, bytes=file.stat().st_size, messages=counted(count, "message")
+    )
 
 
 def _via(request: Request) -> str | None:
@@ -107,13 +154,14 @@ def chosen(request: Request) -> tuple[Mechanism, Path]:
     if via != "wire":
         file = request.output or default_name(request.command[0], "agent")
         try:
-            return _agent(request, file), file
+            return _agent(request, beside(file) if request.redact else file), file
         except RecordError as error:
             if via == "agent":
                 raise RecordError(f"--via agent: {error}") from error
             say(f"not recording via agent: {error}")
     file = request.output or default_name(request.command[0], "wire")
-    return Wire(file, interface=request.interface or "lo", private_net=request.private_net), file
+    written = beside(file) if request.redact else file
+    return Wire(written, interface=request.interface or "lo", private_net=request.private_net), file
 
 
 def _agent(request: Request, file: Path) -> Agent:
@@ -130,35 +178,3 @@ def default_name(program: str, via: str) -> Path:
     """The program and the time, in the current folder: two recordings do not meet."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return Path(f"{Path(program).name}-{stamp}{ENDINGS[via]}")
-
-
-def looked_into(recorded: Recorded, notes: Sequence[Note], *, strangers: bool) -> Recorded:
-    """The same, with what the packets say: how many messages, and whose. `strangers`: workers that are not
-    of this command are told of; on other interfaces they are expected."""
-    held = look_into(recorded.file)
-    if held is None:
-        warnings = [f"{recorded.file} can't be read any more"] if recorded.ended_early is None else []
-        return dataclasses.replace(recorded, warnings=warnings)
-    words = counted(held.messages, "message")
-    return dataclasses.replace(
-        recorded,
-        messages=words if held.complete else f"more than {words}",
-        warnings=[*_none(held.why_none, notes), *(_others(held.workers, notes) if strangers else ())],
-    )
-
-
-def _none(why: str | None, notes: Sequence[Note]) -> Iterator[str]:
-    if why is not None and any(note.recorded for note in notes):  # else it was said that nobody used RPC
-        yield why
-
-
-def _others(workers: frozenset[str], notes: Sequence[Note]) -> Iterator[str]:
-    """Packets do not tell to which command they belong."""
-    ours = {note.name for note in notes}
-    others = sorted(workers - ours)
-    if ours and others:
-        more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
-        yield (
-            f"workers that are not of this command were captured too: {', '.join(others[:SHOWN])}{more}; "
-            "--private-net keeps them out"
-        )

@@ -223,6 +223,8 @@ MISTAKES = [
     (("-o", "x.rpclog", "--via", "wire", "--", "true"), "--via wire writes a .pcap"),
     (("--via", "agent", "--interface", "lo", "--", "true"), "--interface is for --via wire"),
     (("--via", "agent", "--private-net", "--", "true"), "--private-net is for --via wire"),
+    (("--redact-seed", "x", "--", "true"), "--redact-seed is for --redact"),
+    (("-o", "none/x.pcap", "--redact", "--private-net", "--", "true"), "can't be written"),
     (("--interface", "no-such", "--", "true"), "there is no such interface; there are"),
     (("-o", "none/x.pcap", "--private-net", "--", "true"), "can't be written"),
 ]

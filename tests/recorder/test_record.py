@@ -48,6 +48,18 @@ def test_a_job_is_recorded_as_its_workers_saw_it(tmp_path: Path, name: str) -> N
         assert f"{worker['name']} (id {worker['id']}, process " in done.err
 
 
+def test_a_redacted_recording_holds_nothing_of_the_job(tmp_path: Path) -> None:
+    redact = ("-o", "x.pcap", "--private-net", "--redact", "--redact-seed", "ours", "--")
+    done = well(record(*redact, sys.executable, CAPTURES / "basic_chain.py", folder=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["x.pcap"]
+    data = (tmp_path / "x.pcap").read_bytes()
+    assert [word for word in (b"worker0", b"basic_chain", b"scale", b"gain") if word in data] == []
+    run = Workload("basic_chain", tmp_path / "x.pcap", done.out)
+    (expected,) = run.of("expect")
+    assert dict(sorted(run.decoded.summary["by_type"].items())) == expected["by_type"]
+    assert run.decoded.problems() == []
+
+
 def test_default_transports_become_visible(tmp_path: Path) -> None:
     well(record(*WIRE, sys.executable, CAPTURES / "transport_matrix.py", "default", folder=tmp_path))
     output = decoded.decode(tmp_path / "x.pcap")
