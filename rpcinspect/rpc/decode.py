@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
 from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.command_codec import from_message, from_message_forms, message_type_of, to_payload
 from rpcinspect.rpc.envelope import ENVELOPES, Envelope, EnvelopeForms, peel_partial, wrap
@@ -97,7 +97,7 @@ class RpcDecoder:
                 else:
                     command = from_message(kind, payload, self._limits)
                 if kind in REPEATING:
-                    self._commands.put((kind, payload), command, len(payload))
+                    self._commands.put((kind, payload), command, TREE_WEIGHT * len(payload))
             except DecodeError as error:
                 command = UnknownCommand(kind, payload)
                 problems = (*problems, _problem(error))
@@ -147,6 +147,12 @@ def reencode(decoded: DecodedRpc) -> tuple[bytes, bytes, bytes, bytes]:
     else:
         table = to_tensor_table(decoded.tensors, forms.tensors if forms else None)
     return Message(kind, decoded.message.id, payload, table).to_payloads()
+
+
+def held_bytes(decoded: DecodedRpc) -> int:
+    """What a cache holds that keeps the command and the tensors: a large payload is large, however short the
+    text is that shows it."""
+    return len(decoded.message.payload) + len(decoded.message.tensor_table)
 
 
 def _problem(error: DecodeError) -> LayerAndReason:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
 from rpcinspect.rpc.command import (
     Command,
     PythonCall,
@@ -83,7 +83,7 @@ class FactsReader:
             facts = self._known.get(data)
             if facts is None:
                 facts = _facts(read_python_pickle_partial(data, self._limits))
-                self._known.put(data, facts, len(data))
+                self._known.put(data, facts, TREE_WEIGHT * len(data))
             return facts
         values = SCRIPT.get(kind)
         if values is not None:

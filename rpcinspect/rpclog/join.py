@@ -38,6 +38,8 @@ from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpPayload, TpTensor
 WayKey: TypeAlias = tuple[Job, str, str, int]
 """(job, who requests, who answers, number of the way between these two)"""
 MAX_SHAPES = 4096
+MAX_KEPT = 1 << 17
+"""Payloads and storages of all shapes that are kept."""
 MAX_PROBLEMS = 1000
 """Records that are told one by one as left out."""
 NO_FLOW = Flow(Endpoint("", 0), Endpoint("", 0))
@@ -65,6 +67,7 @@ class LogJoin:
         self.tensor_bytes = 0
         self._ways: dict[WayKey, Pipe] = {}
         self._shapes: dict[tuple[object, ...], tuple[TpDescriptor, bytes]] = {}
+        self._kept = 0
         self._seen: defaultdict[bytes, Counter[tuple[int, str | None]]] = defaultdict(Counter)
         self._refused = 0
 
@@ -179,8 +182,10 @@ class LogJoin:
                 ),
             )
             shape = descriptor, write_descriptor(descriptor, Layout.V1_9)
-            if len(self._shapes) >= MAX_SHAPES:
+            self._kept += 4 + len(said.storages)
+            if len(self._shapes) >= MAX_SHAPES or self._kept > MAX_KEPT:
                 self._shapes.clear()
+                self._kept = 4 + len(said.storages)
             self._shapes[key] = shape
         return shape
 

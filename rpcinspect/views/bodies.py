@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from rpcinspect.rpc.cache import BoundedCache
-from rpcinspect.rpc.decode import REPEATING
+from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.message_json import body_of, tensor_texts
 
@@ -32,5 +32,6 @@ class Bodies:
         body = body_of(record, tensor_texts(record))
         kind = rpc.envelopes[-1].wrapped_message_type if rpc.envelopes else rpc.message.type
         if kind in REPEATING:
-            self._known.put(key, (rpc.command, rpc.tensors, body), sum(len(str(v)) for v in body.values()))
+            size = sum(len(str(v)) for v in body.values()) + held_bytes(record.rpc)
+            self._known.put(key, (rpc.command, rpc.tensors, body), size)
         return body

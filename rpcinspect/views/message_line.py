@@ -16,7 +16,7 @@ import orjson
 
 from rpcinspect.errors import Location, Problem
 from rpcinspect.rpc.cache import BoundedCache
-from rpcinspect.rpc.decode import REPEATING
+from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
@@ -117,7 +117,7 @@ class MessageRenderer:
         envelopes = record.rpc.envelopes
         kind = envelopes[-1].wrapped_message_type if envelopes else record.rpc.message.type
         if kind in REPEATING:
-            self._bodies.put(key, (command, tensors, body), len(body))
+            self._bodies.put(key, (command, tensors, body), len(body) + held_bytes(record.rpc))
         return body
 
     def _table(self, record: RpcRecord) -> TableText:

@@ -12,7 +12,7 @@ from json.encoder import py_encode_basestring_ascii as ascii_json
 from typing import Any
 
 from rpcinspect.rpc.cache import BoundedCache
-from rpcinspect.rpc.decode import REPEATING
+from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
@@ -115,7 +115,7 @@ class Phrases:
         words = command_phrase(body_of(record, texts), texts)
         kind = rpc.envelopes[-1].wrapped_message_type if rpc.envelopes else rpc.message.type
         if kind in REPEATING:
-            self._commands.put(key, (rpc.command, rpc.tensors, words), len(words))
+            self._commands.put(key, (rpc.command, rpc.tensors, words), len(words) + held_bytes(record.rpc))
         return words
 
 

@@ -28,6 +28,8 @@ from rpcinspect.wire.tensorpipe import (
 )
 
 CACHED_DESCRIPTORS = 4096
+CACHED_BYTES = 1 << 22
+"""Of their bodies; a shape takes some twenty times as much. No larger part than a sixteenth is kept."""
 OTHER_LENGTHS = "the lengths of payload frames are not those in the descriptor"
 
 
@@ -52,6 +54,7 @@ class ShapeTable:
         self.read_table = read_table
         self._limits = limits
         self._shapes: dict[bytes, Shape] = {}
+        self._bytes = 0
 
     def get(self, body: bytes) -> Shape:
         """The shape of a descriptor frame's body; raises `DecodeError`."""
@@ -64,9 +67,12 @@ class ShapeTable:
                 raise LimitExceeded(LAYER, "payload_bytes", self._limits.payload_bytes, total)
             frames = Struct("<" + "".join(f"Q{n}s" for n in lengths))
             shape = Shape(body, descriptor, layout, lengths, frames)
-            if len(self._shapes) >= CACHED_DESCRIPTORS:
+            if len(self._shapes) >= CACHED_DESCRIPTORS or self._bytes + len(body) > CACHED_BYTES:
                 self._shapes.clear()
-            self._shapes[body] = shape
+                self._bytes = 0
+            if len(body) <= CACHED_BYTES >> 4:
+                self._shapes[body] = shape
+                self._bytes += len(body)
         return shape
 
     def lengths(self, body: bytes) -> tuple[Layout, tuple[int, ...]]:

@@ -28,6 +28,10 @@ HISTORY_RUNS = 16
 HISTORY_SEGMENTS = 512
 """How much of what readers are done with stays known, so that late copies can still be compared with it."""
 
+NOTHING_PENDING: SortedDict = SortedDict()
+"""Stands for that of each stream until something is: empty ones of their own would be most of the memory that
+a capture of many connections takes. Never written to.
+"""
 MAX_CONFLICTS = 1000
 
 
@@ -94,8 +98,8 @@ class Stream:
         self.last_ns = 0
         self.hole_since_ns: int | None = None
         self._head = 0
-        self._pending: SortedDict = SortedDict()
-        self._history: deque[Run] = deque(maxlen=HISTORY_RUNS)
+        self._pending: SortedDict = NOTHING_PENDING
+        self._history: deque[Run] | None = None
         self._source = source
 
     # -- writing: what the TCP stage does ----------------------------------------------------------------
@@ -181,6 +185,8 @@ class Stream:
 
     def _insert(self, run: Run) -> None:
         """Adds the parts of a run that no pending run covers yet; pending runs never overlap."""
+        if self._pending is NOTHING_PENDING:
+            self._pending = SortedDict()
         pending = self._pending
         start, end = run.start, run.end
         at = pending.bisect_right(start) - 1
@@ -219,7 +225,7 @@ class Stream:
                 self.conflicts.append(Conflict(low + at, high - low - at, packet, run.capture))
 
     def _kept(self, start: int, end: int) -> list[Run]:
-        found = [r for r in self._history if r.start < end and start < r.end]
+        found = [r for r in self._history or () if r.start < end and start < r.end]
         runs = self.runs
         index = bisect_right(runs, start, self._head, key=_end_of)
         while index < len(runs) and runs[index].start < end:
@@ -416,6 +422,8 @@ class Stream:
                 if len(run.starts) > HISTORY_SEGMENTS:
                     run = run.slice(int(run.starts[-HISTORY_SEGMENTS]), run.end)
                 run.forget_lists()
+                if self._history is None:
+                    self._history = deque(maxlen=HISTORY_RUNS)
                 self._history.append(run)
             head += 1
         if head > 64 or head == len(runs):
