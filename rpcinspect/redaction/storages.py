@@ -4,8 +4,8 @@ In: the bytes of a storage and the tensors that use it. Out: as many bytes. The 
 and the whole content, so that equal storages get equal noise, and one other element makes all of it other:
 a value of its own has no stand-in that could be counted. Bytes that no tensor shows become zeros.
 
-A float keeps its class (zero, infinity, NaN, subnormal, normal), and the exponents of a storage are dealt
-out anew among its elements; sign and mantissa are noise. Integers are noise of as many bits as the largest
+A float keeps its class (zero, infinity, NaN, subnormal, normal) and gets the exponent of some element of the
+storage; sign and mantissa are noise. Integers are noise of as many bits as the largest
 has, booleans are noise. What is all zeros stays so.
 """
 
@@ -24,6 +24,8 @@ from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.tensor import TensorMeta
 
 Bits = npt.NDArray[np.unsignedinteger]
+SAMPLE = 1 << 16
+"""Elements of a block that its exponents are taken from: few enough for a cache of the processor."""
 BLOCK = 1 << 24
 """Bytes that are dealt with at once."""
 
@@ -31,12 +33,12 @@ BLOCK = 1 << 24
 def redact_storage(data: bytes, metas: Sequence[TensorMeta], words: Pseudonyms, index: int) -> bytes:
     """Storage `index` of a message with these tensors."""
     its = [meta for meta in metas if meta.storage == index]
-    shown = bytearray(data)
+    shown = data
     if its and not _covered(len(data), its):
-        shown = bytearray(np.where(_mask(len(data), its), np.frombuffer(data, np.uint8), 0).tobytes())
-    if not any(shown):
-        return bytes(shown)
-    key = words.digest(b"storage", bytes(shown))
+        shown = bytes(np.where(_mask(len(data), its), np.frombuffer(data, np.uint8), np.uint8(0)))
+    if shown.count(0) == len(shown):
+        return shown
+    key = words.digest(b"storage", shown)
     names = {meta.dtype for meta in its}
     indices = _sparse_sizes(metas, its)
     if indices is not None and len(its) == 1:
@@ -47,8 +49,7 @@ def redact_storage(data: bytes, metas: Sequence[TensorMeta], words: Pseudonyms, 
     unsigned = any(_is_scales(metas, meta) for meta in its)
     pieces = []
     for at in range(0, len(shown), BLOCK):
-        block = bytes(shown[at : at + BLOCK])
-        pieces.append(_noise(block, dtype, key + at.to_bytes(8, "little"), unsigned))
+        pieces.append(_noise(shown[at : at + BLOCK], dtype, key + at.to_bytes(8, "little"), unsigned))
     return b"".join(pieces)
 
 
@@ -143,7 +144,7 @@ def _floats(bits: Bits, layout: _Float, key: bytes, unsigned: bool) -> bytes:
     if layout.infinities:
         new = np.where(special & (mantissa == 0), kind(0), new)
     dealt = exponent.copy()
-    dealt[normal] = _shuffled(exponent[normal], key)
+    dealt[normal] = _drawn(exponent[normal], key)
     made = dealt | new
     if layout.nan is not None:
         made = np.where(normal & ((made & ~sign) == kind(layout.nan)), made ^ kind(1), made)
@@ -153,9 +154,15 @@ def _floats(bits: Bits, layout: _Float, key: bytes, unsigned: bool) -> bytes:
     return np.where(keep, bits, made).astype(kind).tobytes()
 
 
-def _shuffled(values: Bits, key: bytes) -> Bits:
-    order = np.frombuffer(shake_256(key + b"order").digest(8 * len(values)), np.uint64)
-    return values[np.argsort(order, kind="stable")]
+def _drawn(values: Bits, key: bytes) -> Bits:
+    """As many, each from a place of its own choice: a shuffle that is fast, and exact only for many."""
+    count = min(len(values), SAMPLE)
+    noise = np.frombuffer(shake_256(key + b"sample").digest(4 * count), np.uint32)
+    sample: Bits = values[(noise.astype(np.uint64) * np.uint64(len(values))) >> np.uint64(32)]
+    if count < SAMPLE:
+        return sample
+    drawn: Bits = sample[np.frombuffer(shake_256(key + b"order").digest(2 * len(values)), np.uint16)]
+    return drawn
 
 
 def _covered(length: int, metas: Sequence[TensorMeta]) -> bool:
