@@ -32,8 +32,8 @@ def redacted(
     session: Session, kept: Sequence[Numbered], read: Read, key: bytes, *, network: bool
 ) -> tuple[Session, list[Numbered], Read]:
     """What a writer of captures takes, redacted; `network`: for a pcap."""
-    redactor = Redactor(session, read, key, network=network)
-    return redactor.session, redactor.messages(kept), redactor.read
+    redactor = Redactor(session, kept, read, key, network=network)
+    return redactor.session, redactor.messages(), redactor.read
 
 
 def redact_file(source: Path, target: Path, seed: str | None = None) -> int:

@@ -7,10 +7,14 @@ In: a session, `Pseudonyms`. Out: the same session for writers. 127.0.0.1 and ::
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rpcinspect.redaction.pseudonyms import Pseudonyms
 from rpcinspect.redaction.public import DEVICE
+from rpcinspect.rpc.pickles.semantic import python_udf
+from rpcinspect.rpc.pickles.tree import Dict, Set
+from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import CallFailure, Session, Worker
 from rpcinspect.session.names import ID_LABEL, is_address
 from rpcinspect.wire.channel import CHANNELS
@@ -24,6 +28,18 @@ def worker_names(session: Session) -> frozenset[str]:
     found = {worker.name for worker in session.workers if worker.name is not None}
     labels = {*session.clients, *session.servers, *[pipe.client_name for pipe in session.pipes]}
     return frozenset(found | {label for label in labels if label and is_name(label)})
+
+
+def gathered_names(record: RpcRecord) -> Iterator[str]:
+    """Names that the agents tell each other: torch's leader is the smallest of them."""
+    pickle = record.facts.pickle
+    udf = python_udf(pickle.root) if pickle is not None and record.facts.control else None
+    if udf is None or type(udf.args) is not tuple:
+        return
+    for value in udf.args:
+        keys = [key for key, _ in value.pairs] if type(value) is Dict else []
+        items = value.items if type(value) is Set else value if isinstance(value, (list, tuple)) else [value]
+        yield from [name for name in (*keys, *items) if type(name) is str and name]
 
 
 def is_name(label: str) -> bool:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rpcinspect.redaction.labels import Labels, worker_names
+from rpcinspect.redaction.labels import Labels, gathered_names, worker_names
 from rpcinspect.redaction.payloads import redact_payload, redact_table
 from rpcinspect.redaction.pseudonyms import Pseudonyms
 from rpcinspect.redaction.storages import redact_storage
@@ -31,11 +31,15 @@ CACHE_BYTES = 1 << 24
 class Redactor:
     """See the module's text."""
 
-    def __init__(self, session: Session, read: Read, key: bytes, *, network: bool) -> None:
-        """`network`: for packets, not for a log."""
+    def __init__(
+        self, session: Session, kept: Sequence[Numbered], read: Read, key: bytes, *, network: bool
+    ) -> None:
+        """`kept`: the messages to be written; `network`: for packets, not for a log."""
         self._original = session
         self._read = read
-        self._words = Pseudonyms(key, worker_names(session))
+        self._kept = kept
+        gathered = {name for message in kept for name in gathered_names(message.record)}
+        self._words = Pseudonyms(key, worker_names(session) | gathered)
         self._labels = Labels(self._words)
         self.session = self._labels.session(session, network=network)
         self._starts: list[int] = []
@@ -46,9 +50,9 @@ class Redactor:
         self._tables: dict[bytes, bytes] = {}
         self._cached = 0
 
-    def messages(self, kept: Sequence[Numbered]) -> list[Numbered]:
+    def messages(self) -> list[Numbered]:
         """The messages, in the same order."""
-        return [Numbered(message.index, self._record(message.record)) for message in kept]
+        return [Numbered(message.index, self._record(message.record)) for message in self._kept]
 
     def read(self, extent: Extent) -> bytes:
         """Bytes of a redacted tensor, as the writers ask for them; zeros where they were not captured."""

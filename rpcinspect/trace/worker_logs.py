@@ -118,7 +118,7 @@ class _Known:
         self.first_ns, self.last_ns = min(times, default=0), max(times, default=0)
         known = Ends(ends)
         self._ends: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        """(caller, callee) → when their pipes ended."""
+        """(caller, callee) → when their pipes ended, or when calls failed since they had."""
         self._pipes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for pipe in session.pipes:
             pair = session.clients[pipe.number], session.servers[pipe.number]
@@ -126,6 +126,9 @@ class _Known:
             end = known.of(pipe)
             if end is not None:
                 self._ends[pair].append(end.time_ns)
+        for failure in (*session.failures.values(), *session.lost_calls):
+            if failure.reason == "connection":
+                self._ends[failure.caller, failure.callee].append(failure.time_ns)
         self.names = {*session.clients, *session.servers, *(w.name for w in session.workers if w.name)}
         self._names_of = {w.id: w.name for w in session.workers if w.id is not None and w.name is not None}
         self._rows: dict[tuple[int, int], int] | None = None
@@ -162,7 +165,8 @@ class _Known:
     def _time(self, line: LogLine, fit: _Fit | None) -> tuple[int | None, str | None]:
         if line.stamp is None:
             near = self._anchors(line) if line.said.lost else []
-            return (near[0], "connection") if len(set(near)) == 1 else (None, None)
+            together = bool(near) and max(near) - min(near) <= SECOND_NS
+            return (min(near), "connection") if together else (None, None)
         if line.stamp.zone_s is not None:
             return self._utc(line.stamp, line.stamp.zone_s), "zone"
         if fit is None:

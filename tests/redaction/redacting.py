@@ -26,8 +26,8 @@ def redacted(path: Path, *, network: bool, key: bytes = KEY) -> bytes:
         session = decoding.session
         kept = [Numbered(int(session.index[record.row]), record) for record in records]
         kept.sort(key=lambda message: message.index)
-        redactor = Redactor(session, lambda extent: extent.read(decoding.bytes), key, network=network)
-        messages = redactor.messages(kept)
+        redactor = Redactor(session, kept, lambda extent: extent.read(decoding.bytes), key, network=network)
+        messages = redactor.messages()
         if network:
             write_messages(output, redactor.session, messages, redactor.read)
         else:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from rpcinspect.redaction.labels import Labels, is_name, worker_names
+from pathlib import Path
+
+from rpcinspect.opened import open_session
+from rpcinspect.redaction.labels import Labels, gathered_names, is_name, worker_names
 from rpcinspect.redaction.pseudonyms import Pseudonyms
+from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.wire.tensorpipe import TpDevice
 from tests.session.records import Talk, entry, pipe
 
@@ -47,3 +51,22 @@ def test_labels_that_are_no_names() -> None:
     assert labels.device(TpDevice("acme", 3)).type != "acme"
     assert labels.channel("basic") == "basic"
     assert labels.channel("acme") not in ("acme", None)
+
+
+def test_what_a_caller_was_told_is_a_text() -> None:
+    talk = Talk(pipe(0, name="acme-trainer"))
+    text = "RuntimeError: EOF: end of file of acme's secret"
+    said = LoggedFailure(time_ns=5, src="acme-trainer", dst="x", id=7, reason="connection", text=text)
+    [failure] = Labels(Pseudonyms(b"key")).session(talk.finish(failed=[(0, said)]), network=False).lost_calls
+    assert failure.reason == "connection"
+    assert failure.text.startswith("RuntimeError: EOF: end of file ")
+    assert "acme" not in failure.caller + failure.text
+    assert "secret" not in failure.text
+
+
+def test_names_that_only_the_agents_tell() -> None:
+    """Which is the smallest of them says who the leader is."""
+    path = Path(__file__).resolve().parent.parent.parent / "captures/rref_relay.pcap.gz"
+    with open_session(str(path)) as opened:
+        names = {name for record in opened.messages() for name in gathered_names(record)}
+    assert names >= {"worker0", "worker1", "worker2"}

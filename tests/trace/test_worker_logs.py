@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.pipeline import Decoding
+from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.session.log_events import LogEvent, WorkerLogs
 from rpcinspect.session.model import Session
 from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.trace.worker_logs import first_gone, join_logs
 from rpcinspect.workerlog.read import read_lines
+from tests.logs import log_of, message
 
 CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
 KILLED = CAPTURES / "logs/killed.pcap.gz"
@@ -143,3 +144,21 @@ def test_logs_of_nothing(text: str) -> None:
     logs = joined(text)
     assert logs.events == ()
     assert logs.files[0].notes == ("no line of it speaks of RPC",)
+
+
+def test_calls_that_lost_their_connection_tell_when_too(tmp_path: Path) -> None:
+    """In a log, which knows nothing of connections."""
+    request = message(kind="PYTHON_RREF_FETCH_CALL", id=1, time_ns=10 * SECOND)
+    failed = {"rpc": "failed", "src": "worker0", "dst": "worker1", "id": 1, "reason": "connection"}
+    record = json.dumps(failed | {"time_ns": 12 * SECOND + 5}).encode() + b"\n"
+    path = tmp_path / "a.rpclog"
+    path.write_bytes(log_of(request, record))
+    line = "RPC agent for worker0 encountered error when reading incoming response from worker1: EOF"
+    logs = (read_lines("plain", [f"[W a.cpp:1] {line}"]), read_lines("timed", [f"05:30:13 {line}"]))
+    with Decoding([str(path)], Options(worker_logs=logs)) as decoding:
+        list(decoding.records())
+        found = decoding.session.worker_logs
+    assert found is not None
+    placed = [(event.time_ns, event.placed) for event in found.events]
+    assert placed == [(12 * SECOND + 5, "connection"), (13 * SECOND, "fit")]
+    assert found.files[1].zone_s == 19800
