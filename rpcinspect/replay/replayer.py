@@ -19,6 +19,7 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.agent.engine import NO_MEMBERS, Bringer, passes_of, start_agents
+from rpcinspect.replay.peers.events import limits_for
 from rpcinspect.replay.peers.loop import Loop, Tap
 from rpcinspect.replay.peers.membership import PREFIX, Membership
 from rpcinspect.replay.peers.peer import Peer
@@ -349,7 +350,7 @@ class _Run:
             return
         cast = self._planned.cast
         with (
-            Loop(tap=self._tap) as loop,
+            Loop(limits_for(self.material().largest), tap=self._tap) as loop,
             StoreClient("127.0.0.1", group.port, prefix=PREFIX, tap=self._tap) as store,
             contextlib.ExitStack() as stack,
         ):
@@ -368,7 +369,8 @@ class _Run:
         passes = passes_of(self._planned, self._calls)
         early = frozenset().union(*(its.early for its in passes.values()))
         material = replace(self.material(), early=early)
-        with Loop() as loop, StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
+        limits = limits_for(material.largest)
+        with Loop(limits) as loop, StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
             bring = Bringer(loop, store)
             agents = start_agents(group, loop, material, passes, self._placement, bring)
             self._run_player(group, loop, material, agents, NO_MEMBERS)

@@ -6,7 +6,7 @@ may be hostile: lengths are bounded before memory is taken, and nothing is decod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from rpcinspect.rpc.message import Message
@@ -41,6 +41,22 @@ class PeerLimits:
 
 
 DEFAULT_PEER_LIMITS = PeerLimits()
+
+ROOM_TIMES, ROOM_BYTES = 8, 1 << 28
+"""How much larger than the largest captured one a live message may be, and how large in any case."""
+
+
+def limits_for(largest: int) -> PeerLimits:
+    """The bounds of a session whose largest captured message has so many bytes: what is far larger is no
+    answer to be compared, and memory must not be what bounds it.
+    """
+    room = max(ROOM_TIMES * largest, ROOM_BYTES)
+    default = DEFAULT_PEER_LIMITS
+    return replace(
+        default,
+        payload_bytes=min(default.payload_bytes, room),
+        tensor_bytes=min(default.tensor_bytes, room),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

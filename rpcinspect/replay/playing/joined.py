@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from rpcinspect.causes.calls import Call
 from rpcinspect.equality.ids import WORKER
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived
+from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived, limits_for
 from rpcinspect.replay.peers.handshake import MEMBER_TERMS
 from rpcinspect.replay.peers.loop import Loop, Tap
 from rpcinspect.replay.peers.membership import Membership, NameTakenError, read_members
@@ -85,7 +85,8 @@ def play_joined(
     """Plays a session; `began` gets the player once it plays. Raises `ReplayError` where that can't be done,
     with the group as it was. `trouble` hears that the group could not be left, and what to do about it.
     """
-    with options.store.connect(tap=tap) as store, HeldSignals() as signals, Loop(tap=tap) as loop:
+    limits = limits_for(material.largest)
+    with options.store.connect(tap=tap) as store, HeldSignals() as signals, Loop(limits, tap=tap) as loop:
         loop.add_timer(signals.check)
         for left in reversed(range(NAME_TRIES)):
             names = _names(store, material, options)

@@ -16,6 +16,7 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.peers.events import PeerEvent, RequestArrived
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.rpc.message import Message
+from rpcinspect.wire.records import TpMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,12 @@ class Material:
     """Requests whose answers nobody waits for, since the engine sees them later than they come."""
 
     @property
+    def largest(self) -> int:
+        """Bytes of the largest captured message, tensors and what was not captured of them included."""
+        both = (record for call in self.calls.values() for record in (call.request, call.response))
+        return max((size_of(record.tp) for record in both if record is not None), default=0)
+
+    @property
     def ids_in_group(self) -> Mapping[str, int]:
         """Captured names → ids as they have joined; of all who have."""
         return self.worker_ids if self.live_ids is None else self.live_ids
@@ -51,6 +58,11 @@ class Material:
     def captured_name(self, live: str) -> str:
         """What a worker that calls itself so is called in the capture."""
         return next((name for name, other in self.rules.renames.items() if other == live), live)
+
+
+def size_of(message: TpMessage) -> int:
+    """Bytes of descriptor, payloads and tensors, as announced."""
+    return message.length + sum(tensor.descriptor.length for tensor in message.tensors)
 
 
 class Played(Protocol):
