@@ -18,6 +18,8 @@ import re
 from dataclasses import dataclass
 
 MAX_PREFIXES = 8
+YEARS = range(1971, 2262)
+"""Times in nanoseconds since 1970 are numbers of 64 bits."""
 DAY_NS = 86_400_000_000_000
 SECOND_NS = 1_000_000_000
 
@@ -98,6 +100,8 @@ def _checked(
     if hours > 23 or minutes > 59 or seconds > 60:
         return None
     if month is not None and day is not None and not (1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    if year is not None and year not in YEARS:
         return None
     of_day_ns = (hours * 3600 + minutes * 60 + seconds) * SECOND_NS + int(part[:9].ljust(9, "0"))
     return Stamp(year=year, month=month, day=day, of_day_ns=of_day_ns, zone_s=zone_s, loose=loose)
