@@ -71,7 +71,7 @@ class Pseudonyms:
         names = b"|".join(re.escape(name) for name in sorted(self._names, key=len, reverse=True))
         known = rb"(?<![\w-])(?P<name>%b)(?![\w-]) |" % names if names else b""
         return re.compile(
-            rb"On\ WorkerInfo\(id=\d{1,9},\ name=(?P<worker>[^)\n]*)\) | "
+            rb"On\ WorkerInfo\(id=\d{1,9},\ name=(?P<worker>[^)\n]{0,512})\) | "
             + known
             + rb"(?P<native>"
             + NATIVE

@@ -102,7 +102,7 @@ PHRASES = rb"""
   | __start_profile | __stop_profile | \#remote_op:\ | \brpc_(?:sync|async|remote|async_jit)\#
   | \bbuiltins\.(?=[A-Z]) | __main__ | __mp_main__ | __torch__
   | <locals> | <lambda> | <module> | <frozen\ (?=[a-z_.]{1,60}>)
-  | (?:\\)+[nrt'"]
+  | (?:\\){1,16}[nrt'"]
 """
 """What torch and Python write around the texts of others, for a verbose regular expression."""
 

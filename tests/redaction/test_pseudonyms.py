@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 from hypothesis import given
@@ -112,3 +113,18 @@ def test_dotted_names_part_by_part() -> None:
     assert WORDS.dotted(b"a.b") == WORDS.word(b"a") + b"." + WORDS.word(b"b")
     assert WORDS.type_tag(b"Dict[str, List[Tensor]]") == b"Dict[str, List[Tensor]]"
     assert b"Secret" not in WORDS.type_tag(b"List[__torch__.pkg.Secret]")
+
+
+PIECES = [
+    *(b" from ", b"\\", b"[", b"frame #1: ", b"0x", b"1.", b"a", b"("),
+    *(b"On WorkerInfo(id=1, name=", b"GloballyUniqueId("),
+]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_hostile_texts_take_no_more_time_than_long_ones(piece: bytes) -> None:
+    """A second at most for what would take minutes if the time were to grow with the square."""
+    text = piece * (100_000 // len(piece))
+    begin = time.process_time()
+    assert len(WORDS.text(text)) == len(text)
+    assert time.process_time() - begin < 10
