@@ -17,17 +17,31 @@ def _names(text: str) -> frozenset[str]:
 
 PYTHON = _names(
     """
-    abc argparse array ast asyncio base64 bisect builtins calendar codecs collections concurrent contextlib
-    copy copyreg copy_reg csv ctypes dataclasses datetime decimal difflib email enum errno exceptions
-    fractions functools gc glob hashlib heapq html http importlib inspect io ipaddress itertools json keyword
-    locale logging marshal math mmap multiprocessing numbers operator os pathlib pickle platform posix
-    posixpath pprint queue random re runpy secrets select shutil signal socket statistics string struct
-    subprocess sys tempfile textwrap threading time timeit tokenize traceback types typing unicodedata
-    unittest urllib uuid warnings weakref zipfile zlib __builtin__ _codecs _collections _io _operator _random
-    _thread numpy
+    abc array ast asyncio base64 bisect builtins codecs collections concurrent contextlib copy copyreg
+    copy_reg ctypes dataclasses datetime decimal enum errno exceptions fractions functools gc glob heapq
+    importlib inspect io ipaddress itertools json logging marshal math mmap multiprocessing operator os
+    pathlib pickle posix posixpath random re shutil signal socket string struct subprocess sys tempfile threading time
+    traceback types typing uuid warnings weakref zipfile zlib __builtin__ _codecs _collections _io _operator
+    _random _thread numpy
     """
 )
 """Modules of Python's own, and numpy, by the first part of their name."""
+
+PACKAGES = _names(
+    """
+    asyncio cloudpickle collections concurrent ctypes dill distutils http importlib joblib json logging
+    multiprocessing numpy os pathlib pip requests setuptools sqlite3 urllib urllib2
+    """
+)
+"""Those that have modules inside; `re.x` would be a folder of somebody."""
+
+AMBIGUOUS = _names(
+    """
+    code codeop commands doctest fileinput linecache platform profile pty resource sched site timeit trace
+    unittest webbrowser
+    """
+)
+"""Modules of Python's whose names users give to files of their own."""
 
 TORCH = _names(
     """
@@ -45,7 +59,7 @@ TORCH = _names(
 )
 """The second part of the names of torch's modules: one that is not in here may be anybody's."""
 
-KNOWN_MODULES = frozenset(module.partition(".")[0] for module in (*PLAIN, *DANGEROUS)) - {"torch"}
+KNOWN_MODULES = frozenset(module.partition(".")[0] for module in (*PLAIN, *DANGEROUS)) - {"torch"} - AMBIGUOUS
 
 COMPONENTS = frozenset(
     {
@@ -128,4 +142,4 @@ def is_public(module: str) -> bool:
     first, _, rest = module.partition(".")
     if first == "torch":
         return not rest or rest.partition(".")[0] in TORCH
-    return first in PYTHON or first in KNOWN_MODULES
+    return (first in PYTHON or first in KNOWN_MODULES) and (not rest or first in PACKAGES)

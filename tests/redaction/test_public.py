@@ -12,7 +12,10 @@ KNOWN = """
     builtins torch torch._utils torch.distributed.rpc.internal torch.nn.modules.linear collections os.path
     numpy.core.multiarray subprocess dill datetime
 """
-OWN = "__main__ acme acme.torch torchacme torch.acme torch.acme.nn my.builtins builtin"
+OWN = """
+    __main__ acme acme.torch torchacme torch.acme torch.acme.nn my.builtins builtin
+    code code.train trace queue.jobs re.secret calendar csv site
+"""
 
 
 @pytest.mark.parametrize("module", KNOWN.split())
