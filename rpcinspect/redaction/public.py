@@ -20,9 +20,9 @@ PYTHON = _names(
     abc array ast asyncio base64 bisect builtins codecs collections concurrent contextlib copy copyreg
     copy_reg ctypes dataclasses datetime decimal enum errno exceptions fractions functools gc glob heapq
     importlib inspect io ipaddress itertools json logging marshal math mmap multiprocessing operator os
-    pathlib pickle posix posixpath random re shutil signal socket string struct subprocess sys tempfile threading time
-    traceback types typing uuid warnings weakref zipfile zlib __builtin__ _codecs _collections _io _operator
-    _random _thread numpy
+    pathlib pickle posix posixpath random re shutil signal socket string struct subprocess sys tempfile
+    threading time traceback types typing uuid warnings weakref zipfile zlib __builtin__ _codecs
+    _collections _io _operator _random _thread numpy
     """
 )
 """Modules of Python's own, and numpy, by the first part of their name."""
