@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
 
 from rpcinspect.wire.align import Places, align
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
@@ -25,6 +28,13 @@ MPT_LANES = 16
 CUDA_CHUNK_BYTES = 1 << 20
 MAX_QUEUED_FRAMES = 1 << 20
 """How many frames one lane waits for before a tensor that needs several is not taken apart any more."""
+
+
+MANY = 16
+"""Frames that are looked for all at once by numpy; fewer are faster one by one."""
+AT_ONCE = 4096
+ONE_BY_ONE = 64
+"""Frames that are taken one by one where a look for many has found few."""
 
 
 class TensorParts:
@@ -150,31 +160,81 @@ class Lane:
             self._give_up(done)
         if cursor is None or not queue or not self._start_known or self._contradiction is not None:
             return done
-        stream = cursor.stream
+        one_by_one = 0
         while queue:
-            frame = queue[0]
-            position, end = cursor.position, stream.end
-            length = frame.length
-            if end is None or end - position < HEADER_BYTES:
+            if one_by_one:
+                one_by_one -= 1
+            elif len(queue) >= MANY and not cursor.stream.holes and self._take_whole(cursor, done) < MANY:
+                one_by_one = ONE_BY_ONE
+            if not queue or not self._take_one(cursor, done):
                 break
-            start = position + HEADER_BYTES
-            if not stream.holes or not stream.missing(position, start):
-                # A length that was not captured is the one that the descriptor gives.
-                buffer, at = cursor.buffer(position, HEADER_BYTES)
-                announced = HEADER.unpack_from(buffer, at)[0]
-                if announced != length:
-                    self._contradiction = (
-                        f"a tensor of {length:,} bytes was due, a frame of {announced:,} bytes is there"
-                    )
-                    break
-            stop = start + length
-            if end < stop:
-                break
-            queue.popleft()
-            cursor.position = stop
-            self._place(frame, stream, start, stop, done)
         cursor.release()
         return done
+
+    def _take_whole(self, cursor: FrameCursor, done: list[TpMessage]) -> int:
+        """Gives frames to tensors as long as each lies inside one segment, as small ones do; how many.
+
+        2 µs for each, where `_take_one` takes 6.
+        """
+        queue, stream = self.queue, cursor.stream
+        end = stream.end
+        edges = [cursor.position]
+        for frame in islice(queue, AT_ONCE):
+            stop = edges[-1] + HEADER_BYTES + frame.length
+            if end is None or stop > end or not frame.length:
+                break
+            edges.append(stop)
+        if len(edges) <= MANY:
+            return 0
+        heads = np.array(edges[:-1], dtype=np.int64)
+        starts, stops = heads + HEADER_BYTES, np.array(edges[1:], dtype=np.int64)
+        capture, offsets, _ = stream.whole(heads, starts)
+        lengths = stream.numbers(capture, offsets)
+        wrong = np.flatnonzero(lengths != (stops - starts)[: len(lengths)].astype(np.uint64))
+        count = int(wrong[0]) if len(wrong) else len(lengths)
+        if not count:
+            return 0
+        capture, offsets, times = stream.whole(starts[:count], stops[:count])
+        for offset, time_ns in zip(offsets.tolist(), times.tolist(), strict=True):
+            frame = queue.popleft()
+            message = frame.message
+            if message is None:
+                continue
+            length = frame.length
+            self.frame_bytes += HEADER_BYTES
+            self.tensor_bytes += length
+            if time_ns < message.first_ns:
+                message.first_ns = time_ns
+            if time_ns > message.last_ns:
+                message.last_ns = time_ns
+            _settle(frame, Extent(length, ((capture, offset, length),)), Placement.CERTAIN, done)
+        cursor.position = edges[len(offsets)]
+        return len(offsets)
+
+    def _take_one(self, cursor: FrameCursor, done: list[TpMessage]) -> bool:
+        """Gives the next frame to its tensor, wherever it lies; False: not yet, or it is another one."""
+        stream, frame = cursor.stream, self.queue[0]
+        position, end = cursor.position, stream.end
+        length = frame.length
+        if end is None or end - position < HEADER_BYTES:
+            return False
+        start = position + HEADER_BYTES
+        if not stream.holes or not stream.missing(position, start):
+            # A length that was not captured is the one that the descriptor gives.
+            buffer, at = cursor.buffer(position, HEADER_BYTES)
+            announced = HEADER.unpack_from(buffer, at)[0]
+            if announced != length:
+                self._contradiction = (
+                    f"a tensor of {length:,} bytes was due, a frame of {announced:,} bytes is there"
+                )
+                return False
+        stop = start + length
+        if end < stop:
+            return False
+        self.queue.popleft()
+        cursor.position = stop
+        self._place(frame, stream, start, stop, done)
+        return True
 
     def _give_up(self, done: list[TpMessage]) -> None:
         """Settles what only the end could place."""
@@ -289,6 +349,10 @@ class Channel:
         """The next tensor of a direction; it belongs to that message, which waits for it."""
         lanes = self.lanes[direction]
         length = tensor.descriptor.length
+        if self.split is _split_basic:
+            message.waiting += 1
+            lanes[0].expect(Frame(message, tensor, length))
+            return
         if length // CUDA_CHUNK_BYTES + len(lanes[0].queue) > MAX_QUEUED_FRAMES and len(lanes) == 1:
             frames = [(0, length)]  # absurd: no such frame will come, and that is what will be said
         else:

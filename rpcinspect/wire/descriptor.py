@@ -31,6 +31,8 @@ CACHED_DESCRIPTORS = 4096
 CACHED_BYTES = 1 << 22
 """Of their bodies; a shape takes some twenty times as much. No larger part than a sixteenth is kept."""
 OTHER_LENGTHS = "the lengths of payload frames are not those in the descriptor"
+LEAST_BYTES = 64
+"""Messages that are shorter, as none of torch's agent is, are taken one by one."""
 
 
 @dataclass(eq=False, slots=True)
@@ -44,6 +46,9 @@ class Shape:
     """Of the payloads."""
     frames: Struct
     """Cuts the payload frames: length, payload, length, payload, …"""
+    frames_bytes: int
+    tensors: bool
+    """Whether there are any."""
 
 
 class ShapeTable:
@@ -53,12 +58,13 @@ class ShapeTable:
         """`read_table` lets lost descriptors be rebuilt."""
         self.read_table = read_table
         self._limits = limits
-        self._shapes: dict[bytes, Shape] = {}
+        self.known: dict[bytes, Shape] = {}
+        """Those that were read, by their bytes."""
         self._bytes = 0
 
     def get(self, body: bytes) -> Shape:
         """The shape of a descriptor frame's body; raises `DecodeError`."""
-        shape = self._shapes.get(body)
+        shape = self.known.get(body)
         if shape is None:
             descriptor, layout = read_descriptor(body, self._limits)
             lengths = tuple(payload.length for payload in descriptor.payloads)
@@ -66,12 +72,13 @@ class ShapeTable:
             if total > self._limits.payload_bytes:
                 raise LimitExceeded(LAYER, "payload_bytes", self._limits.payload_bytes, total)
             frames = Struct("<" + "".join(f"Q{n}s" for n in lengths))
-            shape = Shape(body, descriptor, layout, lengths, frames)
-            if len(self._shapes) >= CACHED_DESCRIPTORS or self._bytes + len(body) > CACHED_BYTES:
-                self._shapes.clear()
+            tensors = bool(descriptor.tensors)
+            shape = Shape(body, descriptor, layout, lengths, frames, frames.size, tensors)
+            if len(self.known) >= CACHED_DESCRIPTORS or self._bytes + len(body) > CACHED_BYTES:
+                self.known.clear()
                 self._bytes = 0
             if len(body) <= CACHED_BYTES >> 4:
-                self._shapes[body] = shape
+                self.known[body] = shape
                 self._bytes += len(body)
         return shape
 
@@ -123,15 +130,11 @@ class DescriptorReader:
         read = self.cursor.position if self._lost_from is None else self._lost_from
         return stream.end is None or read >= stream.end
 
-    def advance(self) -> Iterator[TpMessage]:
-        """Every message that has become complete; where it has tensors, their places are not settled yet.
-
-        One loop on purpose: it runs once for each message, and calls would double its cost.
-        """
+    def advance(self) -> list[TpMessage]:
+        """Every message that has become complete; where it has tensors, their places are not settled yet."""
+        done: list[TpMessage] = []
         cursor = self.cursor
         stream = cursor.stream
-        shapes = self._shapes
-        limit = self._limits.control_frame_bytes
         while True:
             if self._lost_from is not None:
                 lost_from = self._lost_from
@@ -139,50 +142,145 @@ class DescriptorReader:
                     break
                 rebuilt = self._rebuild(lost_from, cursor.position)
                 if rebuilt is not None:
-                    yield rebuilt
-            position = cursor.position
-            end = stream.end
-            if end is None or end - position < HEADER_BYTES:
+                    done.append(rebuilt)
+            if not stream.holes:
+                self._take_whole(done)
+            if not self._take_one(done):
                 break
-            buffer, at = cursor.buffer(position, HEADER_BYTES)
-            length = HEADER.unpack_from(buffer, at)[0]
-            if stream.holes and cursor.damaged(
-                HEADER_BYTES + min(length, limit, end - position - HEADER_BYTES)
-            ):
-                self._lose(position, "a descriptor was not captured whole")
-                continue
-            if length > limit:
-                self._lose(position, f"a descriptor of {length:,} bytes was announced")
-                continue
-            head = HEADER_BYTES + length
-            if end - position < head:
-                break
-            if len(buffer) - at < head:
-                buffer, at = cursor.buffer(position, head)
-            try:
-                shape = shapes.get(buffer[at + HEADER_BYTES : at + head])
-            except DecodeError as error:
-                self._lose(position, f"no descriptor where one must be: {error}")
-                continue
-            whole = head + shape.frames.size
-            if end - position < whole:
-                if self._contradicted(shape, position + head):
-                    self._lose(position, OTHER_LENGTHS)
-                    continue
-                break
-            if stream.holes and cursor.damaged(whole):
-                yield self._damaged_message(shape, position, head, whole)
-                continue
-            if len(buffer) - at < whole:
-                buffer, at = cursor.buffer(position, whole)
-            fields = shape.frames.unpack_from(buffer, at + head)
-            if fields[::2] != shape.lengths:
-                self._lose(position, OTHER_LENGTHS)
-                continue
-            cursor.position = position + whole
-            self.frame_bytes += whole
-            yield self._message(shape, fields[1::2], None, position, whole)
         cursor.release()
+        return done
+
+    def _take_whole(self, done: list[TpMessage]) -> None:
+        """Takes messages up to the first that is not whole, or of whose descriptor no equal was read before.
+
+        The hot loop of the wire stage, once for each message: 2 µs, and 3 µs for the two of `_messages`. By
+        way of `_take_one` it is 12 µs.
+        """
+        cursor = self.cursor
+        known, limit = self._shapes.known, self._limits.control_frame_bytes
+        position, end = cursor.position, cursor.stream.end
+        if end is None:
+            return
+        buffer, at, size = b"", 0, 0
+        edges, shapes, payloads = [position], [], []
+        while True:
+            if size - at < LEAST_BYTES:
+                if end - position < LEAST_BYTES:
+                    break
+                buffer, at = cursor.buffer(position, LEAST_BYTES)
+                size = len(buffer)
+            length = HEADER.unpack_from(buffer, at)[0]
+            head = at + HEADER_BYTES + length
+            if head > size:
+                if length > limit or end - position < HEADER_BYTES + length:
+                    break
+                buffer, at = cursor.buffer(position, HEADER_BYTES + length)
+                size, head = len(buffer), at + HEADER_BYTES + length
+            shape = known.get(buffer[at + HEADER_BYTES : head])
+            if shape is None:
+                break
+            whole = HEADER_BYTES + length + shape.frames_bytes
+            if at + whole > size:
+                if end - position < whole:
+                    break
+                buffer, at = cursor.buffer(position, whole)
+                size, head = len(buffer), at + HEADER_BYTES + length
+            fields = shape.frames.unpack_from(buffer, head)
+            if fields[::2] != shape.lengths:
+                break
+            at += whole
+            position += whole
+            edges.append(position)
+            shapes.append(shape)
+            payloads.append(fields[1::2])
+        if shapes:
+            self.frame_bytes += position - cursor.position
+            done += self._messages(edges, shapes, payloads)
+            cursor.position = position
+
+    def _messages(
+        self, edges: list[int], shapes: list[Shape], payloads: list[tuple[bytes, ...]]
+    ) -> list[TpMessage]:
+        """Messages that follow each other without a gap: the n-th from edge n to the next."""
+        stream, pipe, from_client = self.cursor.stream, self._pipe, self._from_client
+        flow, origin = stream.flow, stream.origin
+        assert origin is not None
+        made = [
+            TpMessage(
+                pipe,
+                from_client,
+                shape.descriptor,
+                shape.layout,
+                shape.body,
+                its,
+                None,
+                [],
+                0,
+                first,
+                last,
+                capture,
+                packet,
+                flow,
+                start - origin,
+                stop - start,
+                False,
+                True,
+                (first, last) if shape.tensors else None,
+            )
+            for start, stop, shape, its, (first, last, capture, packet) in zip(
+                edges, edges[1:], shapes, payloads, stream.stamps(edges), strict=False
+            )
+        ]
+        if self._after_loss:
+            made[0].after_loss, self._after_loss = True, False
+        return made
+
+    def _take_one(self, done: list[TpMessage]) -> bool:
+        """Takes the next message, whatever it is like; False: not yet."""
+        cursor = self.cursor
+        stream = cursor.stream
+        limit = self._limits.control_frame_bytes
+        position = cursor.position
+        end = stream.end
+        if end is None or end - position < HEADER_BYTES:
+            return False
+        buffer, at = cursor.buffer(position, HEADER_BYTES)
+        length = HEADER.unpack_from(buffer, at)[0]
+        if stream.holes and cursor.damaged(HEADER_BYTES + min(length, limit, end - position - HEADER_BYTES)):
+            self._lose(position, "a descriptor was not captured whole")
+            return True
+        if length > limit:
+            self._lose(position, f"a descriptor of {length:,} bytes was announced")
+            return True
+        head = HEADER_BYTES + length
+        if end - position < head:
+            return False
+        if len(buffer) - at < head:
+            buffer, at = cursor.buffer(position, head)
+        try:
+            shape = self._shapes.get(buffer[at + HEADER_BYTES : at + head])
+        except DecodeError as error:
+            self._lose(position, f"no descriptor where one must be: {error}")
+            return True
+        whole = head + shape.frames_bytes
+        if end - position < whole:
+            if self._contradicted(shape, position + head):
+                self._lose(position, OTHER_LENGTHS)
+                return True
+            return False
+        if stream.holes and cursor.damaged(whole):
+            done.append(self._damaged_message(shape, position, head, whole))
+            return True
+        if len(buffer) - at < whole:
+            buffer, at = cursor.buffer(position, whole)
+        fields = shape.frames.unpack_from(buffer, at + head)
+        if fields[::2] != shape.lengths:
+            self._lose(position, OTHER_LENGTHS)
+            return True
+        cursor.position = position + whole
+        self.frame_bytes += whole
+        done.append(self._message(shape, fields[1::2], None, position, whole))
+        return True
 
     def finish(self) -> Iterator[TpMessage]:
         """What the end of the capture cut off: a message whose type and id are there comes out, with the rest

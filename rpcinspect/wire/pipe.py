@@ -201,7 +201,10 @@ class PipeState:
                 continue
             if message.after_loss:
                 self._lose(direction)
-            self._begin(direction, message, done)
+            if message.identified and not message.descriptor.tensors:
+                done.append(message)
+            else:
+                self._begin(direction, message, done)
 
     def _lose(self, direction: int) -> None:
         """Messages of this direction were lost, and nobody knows which tensors they had."""

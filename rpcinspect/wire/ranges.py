@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import add
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s
+from rpcinspect.wire.rows import gather
 from rpcinspect.wire.segment import SegmentBlock
+
+NOTHING = np.empty(0, dtype=np.uint64)
 
 
 class CaptureBytes:
@@ -41,12 +46,21 @@ class CaptureBytes:
             return self._window[at : at + length]
         return self._pread(capture, offset, length)
 
+    def numbers(self, capture: int, offsets: Int64s) -> NDArray[np.uint64]:
+        """The little-endian 64-bit numbers at these offsets; none where one is not in the window in hand."""
+        if not len(offsets) or capture != self._capture:
+            return NOTHING
+        if offsets.min() < self._start or offsets.max() + 8 > self._end:
+            return NOTHING
+        found: NDArray[np.uint64] = gather(self._window, offsets - self._start, "<u8")[:, 0]
+        return found
+
     def gather(self, capture: int, offsets: list[int], lengths: list[int]) -> bytes:
         """The bytes of several ranges of one capture, joined; offsets ascend."""
         base = self._start
         if capture == self._capture and base <= offsets[0] and offsets[-1] + lengths[-1] <= self._end:
-            window = self._window
-            return b"".join([window[o - base : o - base + n] for o, n in zip(offsets, lengths, strict=True)])
+            low = [offset - base for offset in offsets]
+            return b"".join(map(self._window.__getitem__, map(slice, low, map(add, low, lengths))))
         first, last = offsets[0], offsets[-1] + lengths[-1]
         if last - first <= 2 * sum(lengths) + 4096:  # close together: one read
             data = self._pread(capture, first, last - first)
@@ -61,7 +75,7 @@ class Run:
     where the next begins. A missing range has no columns.
     """
 
-    __slots__ = ("_lists", "capture", "end", "offsets", "packets", "start", "starts", "times")
+    __slots__ = ("_ascending", "_lists", "capture", "end", "offsets", "packets", "start", "starts", "times")
 
     def __init__(
         self,
@@ -80,6 +94,7 @@ class Run:
         self.offsets = offsets
         self.packets = packets
         self.times = times
+        self._ascending: bool | None = None
         self._lists: tuple[list[int], list[int], list[int], list[int], bool] | None = None
 
     @property
@@ -109,6 +124,14 @@ class Run:
         """Frees what `lists` keeps."""
         self._lists = None
 
+    @property
+    def ascending(self) -> bool:
+        """Whether times ascend."""
+        if self._ascending is None:
+            assert self.times is not None
+            self._ascending = bool(np.all(self.times[1:] >= self.times[:-1]))
+        return self._ascending
+
     def lists(self) -> tuple[list[int], list[int], list[int], list[int], bool]:
         """The columns as Python lists (numpy scalars cost more to look up), and whether times ascend."""
         if self._lists is None:
@@ -116,13 +139,12 @@ class Run:
             assert self.offsets is not None
             assert self.packets is not None
             assert self.times is not None
-            ascending = bool(np.all(self.times[1:] >= self.times[:-1]))
             self._lists = (
                 self.starts.tolist(),
                 self.offsets.tolist(),
                 self.packets.tolist(),
                 self.times.tolist(),
-                ascending,
+                self.ascending,
             )
         return self._lists
 

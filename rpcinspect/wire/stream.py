@@ -12,11 +12,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
+from rpcinspect.capture.block import Int64s
 from rpcinspect.errors import Location
 from rpcinspect.wire.ranges import CaptureBytes, Extent, Run
 from rpcinspect.wire.segment import Flow
@@ -33,6 +38,10 @@ NOTHING_PENDING: SortedDict = SortedDict()
 a capture of many connections takes. Never written to.
 """
 MAX_CONFLICTS = 1000
+
+MANY = 16
+"""Ranges that are looked up all at once by numpy; fewer are faster one by one."""
+NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +332,25 @@ class Stream:
         first, last, _, _ = self.stamp(start, end) if extent.pieces else (0, 0, -1, -1)
         return extent, first, last
 
+    def whole(self, starts: Int64s, ends: Int64s) -> tuple[int, Int64s, Int64s]:
+        """Of ascending settled ranges the first ones, as long as each lies inside one segment of one and the
+        same run: (capture, their offsets in its file, their times).
+        """
+        run = self.runs[self._locate(int(starts[0]))]
+        edges, offsets, times = run.starts, run.offsets, run.times
+        if edges is None or offsets is None or times is None:
+            return -1, NO_NUMBERS, NO_NUMBERS
+        starts = starts[: np.searchsorted(starts, run.end)]
+        low = np.searchsorted(edges, starts, "right") - 1
+        outside = np.flatnonzero(ends[: len(starts)] > np.append(edges[1:], run.end)[low])
+        if len(outside):
+            starts, low = starts[: outside[0]], low[: outside[0]]
+        return run.capture, offsets[low] + (starts - edges[low]), times[low]
+
+    def numbers(self, capture: int, offsets: Int64s) -> NDArray[np.uint64]:
+        """The 64-bit numbers at these offsets, as long as they are at hand."""
+        return self._source.numbers(capture, offsets)
+
     def place_cut(self, start: int, end: int) -> tuple[Extent, int, int]:
         """As `place` of a range that reaches outside of what was captured: the rest of it is missing."""
         if start == end:  # nothing can be missing of nothing
@@ -385,6 +413,22 @@ class Stream:
             index += 1
         return first, last, capture, packet
 
+    def stamps(self, edges: list[int]) -> list[tuple[int, int, int, int]]:
+        """`stamp` of each range from one edge to the next; edges ascend."""
+        if len(edges) < MANY:
+            return [self.stamp(start, end) for start, end in pairwise(edges)]
+        found: list[tuple[int, int, int, int]] = []
+        starts, ends = edges[:-1], edges[1:]
+        while len(found) < len(starts):
+            at = len(found)
+            run = self.runs[self._locate(starts[at])]
+            stop = bisect_right(ends, run.end, at)
+            if stop == at or run.missing:
+                found.append(self.stamp(starts[at], ends[at]))
+                continue
+            found += _stamps_run(run, starts[at:stop], ends[at:stop])
+        return found
+
     def location(self, position: int) -> Location:
         """The place of a settled position, for people."""
         capture: int | None = None
@@ -434,6 +478,17 @@ class Stream:
 
 def _end_of(run: Run) -> int:
     return run.end
+
+
+def _stamps_run(run: Run, starts: list[int], ends: list[int]) -> Iterable[tuple[int, int, int, int]]:
+    """`_stamp_run` of many ranges."""
+    edges, packets, times = run.starts, run.packets, run.times
+    if edges is None or packets is None or times is None or not run.ascending:
+        return [_stamp_run(run, start, end) for start, end in zip(starts, ends, strict=True)]
+    low = np.searchsorted(edges, starts, "right") - 1
+    high = np.searchsorted(edges, ends, "left") - 1
+    first, last, packet = times[low].tolist(), times[high].tolist(), packets[low].tolist()
+    return zip(first, last, repeat(run.capture), packet, strict=False)
 
 
 def _stamp_run(run: Run, start: int, end: int) -> tuple[int, int, int, int]:

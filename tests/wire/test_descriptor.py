@@ -73,7 +73,7 @@ def test_the_table_of_shapes_is_bounded() -> None:
     for number in range(3000, 3000 + CACHED_DESCRIPTORS):
         body = descriptor_of(Said(payloads=(bytes(number),)), Layout.V1_9, "basic")
         assert table.get(body).lengths == (number,)
-    assert len(table._shapes) <= CACHED_DESCRIPTORS
+    assert len(table.known) <= CACHED_DESCRIPTORS
 
 
 @pytest.mark.parametrize("size", range(len(message_frames(FIRST))))
