@@ -8,13 +8,18 @@
 #   make damage     what is left of damaged captures, into docs/damage.md (DAMAGE_ARGS='--quick' only shows it)
 #   make replay-table  replay PyTorch's own tests, into docs/replay.md (TABLE_ARGS='--runs 1' only shows it)
 #   make fuzz       an hour of fuzzing, guided by coverage (FUZZ_SECONDS=600 FUZZ_ARGS='--target jit'); faults in fuzz-out
-#   make bench      time of start-up and of 30,000 messages, beside tshark's, and of replays
+#   make bench      time and memory of start-up, of small and large captures beside other programs, of replays
+#                   (BENCH_ARGS='small big --json FILE' runs these cases)
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
+
+# pip compiles what it installs, but not what it only points to; where PYTHONDONTWRITEBYTECODE is set, as in many
+# containers, nobody else would, and each start would take twice as long.
+COMPILE := $(BIN)/python -m compileall -q rpcinspect
 
 CAPTURE ?= captures/basic_chain.pcap
 MESSAGE ?= 6
@@ -23,6 +28,7 @@ DIFF ?= captures/pairs/base.pcap.gz captures/pairs/dropout_seed.pcap.gz
 PYTEST_ARGS ?=
 CAPTURES ?=
 DAMAGE_ARGS ?= --write docs/damage.md
+BENCH_ARGS ?=
 TABLE_ARGS ?= --write docs/replay.md
 FUZZ_SECONDS ?= 3600
 FUZZ_ARGS ?=
@@ -59,7 +65,7 @@ fuzz: $(VENV)/dev.stamp
 	nice -n 19 $(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ_ARGS)
 
 bench: $(VENV)/dev.stamp
-	$(BIN)/python bench/run.py
+	$(BIN)/python bench/run.py $(BENCH_ARGS)
 	$(BIN)/python bench/replay.py
 
 pictures: $(VENV)/dev.stamp
@@ -75,8 +81,10 @@ $(BIN)/python:
 
 $(VENV)/base.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e .
+	$(COMPILE)
 	touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[dev]'
+	$(COMPILE)
 	touch $(VENV)/base.stamp $@

@@ -1,6 +1,6 @@
 """`make bench`, second half: how fast captured messages are replayed, beside the time the job took then.
 
-In: a bundled capture, and bench/data/small-3000.pcap, made by make_small.py where it is missing and can be
+In: a bundled capture, and bench/data/small-3000.pcap, made by make.py where it is missing and can be
 made. Out: for each a line without and one with a recording: messages that passed (requests and answers, both
 ways), seconds of the conversation alone as a median of several rounds, messages per second, the recorded
 job's own seconds, the time of all rounds with the start of torch and the workers, and how many pairs of
@@ -84,7 +84,7 @@ def main() -> int:
     large = CASES[-1].pcap
     if not large.exists():
         print(f"making the capture of {10 * ITERATIONS:,} messages", flush=True)
-        command = [sys.executable, str(HERE / "make_small.py"), "--iterations", str(ITERATIONS)]
+        command = [sys.executable, str(HERE / "make.py"), "small", "--iterations", str(ITERATIONS)]
         subprocess.run([*command, "--name", large.stem], check=False)
     print("replay, median of the rounds:", flush=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,91 +1,250 @@
-"""`make bench`: how long the start takes, and how long 30,000 small messages, beside tshark on the same file.
+"""`make bench`: how long the start takes, and how long captures, beside other programs on the same file.
 
-In: bench/data/small.pcap and two more recordings of its job, one with other numbers, made by make_small.py
-where they are missing and can be made. Out: a table of medians over a few runs in turns, with the peak memory
-of each program. A diff must not take more than 2.5 times as long as decoding both captures.
+    python bench/run.py                   all cases that are recorded or can be
+    python bench/run.py small wire        these
+    python bench/run.py --json FILE       the numbers for programs, too
+
+In: bench/data/NAME.pcap, made by make.py where they are missing and can be made. Out: a table of medians over
+a few runs, all commands of a case in turns on the same file, which lies in the page cache; the processor time
+and the peak memory of each. A diff must not take more than 2.5 times as long as decoding both captures.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
+import json
 import os
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PCAP = HERE / "data" / "small.pcap"
-AGAIN = HERE / "data" / "small-again.pcap"
-OTHER = HERE / "data" / "small-other.pcap"
-RECORDINGS: dict[Path, list[str]] = {PCAP: [], AGAIN: [], OTHER: ["--seed", "2"]}
-"""Captures → options of make_small.py."""
-SMALL = HERE.parent / "captures" / "basic_chain.pcap"
+DATA = HERE / "data"
+BASIC = HERE.parent / "captures" / "basic_chain.pcap"
 RPCINSPECT = [sys.executable, "-m", "rpcinspect"]
-RUNS = 5
+DECODE = [*RPCINSPECT, "decode"]
+JSONL = [*DECODE, "--format", "jsonl"]
+CONV = ["tshark", "-q", "-z", "conv,tcp", "-r"]
+FIELDS = ["tshark", "-T", "fields", "-e", "tcp.stream", "-e", "tcp.seq", "-e", "tcp.len", "-r"]
+DPKT = """
+import sys, dpkt
+for _, data in dpkt.pcap.Reader(open(sys.argv[1], "rb")):
+    ip = dpkt.ethernet.Ethernet(data).data
+    tcp = ip.data
+    tcp.seq, len(tcp.data)
+"""
+PYSHARK = """
+import sys, pyshark
+with pyshark.FileCapture(sys.argv[1], keep_packets=False) as packets:
+    for count, packet in enumerate(packets):
+        packet.tcp.seq
+        if count == 3000:
+            break
+"""
+OTHERS = {
+    "tcpdump -w /dev/null": ["tcpdump", "-w", "/dev/null", "-r"],
+    "tcpflow": ["tcpflow", "-o", "{folder}", "-r"],
+    "tshark -q -z conv,tcp": CONV,
+    "tshark -T fields": FIELDS,
+    "dpkt, headers only": [sys.executable, "-c", DPKT],
+    "pyshark, 3,000 packets": [sys.executable, "-c", PYSHARK],
+}
+"""Programs that read captures, each with the file as its last argument."""
 
-START: dict[str, list[str]] = {
-    "import numpy, typer, rich": [sys.executable, "-c", "import numpy, typer, rich, rich.console"],
-    "rpcinspect --help": [*RPCINSPECT, "--help"],
-    "decode a capture of 24 messages": [*RPCINSPECT, "decode", str(SMALL)],
+
+@dataclass(frozen=True)
+class Case:
+    """One capture, what is run on it and what is compared."""
+
+    make: dict[str, list[str]]
+    """Name of a capture → options of make.py, in the order in which they are needed."""
+    ours: dict[str, list[str]]
+    others: tuple[str, ...] = ()
+    targets: tuple[tuple[str, str, float], ...] = ()
+    """(ours, theirs, ours is to take at most so many times theirs)."""
+
+
+@dataclass
+class Figures:
+    """What runs of one command took."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    memory: float = 0.0
+    """MB at the peak of the largest run."""
+
+
+def on(name: str) -> str:
+    """The path of a capture."""
+    return str(DATA / f"{name}.pcap")
+
+
+CASES = {
+    "start": Case(
+        {},
+        {
+            "import numpy, typer, rich": [sys.executable, "-c", "import numpy, typer, rich, rich.console"],
+            "rpcinspect --help": [*RPCINSPECT, "--help"],
+            "decode a capture of 24 messages": [*DECODE, str(BASIC)],
+        },
+    ),
+    "small": Case(
+        {"small": ["small"], "small-again": ["small"], "small-other": ["small", "--seed", "2"]},
+        {
+            "decode --format jsonl": [*JSONL, on("small")],
+            "decode": [*DECODE, on("small")],
+            "diff with another recording": [*RPCINSPECT, "diff", on("small"), on("small-again")],
+            "diff, all numbers are others": [*RPCINSPECT, "diff", on("small"), on("small-other")],
+        },
+        tuple(OTHERS),
+        (("decode --format jsonl", "tshark -q -z conv,tcp", 0.35),),
+    ),
+    "four times small": Case(
+        {"small": ["small"], "small-4": ["small", "--iterations", "12000"]},
+        {
+            "decode --format jsonl, small": [*JSONL, on("small")],
+            "decode --format jsonl": [*JSONL, on("small-4")],
+        },
+        (),
+        (("decode --format jsonl", "decode --format jsonl, small", 4.4),),
+    ),
+    "big": Case(
+        {"big": ["big"]},
+        {
+            "decode": [*DECODE, on("big")],
+            "decode --format jsonl --no-hash": [*JSONL, "--no-hash", on("big")],
+            "decode --format jsonl": [*JSONL, on("big")],
+        },
+        ("tcpdump -w /dev/null", "tcpflow"),
+        (
+            ("decode", "tcpflow", 1.0),
+            ("decode --format jsonl --no-hash", "tcpflow", 1.0),
+            ("decode --format jsonl", "tcpflow", 2.5),
+        ),
+    ),
+    "wire": Case(
+        {"wire": ["wire"]},
+        {"decode --format jsonl": [*JSONL, on("wire")]},
+        ("tcpdump -w /dev/null", "tcpflow", "tshark -q -z conv,tcp"),
+        (("decode --format jsonl", "tshark -q -z conv,tcp", 0.5),),
+    ),
+    "cut": Case(
+        {"small": ["small"], "cut": ["cut"]},
+        {"decode --format jsonl": [*JSONL, on("cut")]},
+        ("tcpdump -w /dev/null", "tcpflow", "tshark -q -z conv,tcp"),
+    ),
 }
 
-LARGE: dict[str, list[str]] = {
-    "decode --format jsonl": [*RPCINSPECT, "decode", "--format", "jsonl", str(PCAP)],
-    "decode": [*RPCINSPECT, "decode", str(PCAP)],
-    "diff with another recording": [*RPCINSPECT, "diff", str(PCAP), str(AGAIN)],
-    "diff, all numbers are others": [*RPCINSPECT, "diff", str(PCAP), str(OTHER)],
-    "tshark -q -z conv,tcp": ["tshark", "-q", "-z", "conv,tcp", "-r", str(PCAP)],
-}
 
-
-def once(command: list[str]) -> tuple[float, float]:
-    """Seconds by the wall clock and peak memory in MB of one run, output thrown away."""
+def once(command: Sequence[str], environment: dict[str, str]) -> tuple[float, float, float]:
+    """Seconds by the wall clock and of processors, and peak memory in MB of one run; output thrown away."""
     before = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - before
         process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode and command[-1] != str(OTHER):  # which is different, and says so
+    if process.returncode and "diff" not in command:  # which may find that they differ, and says so
         raise SystemExit(f"bench: {' '.join(command)} ended with {process.returncode}")
-    return seconds, usage.ru_maxrss / 1024
+    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def measure(commands: dict[str, list[str]]) -> None:
+def measure(commands: dict[str, list[str]], runs: int, compiled: str) -> dict[str, Figures]:
     """Runs the commands in turns, so that a busy moment of the machine hits all of them."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
-    for turn in range(RUNS + 1):
+    # as an installed package runs: with its modules compiled
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    found = {name: Figures() for name in commands}
+    for turn in range(runs + 1):
         for name, command in commands.items():
-            result = once(command)
+            with tempfile.TemporaryDirectory() as folder:
+                filled = [folder if word == "{folder}" else word for word in command]
+                wall, cpu, memory = once(filled, environment)
             if turn:  # the first turn only warms the caches
-                found[name].append(result)
-    for name, results in found.items():
-        seconds = sorted(seconds for seconds, _ in results)
-        memory = max(memory for _, memory in results)
-        print(
-            f"  {name:34} {statistics.median(seconds):7.3f} s  "
-            f"({seconds[0]:.3f} to {seconds[-1]:.3f})  {memory:6.0f} MB"
+                found[name].wall.append(wall)
+                found[name].cpu.append(cpu)
+                found[name].memory = max(found[name].memory, memory)
+    return found
+
+
+def there(name: str) -> bool:
+    """Whether a program of `OTHERS` is installed."""
+    command = OTHERS[name]
+    if command[0] == sys.executable:
+        return importlib.util.find_spec(name.partition(",")[0]) is not None
+    return shutil.which(command[0]) is not None
+
+
+def made(case: Case) -> bool:
+    """Whether the captures of a case are there, or could be made."""
+    for name, options in case.make.items():
+        if Path(on(name)).exists():
+            continue
+        print(f"making {name}.pcap", flush=True)
+        make = [sys.executable, str(HERE / "make.py"), *options, "--name", name]
+        if subprocess.run(make, check=False).returncode:
+            print("  it can't be made here: left out")
+            return False
+    return True
+
+
+def show(name: str, case: Case, found: dict[str, Figures]) -> list[dict[str, object]]:
+    """Prints the table of a case; the same for programs."""
+    lines: list[dict[str, object]] = []
+    for what, figures in found.items():
+        wall, cpu = statistics.median(figures.wall), statistics.median(figures.cpu)
+        span = f"({min(figures.wall):.2f} to {max(figures.wall):.2f})"
+        print(f"  {what:34} {wall:8.3f} s {span:18} {cpu:8.3f} s of cores {figures.memory:6.0f} MB")
+        lines.append(
+            {"case": name, "command": what, "wall_s": wall, "cpu_s": cpu, "memory_mb": figures.memory}
         )
+    for ours, theirs, most in case.targets:
+        if ours in found and theirs in found:
+            wall, cpu = (
+                statistics.median(getattr(found[ours], key)) / statistics.median(getattr(found[theirs], key))
+                for key in ("wall", "cpu")
+            )
+            print(f"    {ours}: {wall:.2f} × {theirs} ({cpu:.2f} × in cores' time), at most {most}")
+            lines.append(
+                {"case": name, "command": ours, "of": theirs, "wall": wall, "cpu": cpu, "most": most}
+            )
+    sys.stdout.flush()
+    return lines
 
 
 def main() -> int:
-    print(f"start, median of {RUNS}:", flush=True)
-    measure(START)
-    for path, options in RECORDINGS.items():
-        if path.exists():
-            continue
-        print(f"making {path.name}, 30,000 messages", flush=True)
-        make = [sys.executable, str(HERE / "make_small.py"), "--name", path.stem, *options]
-        if subprocess.run(make, check=False).returncode:
-            print("bench: without that capture there is nothing more to measure")
-            return 1
-    commands = dict(LARGE)
-    if shutil.which("tshark") is None:
-        print("tshark is not installed: left out")
-        del commands["tshark -q -z conv,tcp"]
-    print(f"{PCAP.stat().st_size / 1e6:.0f} MB, 30,000 small messages, median of {RUNS}:", flush=True)
-    measure(commands)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cases", nargs="*", choices=[*CASES, []], metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--runs", type=int, default=5, help="of each command (default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="file for the numbers")
+    options = parser.parse_args()
+    lines: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as compiled:
+        for name in options.cases or CASES:
+            case = CASES[name]
+            if not made(case):
+                continue
+            commands = dict(case.ours)
+            path = on(list(case.make)[-1] if name != "small" else "small") if case.make else ""
+            for other in case.others:
+                if there(other):
+                    commands[other] = [*OTHERS[other], path]
+                else:
+                    print(f"{other.partition(',')[0]} is not installed: left out")
+            print(f"{name}, median of {options.runs}:", flush=True)
+            lines += show(name, case, measure(commands, options.runs, compiled))
+    if options.json is not None:
+        options.json.write_text(json.dumps(lines, indent=1) + "\n")
     return 0
 
 

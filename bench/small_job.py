@@ -1,6 +1,6 @@
 """The job behind the bench capture: a training loop of many small messages between two workers.
 
-Out: one line `TRUTH {…}` with what the driver counted. Run by make_small.py from the neutral path, beside the
+Out: one line `TRUTH {…}` with what the driver counted. Run by make.py from the neutral path, beside the
 modules of captures/ that it imports.
 """
 

@@ -105,12 +105,18 @@ class RecordError(Exception):
 
 
 @contextlib.contextmanager
-def namespace() -> Iterator[str]:
-    """A fresh network namespace with its loopback up; it is gone afterwards, whatever happened."""
+def namespace(mtu: int | None = None) -> Iterator[str]:
+    """A fresh network namespace with its loopback up; it is gone afterwards, whatever happened.
+
+    With an MTU, packets are as they would be on a wire: the kernel joins none of them.
+    """
     name = f"rpcinspect-{os.getpid()}"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
         subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        if mtu is not None:
+            wire = ["mtu", str(mtu), "gso_max_segs", "1"]
+            subprocess.run(["ip", "-n", name, "link", "set", "lo", *wire], check=True)
         yield name
     finally:
         subprocess.run(["ip", "netns", "del", name], check=False)
@@ -226,10 +232,11 @@ def record(
     *,
     buffer_kib: int = 65536,
     seconds: float = SECONDS,
+    mtu: int | None = None,
 ) -> tuple[str, int]:
     """Run a script (in its neutral place) under a sniffer: its output, and how many packets came."""
     for _ in range(TRIES):
-        with namespace() as space, sniffer(space, capture, buffer_kib) as counts:
+        with namespace(mtu) as space, sniffer(space, capture, buffer_kib) as counts:
             output = run_script(space, python, script, arguments, capture.with_suffix(".stderr"), seconds)
         packets, dropped = counts
         if not dropped:
