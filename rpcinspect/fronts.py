@@ -1,25 +1,22 @@
 """What stands before the RPC stage: captures of one kind → `TpMessage`s, by whichever stages that takes.
 
 In: open captures. Out: a `Front`: messages as they become complete; once they have all been taken, who is
-who, what was lost, and sums. `Network` reads packets through TCP and pipes; `Logs` reads what processes wrote
-of their own messages. One session is of one kind: what a pipe or a packet is holds for all of it or nothing.
+who, what was lost, and sums. `Network` reads packets through TCP and pipes; `log_front.Logs` reads what
+processes wrote of their own messages. One session is of one kind: what a pipe or a packet is holds for all of
+it or nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rpcinspect.capture import CaptureReader, LogBlock, Reading, open_capture
 from rpcinspect.errors import CaptureError, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.tensor import storage_lengths
-from rpcinspect.rpclog.header import LoggedFailure
-from rpcinspect.rpclog.join import LogJoin
-from rpcinspect.session.log_names import call_log
 from rpcinspect.session.names import Roster, Witness, call_roll
-from rpcinspect.trace.log_facts import log_facts
 from rpcinspect.trace.wire_facts import WireFacts
 from rpcinspect.wire.clocks import ClockOffset, ClockSamples
 from rpcinspect.wire.demux import Demux
@@ -27,6 +24,9 @@ from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Pipe, TpMessage
 from rpcinspect.wire.segment import SegmentBlock, Segmenter
 from rpcinspect.wire.tcp import Tcp
+
+if TYPE_CHECKING:
+    from rpcinspect.rpclog.header import LoggedFailure
 
 PATIENCE_NS = 2_000_000_000
 """How long, in capture time, acknowledged bytes that were not captured are waited for. Only captures of more
@@ -102,6 +102,8 @@ def front_of(
         log, packets = (readers[logs.index(kind)].path for kind in (True, False))
         raise CaptureError(f"{log} is a log and {packets} is none: they can't be read as one session")
     if any(logs):
+        from rpcinspect.log_front import Logs  # a fifth of our own start, which packets need not wait for
+
         return Logs(readers, watch)
     return Network(readers, source, limits, reading, watch, patient=patient)
 
@@ -206,7 +208,7 @@ class Network:
 
     @property
     def progress(self) -> tuple[int, int | None]:
-        done, of = _sum_of(self._readers, twice=_look_before)
+        done, of = read_of(self._readers, twice=_look_before)
         return done + sum(self._looked_through.values()), of
 
     @property
@@ -214,66 +216,12 @@ class Network:
         return self._segmenter.other
 
 
-class Logs:
-    """Logs of the processes of one run."""
-
-    def __init__(self, readers: Sequence[CaptureReader], watch: Watch) -> None:
-        self._readers = readers
-        self._watch = watch
-        self._join = LogJoin()
-
-    def messages(self) -> Iterator[list[TpMessage]]:
-        for reader in self._readers:
-            for block in reader.blocks():
-                if self._watch.stopped(reader):
-                    break
-                assert isinstance(block, LogBlock)
-                yield self._join.feed(block)
-
-    @property
-    def pipes(self) -> Sequence[Pipe]:
-        return self._join.pipes
-
-    @property
-    def facts(self) -> int:
-        return len(self._join.workers)
-
-    def roster(self, witness: Witness) -> Roster:
-        return call_log(self._join.pipes, self._join.jobs, self._join.workers, witness)
-
-    def wire_facts(self) -> WireFacts:
-        return log_facts(self._join)
-
-    @property
-    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
-        return self._join.failed
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        return self._join.problems
-
-    def offset(self, capture: int) -> ClockOffset | None:
-        return None
-
-    @property
-    def sums(self) -> tuple[int, int, int, int]:
-        return self._join.rpc_bytes, self._join.tensor_bytes, 0, 0
-
-    @property
-    def progress(self) -> tuple[int, int | None]:
-        return _sum_of(self._readers, twice=lambda reader: False)
-
-    @property
-    def unread(self) -> dict[str, int]:
-        return {}
-
-
 def _look_before(reader: CaptureReader) -> bool:
     """Whether a capture is looked through before it is read."""
     return reader.index > 0 and reader.twice
 
 
-def _sum_of(
+def read_of(
     readers: Sequence[CaptureReader], twice: Callable[[CaptureReader], bool]
 ) -> tuple[int, int | None]:
     """Bytes that were read, and all of them; those of some captures count twice."""

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
 from rpcinspect.errors import CaptureError
@@ -35,11 +35,12 @@ from rpcinspect.session.model import CaptureInfo, Session
 from rpcinspect.session.names import Roster, call_roll
 from rpcinspect.trace.findings import Findings
 from rpcinspect.trace.wire_facts import ConnectionEnd, WireFacts
-from rpcinspect.trace.worker_logs import join_logs
 from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import TpMessage
-from rpcinspect.workerlog.read import WorkerLog
+
+if TYPE_CHECKING:
+    from rpcinspect.workerlog.read import WorkerLog
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 
@@ -192,6 +193,8 @@ class Decoding:
         )
         self._wire_facts = front.wire_facts()
         if self._options.worker_logs:
+            from rpcinspect.trace.worker_logs import join_logs
+
             logs, zone_s = self._options.worker_logs, self._options.log_zone_s
             session.worker_logs = join_logs(session, logs, self._wire_facts.ends, zone_s)
         session.findings = self._findings.finish(session, self._wire_facts)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.errors import CaptureError
-from rpcinspect.fronts import Logs, Network
+from rpcinspect.fronts import Network
+from rpcinspect.log_front import Logs
 from rpcinspect.pipeline import Decoding
-from tests.decoded import decode, stream
-from tests.logs import convert, without_packets
+from tests.logs import convert
 
 BASIC = Path(__file__).resolve().parent.parent / "captures" / "basic_chain.pcap"
 
@@ -39,10 +39,3 @@ def test_ends_are_known_at_the_end_only() -> None:
                 getattr(decoding, what)
         list(decoding.records())
         assert decoding.ends == decoding.wire_facts.ends
-
-
-def test_logs_as_they_come(tmp_path: Path) -> None:
-    log = tmp_path / "a.rpclog"
-    log.write_bytes(convert(BASIC))
-    assert without_packets(stream(log)) == without_packets(decode(log))
-    assert all(line["pipe"] is line["location"] is None for line in stream(log).messages)

@@ -23,7 +23,7 @@ LAYERS = (
     {"session"},
     {"equality", "causes"},
     {"trace"},
-    {"fronts"},
+    {"fronts", "log_front"},
     {"pipeline"},
     {"opened"},
     {"diff", "writing", "recorder"},

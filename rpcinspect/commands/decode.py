@@ -18,7 +18,6 @@ from rpcinspect.commands.interrupt import Interrupt, ends_reading
 from rpcinspect.commands.output import open_console, open_output, say, say_block
 from rpcinspect.commands.passes import chosen_at_once, named, read, readable_twice, spool, take, take_chosen
 from rpcinspect.commands.progress import reading_bar
-from rpcinspect.commands.worker_logs import read_worker_logs
 from rpcinspect.errors import CaptureError, FilterError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import round_trips
@@ -46,6 +45,8 @@ def run(request: Request) -> int:
         say(wrong)
         return exit_codes.USAGE
     if request.worker_logs:
+        from rpcinspect.commands.worker_logs import read_worker_logs
+
         request = replace(request, logs_read=read_worker_logs(request.worker_logs))
     with ExitStack() as stack:
         if not request.streams:
@@ -118,12 +119,13 @@ def _verdict(request: Request, session: Session, interrupt: Interrupt | None = N
 def _json(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     from rpcinspect.commands.objects import write_session
     from rpcinspect.views.jsonl import JsonLines
-    from rpcinspect.views.stream import JsonStream
 
     with request.decoding(Options(by_completion=request.stream)) as decoding:
         output = stack.enter_context(open_output(request.output))
         with _interrupt(request, decoding) as interrupt:
             if request.stream:
+                from rpcinspect.views.stream import JsonStream
+
                 stream = JsonStream(decoding, hashes=request.hashes)
                 selection = chosen_at_once(decoding, chosen)
                 for record in decoding.records():
@@ -160,7 +162,6 @@ def _say_if_unread(decoding: Decoding) -> None:
 
 
 def _table(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
-    from rpcinspect.views.stream import TableStream
     from rpcinspect.views.summary import show_summary
     from rpcinspect.views.table import MessageTable
 
@@ -171,6 +172,8 @@ def _table(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
         console = stack.enter_context(open_console(request.output))
         with _interrupt(request, decoding) as interrupt:
             if live:
+                from rpcinspect.views.stream import TableStream
+
                 stream = TableStream(decoding, console, control=show_control)
                 selection = chosen_at_once(decoding, chosen)
                 for record in decoding.records():

@@ -13,12 +13,11 @@ from urllib.parse import quote
 from rpcinspect.capture import Live, Reading
 from rpcinspect.commands.arguments import wrong_reading
 from rpcinspect.commands.output import overwritten_input
-from rpcinspect.commands.worker_logs import read_zone
 from rpcinspect.pipeline import Decoding, Options, Progress
-from rpcinspect.workerlog.read import WorkerLog
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
+    from rpcinspect.workerlog.read import WorkerLog
 
 STDIN = "-"
 DRAWINGS = ("dot", "mermaid")
@@ -114,7 +113,7 @@ class Request:
         )
         inputs = self.files if self.interface is None else (Live(self.interface),)
         options = replace(options or Options(), reading=reading, progress=self.progress)
-        zone_s = None if self.log_zone is None else read_zone(self.log_zone)
+        zone_s = None if self.log_zone is None else _zone(self.log_zone)
         return Decoding(inputs, replace(options, worker_logs=self.logs_read, log_zone_s=zone_s))
 
 
@@ -182,10 +181,16 @@ def _mistake_in_inputs(request: Request) -> str | None:
     return None
 
 
+def _zone(text: str) -> int | None:
+    from rpcinspect.commands.worker_logs import read_zone
+
+    return read_zone(text)
+
+
 def _mistake_in_logs(request: Request) -> str | None:
     if not request.worker_logs:
         return None if request.log_zone is None else "--log-zone is for --worker-log"
-    if request.log_zone is not None and read_zone(request.log_zone) is None:
+    if request.log_zone is not None and _zone(request.log_zone) is None:
         return f"--log-zone {request.log_zone}: a time zone is written as UTC, +05:30 or -08:00"
     shown = request.questions in ((), ("closings",)) and request.format in ("table", "jsonl", "json")
     elsewhere = (request.message, request.tensors, request.write)

@@ -17,7 +17,6 @@ from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
 from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.command_codec import from_message, from_message_forms, message_type_of, to_payload
 from rpcinspect.rpc.envelope import ENVELOPES, Envelope, EnvelopeForms, peel_partial, wrap
-from rpcinspect.rpc.gradients import GradientRequests
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.pickles.jit import Forms
 from rpcinspect.rpc.tensor import (
@@ -70,7 +69,6 @@ class RpcDecoder:
         self._with_forms = forms
         self._tables: BoundedCache[bytes, tuple[TensorMeta, ...]] = BoundedCache(CACHE_BYTES)
         self._commands: BoundedCache[tuple[int, bytes], Command] = BoundedCache(CACHE_BYTES)
-        self._gradients = GradientRequests()
         self._tails: BoundedCache[bytes, DeviceMap] = BoundedCache(CACHE_BYTES)
 
     def decode(self, message: Message) -> DecodedRpc:
@@ -92,8 +90,6 @@ class RpcDecoder:
             try:
                 if damaged:
                     command = UnknownCommand(kind, payload)
-                elif kind == MessageType.BACKWARD_AUTOGRAD_REQ:
-                    command = self._gradients.read(payload, self._limits)
                 else:
                     command = from_message(kind, payload, self._limits)
                 if kind in REPEATING:

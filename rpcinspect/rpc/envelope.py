@@ -204,8 +204,8 @@ def _autograd_from_suffix(
     Every message of a training loop has its own ids in this tuple, so it can't be looked up whole. What can
     be is its end, from the device map on: there the pickle refers to nothing that came before.
     """
-    at = suffix.find(_TAIL_START)
-    if at < 0 or suffix[:3] != _HEAD_START:
+    at = tail_of_autograd(suffix)
+    if at is None:
         return None
     numbers = read_ints(suffix, 3, at)
     if numbers is None or len(numbers) != 4:
@@ -228,6 +228,12 @@ def _autograd_from_suffix(
         device_map=devices,
         wrapped_message_type=numbers[0],
     )
+
+
+def tail_of_autograd(suffix: bytes) -> int | None:
+    """Where the device map begins, in tuples as torch writes them; before it are numbers."""
+    at = suffix.find(_TAIL_START)
+    return at if at >= 0 and suffix[:3] == _HEAD_START else None
 
 
 def _autograd_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value:

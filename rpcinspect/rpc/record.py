@@ -8,13 +8,13 @@ missing byte is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rpcinspect.errors import DecodeError, Location, Problem
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.decode import DecodedRpc, RpcDecoder, reencode
 from rpcinspect.rpc.message import Message, from_payloads
+from rpcinspect.rpc.patterns import Ids, Pattern, Patterns
 from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, PickleFacts
 from rpcinspect.wire.records import TpMessage
 from rpcinspect.wire.tensorpipe import write_descriptor
@@ -22,16 +22,51 @@ from rpcinspect.wire.tensorpipe import write_descriptor
 TABLE_PAYLOAD = 3
 
 
-@dataclass(eq=False, slots=True)
 class RpcRecord:
-    """One RPC message: how it travelled (`tp`) and what it says (`rpc`)."""
+    """One RPC message: how it travelled (`tp`) and what it says (`rpc`).
 
-    row: int
-    """Counts messages in the order in which they became complete."""
-    tp: TpMessage
-    rpc: DecodedRpc
-    facts: PickleFacts
-    problems: tuple[Problem, ...]
+    Of a message that a pattern fits, `rpc` is made only where somebody asks for it; who wants what all
+    messages of the pattern have in common asks `like`.
+    """
+
+    __slots__ = ("_rpc", "facts", "ids", "pattern", "problems", "row", "tp")
+
+    def __init__(
+        self,
+        row: int,
+        tp: TpMessage,
+        rpc: DecodedRpc | None,
+        facts: PickleFacts,
+        problems: tuple[Problem, ...],
+        pattern: Pattern | None = None,
+        ids: Ids = (),
+    ) -> None:
+        """`row` counts messages in the order in which they became complete; `rpc` or `pattern` is given."""
+        self.row = row
+        self.tp = tp
+        self._rpc = rpc
+        self.facts = facts
+        self.problems = problems
+        self.pattern = pattern
+        self.ids = ids
+        """Those of the message, where there is a pattern."""
+
+    @property
+    def rpc(self) -> DecodedRpc:
+        """The message decoded."""
+        if self._rpc is None:
+            assert self.pattern is not None
+            self._rpc = self.pattern.with_ids(self.tp, self.ids)
+        return self._rpc
+
+    @rpc.setter
+    def rpc(self, rpc: DecodedRpc) -> None:
+        self._rpc, self.pattern = rpc, None
+
+    @property
+    def like(self) -> DecodedRpc:
+        """This message, or one that differs from it only in ids of contexts and autograd messages."""
+        return self.rpc if self.pattern is None else self.pattern.rpc
 
     @property
     def location(self) -> Location:
@@ -49,12 +84,18 @@ class RecordDecoder:
         """`forms`: record how everything was written, for `round_trips`."""
         self._decoder = RpcDecoder(limits, forms=forms)
         self._facts = FactsReader(limits)
+        self._patterns = None if forms else Patterns()
         self._rows = 0
 
     def decode(self, tp: TpMessage) -> RpcRecord:
         """The record of a message; damage becomes problems."""
         row = self._rows
         self._rows += 1
+        if self._patterns is not None:
+            known = self._patterns.find(tp)
+            if known is not None:
+                pattern, ids = known
+                return RpcRecord(row, tp, None, pattern.facts, (), pattern, ids)
         if tp.payload_missing is not None:
             return self._decode_cut(row, tp)
         try:
@@ -73,6 +114,8 @@ class RecordDecoder:
                 reason = f"tensor {index} uses storage {meta.storage}, the message has {storages}"
                 problems = (*problems, ("tensor", reason))
         if not problems:
+            if self._patterns is not None:
+                self._patterns.learn(tp, rpc, facts)
             return RpcRecord(row, tp, rpc, facts, ())
         return self._with_problems(row, tp, rpc, facts, problems)
 

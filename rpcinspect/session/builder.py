@@ -7,9 +7,13 @@ entry.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from itertools import groupby
+from operator import itemgetter
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +34,10 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.patterns import Ids, Pattern
 from rpcinspect.rpc.pickle_facts import PickleFacts
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId, unpack_id
-from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.model import (
     NONE,
     AutogradContext,
@@ -48,6 +52,11 @@ from rpcinspect.session.model import (
 from rpcinspect.session.names import Roster, Witness
 from rpcinspect.wire.records import Pipe
 
+if TYPE_CHECKING:
+    from rpcinspect.rpclog.header import LoggedFailure
+
+ID = Struct("<q")
+
 MAX_SUM = (1 << 63) - 1
 """Lengths that were announced may be absurd; sums stay numbers that JSON readers can hold."""
 
@@ -57,10 +66,11 @@ class SessionBuilder:
 
     def __init__(self) -> None:
         self.columns = MessageColumns()
+        self._appends = self.columns.appends
         self.witness = Witness()
         self._open: dict[tuple[int, int], int] = {}
         """(pipe, message id) → row of the side that has come so far."""
-        self._by_type: Counter[int] = Counter()
+        self._by_type: dict[int, int] = {}
         self._problems = 0
         self._missing_bytes = 0
         self._contexts = _ContextLog()
@@ -68,33 +78,52 @@ class SessionBuilder:
 
     def feed(self, record: RpcRecord) -> None:
         """Takes a record."""
-        tp, rpc = record.tp, record.rpc
-        columns, row = self.columns, record.row
-        facts = record.facts
-        pipe = tp.pipe.number
-        kind = rpc.message.type
-        columns.time_ns.append(tp.first_ns)
-        columns.end_time_ns.append(tp.last_ns)
-        columns.capture.append(tp.capture)
-        columns.packet.append(tp.packet)
-        columns.offset.append(tp.offset)
-        columns.pipe.append(pipe)
-        columns.id.append(rpc.message.id)
-        columns.type.append(kind)
-        columns.from_client.append(tp.from_client)
-        columns.control.append(facts.control)
-        columns.partner.append(NONE)
-        self._by_type[kind] += 1
-        self._pair(row, pipe, rpc.message.id, tp.from_client)
+        tp, facts, row = record.tp, record.facts, record.row
+        pattern = record.pattern
+        pipe, from_client = tp.pipe.number, tp.from_client
+        if pattern is not None:
+            kind, message_id = pattern.type, ID.unpack(tp.payloads[1])[0]
+        else:
+            kind, message_id = record.rpc.message.type, record.rpc.message.id
+        time_ns, end_ns, capture, packet, offset, pipes, ids, types, forth, control, partners = self._appends
+        time_ns(tp.first_ns)
+        end_ns(tp.last_ns)
+        capture(tp.capture)
+        packet(tp.packet)
+        offset(tp.offset)
+        pipes(pipe)
+        ids(message_id)
+        types(kind)
+        forth(from_client)
+        control(facts.control)
+        partners(NONE)
+        self._by_type[kind] = self._by_type.get(kind, 0) + 1
+        self._pair(row, pipe, message_id, from_client)
+        if tp.tensors:
+            for tensor in tp.tensors:
+                if tensor.extent is None or tensor.extent.missing:
+                    self._missing_bytes += tensor.missing_bytes
+        if pattern is not None:
+            if record.ids:
+                self._note_ids(pattern, record.ids, row, pipe, from_client)
+            return
         self._note_command(record, facts)
-        for envelope in rpc.envelopes:
+        for envelope in record.rpc.envelopes:
             if isinstance(envelope, RpcWithAutograd):
                 self._note_autograd(record, envelope)
         self._problems += len(record.problems)
         if tp.payload_missing is not None:
             self._missing_bytes += sum(tp.payload_missing)
-        if tp.tensors:
-            self._missing_bytes += sum([tensor.missing_bytes for tensor in tp.tensors])
+
+    def _note_ids(self, pattern: Pattern, ids: Ids, row: int, pipe: int, from_client: bool) -> None:
+        """What `_note_command` and `_note_autograd` would note, without decoding the message."""
+        if pattern.sender_id is not None:
+            self._contexts.forward(ids[0], ids[1], row, pattern.edges)
+            self.witness.id(pipe, from_client, pattern.sender_id)
+        elif len(ids) == 2:
+            self._contexts.backward(ids[0], ids[1], row)
+        else:
+            self._contexts.cleanup(ids[0], row)
 
     def _pair(self, row: int, pipe: int, message_id: int, from_client: bool) -> None:
         key = (pipe, message_id)
@@ -251,78 +280,99 @@ End: TypeAlias = tuple[int, bool]
 
 
 class _ContextLog:
-    """Rows of every autograd context."""
+    """Rows of every autograd context, as columns: there may be one of every message."""
 
     def __init__(self) -> None:
-        self._edges: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        """context → (autograd message id, row, tensors that require grad) of wrapped messages."""
-        self._backward: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._cleanup: dict[int, list[int]] = defaultdict(list)
-        self._touched: dict[int, list[int]] = defaultdict(list)
+        self._context = array("q")
+        self._message = array("q")
+        """Autograd message ids."""
+        self._row = array("q")
+        self._what = array("q")
+        """Of a wrapped message, its tensors that require grad; else one of the numbers below."""
 
     def forward(self, context: int, message: int, row: int, tensors: int) -> None:
-        self._edges[context].append((message, row, tensors))
+        self._add(context, message, row, tensors)
 
     def backward(self, context: int, message: int, row: int) -> None:
-        self._backward[context].append((message, row))
+        self._add(context, message, row, BACKWARD)
 
     def cleanup(self, context: int, row: int) -> None:
-        self._cleanup[context].append(row)
+        self._add(context, NONE, row, CLEANUP)
 
     def touch(self, context: int, row: int) -> None:
-        self._touched[context].append(row)
+        self._add(context, NONE, row, TOUCH)
+
+    def _add(self, context: int, message: int, row: int, what: int) -> None:
+        self._context.append(context)
+        self._message.append(message)
+        self._row.append(row)
+        self._what.append(what)
 
     def finish(self, session: Session, roster: Roster) -> tuple[AutogradContext, ...]:
-        """One record per context and job, by id; labels and indexes are the session's."""
-        known = {*self._edges, *self._backward, *self._cleanup, *self._touched}
-        pipe = session.messages.pipe
+        """One record per context and job, by job and id; labels and indexes are the session's."""
+        m = session.messages
+        context, row = np.asarray(self._context), np.asarray(self._row)
+        pipe, index = np.asarray(m.pipe)[row], session.index[row]
+        job: NDArray[np.int64] = np.asarray(roster.jobs, dtype=np.int64)[pipe]
+        # unsigned, ids have their creator in the upper bits: this is the order of unpack_id
+        order = np.lexsort((index, context.view(np.uint64), job))
+        columns = (job, context, np.asarray(self._message), np.asarray(self._what), index, pipe)
+        forth = np.asarray(m.from_client)[row]
+        rows = zip(*[column[order].tolist() for column in (*columns, forth)], strict=True)
+        labels = [(session.servers, session.clients), (session.clients, session.servers)]
         out = []
-        for context in sorted(known, key=unpack_id):
-            rows = [row for _, row, _ in self._edges.get(context, ())]
-            rows += [row for _, row in self._backward.get(context, ())]
-            rows += [*self._cleanup.get(context, ()), *self._touched.get(context, ())]
-            for job in sorted({roster.jobs[pipe[row]] for row in rows}):
-                its = {row for row in rows if roster.jobs[pipe[row]] == job}
-                out.append(self._context(context, job, its, session, roster))
-        return tuple(sorted(out, key=lambda c: c.job))
+        for (number, identifier), its in groupby(rows, key=itemgetter(0, 1)):
+            creator = roster.by_id(unpack_id(identifier)[0], number)
+            facts = [
+                _ContextFact(message, what, at, labels[way][0][end], labels[way][1][end])
+                for _, _, message, what, at, end, way in its
+            ]
+            out.append(_context(identifier, number, creator, facts))
+        return tuple(out)
 
-    def _context(
-        self, context: int, job: int, its: set[int], session: Session, roster: Roster
-    ) -> AutogradContext:
-        """The context of one job; `its` are the rows of that job."""
-        creator = roster.by_id(unpack_id(context)[0], job)
-        workers: dict[str, None] = {creator: None}
-        backward: dict[int, list[int]] = defaultdict(list)
-        for message, row in self._backward.get(context, ()):
-            if row in its:
-                backward[message].append(row)
-        cleanup = [row for row in self._cleanup.get(context, ()) if row in its]
-        for row in sorted(its, key=lambda r: session.index[r]):
-            workers.setdefault(session.source(row))
-            workers.setdefault(session.destination(row))
-        # Ids are unique; where one is repeated nevertheless, gradients belong to the first of its messages.
-        edge_rows = [edge for edge in self._edges.get(context, ()) if edge[1] in its]
-        forward = sorted(edge_rows, key=lambda edge: session.index[edge[1]])
-        edges = [
+
+BACKWARD, CLEANUP, TOUCH = -1, -2, -3
+
+
+class _ContextFact(NamedTuple):
+    """What one message does in a context."""
+
+    message: int
+    what: int
+    at: int
+    """Its index."""
+    source: str
+    destination: str
+
+
+def _context(context: int, job: int, creator: str, facts: Sequence[_ContextFact]) -> AutogradContext:
+    """The context of one job, from what its messages do, in the order of time."""
+    workers: dict[str, None] = {creator: None}
+    backward: dict[int, list[int]] = {}
+    for fact in facts:
+        workers.setdefault(fact.source)
+        workers.setdefault(fact.destination)
+        if fact.what == BACKWARD:
+            backward.setdefault(fact.message, []).append(fact.at)
+    # Ids are unique; where one is repeated nevertheless, gradients belong to the first of its messages.
+    edges = tuple(
+        [
             Edge(
-                autograd_message_id=message,
-                sender=session.source(row),
-                receiver=session.destination(row),
-                forward=int(session.index[row]),
-                tensors_requiring_grad=tensors,
-                backward=session.indexes(backward.pop(message, ())),
+                autograd_message_id=fact.message,
+                sender=fact.source,
+                receiver=fact.destination,
+                forward=fact.at,
+                tensors_requiring_grad=fact.what,
+                backward=tuple(backward.pop(fact.message, ())),
             )
-            for message, row, tensors in forward
-            if tensors  # without one, addSendRpcBackward is not called: there is no edge
+            for fact in facts
+            if fact.what > 0  # without one, addSendRpcBackward is not called: there is no edge
         ]
-        return AutogradContext(
-            context_id=context,
-            creator=creator,
-            workers=tuple(workers),
-            edges=tuple(edges),
-            cleanup=session.indexes(cleanup),
-            job=job,
-        )
+    )
+    cleanup = tuple([fact.at for fact in facts if fact.what == CLEANUP])
+    return AutogradContext(
+        context_id=context, creator=creator, workers=tuple(workers), edges=edges, cleanup=cleanup, job=job
+    )
 
 
 class _RRefEvents:

@@ -48,6 +48,9 @@ class CaptureFaults(Stage):
                     self._tensors_missing.append(note.row)
                     return
 
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not record.tp.descriptor.tensors
+
     def finish(self, run: Run) -> Iterable[Finding]:
         session, wire = run.session, run.wire
         truncated, missing = len(self._truncated), len(self._tensors_missing)

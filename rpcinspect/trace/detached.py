@@ -41,7 +41,7 @@ class DetachedTensors(Stage):
         """Requests with an edge whose answer has none."""
 
     def feed(self, record: RpcRecord, note: Note) -> None:
-        if note.grads and note.context is None and note.whole:
+        if _bare(note):
             self._bare.add(note.row, note.what)
         facts = record.facts
         if (
@@ -53,17 +53,16 @@ class DetachedTensors(Stage):
             self._parameters[note.context is not None].add(note.row, note.what)
 
     def pair(self, request: Note, answer: Note) -> None:
-        if answer.grads and answer.context is None and request.kind in REQUESTS and answer.whole:
+        if request.kind in REQUESTS and _bare(answer):
             self._bare.add(answer.row, f"answer of {request.what}")
-        if (
-            request.context is not None
-            and request.grads
-            and request.kind in ANSWERED_AT_ONCE
-            and not answer.grads
-            and not answer.failed
-            and answer.whole
-        ):
+        if _one_way(request, answer):
             self._one_way.add(request.row, request.what)
+
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not _bare(note) and not record.facts.parameters
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return not (request.kind in REQUESTS and _bare(answer)) and not _one_way(request, answer)
 
     def finish(self, run: Run) -> Iterable[Finding]:
         for group in self._bare.gathered(run):
@@ -119,6 +118,23 @@ class DetachedTensors(Stage):
                     "pass in "
                     "this context would wait forever.",
                 )
+
+
+def _bare(note: Note) -> bool:
+    """Whether tensors that require grad travel outside of an autograd envelope."""
+    return note.grads and note.context is None and note.whole
+
+
+def _one_way(request: Note, answer: Note) -> bool:
+    """Whether a request has an edge and its answer has none."""
+    return (
+        request.context is not None
+        and request.grads
+        and request.kind in ANSWERED_AT_ONCE
+        and not answer.grads
+        and not answer.failed
+        and answer.whole
+    )
 
 
 def _warning(code: str, group: Group | Crowd, text: str, remedy: str) -> Finding:

@@ -72,6 +72,9 @@ class DeviceMaps(Stage):
             if devices:
                 self._uncovered.add(note.row, several(devices))
 
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not (note.failed or note.elsewhere)
+
     def finish(self, run: Run) -> Iterable[Finding]:
         for group in self._uncovered.finish(run):
             line = f'options.set_device_map("{group.receiver}", {{"{group.what}": …}})'

@@ -47,6 +47,9 @@ class LostGradients(Stage):
         elif request.kind == MessageType.BACKWARD_AUTOGRAD_REQ:
             self._failed_passes.append(request.row)
 
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return not answer.failed
+
     def finish(self, run: Run) -> Iterable[Finding]:
         session = run.session
         dangling = {int(session.index[row]): what for row, what in self._failed}

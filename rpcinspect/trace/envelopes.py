@@ -30,33 +30,40 @@ class UnexpectedEnvelopes(Stage):
         """Pipe → the map in the first envelope: a worker has one for each other, as long as it lives."""
 
     def feed(self, record: RpcRecord, note: Note) -> None:
+        for wrong in self._wrong(record, note):
+            self._groups.add(note.row, wrong)
+
+    def _wrong(self, record: RpcRecord, note: Note) -> list[str]:
+        """In which ways a message breaks the rule."""
         if not note.whole:
-            return
+            return []
+        found = []
         row = note.row
         if (note.types or note.kind in HABITS) and self._columns.from_client[row]:
             wrong = wrong_request(note.kind, note.builtin, note.types, note.grads)
             if wrong is not None:
-                self._groups.add(row, wrong)
+                found.append(wrong)
         if note.context is None:
-            return
-        for envelope in record.rpc.envelopes:
+            return found
+        for envelope in record.like.envelopes:
             if type(envelope) is RpcWithAutograd:
                 if envelope.message_type == MessageType.FORWARD_AUTOGRAD_REQ:
                     known = self._maps.setdefault(self._columns.pipe[row], envelope.device_map)
                     if known is not envelope.device_map and known != envelope.device_map:
-                        self._groups.add(row, "the device map is another one than in earlier requests")
+                        found.append("the device map is another one than in earlier requests")
                 elif envelope.device_map:
-                    self._groups.add(row, "the envelope of an answer has a device map")
+                    found.append("the envelope of an answer has a device map")
+        return found
+
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not self._wrong(record, note)
 
     def pair(self, request: Note, answer: Note) -> None:
-        if not (request.types or answer.types) or not (request.whole and answer.whole):
-            return
-        exception = answer.kind == MessageType.EXCEPTION
-        wrong = wrong_answer(request.types, answer.types, answer.grads, exception)
-        if wrong is not None:
+        for wrong in _wrong_pair(request, answer):
             self._groups.add(answer.row, wrong)
-        if answer.profiling is not None and answer.profiling != request.profiling:
-            self._groups.add(answer.row, "the answer names another profiling id than its request")
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return not _wrong_pair(request, answer)
 
     def finish(self, run: Run) -> Iterable[Finding]:
         for group in self._groups.gathered(run):
@@ -71,3 +78,17 @@ class UnexpectedEnvelopes(Stage):
                 messages=group.indexes[:MAX_INDEXES],
                 workers=group.workers,
             )
+
+
+def _wrong_pair(request: Note, answer: Note) -> list[str]:
+    """In which ways an answer does not fit its request."""
+    if not (request.types or answer.types) or not (request.whole and answer.whole):
+        return []
+    found = []
+    exception = answer.kind == MessageType.EXCEPTION
+    wrong = wrong_answer(request.types, answer.types, answer.grads, exception)
+    if wrong is not None:
+        found.append(wrong)
+    if answer.profiling is not None and answer.profiling != request.profiling:
+        found.append("the answer names another profiling id than its request")
+    return found

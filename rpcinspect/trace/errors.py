@@ -83,6 +83,12 @@ class ErrorResponses(Stage):
             kind = None if remote.exception_type is None else shorten(str(remote.exception_type), MAX_SHOWN)
         self._failures[note.row] = _Failure(note.row, kind, self._keep(text))
 
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not note.failed
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return not answer.failed
+
     def _keep(self, text: str) -> str:
         known = self._texts.get(text)
         if known is not None:

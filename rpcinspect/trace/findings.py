@@ -6,9 +6,12 @@ stage noted. Out: `Finding`s, in the order of the table at the foot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, MessageColumns, Session
 from rpcinspect.trace.capture_faults import CaptureFaults
@@ -18,7 +21,7 @@ from rpcinspect.trace.edges import LostGradients
 from rpcinspect.trace.envelopes import UnexpectedEnvelopes
 from rpcinspect.trace.errors import ErrorResponses
 from rpcinspect.trace.leaks import LeakedContexts, LeakedRRefs
-from rpcinspect.trace.notes import Pairs, note_of
+from rpcinspect.trace.notes import Note, Pairs, Told, note_at, note_of
 from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import Stage
 from rpcinspect.trace.stale import StaleGradients
@@ -28,6 +31,21 @@ from rpcinspect.trace.wire_facts import WireFacts
 from rpcinspect.trace.zeros import ZeroGradients
 from rpcinspect.wire.ranges import CaptureBytes
 
+MAX_KNOWN = 512
+
+Feed: TypeAlias = Callable[[RpcRecord, Note], None]
+PairFeed: TypeAlias = Callable[[Note, Note], None]
+
+
+@dataclass(eq=False, slots=True)
+class _Known:
+    """What is known of the messages of one pattern, pipe and direction, from the first of them."""
+
+    pattern: Pattern
+    note: Note
+    feeds: Sequence[Feed]
+    """Of the stages that want to see each of them."""
+
 
 class Findings:
     """The stage: `feed` every record, then `finish`."""
@@ -35,25 +53,83 @@ class Findings:
     def __init__(self, columns: MessageColumns, source: CaptureBytes) -> None:
         """`columns` of the session's builder, which must be fed first; `source` for the bytes of "
         "gradients."""
+        self._columns = columns
         self._pairs = Pairs(columns)
         self._stages = [make(columns, source, self._pairs) for make in STAGES]
         # a method that a stage does not override is not called
         feeding = [stage for stage in self._stages if type(stage).feed is not Stage.feed]
-        self._feeds = {
-            int(kind): [s.feed for s in feeding if s.KINDS is None or kind in s.KINDS] for kind in MessageType
+        self._stages_of = {
+            int(kind): [s for s in feeding if s.KINDS is None or kind in s.KINDS] for kind in MessageType
         }
-        self._feeds_of_all = [stage.feed for stage in feeding if stage.KINDS is None]
-        self._pair_feeds = [stage.pair for stage in self._stages if type(stage).pair is not Stage.pair]
+        self._stages_of_all = [stage for stage in feeding if stage.KINDS is None]
+        self._pair_stages = [stage for stage in self._stages if type(stage).pair is not Stage.pair]
+        self._known: dict[tuple[int, int, bool], _Known] = {}
+        """By the id() of the pattern, pipe and direction."""
+        self._pair_feeds: dict[tuple[int, int], tuple[Note, Note, Sequence[PairFeed]]] = {}
+        """By the id()s of the two notes that messages of two patterns are told by."""
 
     def feed(self, record: RpcRecord) -> None:
-        """Takes a record."""
-        note = note_of(record)
-        for feed in self._feeds.get(note.kind, self._feeds_of_all):
-            feed(record, note)
-        pair = self._pairs.feed(note)
+        """Takes a record. Of the messages of a pattern most stages want to see only the first."""
+        pattern, row = record.pattern, record.row
+        told: Told
+        if pattern is None:
+            told = self._look(record)[0]
+        else:
+            tp = record.tp
+            key = (id(pattern), tp.pipe.number, tp.from_client)
+            known = self._known.get(key)
+            if known is None or known.pattern is not pattern:
+                known = self._learn(key, record, pattern)
+            elif known.feeds:
+                note = note_at(row, (known.note, record.ids))
+                for feed in known.feeds:
+                    feed(record, note)
+            told = (known.note, record.ids)
+        pair = self._pairs.feed(row, told)
         if pair is not None:
-            for feed_pair in self._pair_feeds:
-                feed_pair(*pair)
+            if self._columns.from_client[row]:
+                self._feed_pair(row, told, *pair)
+            else:
+                self._feed_pair(*pair, row, told)
+
+    def _look(self, record: RpcRecord) -> tuple[Note, list[Stage]]:
+        """Lets every stage that wants its kind see a message."""
+        note = note_of(record)
+        stages = self._stages_of.get(note.kind, self._stages_of_all)
+        for stage in stages:
+            stage.feed(record, note)
+        return note, stages
+
+    def _learn(self, key: tuple[int, int, bool], record: RpcRecord, pattern: Pattern) -> _Known:
+        note, stages = self._look(record)
+        feeds = [stage.feed for stage in stages if not stage.indifferent(record, note)]
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        known = self._known[key] = _Known(pattern, note, feeds)
+        return known
+
+    def _feed_pair(self, row: int, request: Told, answer_row: int, answer: Told) -> None:
+        """Lets the stages see a request and its answer: of two patterns those that are not indifferent."""
+        if isinstance(request, Note) or isinstance(answer, Note):
+            feeds: Sequence[PairFeed] = [stage.pair for stage in self._pair_stages]
+        else:
+            first, second = request[0], answer[0]
+            known = self._pair_feeds.get((id(first), id(second)))
+            if known is not None and known[0] is first and known[1] is second:
+                feeds = known[2]
+            else:
+                feeds = self._learn_pair(first, second)
+        if feeds:
+            notes = note_at(row, request), note_at(answer_row, answer)
+            for feed in feeds:
+                feed(*notes)
+
+    def _learn_pair(self, request: Note, answer: Note) -> Sequence[PairFeed]:
+        feeds = [stage.pair for stage in self._pair_stages if not stage.indifferent_pair(request, answer)]
+        if len(self._pair_feeds) >= MAX_KNOWN:
+            self._pair_feeds.clear()
+        self._pair_feeds[id(request), id(answer)] = (request, answer, feeds)
+        return feeds
 
     def finish(self, session: Session, wire: WireFacts) -> tuple[Finding, ...]:
         """Every finding."""

@@ -98,6 +98,13 @@ class LeakedRRefs(Stage):
         if made is not None:
             self._alive[made[1]] = (note.row, True)
 
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return (
+            not record.facts.forks
+            and not isinstance(record.like.command, RRefUserDelete)
+            and created(record) is None
+        )
+
     def finish(self, run: Run) -> Iterable[Finding]:
         groups: dict[tuple[int, str, str], list[tuple[RRef, int]]] = defaultdict(list)
         for rref in run.session.rrefs:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rpcinspect.causes.calls import CALLS, function_of, is_builtin
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
 from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.patterns import Ids
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import ProfilingId
 from rpcinspect.session.model import NONE, MessageColumns
@@ -54,14 +56,14 @@ class Note:
 
 def note_of(record: RpcRecord) -> Note:
     """The note of a record."""
-    rpc = record.rpc
+    rpc = record.like
     types: tuple[int, ...] = ()
     context = profiling = None
     if rpc.envelopes:
         types = tuple([envelope.message_type for envelope in rpc.envelopes])
         for envelope in rpc.envelopes:
             if type(envelope) is RpcWithAutograd:
-                context = envelope.autograd_metadata.autograd_context_id
+                context = record.ids[0] if record.ids else envelope.autograd_metadata.autograd_context_id
             elif isinstance(envelope, (RpcWithProfilingReq, RpcWithProfilingResp)):
                 profiling = envelope.profiling_id
     grads = elsewhere = False
@@ -94,17 +96,42 @@ class Pairs:
     def __init__(self, columns: MessageColumns) -> None:
         """`columns` of the session's builder, which has paired the rows."""
         self._columns = columns
-        self._open: dict[int, Note] = {}
+        self._open: dict[int, Told] = {}
 
-    def feed(self, note: Note) -> tuple[Note, Note] | None:
-        """(request, answer), if this one completes the two."""
-        partner = self._columns.partner[note.row]
+    def feed(self, row: int, told: Told) -> tuple[int, Told] | None:
+        """(row of the partner, what was told of it), if this one completes the two."""
+        partner = self._columns.partner[row]
         other = self._open.pop(partner, None) if partner != NONE else None
         if other is None:
-            self._open[note.row] = note
+            self._open[row] = told
             return None
-        return (other, note) if self._columns.from_client[other.row] else (note, other)
+        return partner, other
 
     def unanswered(self) -> Iterable[Note]:
         """Requests without an answer."""
-        return [note for note in self._open.values() if self._columns.from_client[note.row]]
+        forth = self._columns.from_client
+        return [note_at(row, told) for row, told in self._open.items() if forth[row]]
+
+
+def note_at(row: int, told: Told) -> Note:
+    """The note of the message in that row."""
+    if isinstance(told, Note):
+        return told
+    note, ids = told
+    return Note(
+        row,
+        note.kind,
+        note.builtin,
+        note.types,
+        note.context if note.context is None else ids[0],
+        note.grads,
+        note.elsewhere,
+        note.failed,
+        note.whole,
+        note.function,
+        note.profiling,
+    )
+
+
+Told: TypeAlias = Note | tuple[Note, Ids]
+"""A message's own note; or that of another message of its pattern, and its ids."""

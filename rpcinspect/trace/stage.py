@@ -26,6 +26,16 @@ class Stage(ABC):
     def pair(self, request: Note, answer: Note) -> None:  # noqa: B027
         """A request and its answer, once both were fed."""
 
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        """Whether `feed`, which has seen this one, will note nothing of any other message of its pattern,
+        pipe and direction: it is not called for these then.
+        """
+        return False
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        """Whether `pair` will note nothing of any request and answer of these two patterns."""
+        return False
+
     @abstractmethod
     def finish(self, run: Run) -> Iterable[Finding]:
         """The findings."""

@@ -64,6 +64,9 @@ class StaleGradients(Stage):
             if context is not None:
                 self._steps.append((note.row, context))
 
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return note.function not in STEPS
+
     def finish(self, run: Run) -> Iterable[Finding]:
         steps = self._by_owner(run)
         found: dict[tuple[int, str, str, str], _Victims] = {}

@@ -51,9 +51,10 @@ class UnansweredRequests(Stage):
         """Row of a gradient request without an answer → its context."""
 
     def feed(self, record: RpcRecord, note: Note) -> None:
-        command = record.rpc.command
+        command = record.like.command
         if isinstance(command, PropagateGradientsReq):
-            self._passes[note.row] = command.autograd_metadata.autograd_context_id
+            context = command.autograd_metadata.autograd_context_id
+            self._passes[note.row] = record.ids[0] if record.ids else context
 
     def pair(self, request: Note, answer: Note) -> None:
         self._passes.pop(request.row, None)
@@ -66,6 +67,9 @@ class UnansweredRequests(Stage):
                     self._longest_ns[name] = took
             elif took > known:
                 self._longest_ns[name] = took
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return request.function is None and request.kind != MessageType.BACKWARD_AUTOGRAD_REQ
 
     def finish(self, run: Run) -> Iterable[Finding]:
         groups: dict[Kind, _Open] = {}

@@ -43,6 +43,9 @@ class UnsafePickles(Stage):
             if not rows or rows[-1] != note.row:
                 rows.append(note.row)
 
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not record.facts.suspicions
+
     def finish(self, run: Run) -> Iterable[Finding]:
         session = run.session
         control = np.frombuffer(session.messages.control, dtype=np.int8)

@@ -41,10 +41,9 @@ class ZeroGradients(Stage):
         self._source = source
 
     def feed(self, record: RpcRecord, note: Note) -> None:
-        command = record.rpc.command
+        command, tensors = record.like.command, record.like.tensors
         if type(command) is not PropagateGradientsReq:
             return
-        tensors = record.rpc.tensors
         for index in command.grads:
             if index < len(tensors) and all_zeros(record, tensors[index], self._source):
                 self._groups.add(note.row, "")
@@ -68,9 +67,9 @@ def all_zeros(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> bool
     """Whether a gradient certainly has elements, or is sparse, and all of them are zeros."""
     if meta.layout != "strided":
         values = dict(meta.parts).get("values")
-        if values is None or values >= len(record.rpc.tensors):
+        if values is None or values >= len(record.like.tensors):
             return False
-        part = record.rpc.tensors[values]
+        part = record.like.tensors[values]
         return 0 in part.sizes or all_zeros(record, part, source)
     if meta.storage is None or meta.storage >= len(record.tp.tensors) or 0 in meta.sizes:
         return False

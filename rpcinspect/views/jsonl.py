@@ -7,7 +7,8 @@ that when the session is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from operator import add
 from typing import Any, BinaryIO, TypeAlias
 
 import orjson
@@ -30,12 +31,14 @@ from rpcinspect.views.message_json import text
 from rpcinspect.views.message_line import MessageRenderer, location_json, problem_json
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
-from rpcinspect.views.worker_logs import event_json, file_json
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.tensorpipe import TpDevice
 
 Json: TypeAlias = dict[str, Any]
+
+BATCH = 1000
+"""Message lines that are put together at a time."""
 
 
 class JsonLines:
@@ -67,15 +70,9 @@ class JsonLines:
         order = session.order.tolist()
         if shown is not None:
             order = shown.of(order)
-        heads = _Heads(session)
-        batch: list[bytes] = []
-        for row, tail in zip(order, self._spool.read(order), strict=True):
-            batch.append(heads.head(row) + tail)
-            if len(batch) >= 1000:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
+        heads, tails = _Heads(session), self._spool.read(order)
+        for first in range(0, len(order), BATCH):
+            yield list(map(add, heads.heads(order[first : first + BATCH]), tails))
 
 
 class _Heads:
@@ -83,42 +80,44 @@ class _Heads:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._clients = [orjson.dumps(text(label)).decode() for label in session.clients]
-        self._servers = [orjson.dumps(text(label)).decode() for label in session.servers]
-        self._index = session.index.tolist()
-        self._logged = session.logged
+        self._clients = [orjson.dumps(text(label)) for label in session.clients]
+        self._servers = [orjson.dumps(text(label)) for label in session.servers]
+        self._parts: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
+        """By pipe, direction and type: what stands between the times and the id, and behind that."""
 
-    def _pipe(self, pipe: int) -> str:
-        return "null" if self._logged else str(pipe)
-
-    def head(self, row: int) -> bytes:
-        """`{"kind":"message",…,`."""
-        m = self._session.messages
-        pipe = m.pipe[row]
+    def _parts_of(self, pipe: int, forth: int, kind: int) -> tuple[bytes, bytes]:
         client, server = self._clients[pipe], self._servers[pipe]
-        forth = m.from_client[row]
-        src, dst = (client, server) if forth else (server, client)
-        partner = m.partner[row]
-        answers = "null" if partner < 0 or forth else self._index[partner]
-        kind = m.type[row]
-        return (
-            f'{{"kind":"message","index":{self._index[row]},"time_ns":{m.time_ns[row]},"end_time_ns":{m.end_time_ns[row]},'
-            f'"pipe":{self._pipe(pipe)},"src":{src},"dst":{dst},"type":"{type_name(kind)}","id":{m.id[row]},'
-            f'"request":{"true" if is_request(kind) else "false"},"answers":{answers},'
-            f'"control":{"true" if m.control[row] else "false"},{self._failure(row)}'
-        ).encode()
+        ends = (client, server) if forth else (server, client)
+        number = b"null" if self._session.logged else b"%d" % pipe
+        name = type_name(kind).encode()
+        request = b"true" if is_request(kind) else b"false"
+        parts = (
+            b'"pipe":%b,"src":%b,"dst":%b,"type":"%b","id":' % (number, *ends, name),
+            b',"request":%b,"answers":' % request,
+        )
+        self._parts[pipe, forth, kind] = parts
+        return parts
 
-    def _failure(self, row: int) -> str:
-        """Why its caller gave it up; no key where nothing tells."""
-        failure = self._session.failures.get(row)
-        if failure is None:
-            return ""
-        return f'"failure":{orjson.dumps(failure_json(failure)).decode()},'
+    def heads(self, rows: Sequence[int]) -> Iterator[bytes]:
+        """`{"kind":"message",…,` of each row."""
+        known = self._parts
+        for number, begin, end, pipe, kind, identifier, control, way, answered in self._session.heads(rows):
+            ends, request = known.get((pipe, way, kind)) or self._parts_of(pipe, way, kind)
+            yield b'{"kind":"message","index":%d,"time_ns":%d,"end_time_ns":%d,%b%d%b%b,"control":%b,' % (
+                number,
+                begin,
+                end,
+                ends,
+                identifier,
+                request,
+                b"null" if answered < 0 else b"%d" % answered,
+                b"true" if control else b"false",
+            )
 
 
 def message_line(record: RpcRecord, session: Session, source: CaptureBytes, *, hashes: bool = True) -> bytes:
     """One message's line, as `JsonLines` writes it."""
-    head = _Heads(session).head(record.row)
+    (head,) = _Heads(session).heads([record.row])
     return head + MessageRenderer(source, hashes=hashes).tail(record) + b"\n"
 
 
@@ -157,6 +156,8 @@ def tail_lines(session: Session, shown: Shown | None = None) -> Iterator[Json]:
     for finding in findings:
         yield finding_json(finding)
     if session.worker_logs is not None:
+        from rpcinspect.views.worker_logs import event_json, file_json
+
         yield from map(file_json, session.worker_logs.files)
         if shown is None:
             yield from map(event_json, session.worker_logs.events)

@@ -19,6 +19,7 @@ from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
 from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.patterns import Ids, Pattern
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import plain_range
@@ -31,6 +32,8 @@ from rpcinspect.wire.segment import Flow
 Json: TypeAlias = dict[str, Any]
 
 CACHE_BYTES = 1 << 22
+MARKS = (-0x5ADE_0FF1_CE0D_DB17, -0x5ADE_0FF1_CE0D_DB18)
+"""Ids that stand for any others while the text of a pattern is made."""
 NULL = b"null"
 
 
@@ -50,6 +53,18 @@ class TableText:
     """Whether the message has every storage that the table speaks of."""
 
 
+@dataclass(frozen=True, slots=True)
+class PatternText:
+    """What follows from a pattern."""
+
+    pattern: Pattern
+    """Named by its id(): as long as the entry lives, no other pattern has that."""
+    text: bytes
+    """Envelopes and body, with %d for each id; empty where these can't be told from what else is there."""
+    table: TableText | None
+    """None where there are no tensors."""
+
+
 class MessageRenderer:
     """Renders the part of a message line that the message alone decides."""
 
@@ -58,11 +73,22 @@ class MessageRenderer:
         self._hashes = hashes
         self._bodies: BoundedCache[tuple[int, int], tuple[object, object, bytes]] = BoundedCache(CACHE_BYTES)
         self._tables: BoundedCache[tuple[int, int, frozenset[int]], TableText] = BoundedCache(CACHE_BYTES)
+        self._patterns: BoundedCache[int, PatternText] = BoundedCache(CACHE_BYTES)
         self._flows: dict[int, tuple[Flow, bytes]] = {}
         self._maps: BoundedCache[int, tuple[object, str]] = BoundedCache(CACHE_BYTES)
 
     def tail(self, record: RpcRecord) -> bytes:
         """`"envelopes":…` to the closing brace of the object."""
+        pattern = record.pattern
+        if pattern is not None and not record.problems:
+            known = self._patterns.get(id(pattern))
+            if known is None:
+                known = self._pattern_text(record, pattern)
+                message = pattern.rpc.message
+                kept = len(known.text) + len(message.payload) + len(message.tensor_table)
+                self._patterns.put(id(pattern), known, kept)
+            if known.text:
+                return self._tail_of_pattern(record, known)
         rpc, tp = record.rpc, record.tp
         if rpc.tensors or tp.tensors:
             table = self._table(record)
@@ -81,6 +107,33 @@ class MessageRenderer:
             problems,
             NULL if tp.pipe.logged else self._location(tp),
         )
+
+    def _tail_of_pattern(self, record: RpcRecord, known: PatternText) -> bytes:
+        """The same for a message of a pattern: 2 µs and its hashes, instead of 5."""
+        tp, table = record.tp, known.table
+        return b'%b,"tensors":[%b],"problems":[],"location":%b}' % (
+            known.text % record.ids,
+            b"" if table is None else self._tensors(record, table),
+            NULL if tp.pipe.logged else self._location(tp),
+        )
+
+    def _pattern_text(self, record: RpcRecord, pattern: Pattern) -> PatternText:
+        table = self._table(record) if record.rpc.tensors or record.tp.tensors else None
+        texts = (NO_TENSORS if table is None else table).texts
+
+        def told(ids: Ids) -> bytes:
+            rpc = pattern.with_ids(record.tp, ids)
+            like = RpcRecord(record.row, record.tp, rpc, record.facts, ())
+            body = orjson.dumps(body_of(like, texts))
+            return b'"envelopes":[%b],"body":%b' % (b",".join(map(self._envelope, rpc.envelopes)), body)
+
+        marks = MARKS[: len(record.ids)]
+        text = told(marks).replace(b"%", b"%%")
+        for mark in marks:
+            if text.count(b"%d" % mark) != 1:
+                return PatternText(pattern, b"", table)
+            text = text.replace(b"%d" % mark, b"%d")
+        return PatternText(pattern, text if text % record.ids == told(record.ids) else b"", table)
 
     def _location(self, tp: TpMessage) -> bytes:
         place = (tp.capture, tp.packet, self._flow(tp.flow), tp.offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -17,12 +17,13 @@ from rich.text import Text
 
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.log_events import LogEvent
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.views.phrases import Phrases, duration, printable, shorten
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
-from rpcinspect.views.worker_logs import is_bad, said
+
+if TYPE_CHECKING:
+    from rpcinspect.session.log_events import LogEvent
 
 TYPE_WIDTH = 29
 """Of CLEANUP_AUTOGRAD_CONTEXT_RESP, the longest name."""
@@ -187,6 +188,8 @@ def _with_logs(rows: Iterator[Row], events: Sequence[LogEvent], start_ns: int) -
 
 
 def _log_row(event: LogEvent, start_ns: int) -> Row:
+    from rpcinspect.views.worker_logs import is_bad, said
+
     return Row(
         index=None,
         time_s=None if event.time_ns is None else (event.time_ns - start_ns) / 1e9,

@@ -10,7 +10,6 @@ Of a `TcpBlock`, whose headers were read before, only the directions are entered
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address
 from typing import Any
 
 import numpy as np
@@ -325,6 +324,8 @@ def _endpoint(address: bytes, port: bytes) -> Endpoint:
     if len(address) == 4:
         host = ".".join(map(str, address))
     else:
+        from ipaddress import IPv6Address  # most captures have none
+
         host = str(IPv6Address(address))
     return Endpoint(host, int.from_bytes(port, "big"))
 

@@ -45,7 +45,8 @@ def test_pairs(order: tuple[int, int]) -> None:
     workers.call(0, 1, 20, None)
     made = notes(workers)
     pairs = Pairs(workers.builder.columns)
-    assert pairs.feed(made[2]) is None
-    assert pairs.feed(made[order[0]]) is None
-    assert pairs.feed(made[order[1]]) == (made[0], made[1])
+    first, second = (made[at] for at in order)
+    assert pairs.feed(made[2].row, made[2]) is None
+    assert pairs.feed(first.row, first) is None
+    assert pairs.feed(second.row, second) == (first.row, first)
     assert list(pairs.unanswered()) == [made[2]]

@@ -43,7 +43,7 @@ def read_ints(data: bytes, pos: int, end: int) -> list[int] | None:
     must follow `end`.
     """
     numbers = []
-    while pos < end:
+    while 0 <= pos < end:
         op = data[pos]
         if op == 0x4B:  # BININT1
             numbers.append(data[pos + 1])
@@ -60,6 +60,20 @@ def read_ints(data: bytes, pos: int, end: int) -> list[int] | None:
         else:
             return None
     return numbers if pos == end else None
+
+
+def int_places(data: bytes, pos: int, end: int) -> list[tuple[int, int]] | None:
+    """Where the numbers stand that `read_ints` reads: from the first byte behind each opcode."""
+    places = []
+    while 0 <= pos < end:
+        op = data[pos]
+        skip = 2 if op == 0x8A and data[pos + 1] == 8 else 1
+        size = {0x4B: 1, 0x4D: 2, 0x4A: 4, 0x8A: 8}.get(op)
+        if size is None or (op == 0x8A and skip == 1):
+            return None
+        places.append((pos + skip, pos + skip + size))
+        pos += skip + size
+    return places if pos == end else None
 
 
 def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:

@@ -1,0 +1,74 @@
+"""The front of logs: what processes wrote of their own messages → `TpMessage`s. See `fronts`.
+
+In: open captures that are logs. Out: what any `Front` gives. Only loaded where there is a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from rpcinspect.capture import CaptureReader, LogBlock
+from rpcinspect.errors import Problem
+from rpcinspect.fronts import Watch, read_of
+from rpcinspect.rpclog.header import LoggedFailure
+from rpcinspect.rpclog.join import LogJoin
+from rpcinspect.session.log_names import call_log
+from rpcinspect.session.names import Roster, Witness
+from rpcinspect.trace.log_facts import log_facts
+from rpcinspect.trace.wire_facts import WireFacts
+from rpcinspect.wire.clocks import ClockOffset
+from rpcinspect.wire.records import Pipe, TpMessage
+
+
+class Logs:
+    """Logs of the processes of one run."""
+
+    def __init__(self, readers: Sequence[CaptureReader], watch: Watch) -> None:
+        self._readers = readers
+        self._watch = watch
+        self._join = LogJoin()
+
+    def messages(self) -> Iterator[list[TpMessage]]:
+        for reader in self._readers:
+            for block in reader.blocks():
+                if self._watch.stopped(reader):
+                    break
+                assert isinstance(block, LogBlock)
+                yield self._join.feed(block)
+
+    @property
+    def pipes(self) -> Sequence[Pipe]:
+        return self._join.pipes
+
+    @property
+    def facts(self) -> int:
+        return len(self._join.workers)
+
+    def roster(self, witness: Witness) -> Roster:
+        return call_log(self._join.pipes, self._join.jobs, self._join.workers, witness)
+
+    def wire_facts(self) -> WireFacts:
+        return log_facts(self._join)
+
+    @property
+    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
+        return self._join.failed
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        return self._join.problems
+
+    def offset(self, capture: int) -> ClockOffset | None:
+        return None
+
+    @property
+    def sums(self) -> tuple[int, int, int, int]:
+        return self._join.rpc_bytes, self._join.tensor_bytes, 0, 0
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        return read_of(self._readers, twice=lambda reader: False)
+
+    @property
+    def unread(self) -> dict[str, int]:
+        return {}
