@@ -180,11 +180,11 @@ class NewHandler(Handler):
                 return None
             return MidstreamHandler(demux, connection)
         if len(data) < HEADER_BYTES + length:
-            return ForeignHandler(demux, connection) if client.finished else None
+            return MidstreamHandler(demux, connection) if client.finished else None
         try:
             first = read_first_frame(data[HEADER_BYTES : HEADER_BYTES + length], demux.limits)
         except DecodeError:
-            return ForeignHandler(demux, connection)
+            return MidstreamHandler(demux, connection)  # a damaged hello hides no messages
         position = origin + HEADER_BYTES + length
         if client.missing(origin, position):  # what reads as zeros may be a part of the name or of the id
             return MidstreamHandler(demux, connection)

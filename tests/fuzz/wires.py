@@ -264,15 +264,18 @@ class _Reading:
         self._tcp.feed(found)
 
     def starts_late(self) -> bool:
-        """Whether a connection begins behind other segments of its ports: which of the two these belong to is
-        better told when both are seen at once."""
-        seen: set[frozenset[str]] = set()
+        """Whether a direction begins without a SYN where its connection has one: where that direction starts
+        is better told when both are seen at once.
+        """
+        first: dict[str, int] = {}
+        begun: set[frozenset[str]] = set()
         for row in self.rows:
-            ends = frozenset(str(row[1]).split(">"))
-            if int(str(row[4])) & SYN and ends in seen:
-                return True
-            seen.add(ends)
-        return False
+            flow, flags = str(row[1]), int(str(row[4]))
+            first.setdefault(flow, flags)
+            if flags & SYN:
+                begun.add(frozenset(flow.split(">")))
+        silent = [flow for flow, flags in first.items() if not flags & SYN]
+        return any(frozenset(flow.split(">")) in begun for flow in silent)
 
     def streams(self) -> list[tuple[object, ...]]:
         list(self._tcp.finish())
