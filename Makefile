@@ -8,7 +8,7 @@
 #   make damage     what is left of damaged captures, into docs/damage.md (DAMAGE_ARGS='--quick' only shows it)
 #   make replay-table  replay PyTorch's own tests, into docs/replay.md (TABLE_ARGS='--runs 1' only shows it)
 #   make fuzz       an hour of fuzzing, guided by coverage (FUZZ_SECONDS=600 FUZZ_ARGS='--target jit'); faults in fuzz-out
-#   make bench      time and memory of start-up, of small and large captures beside other programs, of replays
+#   make bench      time and memory of start-up, of small and large captures beside other programs, of replays, of recorded jobs
 #                   (BENCH_ARGS='small big --json FILE' runs these cases)
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
 
@@ -67,6 +67,7 @@ fuzz: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
 	$(BIN)/python bench/replay.py
+	$(BIN)/python -W ignore bench/record.py
 
 pictures: $(VENV)/dev.stamp
 	$(BIN)/python docs/pictures/make.py

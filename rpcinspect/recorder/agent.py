@@ -6,9 +6,11 @@ In: the log, the command, what is recorded of tensors. Out: a `Recorded`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -50,6 +52,7 @@ class Agent:
         self._when_full = when_full
         self._queue_bytes = queue_bytes
         self._queues: Path | None = None
+        self._begin_ns = 0
 
     def prepare(self) -> None:
         """A folder for queues."""
@@ -85,6 +88,7 @@ class Agent:
 
     def begin(self, descriptors: Sequence[int], notes: Path) -> None:
         """The log begins; nothing runs beside the command."""
+        self._begin_ns = time.time_ns()
         try:
             self._file.write_bytes(FIRST_LINE)
         except OSError as error:
@@ -106,13 +110,22 @@ class Agent:
                 left = read_counts(queue)
             if left is not None:
                 lefts.append(left)
+        dropped = sum(left.dropped for left in lefts)
+        ended_early = _text(self._mark) or problem
+        if not dropped and ended_early is None and all(note.recorded for note in notes):
+            self._write_span()
         return Recorded(
             file=self._file,
             bytes=self._file.stat().st_size if self._file.exists() else 0,
             messages=counted(sum(left.messages for left in lefts), "message"),
-            dropped=sum(left.dropped for left in lefts),
-            ended_early=_text(self._mark) or problem,
+            dropped=dropped,
+            ended_early=ended_early,
         )
+
+    def _write_span(self) -> None:
+        """From when to when the log tells of all."""
+        with contextlib.suppress(OSError), self._file.open("ab") as file:
+            file.write(b'\n{"rpc":"span","time_ns":%d,"end_ns":%d}\n' % (self._begin_ns, time.time_ns()))
 
     def close(self) -> None:
         """The queues go; a process that still runs keeps its own until its end."""

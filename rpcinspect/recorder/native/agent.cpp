@@ -88,19 +88,26 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
-// Text of unknown origin as UTF-8: what is none becomes a replacement character.
+// Text of unknown origin as UTF-8: a byte that is none becomes a replacement character. Without Python, which may be
+// gone when the last errors come.
 std::string as_utf8(const std::string& text) {
-  PyGILState_STATE gil = PyGILState_Ensure();
   std::string out;
-  PyObject* decoded = PyUnicode_DecodeUTF8(text.data(), Py_ssize_t(text.size()), "replace");
-  Py_ssize_t size = 0;
-  const char* data = decoded == nullptr ? nullptr : PyUnicode_AsUTF8AndSize(decoded, &size);
-  if (data != nullptr) {
-    out.assign(data, size_t(size));
+  for (size_t at = 0; at < text.size();) {
+    const auto byte = [&](size_t n) { return static_cast<unsigned char>(text[n]); };
+    const unsigned char first = byte(at);
+    const size_t size = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+    bool is_whole = size != 0 && at + size <= text.size();
+    for (size_t n = 1; is_whole && n < size; ++n) {
+      is_whole = (byte(at + n) & 0xc0) == 0x80;
+    }
+    if (is_whole && size > 2) { // neither overlong, nor a surrogate, nor beyond the last character
+      const unsigned char second = byte(at + 1);
+      is_whole = !(first == 0xe0 && second < 0xa0) && !(first == 0xed && second > 0x9f) &&
+          !(first == 0xf0 && second < 0x90) && !(first == 0xf4 && second > 0x8f);
+    }
+    out += is_whole ? text.substr(at, size) : "\xef\xbf\xbd";
+    at += is_whole ? size : 1;
   }
-  PyErr_Clear();
-  Py_XDECREF(decoded);
-  PyGILState_Release(gil);
   return out;
 }
 

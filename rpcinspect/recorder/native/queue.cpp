@@ -169,9 +169,9 @@ void Queue::map(const Options& options) {
   capacity_ = rounded(std::max(options.queue_bytes, size_t(1) << 16));
   mapped_ = kHeaderBytes + capacity_;
   int descriptor = -1;
-  int flags = MAP_SHARED;
+  int flags = MAP_SHARED | MAP_POPULATE; // no page is missing when a call is in hand
   if (queue_file_.empty()) {
-    flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
   } else {
     descriptor = ::open(queue_file_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (descriptor < 0) {

@@ -1,0 +1,80 @@
+"""One run recorded by the wire and by the agent at once, and the two captures held against each other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.decoded import Decoded, decode
+from tests.recorder.recording import CAPTURES, need_own_network, record
+from tests.truth import Workload
+
+Json = dict[str, Any]
+
+WORKLOADS = {
+    "basic_chain": "D01",
+    "profiled_legacy": "D02",
+    "param_detach": "D03",
+    "dtype_zoo": "D04",
+    "views_alias": "D05",
+    "ctx_crowd": "D06",
+    "rref_relay": "D07",
+    "bwd_boom": "D08",
+    "devmap_cpu": "D10",
+}
+"""All of them choose uv and basic by themselves."""
+
+OF_THE_CAPTURE = {"index", "time_ns", "end_time_ns", "pipe", "location"}
+"""What is no matter of the message: its number in the order of time, when it was seen, and where it lies."""
+
+
+def hold_against_each_other(folder: Path, name: str, python: str) -> None:
+    """Runs a workload; both must say the same of it, and what its author counted."""
+    need_own_network()
+    inner = (sys.executable, "-m", "rpcinspect", "record", "-o", "x.rpclog", "--via", "agent", "--")
+    outer = ("-o", "x.pcap", "--via", "wire", "--private-net", "--")
+    done = record(*outer, *inner, python, CAPTURES / f"{name}.py", folder=folder)
+    assert done.code == 0, done.err
+    run = Workload(name, folder / "x.pcap", done.out)
+    wire, agent = by_key(run.decoded), by_key(decode(folder / "x.rpclog"))
+    assert set(wire) == set(agent)
+    for key, message in wire.items():
+        assert message == agent[key], key
+    (expected,) = run.of("expect")
+    assert run.decoded.summary["by_type"] == decode(folder / "x.rpclog").summary["by_type"]
+    assert dict(sorted(run.decoded.summary["by_type"].items())) == expected["by_type"]
+    assert contexts(run.decoded) == contexts(decode(folder / "x.rpclog"))
+
+
+def by_key(output: Decoded) -> dict[tuple[object, ...], Json]:
+    """Messages by what makes them this one; `answers` is a number in the order of time, here its request."""
+    keys = {m["index"]: (m["src"], m["dst"], m["request"], m["id"]) for m in output.messages}
+    assert len(set(keys.values())) == len(keys)
+    found = {}
+    for message in output.messages:
+        said = {name: value for name, value in message.items() if name not in OF_THE_CAPTURE}
+        said["answers"] = None if message["answers"] is None else keys[message["answers"]]
+        found[keys[message["index"]]] = said
+    return found
+
+
+def contexts(output: Decoded) -> list[str]:
+    """What is said of autograd contexts and references, without numbers of messages and times."""
+    kept = []
+    for line in (*output.of("context"), *output.of("rref")):
+        kept.append(json.dumps(_without_indexes(line), sort_keys=True))
+    return sorted(kept)
+
+
+def _without_indexes(value: Any) -> Any:
+    """Numbers that depend on the order of time are those of lists and keys that name messages."""
+    if isinstance(value, dict):
+        return {key: _without_indexes(item) for key, item in value.items() if key not in NUMBERED}
+    if isinstance(value, list):
+        return [_without_indexes(item) for item in value]
+    return value
+
+
+NUMBERED = {"index", "message", "messages", "forward", "response", "backward", "cleanup", "time_ns"}
