@@ -12,15 +12,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import Any, BinaryIO
 
 from rich.console import Console
 
 from rpcinspect.errors import OutputError
 from rpcinspect.views.phrases import printable
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 
 @contextmanager
@@ -63,7 +60,7 @@ class _EmptiedLate(io.FileIO):
                 self.seek(0)
                 self.truncate()
 
-    def write(self, data: Buffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         self.empty()
         return super().write(data)
 
