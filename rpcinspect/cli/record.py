@@ -44,7 +44,7 @@ def record(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write there; default: the command's name and the time."
+            "--output", "-o", metavar="FILE", help="Write there; default: the script's name and the time."
         ),
     ] = None,
     via: Annotated[

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,14 +152,14 @@ def chosen(request: Request) -> tuple[Mechanism, Path]:
     """The way of recording, and where it writes: by default the agent, if it can be built."""
     via = _via(request)
     if via != "wire":
-        file = request.output or default_name(request.command[0], "agent")
+        file = request.output or default_name(request.command, "agent")
         try:
             return _agent(request, beside(file) if request.redact else file), file
         except RecordError as error:
             if via == "agent":
                 raise RecordError(f"--via agent: {error}") from error
             say(f"not recording via agent: {error}")
-    file = request.output or default_name(request.command[0], "wire")
+    file = request.output or default_name(request.command, "wire")
     written = beside(file) if request.redact else file
     return Wire(written, interface=request.interface or "lo", private_net=request.private_net), file
 
@@ -174,7 +174,8 @@ def _agent(request: Request, file: Path) -> Agent:
     )
 
 
-def default_name(program: str, via: str) -> Path:
-    """The program and the time, in the current folder: two recordings do not meet."""
+def default_name(command: Sequence[str], via: str) -> Path:
+    """The script and the time, in the current folder: two recordings do not meet."""
+    script = next((word for word in command if word.endswith(".py")), command[0])
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return Path(f"{Path(program).name}-{stamp}{ENDINGS[via]}")
+    return Path(f"{Path(script).name.removesuffix('.py')}-{stamp}{ENDINGS[via]}")
