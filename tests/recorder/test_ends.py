@@ -137,7 +137,8 @@ def test_a_background_process_does_not_hold_us_up(tmp_path: Path) -> None:
 def test_the_recorder_killed(tmp_path: Path) -> None:
     """The job goes on, the sniffer writes what there was, and ends."""
     stop, ready = tmp_path / "stop", tmp_path / "ready"
-    process = start(*WIRE, *TALK, 100_000, "ready", ready, "until", stop, folder=tmp_path)
+    own = environment(TMPDIR=str(tmp_path))  # nobody is there to clear the notes away
+    process = start(*WIRE, *TALK, 100_000, "ready", ready, "until", stop, folder=tmp_path, env=own)
     wait_for(ready.exists)
     family = children(process.pid)
     assert len(family) == 2
