@@ -66,7 +66,7 @@ def worker(
 
     torch.set_num_threads(1)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TP_SOCKET_IFNAME": "lo"}
-    os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    os.environ |= {"GLOO_SOCKET_IFNAME": "lo"}
     recorders = None
     if mode == "wire":
         by_wire.force(rpc.TensorPipeRpcBackendOptions)
@@ -186,6 +186,7 @@ def main() -> int:
         modes.append("wire")
     except RecordError as error:
         print(f"without the wire: {error}")
+    os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # the namespace knows no names of hosts
     try:
         import torch.distributed.rpc  # noqa: F401 - the workers have it then
     except ImportError as error:
