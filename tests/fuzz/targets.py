@@ -31,17 +31,17 @@ class Target:
 
 
 TARGETS = {
-    "nop": Target(readers.nop, readers.nop_seeds, change_bytes, 1, 900),
-    "jit": Target(readers.jit, corpus.jit_pickles, change_opcodes, 2, 600),
-    "python": Target(readers.python, corpus.python_pickles, change_opcodes, 3, 700),
+    "nop": Target(readers.nop, readers.nop_seeds, change_bytes, 1, 500),
+    "jit": Target(readers.jit, corpus.jit_pickles, change_opcodes, 2, 500),
+    "python": Target(readers.python, corpus.python_pickles, change_opcodes, 3, 450),
     "store": Target(readers.store, readers.store_seeds, readers.store_change, 1, 400),
     "filter": Target(readers.filters, readers.filter_seeds, readers.text_change, 2, 300),
     "capture": Target(wires.capture, wires.capture_seeds, wires.capture_change, 3, 60),
     "packets": Target(wires.packets, wires.packet_seeds, wires.packet_change, 2, 150),
     "pipes": Target(wires.pipes, wires.pipe_seeds, wires.pipe_change, 3, 24),
-    "damage": Target(wires.damage, wires.damage_seeds, change_bytes, 1, 240),
+    "damage": Target(wires.damage, wires.damage_seeds, change_bytes, 1, 180),
     "message": Target(runs.message, runs.message_seeds, runs.session_change, 4, 150),
     "redaction": Target(redactions.redaction, redactions.redaction_seeds, change_opcodes, 3, 500),
     "log": Target(runs.log, runs.log_seeds, runs.log_change, 2, 60),
-    "session": Target(runs.session, runs.session_seeds, runs.session_change, 8, 60),
+    "session": Target(runs.session, runs.session_seeds, runs.session_change, 8, 50),
 }
