@@ -111,7 +111,7 @@ class Recorders:
     def _tidy_up(self) -> None:
         """Once the launcher was killed nobody else removes queue files; without it nobody reads them."""
         launcher = self._settings.get("launcher")
-        if launcher is None or os.path.exists(f"/proc/{launcher}"):
+        if launcher is None or is_there(launcher):
             return
         with contextlib.suppress(OSError):
             for number in range(len(self._made)):
@@ -185,6 +185,15 @@ def dynamic_job(rpc: Any, store: Any) -> str:
         if place is not None:
             return f"{place}/{getattr(rpc, '_init_counter', 0)}"
     return f"dynamic/{getattr(rpc, '_init_counter', 0)}"
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process still runs; a zombie does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (OSError, IndexError):
+        return False
 
 
 def one_line(error: BaseException) -> str:
