@@ -100,10 +100,11 @@ class _Heads:
 
     def heads(self, rows: Sequence[int]) -> Iterator[bytes]:
         """`{"kind":"message",…,` of each row."""
-        known = self._parts
-        for number, begin, end, pipe, kind, identifier, control, way, answered in self._session.heads(rows):
+        known, failures = self._parts, self._session.failures
+        for row, columns in zip(rows, self._session.heads(rows), strict=True):
+            number, begin, end, pipe, kind, identifier, control, way, answered = columns
             ends, request = known.get((pipe, way, kind)) or self._parts_of(pipe, way, kind)
-            yield b'{"kind":"message","index":%d,"time_ns":%d,"end_time_ns":%d,%b%d%b%b,"control":%b,' % (
+            yield b'{"kind":"message","index":%d,"time_ns":%d,"end_time_ns":%d,%b%d%b%b,"control":%b,%b' % (
                 number,
                 begin,
                 end,
@@ -112,6 +113,7 @@ class _Heads:
                 request,
                 b"null" if answered < 0 else b"%d" % answered,
                 b"true" if control else b"false",
+                b'"failure":%b,' % orjson.dumps(failure_json(failures[row])) if row in failures else b"",
             )
 
 

@@ -196,6 +196,7 @@ def _group(by: str, which: tuple[Any, ...], its: Lines) -> Json:
         "count": len(its),
         "answered": len(answered),
         "failed": sum(line["failed"] for line in its),
+        "given_up": 0,  # no packet tells that
         "total_ns": _ranks([line["total_ns"] for line in answered]),
         "own_ns": _ranks([line["busy_ns"] - line["nested_ns"] for line in answered]),
         "nested_ns": sum(line["nested_ns"] or 0 for line in its),
