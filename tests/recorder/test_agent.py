@@ -65,14 +65,14 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
 @pytest.mark.parametrize(
-    ("end", "code"),
+    ("method", "end", "code"),
     [
-        ("os.kill(os.getpid(), 9)", "-9"),
-        ("os._exit(5)", "5"),
-        ("sys.exit(6)", "6"),
-        ("raise SystemExit(rpc.shutdown(graceful=False))", "0"),
+        ("spawn", "os.kill(os.getpid(), 9)", "-9"),
+        ("fork", "os.kill(os.getpid(), 9)", "-9"),
+        ("fork", "os._exit(5)", "5"),
+        ("fork", "sys.exit(6)", "6"),
+        ("fork", "raise SystemExit(rpc.shutdown(graceful=False))", "0"),
     ],
 )
 def test_however_a_worker_ends_all_of_its_messages_are_there(

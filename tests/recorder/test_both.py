@@ -45,7 +45,7 @@ def own_transports(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["basic_chain", "param_detach", "views_alias", "ctx_crowd", "rref_relay"])
+@pytest.mark.parametrize("name", ["basic_chain", "views_alias", "rref_relay"])
 def test_a_log_of_shared_memory_replays_identical(tmp_path: Path, own_transports: Path, name: str) -> None:
     job = (sys.executable, own_transports / f"{name}.py")
     done = record("-o", "x.rpclog", "--via", "agent", "--", *job, folder=tmp_path)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -174,3 +177,52 @@ def work(rank):
 
 def test_the_interpreter_is_ours() -> None:
     assert need_agent().path.count(f"cpython-{sys.version_info.major}{sys.version_info.minor}") == 1
+
+
+def test_a_full_queue_drops_where_that_was_asked_for(tmp_path: Path) -> None:
+    """What was dropped is counted, and nobody takes it for lost by the capture."""
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    body = """
+calls = [rpc.rpc_async("worker1", functions.length, args=(torch.zeros(2000),)) for _ in range(300)]
+assert [call.wait() for call in calls] == [2000] * 300
+"""
+    done = run_workers(tmp_path, job(body, when_full="drop", queue_bytes=65536))
+    assert [worker.returncode for worker in done] == [0, 0], done[0].stderr
+    (dropped,) = map(int, re.findall(r"'dropped': (\d+)", done[0].stdout))
+    output = decode(tmp_path / "x.rpclog")
+    calls = [m for m in output.messages if m["body"].get("function") == "functions.length"]
+    answers = [m for m in output.messages if m["type"] == "PYTHON_RET" and not m["control"]]
+    assert dropped > 0
+    assert 0 < len(calls) + len(answers) <= 600 - dropped
+    assert output.problems() == []
+    assert b'{"rpc":"lost","src":"worker0","dst":"worker1"' in (tmp_path / "x.rpclog").read_bytes()
+    codes = {finding["code"] for finding in output.of("finding")}
+    assert "unanswered-request" not in codes
+
+
+@pytest.mark.rooted
+def test_a_disk_that_has_no_room_left(tmp_path: Path) -> None:
+    """A small file system, which the recording fills."""
+    if os.geteuid() != 0:
+        pytest.skip("not root")
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", disk], check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        body = """
+for n in range(40):
+    assert rpc.rpc_sync("worker1", functions.length, args=(torch.zeros(2000),)) == 2000
+    time.sleep(0.03)
+"""
+        done = run_workers(tmp_path, job(body).replace('"x.rpclog"', '"disk/x.rpclog"'))
+        assert [worker.returncode for worker in done] == [0, 0], done[0].stderr
+        told = [line for line in done[0].stderr.splitlines() if "rpcinspect" in line]
+        ends = "rpcinspect: the recording ends here, the job goes on"
+        assert told == [f"{ends}: {disk / 'x.rpclog'}: No space left on device"]
+        output = decode(disk / "x.rpclog")
+        assert [p for p in output.problems() if p["layer"] == "capture"] == []
+        assert 5 <= len([m for m in output.messages if m.get("tensors")]) <= 12
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
