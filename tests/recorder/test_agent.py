@@ -106,7 +106,7 @@ def test_the_job_goes_on_when_the_recorder_is_killed(tmp_path: Path) -> None:
     )
     body = body.replace("time.sleep(60)", "time.sleep(3); rpc.shutdown(); open(f'done{rank}', 'w').close()")
     (tmp_path / "job.py").write_text(PROLOGUE.replace("import rpcinspect", "") + body)
-    env = environment(MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1")
+    env = environment(MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1", TMPDIR=str(tmp_path))  # notes
     process = start(
         "-o", "x.rpclog", "--via", "agent", "--", sys.executable, "job.py", "spawn", folder=tmp_path, env=env
     )
