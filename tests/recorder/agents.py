@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from functools import cache
@@ -14,6 +13,7 @@ import pytest
 from rpcinspect.errors import RecordError
 from rpcinspect.recorder.library import Library, build_agent
 from tests.recorder.recording import ROOT, environment
+from tests.replay.programs import free_port
 
 SECONDS = 180
 
@@ -32,12 +32,6 @@ def need_agent() -> Library:
     if isinstance(built, str):
         pytest.skip(f"no agent here: {built}")
     return built
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 PROLOGUE = """

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.decoded import decode
-from tests.recorder.agents import PROLOGUE, free_port, need_agent
+from tests.recorder.agents import PROLOGUE, need_agent
 from tests.recorder.recording import CAPTURES, environment, finish, record, start
+from tests.replay.programs import free_port
 from tests.truth import Workload
 
 pytestmark = pytest.mark.slow
