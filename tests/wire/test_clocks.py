@@ -20,7 +20,6 @@ from tests.truth import CAPTURES
 
 HOSTS = CAPTURES.parent.parent / "shared" / "captures" / "torch" / "hosts4.pcap"
 """Workers on 10.9.0.1 and 10.9.0.2, seen on the link between them."""
-pytestmark = pytest.mark.skipif(not HOSTS.exists(), reason="the shared captures are not beside this checkout")
 FIRST = bytes([10, 9, 0, 1])
 SOURCE = slice(26, 30)
 """Of the IPv4 source address in an Ethernet frame."""
