@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -268,19 +268,31 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def launch(world: int, seconds: float = SECONDS, *, names: Sequence[str] = ()) -> None:
-    """Entry of the script: start the workers, wait, print what each printed; exit 1 if one failed."""
-    names = names or [WORLD_NAME.format(rank) for rank in range(world)]
-    script = Path(sys.argv[0]).resolve()
-    environment = os.environ | {
+def surroundings(port: int) -> dict[str, str]:
+    """What the environment of each worker says: the first one's port, and the loopback for everything."""
+    return {
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
+        "MASTER_PORT": str(port),
         "TP_SOCKET_IFNAME": "lo",
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
     }
+
+
+def truth_of(name: str, output: Iterable[str]) -> Iterator[str]:
+    """A worker's lines of truth, which say whose they are."""
+    for line in output:
+        if line.startswith("TRUTH "):
+            yield f'TRUTH {{"worker": "{name}", ' + line.removeprefix("TRUTH {")
+
+
+def launch(world: int, seconds: float = SECONDS, *, names: Sequence[str] = ()) -> None:
+    """Entry of the script: start the workers, wait, print what each printed; exit 1 if one failed."""
+    names = names or [WORLD_NAME.format(rank) for rank in range(world)]
+    script = Path(sys.argv[0]).resolve()
+    environment = os.environ | surroundings(free_port())
     with contextlib.ExitStack() as stack:
         outputs, workers = [], []
         for rank in range(world):
@@ -295,10 +307,7 @@ def launch(world: int, seconds: float = SECONDS, *, names: Sequence[str] = ()) -
         failed = _wait(workers, seconds)
         for name, output in zip(names, outputs, strict=True):
             output.seek(0)
-            for line in output:
-                if line.startswith("TRUTH "):
-                    line = f'TRUTH {{"worker": "{name}", ' + line.removeprefix("TRUTH {")
-                    sys.stdout.write(line)
+            sys.stdout.writelines(truth_of(name, output))
     sys.stdout.flush()
     sys.exit(1 if failed else 0)
 

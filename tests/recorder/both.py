@@ -1,15 +1,16 @@
-"""One run recorded by the wire and by the agent at once, and the two captures held against each other."""
+"""Runs recorded by the wire and by the agent at once, and the captures of each held against each other."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.decoded import Decoded, decode
-from tests.recorder.recording import CAPTURES, need_own_network, record
-from tests.truth import Workload
+from tests.decoded import Decoded
+from tests.recorder.parts import Part, parted, workloads
+from tests.recorder.recording import need_own_network, record
 
 Json = dict[str, Any]
 
@@ -30,22 +31,29 @@ OF_THE_CAPTURE = {"index", "time_ns", "end_time_ns", "pipe", "location"}
 """What is no matter of the message: its number in the order of time, when it was seen, and where it lies."""
 
 
-def hold_against_each_other(folder: Path, name: str, python: str) -> None:
-    """Runs a workload; both must say the same of it, and what its author counted."""
+def record_both(folder: Path, python: str) -> Mapping[str, Part]:
+    """Runs them all, in one command; each one's captures."""
     need_own_network()
     inner = (sys.executable, "-m", "rpcinspect", "record", "-o", "x.rpclog", "--via", "agent", "--")
     outer = ("-o", "x.pcap", "--via", "wire", "--private-net", "--")
-    done = record(*outer, *inner, python, CAPTURES / f"{name}.py", folder=folder)
+    done = record(*outer, *inner, *workloads(*WORKLOADS, python=python), folder=folder)
     assert done.code == 0, done.err
-    run = Workload(name, folder / "x.pcap", done.out)
-    wire, agent = by_key(run.decoded), by_key(decode(folder / "x.rpclog"))
+    return parted(done, folder)
+
+
+def hold_against_each_other(part: Part) -> None:
+    """Both must say the same of a run, and what its workers and its author say."""
+    run, log = part.of_wire, part.of_agent
+    wire, agent = by_key(run.decoded), by_key(log.decoded)
     assert set(wire) == set(agent)
     for key, message in wire.items():
         assert message == agent[key], key
     (expected,) = run.of("expect")
-    assert run.decoded.summary["by_type"] == decode(folder / "x.rpclog").summary["by_type"]
+    assert run.decoded.summary["by_type"] == log.decoded.summary["by_type"]
     assert dict(sorted(run.decoded.summary["by_type"].items())) == expected["by_type"]
-    assert contexts(run.decoded) == contexts(decode(folder / "x.rpclog"))
+    assert contexts(run.decoded) == contexts(log.decoded)
+    assert run.calls()
+    assert run.decoded.problems() == log.decoded.problems() == []
 
 
 def by_key(output: Decoded) -> dict[tuple[object, ...], Json]:

@@ -7,14 +7,14 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
 from tests.recorder.agents import need_agent
-from tests.recorder.both import WORKLOADS, hold_against_each_other
+from tests.recorder.both import WORKLOADS, hold_against_each_other, record_both
+from tests.recorder.parts import Part, parted, workloads
 from tests.recorder.recording import CAPTURES, environment, record
-from tests.truth import Workload
 
 pytestmark = [pytest.mark.slow]
 
@@ -25,39 +25,51 @@ def _agent() -> None:
     need_agent()
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Part]:
+    """The workloads, recorded by both."""
+    return record_both(tmp_path_factory.mktemp("both"), sys.executable)
+
+
 @pytest.mark.rooted
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_wire_and_agent_say_the_same_of_a_run(tmp_path: Path, name: str) -> None:
-    hold_against_each_other(tmp_path, name, sys.executable)
+def test_wire_and_agent_say_the_same_of_a_run(recorded: Mapping[str, Part], name: str) -> None:
+    hold_against_each_other(recorded[name])
 
 
-@pytest.fixture
-def own_transports(tmp_path: Path) -> Path:
-    """The workloads, which here leave the choice to torch: shared memory."""
-    folder = tmp_path / "jobs"
-    shutil.copytree(CAPTURES, folder, ignore=lambda _, names: [n for n in names if not n.endswith(".py")])
-    common = folder / "common.py"
+@pytest.fixture(scope="module")
+def of_shared_memory(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Part]:
+    """Some of the workloads, which here leave the choice to torch: shared memory."""
+    folder = tmp_path_factory.mktemp("shared_memory")
+    jobs = folder / "jobs"
+    shutil.copytree(CAPTURES, jobs, ignore=lambda _, names: [n for n in names if not n.endswith(".py")])
+    common = jobs / "common.py"
     text = common.read_text()
     for choice in ('("uv",)', '("basic",)'):
         assert f"= {choice}," in text
         text = text.replace(f"= {choice},", "= (),")
     common.write_text(text)
-    return folder
-
-
-@pytest.mark.parametrize("name", ["basic_chain", "views_alias", "rref_relay"])
-def test_a_log_of_shared_memory_replays_identical(tmp_path: Path, own_transports: Path, name: str) -> None:
-    job = (sys.executable, own_transports / f"{name}.py")
-    done = record("-o", "x.rpclog", "--via", "agent", "--", *job, folder=tmp_path)
+    command = workloads(*REPLAYED, modules=jobs)
+    done = record("-o", "x.rpclog", "--via", "agent", "--", *command, folder=folder)
     assert done.code == 0, done.err
-    run = Workload(name, tmp_path / "x.rpclog", done.out)
+    return parted(done, folder)
+
+
+REPLAYED = ("basic_chain", "views_alias", "rref_relay")
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_a_log_of_shared_memory_replays_identical(of_shared_memory: Mapping[str, Part], name: str) -> None:
+    part = of_shared_memory[name]
+    run = part.of_agent
     (expected,) = run.of("expect")
     assert dict(sorted(run.decoded.summary["by_type"].items())) == expected["by_type"]
     assert run.decoded.problems() == []
+    command = ("replay", str(part.log), "--path", "jobs", "--format", "jsonl")
     replayed = subprocess.run(
-        [sys.executable, "-m", "rpcinspect", "replay", "x.rpclog", "--path", "jobs", "--format", "jsonl"],
+        [sys.executable, "-m", "rpcinspect", *command],
         check=False,
-        cwd=tmp_path,
+        cwd=part.folder,
         env=environment(),
         capture_output=True,
         text=True,

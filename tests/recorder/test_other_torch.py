@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
 from rpcinspect.errors import RecordError
 from rpcinspect.recorder.library import build_agent
-from tests.recorder.both import WORKLOADS, hold_against_each_other
+from tests.recorder.both import WORKLOADS, hold_against_each_other, record_both
+from tests.recorder.parts import Part
 
 pytestmark = [pytest.mark.slow, pytest.mark.rooted]
 
@@ -34,6 +35,12 @@ def other_python() -> str:
     return python
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory, other_python: str) -> Mapping[str, Part]:
+    """The workloads, recorded by both."""
+    return record_both(tmp_path_factory.mktemp("other"), other_python)
+
+
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_wire_and_agent_say_the_same_of_a_run(tmp_path: Path, name: str, other_python: str) -> None:
-    hold_against_each_other(tmp_path, name, other_python)
+def test_wire_and_agent_say_the_same_of_a_run(recorded: Mapping[str, Part], name: str) -> None:
+    hold_against_each_other(recorded[name])
