@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 from functools import cache
@@ -12,7 +12,7 @@ import pytest
 
 from rpcinspect.errors import RecordError
 from rpcinspect.recorder.library import Library, build_agent
-from tests.recorder.recording import ROOT, environment
+from tests.recorder.recording import environment
 from tests.replay.programs import free_port
 
 SECONDS = 180
@@ -43,43 +43,38 @@ def options(**more):
     return rpc.TensorPipeRpcBackendOptions(rpc_timeout=60, **more)
 """
 
+Done = subprocess.CompletedProcess[str]
 
-def run_workers(
-    folder: Path, body: str, world: int = 2, *, seconds: float = SECONDS, env: dict[str, str] | None = None
-) -> list[subprocess.CompletedProcess[str]]:
-    """A module `job` with `work(rank)`, run by each worker as a process of its own; what each came to."""
-    (folder / "job.py").write_text(PROLOGUE + body, encoding="utf-8")
-    surroundings = {
-        **environment(**(env or {})),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "TP_SOCKET_IFNAME": "lo",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "OMP_NUM_THREADS": "1",
-    }
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", f"import job; job.work({rank})"],
-            cwd=folder,
-            env=surroundings,
+
+class Parent:
+    """parent.py: the process that all workers of a test run are forks of."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(Path(__file__).with_name("parent.py"))],
+            env=environment(TP_SOCKET_IFNAME="lo", GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
         )
-        for rank in range(world)
-    ]
-    done = []
-    try:
-        for worker in workers:
-            out, err = worker.communicate(timeout=seconds)
-            done.append(subprocess.CompletedProcess(worker.args, worker.returncode, out, err))
-    finally:
-        for worker in workers:
-            if worker.poll() is None:
-                worker.kill()
-                worker.communicate()
-    return done
+
+    def run_workers(self, folder: Path, body: str, world: int = 2) -> list[Done]:
+        """A module `job` with `work(rank)`, run by each worker as a process of its own; what each came to."""
+        (folder / "job.py").write_text(PROLOGUE + body, encoding="utf-8")
+        asked = {"folder": str(folder), "world": world, "port": free_port(), "seconds": SECONDS}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        told = json.loads(self._process.stdout.readline())
+        return [
+            Done(["work", str(rank)], worker["code"], worker["out"], worker["err"])
+            for rank, worker in enumerate(told)
+        ]
+
+    def close(self) -> None:
+        with self._process:
+            pass  # its input ends
 
 
 def job(body: str, **settings: object) -> str:

@@ -13,7 +13,7 @@ import pytest
 import rpcinspect
 from rpcinspect.errors import RecordError
 from tests.decoded import Decoded, decode
-from tests.recorder.agents import FUNCTIONS, job, need_agent, run_workers
+from tests.recorder.agents import FUNCTIONS, Parent, job, need_agent
 
 pytestmark = pytest.mark.slow
 
@@ -24,15 +24,16 @@ def _agent() -> None:
     need_agent()
 
 
-def run(folder: Path, body: str, **settings: object) -> Decoded:
+def run(parent: Parent, folder: Path, body: str, **settings: object) -> Decoded:
     (folder / "functions.py").write_text(FUNCTIONS)
-    done = run_workers(folder, job(body, **settings))
+    done = parent.run_workers(folder, job(body, **settings))
     assert [worker.returncode for worker in done] == [0, 0], "\n".join(worker.stderr for worker in done)
     return decode(folder / "x.rpclog")
 
 
-def test_errors_of_the_callee_are_messages_and_time_outs_are_not(tmp_path: Path) -> None:
+def test_errors_of_the_callee_are_messages_and_time_outs_are_not(parent: Parent, tmp_path: Path) -> None:
     output = run(
+        parent,
         tmp_path,
         """
 for call, args in ((functions.fail, (1,)), (torch.add, (torch.ones(2), torch.ones(3)))):
@@ -60,8 +61,9 @@ else:
 
 
 @pytest.mark.parametrize(("tensors", "kept"), [("none", set()), ("small", {12}), ("all", {12, 40000})])
-def test_storages_are_left_out_as_asked(tmp_path: Path, tensors: str, kept: set[int]) -> None:
+def test_storages_are_left_out_as_asked(parent: Parent, tmp_path: Path, tensors: str, kept: set[int]) -> None:
     output = run(
+        parent,
         tmp_path,
         """
 for n in (3, 10000):
@@ -76,8 +78,9 @@ for n in (3, 10000):
     assert {t["placement"] for t in found} <= {"certain", "missing"}
 
 
-def test_a_message_larger_than_the_queue_is_written_too(tmp_path: Path) -> None:
+def test_a_message_larger_than_the_queue_is_written_too(parent: Parent, tmp_path: Path) -> None:
     output = run(
+        parent,
         tmp_path,
         """
 for n in (50_000, 10, 30_000):
@@ -91,7 +94,7 @@ for n in (50_000, 10, 30_000):
     assert sorted(sizes) == [80, 80, 240_000, 240_000, 400_000, 400_000]
 
 
-def test_a_second_group_in_the_same_process_is_another_job(tmp_path: Path) -> None:
+def test_a_second_group_in_the_same_process_is_another_job(parent: Parent, tmp_path: Path) -> None:
     body = """
 def work(rank):
     with rpcinspect.recording("x.rpclog") as recording:
@@ -101,7 +104,7 @@ def work(rank):
                 rpc.rpc_sync("worker1", torch.add, args=(torch.ones(2), 1))
             rpc.shutdown()
 """
-    done = run_workers(tmp_path, body)
+    done = parent.run_workers(tmp_path, body)
     assert [worker.returncode for worker in done] == [0, 0], done[0].stderr
     output = decode(tmp_path / "x.rpclog")
     assert output.problems() == []
@@ -110,7 +113,7 @@ def work(rank):
     assert all(output.answer(m) is not None for m in output.messages if m["request"])
 
 
-def test_a_forked_child_writes_nothing_in_its_parents_name(tmp_path: Path) -> None:
+def test_a_forked_child_writes_nothing_in_its_parents_name(parent: Parent, tmp_path: Path) -> None:
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     body = """
 rpc.rpc_sync("worker1", torch.add, args=(torch.ones(2), 1))
@@ -121,14 +124,14 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 rpc.rpc_sync("worker1", torch.add, args=(torch.ones(2), 2))
 """
-    done = run_workers(tmp_path, job(body))
+    done = parent.run_workers(tmp_path, job(body))
     assert [worker.returncode for worker in done] == [0, 0], done[0].stderr
     output = decode(tmp_path / "x.rpclog")
     assert output.problems() == []
     assert output.summary["by_type"]["SCRIPT_CALL"] == 2
 
 
-def test_a_full_disk_ends_the_recording_and_not_the_job(tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_recording_and_not_the_job(parent: Parent, tmp_path: Path) -> None:
     """A limit on the size of files, which writes meet as they meet a full disk."""
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     body = """
@@ -138,7 +141,7 @@ for n in range(40):
     assert rpc.rpc_sync("worker1", functions.length, args=(torch.zeros(2000),)) == 2000
     time.sleep(0.03)
 """
-    done = run_workers(tmp_path, job(body))
+    done = parent.run_workers(tmp_path, job(body))
     assert [worker.returncode for worker in done] == [0, 0], done[0].stderr
     told = [line for line in done[0].stderr.splitlines() if "rpcinspect" in line]
     assert told == [
@@ -159,7 +162,7 @@ def test_what_can_not_begin_is_told(tmp_path: Path) -> None:
         rpcinspect.recording(tmp_path / "x", when_full="never")  # type: ignore[arg-type]
 
 
-def test_it_begins_before_init_rpc(tmp_path: Path) -> None:
+def test_it_begins_before_init_rpc(parent: Parent, tmp_path: Path) -> None:
     body = """
 def work(rank):
     rpc.init_rpc("alone", rank=0, world_size=1)
@@ -170,7 +173,7 @@ def work(rank):
         print(error)
     rpc.shutdown()
 """
-    (done,) = run_workers(tmp_path, "import rpcinspect.errors\n" + body, 1)
+    (done,) = parent.run_workers(tmp_path, "import rpcinspect.errors\n" + body, 1)
     assert done.returncode == 0, done.stderr
     assert "RPC has been started before" in done.stdout
 
@@ -179,14 +182,14 @@ def test_the_interpreter_is_ours() -> None:
     assert need_agent().path.count(f"cpython-{sys.version_info.major}{sys.version_info.minor}") == 1
 
 
-def test_a_full_queue_drops_where_that_was_asked_for(tmp_path: Path) -> None:
+def test_a_full_queue_drops_where_that_was_asked_for(parent: Parent, tmp_path: Path) -> None:
     """What was dropped is counted, and nobody takes it for lost by the capture."""
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     body = """
 calls = [rpc.rpc_async("worker1", functions.length, args=(torch.zeros(2000),)) for _ in range(300)]
 assert [call.wait() for call in calls] == [2000] * 300
 """
-    done = run_workers(tmp_path, job(body, when_full="drop", queue_bytes=65536))
+    done = parent.run_workers(tmp_path, job(body, when_full="drop", queue_bytes=65536))
     assert [worker.returncode for worker in done] == [0, 0], done[0].stderr
     (dropped,) = map(int, re.findall(r"'dropped': (\d+)", done[0].stdout))
     output = decode(tmp_path / "x.rpclog")
@@ -201,7 +204,7 @@ assert [call.wait() for call in calls] == [2000] * 300
 
 
 @pytest.mark.rooted
-def test_a_disk_that_has_no_room_left(tmp_path: Path) -> None:
+def test_a_disk_that_has_no_room_left(parent: Parent, tmp_path: Path) -> None:
     """A small file system, which the recording fills."""
     if os.geteuid() != 0:
         pytest.skip("not root")
@@ -216,7 +219,7 @@ for n in range(40):
     assert rpc.rpc_sync("worker1", functions.length, args=(torch.zeros(2000),)) == 2000
     time.sleep(0.03)
 """
-        done = run_workers(tmp_path, job(body).replace('"x.rpclog"', '"disk/x.rpclog"'))
+        done = parent.run_workers(tmp_path, job(body).replace('"x.rpclog"', '"disk/x.rpclog"'))
         assert [worker.returncode for worker in done] == [0, 0], done[0].stderr
         told = [line for line in done[0].stderr.splitlines() if "rpcinspect" in line]
         ends = "rpcinspect: the recording ends here, the job goes on"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.decoded import decode
-from tests.recorder.agents import FUNCTIONS, job, need_agent, run_workers
+from tests.recorder.agents import FUNCTIONS, Parent, job, need_agent
+from tests.recorder.recording import environment
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +21,7 @@ def _agent() -> None:
     need_agent()
 
 
-def test_the_agent_is_torchs_own_to_whoever_asks(tmp_path: Path) -> None:
+def test_the_agent_is_torchs_own_to_whoever_asks(parent: Parent, tmp_path: Path) -> None:
     (tmp_path / "functions.py").write_text("")
     body = """
 from torch._C._distributed_rpc import TensorPipeAgent
@@ -27,7 +30,9 @@ assert isinstance(agent, TensorPipeAgent) and isinstance(agent, rpc.TensorPipeAg
 assert issubclass(type(agent), rpc.TensorPipeAgent) and not isinstance(1, rpc.TensorPipeAgent)
 assert agent.is_static_group and agent.get_worker_info().name == "worker0" and agent.get_debug_info()
 """
-    done = run_workers(tmp_path, job(body) + "\nassert rpc.TensorPipeAgent.__name__ == 'TensorPipeAgent'")
+    done = parent.run_workers(
+        tmp_path, job(body) + "\nassert rpc.TensorPipeAgent.__name__ == 'TensorPipeAgent'"
+    )
     assert [worker.returncode for worker in done] == [0, 0], done[0].stderr
     assert done[0].stdout.endswith("} None\n")
 
@@ -39,12 +44,11 @@ before = rpc.TensorPipeAgent
 with rpcinspect.recording("x.rpclog"):
     assert rpc.TensorPipeAgent is not before
 assert rpc.TensorPipeAgent is before
-def work(rank): pass
 """
-    assert run_workers(tmp_path, code, 1)[0].returncode == 0
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, cwd=tmp_path, env=environment())
 
 
-def test_a_callee_that_dies_is_told_as_a_broken_connection(tmp_path: Path) -> None:
+def test_a_callee_that_dies_is_told_as_a_broken_connection(parent: Parent, tmp_path: Path) -> None:
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     body = """
 import functions
@@ -68,7 +72,7 @@ def work(rank):
             print(error)
         rpc.shutdown(graceful=False)
 """
-    first, second = run_workers(tmp_path, body)
+    first, second = parent.run_workers(tmp_path, body)
     assert (first.returncode, second.returncode) == (0, 7), first.stderr
     output = decode(tmp_path / "x.rpclog")
     assert output.problems() == []
@@ -78,7 +82,7 @@ def work(rank):
     assert "EXCEPTION" not in output.summary["by_type"]
 
 
-def test_a_group_without_a_size_is_one_job(tmp_path: Path) -> None:
+def test_a_group_without_a_size_is_one_job(parent: Parent, tmp_path: Path) -> None:
     body = """
 def work(rank):
     with rpcinspect.recording("x.rpclog"):
@@ -92,7 +96,7 @@ def work(rank):
             time.sleep(0.01)
         rpc.shutdown()
 """
-    done = run_workers(tmp_path, body)
+    done = parent.run_workers(tmp_path, body)
     assert [worker.returncode for worker in done] == [0, 0], "\n".join(worker.stderr for worker in done)
     output = decode(tmp_path / "x.rpclog")
     assert output.problems() == []
@@ -103,7 +107,7 @@ def work(rank):
     assert all(output.answer(m) is not None for m in output.messages if m["request"])
 
 
-def test_a_process_with_another_torch_gets_its_own_agent(tmp_path: Path) -> None:
+def test_a_process_with_another_torch_gets_its_own_agent(parent: Parent, tmp_path: Path) -> None:
     body = """
 from rpcinspect.recorder.startup import rpcinspect_agent
 class Notes:
@@ -120,7 +124,7 @@ def work(rank):
     rpc.shutdown()
     print(notes.close())
 """
-    (done,) = run_workers(tmp_path, body, 1)
+    (done,) = parent.run_workers(tmp_path, body, 1)
     assert done.returncode == 0, done.stderr
     why, backend, counters = done.stdout.splitlines()
     assert why.startswith("the agent was built for torch 1.0, this is ")
