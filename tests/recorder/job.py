@@ -61,8 +61,7 @@ if __name__ == "__main__":
     if not how:  # torchrun gives the rest
         work(int(os.environ["RANK"]), int(os.environ["MASTER_PORT"]))
     else:
-        method = "fork" if how == "fork" else "spawn"
-        context = mp.get_context(method)
+        context = mp.get_context("spawn" if how == "spawn" else "fork")
         port = free_port()
         workers = [context.Process(target=work, args=(rank, port, how == "killed")) for rank in range(2)]
         for worker in workers:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.decoded import decode
+from tests.decoded import Decoded, Json, decode
 from tests.recorder.agents import PROLOGUE, need_agent
-from tests.recorder.recording import CAPTURES, environment, finish, record, start
+from tests.recorder.parts import parted, workloads
+from tests.recorder.recording import environment, finish, record, start
 from tests.replay.programs import free_port
-from tests.truth import Workload
 
 pytestmark = pytest.mark.slow
 
@@ -27,73 +27,80 @@ def _agent() -> None:
 
 
 def test_a_job_is_recorded_as_its_workers_saw_it(tmp_path: Path) -> None:
-    job = (sys.executable, CAPTURES / "basic_chain.py")
-    done = record("-o", "x.rpclog", "--", *job, folder=tmp_path)
+    done = record("-o", "x.rpclog", "--", *workloads("basic_chain"), folder=tmp_path)
     assert done.code == 0, done.err
     assert [line for line in done.told if "WARNING" in line] == []
     assert "recording via agent into x.rpclog" in done.told
-    run = Workload("basic_chain", tmp_path / "x.rpclog", done.out)
+    run = parted(done, tmp_path)["basic_chain"].of_agent
     assert len(run.calls()) == 2
     (expected,) = run.of("expect")
     assert dict(sorted(run.decoded.summary["by_type"].items())) == expected["by_type"]
     assert run.decoded.problems() == []
-    count = len(run.decoded.messages)
+    count = len(decode(tmp_path / "x.rpclog").messages)
+    assert count == len(run.decoded.messages)
     assert any(line.startswith(f"recorded {count} messages, ") for line in done.told), done.told
 
 
 JOB = """
 def call(x): return x + 1
 
-def work(rank, world=2):
+ends = {
+    "killed": lambda: os.kill(os.getpid(), 9),
+    "gone": lambda: os._exit(5),
+    "exits": lambda: sys.exit(6),
+    "leaves": lambda: sys.exit(rpc.shutdown(graceful=False)),
+}
+
+def work(rank, name):
     os.environ.update(MASTER_ADDR="127.0.0.1")
-    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world, rpc_backend_options=options())
+    rpc.init_rpc(f"{name}{rank}", rank=rank, world_size=2, rpc_backend_options=options())
     if rank == 0:
         for n in range(200):
-            assert rpc.rpc_sync("worker1", call, args=(torch.full((100,), n),))[0] == n + 1
-        END
+            assert rpc.rpc_sync(f"{name}1", call, args=(torch.full((100,), n),))[0] == n + 1
+        ends[name]()
     time.sleep(60)
 
 if __name__ == "__main__":
     import multiprocessing
     context = multiprocessing.get_context(sys.argv[1])
-    workers = [context.Process(target=work, args=(rank,)) for rank in range(2)]
-    for worker in workers:
-        worker.start()
-    workers[0].join(120)
-    workers[1].kill()
-    workers[1].join()
-    print(workers[0].exitcode)
+    for name, port in zip(sys.argv[2::2], sys.argv[3::2]):
+        os.environ["MASTER_PORT"] = port
+        workers = [context.Process(target=work, args=(rank, name)) for rank in range(2)]
+        for worker in workers:
+            worker.start()
+        workers[0].join(120)
+        workers[1].kill()
+        workers[1].join()
+        print(workers[0].exitcode)
 """
+ENDS = {"killed": "-9", "gone": "5", "exits": "6", "leaves": "0"}
+"""How the first worker of a group ends, and its exit code."""
 
 
-@pytest.mark.parametrize(
-    ("method", "end", "code"),
-    [
-        ("spawn", "os.kill(os.getpid(), 9)", "-9"),
-        ("fork", "os.kill(os.getpid(), 9)", "-9"),
-        ("fork", "os._exit(5)", "5"),
-        ("fork", "sys.exit(6)", "6"),
-        ("fork", "raise SystemExit(rpc.shutdown(graceful=False))", "0"),
-    ],
-)
+@pytest.mark.parametrize(("method", "ends"), [("spawn", ["killed"]), ("fork", list(ENDS))])
 def test_however_a_worker_ends_all_of_its_messages_are_there(
-    tmp_path: Path, method: str, end: str, code: str
+    tmp_path: Path, method: str, ends: list[str]
 ) -> None:
-    """Right after its last answer; its peer is killed."""
-    (tmp_path / "job.py").write_text(PROLOGUE.replace("import rpcinspect", "") + JOB.replace("END", end))
-    env = environment(MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1")
-    done = record(
-        "-o", "x.rpclog", "--via", "agent", "--", sys.executable, "job.py", method, folder=tmp_path, env=env
-    )
-    assert done.out == f"{code}\n", done.err
+    """Right after its last answer; its peer is killed. One group after the other in the same log."""
+    (tmp_path / "job.py").write_text(PROLOGUE.replace("import rpcinspect", "") + JOB)
+    env = environment(OMP_NUM_THREADS="1")
+    job = ["job.py", method, *(word for end in ends for word in (end, str(free_port())))]
+    done = record("-o", "x.rpclog", "--via", "agent", "--", sys.executable, *job, folder=tmp_path, env=env)
+    assert done.out.splitlines() == [ENDS[end] for end in ends], done.err
     output = decode(tmp_path / "x.rpclog")
     assert output.problems() == []
-    calls = [m for m in output.messages if m["request"] and "call" in str(m["body"].get("function"))]
-    assert len(calls) == 200
-    assert all(output.answer(m) is not None for m in calls)
+    for end in ends:
+        calls = [m for m in calls_of(output) if m["src"] == f"{end}0"]
+        assert len(calls) == 200
+        assert all(output.answer(m) is not None for m in calls)
     told = next(line for line in done.told if line.startswith("recorded "))
-    assert told.startswith(f"recorded {len(output.messages)} messages, ")
+    assert told.startswith(f"recorded {len(output.messages):,} messages, ")
     assert not list(Path("/dev/shm").glob("rpcinspect-*/*")) or _others(done.told)
+
+
+def calls_of(output: Decoded) -> list[Json]:
+    """Of the function of this job."""
+    return [m for m in output.messages if m["request"] and "call" in str(m["body"].get("function"))]
 
 
 def _others(told: list[str]) -> bool:
@@ -103,21 +110,20 @@ def _others(told: list[str]) -> bool:
 
 def test_the_job_goes_on_when_the_recorder_is_killed(tmp_path: Path) -> None:
     body = JOB.replace(
-        "END", "open('alive', 'w').close(); time.sleep(1); rpc.rpc_sync('worker1', call, args=(1,))"
+        "ends[name]()", "open('alive', 'w').close(); time.sleep(1); rpc.rpc_sync('killed1', call, args=(1,))"
     )
     body = body.replace("time.sleep(60)", "time.sleep(3); rpc.shutdown(); open(f'done{rank}', 'w').close()")
     (tmp_path / "job.py").write_text(PROLOGUE.replace("import rpcinspect", "") + body)
-    env = environment(MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1", TMPDIR=str(tmp_path))  # notes
-    process = start(
-        "-o", "x.rpclog", "--via", "agent", "--", sys.executable, "job.py", "spawn", folder=tmp_path, env=env
-    )
+    env = environment(OMP_NUM_THREADS="1", TMPDIR=str(tmp_path))  # notes
+    job = (sys.executable, "job.py", "fork", "killed", free_port())
+    process = start("-o", "x.rpclog", "--via", "agent", "--", *job, folder=tmp_path, env=env)
     _wait_for(tmp_path / "alive")
     os.kill(process.pid, signal.SIGKILL)
     finish(process)  # its output ends with the last worker
     assert {"done0", "done1"} <= {path.name for path in tmp_path.iterdir()}
     output = decode(tmp_path / "x.rpclog")
     assert output.problems() == []
-    calls = [m for m in output.messages if m["request"] and "call" in str(m["body"].get("function"))]
+    calls = calls_of(output)
     assert len(calls) == 201
     assert all(output.answer(m) is not None for m in calls)
 

@@ -14,12 +14,14 @@ import pytest
 
 from tests import decoded
 from tests.carriers import frames
-from tests.recorder.recording import CAPTURES, Ran, need_own_network, record
+from tests.recorder.parts import parted, workloads
+from tests.recorder.recording import Ran, need_own_network, record
 from tests.truth import Workload
 
 pytestmark = [pytest.mark.rooted, pytest.mark.slow]
 
 JOB = Path(__file__).with_name("job.py")
+DEFAULT = "transport_matrix,default"
 WIRE = ("-o", "x.pcap", "--via", "wire", "--private-net", "--")
 
 
@@ -35,37 +37,41 @@ def well(done: Ran) -> Ran:
     return done
 
 
-@pytest.mark.parametrize("name", ["basic_chain", "rref_relay", "views_alias"])
-def test_a_job_is_recorded_as_its_workers_saw_it(tmp_path: Path, name: str) -> None:
-    done = well(record(*WIRE, sys.executable, CAPTURES / f"{name}.py", folder=tmp_path))
-    run = Workload(name, tmp_path / "x.pcap", done.out)
+def check_run(run: Workload, done: Ran) -> None:
+    """What its workers and its author said of it."""
     assert run.calls()
     (expected,) = run.of("expect")
     assert dict(sorted(run.decoded.summary["by_type"].items())) == expected["by_type"]
     assert run.decoded.problems() == []
-    assert f"recorded {run.decoded.summary['messages']} messages, " in done.err
     for worker in run.of("worker"):
         assert f"{worker['name']} (id {worker['id']}, process " in done.err
 
 
-def test_a_redacted_recording_holds_nothing_of_the_job(tmp_path: Path) -> None:
-    redact = ("-o", "x.pcap", "--private-net", "--redact", "--redact-seed", "ours", "--")
-    done = well(record(*redact, sys.executable, CAPTURES / "basic_chain.py", folder=tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["x.pcap"]
-    data = (tmp_path / "x.pcap").read_bytes()
-    assert [word for word in (b"worker0", b"basic_chain", b"scale", b"gain") if word in data] == []
-    run = Workload("basic_chain", tmp_path / "x.pcap", done.out)
-    (expected,) = run.of("expect")
-    assert dict(sorted(run.decoded.summary["by_type"].items())) == expected["by_type"]
-    assert run.decoded.problems() == []
-
-
-def test_default_transports_become_visible(tmp_path: Path) -> None:
-    well(record(*WIRE, sys.executable, CAPTURES / "transport_matrix.py", "default", folder=tmp_path))
-    output = decoded.decode(tmp_path / "x.pcap")
+def test_jobs_are_recorded_as_their_workers_saw_them(tmp_path: Path) -> None:
+    """One after the other; the last leaves the choice of transports to torch."""
+    names = ("basic_chain", "rref_relay", "views_alias")
+    done = well(record(*WIRE, *workloads(*names, DEFAULT), folder=tmp_path))
+    parts = parted(done, tmp_path)
+    for name in names:
+        check_run(parts[name].of_wire, done)
+    output = decoded.decode(parts[DEFAULT].capture)
     assert output.problems() == []
     assert {pipe["transport"] for pipe in output.of("pipe")} == {"uv"}
     assert {channel for pipe in output.of("pipe") for channel in pipe["channels"].values()} == {"basic"}
+    counts = [decoded.decode(part.capture).summary["messages"] for part in parts.values()]
+    assert f"recorded {sum(counts):,} messages, " in done.err
+
+
+def test_a_redacted_recording_holds_nothing_of_the_job(tmp_path: Path) -> None:
+    redact = ("-o", "x.pcap", "--private-net", "--redact", "--redact-seed", "ours", "--")
+    done = well(record(*redact, *workloads("basic_chain"), folder=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["x.pcap"]
+    data = (tmp_path / "x.pcap").read_bytes()
+    assert [word for word in (b"worker0", b"basic_chain", b"scale", b"gain") if word in data] == []
+    run = parted(done, tmp_path)["basic_chain"].of_wire
+    (expected,) = run.of("expect")
+    assert dict(sorted(run.decoded.summary["by_type"].items())) == expected["by_type"]
+    assert run.decoded.problems() == []
 
 
 def said(done: Ran) -> list[dict[str, Any]]:
@@ -110,7 +116,7 @@ def test_a_worker_that_is_killed_has_been_recorded_until_then(tmp_path: Path) ->
 
 
 def test_a_job_that_python_isolates_is_told_of(tmp_path: Path) -> None:
-    done = record(*WIRE, sys.executable, "-E", JOB, "spawn", folder=tmp_path)
+    done = record(*WIRE, sys.executable, "-E", JOB, "fork", folder=tmp_path)
     assert done.code == 0, done.err
     assert any(line.startswith("WARNING: no process said that it had started RPC") for line in done.told)
 
@@ -127,8 +133,9 @@ def test_two_sniffers_see_the_same(tmp_path: Path) -> None:
         sleep 2; kill -INT $other; wait $other; exit $code
     """
     before = ("unshare", "--net", "sh", "-c", script, "sh")
-    job = (sys.executable, CAPTURES / "ctx_crowd.py")
-    done = well(record("-o", "x.pcap", "--via", "wire", "--", *job, folder=tmp_path, before=before))
+    done = well(
+        record("-o", "x.pcap", "--via", "wire", "--", *workloads("ctx_crowd"), folder=tmp_path, before=before)
+    )
     assert "0 packets dropped by kernel" in (tmp_path / "other.log").read_text()
     ours, others = packets(tmp_path / "x.pcap"), packets(tmp_path / "other.pcap")
     assert len(ours) > 500
