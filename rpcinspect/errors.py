@@ -11,11 +11,10 @@ Five situations have five different answers in this package:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Location:
+class Location(Struct, frozen=True, kw_only=True):
     """A place in a capture that can be opened in Wireshark; whatever is not known is None."""
 
     capture: int | None = None
@@ -28,8 +27,7 @@ class Location:
     """Bytes from the start of that direction's stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something damaged or missing that decoding survived."""
 
     layer: str

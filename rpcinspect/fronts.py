@@ -9,8 +9,10 @@ it or nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.capture import CaptureReader, LogBlock, Reading, open_capture
 from rpcinspect.errors import CaptureError, Problem
@@ -33,8 +35,7 @@ PATIENCE_NS = 2_000_000_000
 than one file can still bring them, and those wait until the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """Who watches the reading."""
 
     stopped: Callable[[CaptureReader], bool]

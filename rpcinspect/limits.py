@@ -1,15 +1,14 @@
 """How much of hostile input is followed before a decoder gives up on that one item.
 
-One frozen dataclass, passed down from the pipeline. The defaults are far above what honest traffic needs.
+One frozen value, passed down from the pipeline. The defaults are far above what honest traffic needs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Bounds per decoded item; a breach raises `LimitExceeded` with the bound and the value."""
 
     control_frame_bytes: int = 1 << 26

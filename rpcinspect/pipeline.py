@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
 from rpcinspect.errors import CaptureError
@@ -45,8 +46,7 @@ if TYPE_CHECKING:
 Progress: TypeAlias = Callable[[int, int | None], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """How to decode; nothing here changes what is true."""
 
     limits: Limits = DEFAULT_LIMITS

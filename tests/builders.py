@@ -24,10 +24,10 @@ from __future__ import annotations
 import ipaddress
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from rpcinspect.capture.block import PacketBlock, as_int64
 from rpcinspect.wire.segment import SegmentBlock
@@ -321,8 +321,7 @@ def _kind(body: bytes) -> int:
 # --- files ---
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """A packet as a capture file holds it."""
 
     data: bytes
@@ -460,8 +459,7 @@ def packet_block(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(Struct, frozen=True, kw_only=True):
     """One row of a segment block."""
 
     flow: int

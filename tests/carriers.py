@@ -12,8 +12,9 @@ import struct
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from rpcinspect.capture import open_capture
 from rpcinspect.capture.block import PacketBlock
@@ -29,8 +30,7 @@ Needs = tuple[tuple[int, ...], ...]
 """Groups of packets: bytes are there as long as of each group one packet is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packet:
+class Packet(Struct, frozen=True):
     """A packet of the capture; of one that carries TCP payload, where that lies in its stream."""
 
     record: bytes
@@ -55,8 +55,7 @@ class Packet:
         return self.start + self.length
 
 
-@dataclass(slots=True)
-class Header:
+class Header(Struct):
     """What a TCP segment's headers say."""
 
     flow: Flow

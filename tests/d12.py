@@ -21,12 +21,13 @@ import random
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from itertools import pairwise
 
 import zstandard
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.rpc.command import PythonCall, PythonResp
 from rpcinspect.rpc.command_codec import to_payload
@@ -63,8 +64,7 @@ Place = tuple[int, int, int]
 # --- the job ---
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(Struct, frozen=True):
     """Where a message and its tensors stand."""
 
     descriptor: Place
@@ -78,8 +78,7 @@ class Message:
         return self.descriptor[0], self.descriptor[1], self.payloads[-1][2]
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """What was sent, and the packets that carried it."""
 
     network: Network
@@ -203,8 +202,7 @@ class Present:
         return missing + max(0, end - at)
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """Names of messages by what must become of them."""
 
     survive: set[Name]
@@ -245,8 +243,7 @@ def _fate(message: Message, present: Present, enclosed: bool) -> str:
 # --- variants ---
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """A file, and how many payload bytes of each row are in it."""
 
     data: bytes

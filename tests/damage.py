@@ -22,8 +22,10 @@ import tempfile
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
@@ -77,16 +79,14 @@ Key = tuple[str, int]
 """Direction and id of a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorTruth:
+class TensorTruth(Struct, frozen=True):
     """A tensor whose bytes are in the intact capture."""
 
     data: bytes
     needs: Needs
 
 
-@dataclass(frozen=True, slots=True)
-class MessageTruth:
+class MessageTruth(Struct, frozen=True):
     """A message of the intact capture."""
 
     from_client: bool
@@ -101,8 +101,7 @@ def key_of(record: RpcRecord) -> Key:
     return str(record.tp.flow), record.rpc.message.id
 
 
-@dataclass(slots=True)
-class Verdict:
+class Verdict(Struct):
     """What became of the messages and tensors of one or more copies."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -294,8 +293,7 @@ def _judge_tensor(tensor: TpTensor, truth: TensorTruth, decoding: Decoding, keep
 # --- the matrix ---
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """One way of damaging a capture: a row of the matrix."""
 
     name: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.views.jsonl import JsonLines
@@ -17,8 +18,7 @@ from rpcinspect.views.stream import JsonStream
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Decoded:
+class Decoded(Struct, frozen=True):
     """The lines of one output, by kind; a message's place in `messages` is its index."""
 
     lines: tuple[Json, ...]

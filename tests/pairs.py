@@ -6,17 +6,17 @@ In: captures/pairs/expected.json, written from what captures/training.py does. O
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from tests.truth import CAPTURES, capture_of
 
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """One comparison: two captures and the options of `diff`."""
 
     a: str

@@ -5,14 +5,14 @@ Over one job captured under three releases, which write the same facts in differ
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.command import (
@@ -41,8 +41,8 @@ def differences(a: Any, b: Any, path: str = "") -> Iterator[tuple[str, Any, Any]
     """(path, value of a, value of b) of every leaf that differs."""
     if type(a) is not type(b):
         yield path, a, b
-    elif dataclasses.is_dataclass(a):
-        for field in dataclasses.fields(a):
+    elif isinstance(a, Struct):
+        for field in structs.fields(a):
             yield from differences(getattr(a, field.name), getattr(b, field.name), f"{path}.{field.name}")
     elif isinstance(a, tuple | list):
         if len(a) != len(b):

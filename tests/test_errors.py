@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 
 import pytest
+from msgspec import structs
 
 from rpcinspect.errors import (
     CaptureError,
@@ -42,7 +42,7 @@ def test_a_limit_says_which_and_by_how_much() -> None:
 
 
 def test_what_is_not_known_of_a_place_is_none() -> None:
-    assert dataclasses.astuple(Location()) == (None, None, None, None)
+    assert structs.astuple(Location()) == (None, None, None, None)
     assert Location(packet=3) == Location(capture=None, packet=3)
 
 
@@ -50,6 +50,6 @@ def test_problems_are_values() -> None:
     one = Problem("tcp", "lost", Location(packet=1))
     assert one == Problem("tcp", "lost", Location(packet=1))
     assert len({one, Problem("tcp", "lost", Location(packet=1))}) == 1
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         one.reason = "found"  # type: ignore[misc]
     assert pickle.loads(pickle.dumps(one)) == one

@@ -42,6 +42,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 HOMES = {
     "jinja2": {"views"},
     "lark": {"filter"},
+    "msgspec": set(RANK),
     "numpy": {"capture", "wire", "rpc", "session", "equality", "trace", "redaction", "commands"},
     "orjson": {"views"},
     "pyarrow": {"views"},

@@ -11,10 +11,11 @@ import json
 import re
 import struct
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from tests.decoded import Decoded, decode
 
@@ -30,8 +31,7 @@ CLOCK_NS = 1000
 """The captures count microseconds, cut off; the workers nanoseconds, on the same clock."""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """One call of a worker: its `call` and `answer` events, its messages, and the callee's events.
 
     `run` is None for operators and TorchScript, which no recorder sees on the callee.

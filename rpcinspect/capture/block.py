@@ -15,17 +15,16 @@ offsets point into a temporary file that holds the payloads, one after the other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PacketBlock:
+class PacketBlock(Struct, frozen=True, kw_only=True, eq=False):
     """Packets of one window of one capture file, in file order. All columns have the same length n.
 
     Records without packet data (pcapng blocks of other kinds) are not rows.
@@ -73,8 +72,7 @@ class Direction(NamedTuple):
     destination_port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TcpBlock:
+class TcpBlock(Struct, frozen=True, kw_only=True, eq=False):
     """TCP segments of a run of packets of one capture file, in file order. All columns have the same length,
     which may be 0 and is not the number of packets: not every packet is a segment, and a tunnel's holds two.
     """
@@ -113,8 +111,7 @@ class TcpBlock:
         return len(self.packet)
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
+class LogRecord(Struct, frozen=True):
     """One record of a log."""
 
     number: int
@@ -131,8 +128,7 @@ class LogRecord:
     """Where `CaptureReader.pread` gives the bytes of its storages."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogBlock:
+class LogBlock(Struct, frozen=True, kw_only=True):
     """Records of one log that follow each other."""
 
     capture: int

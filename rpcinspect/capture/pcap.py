@@ -16,10 +16,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
+from msgspec import Struct
 
 from rpcinspect.capture.block import Int64s, PacketBlock
 from rpcinspect.capture.source import Source
@@ -36,8 +36,7 @@ SNAP_LENGTH = 1 << 18
 """Of files that are written: no packet is longer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PcapLayout:
+class PcapLayout(Struct, frozen=True, kw_only=True):
     """What the file header says about the records."""
 
     order: str

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s, PacketBlock
@@ -43,8 +43,7 @@ _MAX_BLOCK = MAX_CAPLEN + (1 << 20)
 _MAX_TICKS_NS = 1 << 62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interface:
+class Interface(Struct, frozen=True, kw_only=True):
     """What an interface description says. In ns: ticks // divisor * factor, or ticks * 10⁹ / 2^shift."""
 
     link_type: int = NO_LINK_TYPE

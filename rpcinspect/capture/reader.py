@@ -12,9 +12,10 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
+
+from msgspec import Struct
 
 from rpcinspect.capture.block import LogBlock, PacketBlock, TcpBlock
 from rpcinspect.capture.log import FORMAT, MAGIC, LogReader
@@ -24,8 +25,7 @@ from rpcinspect.capture.source import Source, open_source
 from rpcinspect.errors import CaptureError, Location, Problem, UnknownFormatError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """Who reads captures, and how."""
 
     reader: str = "auto"
@@ -39,8 +39,7 @@ class Reading:
 DEFAULT_READING = Reading()
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(Struct, frozen=True):
     """Stands for a path: what passes an interface from now on."""
 
     interface: str

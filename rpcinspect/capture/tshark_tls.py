@@ -11,7 +11,7 @@ them, records are counted here too: by their headers (type, version u16, length 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from rpcinspect.capture.block import Direction
 
@@ -27,8 +27,7 @@ MAX_LATER = 1 << 24
 """Bytes behind a hole that are kept for the time when it is filled."""
 
 
-@dataclass(slots=True)
-class _Side:
+class _Side(Struct):
     """One direction."""
 
     first: int | None = None
@@ -80,8 +79,7 @@ class _Side:
             self.records += not self.rest
 
 
-@dataclass(slots=True)
-class _Connection:
+class _Connection(Struct):
     encrypted: bool | None = None
     """None before its first byte."""
     sides: dict[Direction, _Side] = field(default_factory=dict)

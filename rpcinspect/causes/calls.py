@@ -8,7 +8,8 @@ once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -31,8 +32,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, CallFailure, Session
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
-class Call:
+class Call(Struct, eq=False, kw_only=True):
     """A request and, where one was captured, its answer. Times are those of the capture, in nanoseconds."""
 
     index: int
@@ -73,8 +73,7 @@ class Call:
         return type_name(self.request.rpc.message.type)
 
 
-@dataclass(frozen=True, slots=True)
-class Orphan:
+class Orphan(Struct, frozen=True):
     """An answer whose request was not captured."""
 
     index: int
@@ -84,8 +83,7 @@ class Orphan:
     record: RpcRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Exchanges:
+class Exchanges(Struct, frozen=True):
     """All messages of a session."""
 
     calls: tuple[Call, ...]

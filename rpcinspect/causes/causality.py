@@ -16,7 +16,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import CALLS, FETCHES, HOUSEKEEPING, Call, created, fork_of, is_builtin
 from rpcinspect.rpc.message import MessageType
@@ -29,8 +30,7 @@ PASSES = frozenset({MessageType.BACKWARD_AUTOGRAD_REQ, MessageType.RREF_BACKWARD
 """Requests that carry a backward pass to a worker."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ambiguity:
+class Ambiguity(Struct, frozen=True):
     """A request for which the capture allows several explanations."""
 
     message: int
@@ -41,8 +41,7 @@ class Ambiguity:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Causes:
+class Causes(Struct, frozen=True):
     """The outcome, by the index of requests."""
 
     parents: dict[int, int]
@@ -54,8 +53,7 @@ class Causes:
         return call.index not in self.parents
 
 
-@dataclass(eq=False, slots=True)
-class _Worker:
+class _Worker(Struct, eq=False):
     """What one worker of a job sent and received, each in the order of time."""
 
     sent: list[Call] = field(default_factory=list)
@@ -102,8 +100,7 @@ def _runs_code(call: Call) -> bool:
     return call.kind in CALLS and not is_builtin(call.request.rpc.command)
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(Struct, frozen=True):
     """A request and what it may have been nested in."""
 
     job: int

@@ -14,8 +14,9 @@ request_callback_no_python.cpp.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.rpc.envelope import RpcWithAutograd
@@ -24,8 +25,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import DeviceMap
 
 
-@dataclass(frozen=True, slots=True)
-class Habit:
+class Habit(Struct, frozen=True):
     """What the sender of one kind of request does, whatever is in it."""
 
     records: bool
@@ -36,8 +36,7 @@ class Habit:
     """Is wrapped for the profiler where it is on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapped:
+class Wrapped(Struct, frozen=True):
     """The envelopes of a message."""
 
     types: tuple[int, ...]

@@ -5,11 +5,11 @@ index must be known before the message is shown.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 from rich.text import Text
 
 from rpcinspect import exit_codes

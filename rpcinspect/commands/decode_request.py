@@ -5,10 +5,12 @@ In: values of options. Out: a `Request`; one line about the first mistake in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.capture import Live, Reading
 from rpcinspect.commands.arguments import wrong_reading
@@ -30,8 +32,7 @@ ABRIDGED = frozenset({"latency", "profile", "rrefs"})
 """Questions whose answers leave something out for which there is `--all`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What the command line asked for; see `cli.decode` for the meaning of each."""
 
     files: tuple[str, ...]

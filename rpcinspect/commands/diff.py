@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect import exit_codes
 from rpcinspect.capture import Reading
@@ -26,8 +28,7 @@ from rpcinspect.views.phrases import packed, printable_json, read_packed
 MAX_LISTED = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What the command line asked for; see `cli.diff` for the meaning of each."""
 
     files: tuple[str, ...]

@@ -11,9 +11,10 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from msgspec.structs import replace
 
 from rpcinspect.commands.decode_request import STDIN, Request
 from rpcinspect.commands.output import writing

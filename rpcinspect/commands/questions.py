@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One way to answer: what of, and how it is written."""
 
     noun: str

@@ -6,13 +6,14 @@ starts and after it has ended.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec.structs
+from msgspec import Struct
 
 from rpcinspect import exit_codes
 from rpcinspect.commands.output import say
@@ -28,8 +29,7 @@ ENDINGS = {"wire": ".pcap", "agent": ".rpclog"}
 COMPRESSED = (".gz", ".zst")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What was asked for on the command line."""
 
     command: tuple[str, ...]
@@ -101,7 +101,7 @@ def recorded_as_asked(request: Request) -> Outcome:
             recorded = looked_into(recorded, outcome.notes, strangers=strangers)
         if request.redact:
             recorded = redacted(recorded, file, request.redact_seed)
-        return dataclasses.replace(outcome, recorded=recorded)
+        return msgspec.structs.replace(outcome, recorded=recorded)
 
 
 def beside(file: Path) -> Path:
@@ -131,8 +131,8 @@ def redacted(recorded: Recorded, file: Path, seed: str | None) -> Recorded:
         count = redact_file(recorded.file, file, seed)
     except RpcInspectError as error:
         told = f"nothing was kept, since it can't be redacted: {error}"
-        return dataclasses.replace(recorded, file=file, bytes=0, warnings=[*recorded.warnings, told])
-    return dataclasses.replace(
+        return msgspec.structs.replace(recorded, file=file, bytes=0, warnings=[*recorded.warnings, told])
+    return msgspec.structs.replace(
         recorded, file=file, bytes=file.stat().st_size, messages=counted(count, "message")
     )
 

@@ -5,11 +5,12 @@ In: the packets that were written. Out: how many messages, of which workers; or 
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec.structs
+from msgspec import Struct
 
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.pipeline import Decoding, Options
@@ -24,8 +25,7 @@ SHOWN = 4
 """Workers of others that are named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """What was found."""
 
     messages: int
@@ -66,9 +66,9 @@ def looked_into(recorded: Recorded, notes: Sequence[Note], *, strangers: bool) -
     held = look_into(recorded.file)
     if held is None:
         warnings = [f"{recorded.file} can't be read any more"] if recorded.ended_early is None else []
-        return dataclasses.replace(recorded, warnings=warnings)
+        return msgspec.structs.replace(recorded, warnings=warnings)
     words = counted(held.messages, "message")
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         recorded,
         messages=words if held.complete else f"more than {words}",
         warnings=[*_none(held.why_none, notes), *(_others(held.workers, notes) if strangers else ())],

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from rpcinspect.capture import Reading
 from rpcinspect.commands.arguments import names, renames, wrong_reading, wrong_tolerances
@@ -31,8 +32,7 @@ from rpcinspect.views.phrases import read_packed
 MAX_THREADS = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What the command line asked for; see `cli.replay` for the meaning of each."""
 
     files: tuple[str, ...]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import HOUSEKEEPING, Call
 from rpcinspect.causes.causality import GENERAL
@@ -23,8 +24,7 @@ from rpcinspect.diff.units import Unit, units_of
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Alignment:
+class Alignment(Struct):
     """Which call is which; by the indexes of requests."""
 
     pairs: dict[int, int] = field(default_factory=dict)

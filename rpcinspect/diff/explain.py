@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.diff.model import Aligned, Explanation, Found, Likely
 from rpcinspect.diff.run import Run
@@ -22,8 +24,7 @@ ONE_SIDED = frozenset({"missing", "extra", "repeated"})
 DEVICES = frozenset({"dtype", "device", "device-map", "quantizer"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Guess:
+class _Guess(Struct, frozen=True):
     likely: Likely
     text: str
 

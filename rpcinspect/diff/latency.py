@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import median_low
+
+from msgspec import Struct
 
 from rpcinspect.causes.causality import GENERAL
 from rpcinspect.diff.run import Run, Sign
@@ -18,8 +19,7 @@ LEAST_NS = 1_000_000
 """Medians that differ by less than this, or by a smaller factor, are not told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slower:
+class Slower(Struct, frozen=True):
     """A kind of call and its median time in both runs, in nanoseconds."""
 
     call: tuple[int, int]

@@ -8,8 +8,9 @@ same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from rpcinspect.diff.align import Alignment
 from rpcinspect.diff.model import Aligned

@@ -7,8 +7,9 @@ place in `messages`, which are those of both runs in one causal order.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.rules import Rules
@@ -31,8 +32,7 @@ Likely: TypeAlias = Literal[
 """What is likely behind the first difference."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Side(Struct, frozen=True, kw_only=True):
     """One of the two runs."""
 
     paths: tuple[str, ...]
@@ -43,8 +43,7 @@ class Side:
     """If only one autograd context was compared."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aligned:
+class Aligned(Struct, frozen=True, kw_only=True):
     """A message of both runs, or one that only one of them has."""
 
     a: int | None
@@ -63,8 +62,7 @@ class Aligned:
     """The agents' own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """One difference, and where it is."""
 
     message: int
@@ -76,8 +74,7 @@ class Found:
     """Place of the different message from which this one follows; None: here the runs part."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     """Where the runs part first, and what is likely behind it."""
 
     found: int
@@ -95,8 +92,7 @@ class Explanation:
     """Those of them in which the same differs: probably one cause."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """The outcome."""
 
     a: Side

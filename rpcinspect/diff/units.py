@@ -8,7 +8,8 @@ inside a call: a context that was opened by a function that another worker has c
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import HOUSEKEEPING, Call
 from rpcinspect.causes.causality import GENERAL
@@ -16,8 +17,7 @@ from rpcinspect.diff.content import as_multiset
 from rpcinspect.diff.run import Run, Sign
 
 
-@dataclass(eq=False, slots=True)
-class Unit:
+class Unit(Struct, eq=False):
     """See the module's text."""
 
     job: int

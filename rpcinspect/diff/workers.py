@@ -8,13 +8,13 @@ was seen first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.session.model import Worker
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """What a worker of one run and job is called, and what else is known of it."""
 
     text: str

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.equality.histogram import Histogram
 from rpcinspect.equality.rules import Rules
@@ -27,8 +29,7 @@ CODES = frozenset(
 MAX_TEXT = 400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elements:
+class Elements(Struct, frozen=True, kw_only=True):
     """How the elements of two tensors differ; numbers are over the elements that differ and no other."""
 
     numel: int
@@ -71,8 +72,7 @@ class Elements:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One thing in which two messages differ."""
 
     code: str

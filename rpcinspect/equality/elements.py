@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.rpc.dtypes import DTYPES
@@ -30,8 +31,7 @@ Read: TypeAlias = Callable[[Extent], bytes]
 BLOCK_ELEMENTS = 1 << 19
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(Struct, frozen=True):
     """The bytes of one storage: in a capture, or in memory."""
 
     extent: Extent | None
@@ -47,8 +47,7 @@ class Storage:
         return 0 if self.extent is None else self.extent.length
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Some elements of a tensor."""
 
     start: int

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import zip_longest
+
+from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference, to_json
 from rpcinspect.equality.rules import Rules
@@ -19,8 +20,7 @@ MAX_TEXT = 1 << 16
 """Characters of a text that are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteError:
+class RemoteError(Struct, frozen=True):
     """A failure that a message tells of."""
 
     type: str | None

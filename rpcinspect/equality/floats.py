@@ -7,12 +7,12 @@ for measuring errors only, come from exact conversions to float64.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from rpcinspect.rpc.dtypes import DTYPES, SMALL_FLOATS, element_value
 
@@ -21,8 +21,7 @@ Codes: TypeAlias = npt.NDArray[Any]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class FloatLayout:
+class FloatLayout(Struct, frozen=True):
     """Where a float type has its sign, infinity and NaN."""
 
     name: str

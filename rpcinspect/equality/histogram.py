@@ -8,15 +8,14 @@ sizes, however many errors there were. Powers of two, since they are exact in ev
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Histogram:
+class Histogram(Struct, frozen=True, kw_only=True):
     """Sizes of errors."""
 
     bins: tuple[tuple[int, int], ...]
@@ -33,8 +32,7 @@ class Histogram:
         return sum(count for _, count in self.bins) + self.zero + self.infinite + self.undefined
 
 
-@dataclass(slots=True)
-class ErrorCounts:
+class ErrorCounts(Struct):
     """What becomes a `Histogram`."""
 
     sizes: Counter[int] = field(default_factory=Counter)

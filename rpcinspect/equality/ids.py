@@ -8,8 +8,9 @@ from then on neither of the two may meet a third.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from rpcinspect.rpc.types import GloballyUniqueId, unpack_id
 
@@ -24,8 +25,7 @@ NO_ID = -1
 """Stands for no worker, no context, no autograd message; it is equal to itself only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
+class Contradiction(Struct, frozen=True):
     """A pair that can't be, since one of the two belongs to another already."""
 
     kind: str

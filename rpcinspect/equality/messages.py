@@ -8,8 +8,9 @@ under which number a message was sent is no difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, to_json
 from rpcinspect.equality.elements import Read, Tensors, tensors_of

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 IGNORABLE: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -56,8 +58,7 @@ TORCH_TOLERANCES: Mapping[str, Tolerance] = MappingProxyType(
 tolerance for quantised tensors is for their dequantised values; here their integers count."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Struct, frozen=True, kw_only=True):
     """Rules of one comparison. With no tolerance at all, the bits of elements count alone."""
 
     rtol: float | None = None
@@ -72,7 +73,7 @@ class Rules:
     """Keys of `IGNORABLE`."""
     strict: bool = False
     """Whether differences of form count, and the order of independent calls."""
-    renames: Mapping[str, str] = field(default_factory=dict, hash=False)
+    renames: Mapping[str, str] = field(default_factory=dict)
     """Names of workers of the first run → of the second."""
     max_per_message: int = 32
     """Differences of one message that are told; the first is always among them."""
@@ -87,6 +88,12 @@ class Rules:
                 raise ValueError(f"{name} must be a finite number from 0 up, not {value}")
         if len(set(self.renames.values())) != len(self.renames):
             raise ValueError("two workers are renamed to the same name")
+
+    def __hash__(self) -> int:
+        """Of all but the renames, which are a mapping."""
+        return hash(
+            (self.rtol, self.atol, self.by_dtype, self.ulp, self.ignore, self.strict, self.max_per_message)
+        )
 
     def tolerance(self, dtype: str) -> Tolerance | None:
         """What is tolerated in elements of a dtype; None: their bits count."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.elements import Block, Tensors
@@ -24,8 +24,7 @@ from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.tensor import TensorMeta
 
 
-@dataclass(frozen=True, slots=True)
-class _Entries:
+class _Entries(Struct, frozen=True):
     """The entries of a tensor."""
 
     indices: npt.NDArray[np.int64]

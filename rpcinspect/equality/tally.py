@@ -6,11 +6,11 @@ for those that can't be compared. Elements differ if their bits do; values are l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from rpcinspect.equality.difference import Difference, Elements, Json, to_json
 from rpcinspect.equality.elements import Block
@@ -24,8 +24,7 @@ KINDS = ("zero-sign", "nan-payload", "ulp", "value")
 ZERO_SIGN, NAN_PAYLOAD, ULP, VALUE = range(4)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sorted:
+class _Sorted(Struct, frozen=True):
     """Elements that differ: one entry of each array for each."""
 
     kind: npt.NDArray[np.int8]
@@ -40,8 +39,7 @@ class _Sorted:
     """Of floats: what is 0 in the first only, and in the second only."""
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """Counts over all blocks of a pair of tensors."""
 
     dtype: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, Json, to_json
 from rpcinspect.equality.elements import Storage, Tensors

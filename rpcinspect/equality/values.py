@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, to_json
 from rpcinspect.equality.elements import Block
@@ -37,8 +38,7 @@ Step: TypeAlias = tuple[Value, Value, str]
 """Two values at the same place, and its path."""
 
 
-@dataclass(slots=True)
-class Matching:
+class Matching(Struct):
     """What makes values of one run equal to others of another run; and what a comparison finds on its way."""
 
     rules: Rules

@@ -5,15 +5,15 @@ Plain frozen records, made by `grammar.parse`. `str` writes a tree as a filter t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.filter.fields import Field
 from rpcinspect.filter.kinds import Word, quote
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
+class Present(Struct, frozen=True):
     """A field alone: a flag is true, anything else is there."""
 
     field: Field
@@ -22,8 +22,7 @@ class Present:
         return self.field.name
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(Struct, frozen=True):
     """A field and a value. With `~` the value is a regular expression, with `in` a tuple of values."""
 
     field: Field
@@ -39,8 +38,7 @@ class Compare:
         return f"{self.field.name} {self.operator} {value}"
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(Struct, frozen=True):
     """The opposite."""
 
     item: Expression
@@ -49,8 +47,7 @@ class Not:
         return f"not {self.item}" if isinstance(self.item, (Present, Not)) else f"not ({self.item})"
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+class And(Struct, frozen=True):
     """All of them; at least two."""
 
     items: tuple[Expression, ...]
@@ -59,8 +56,7 @@ class And:
         return " and ".join(f"({item})" if isinstance(item, (And, Or)) else str(item) for item in self.items)
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(Struct, frozen=True):
     """At least one of them; at least two."""
 
     items: tuple[Expression, ...]

@@ -10,8 +10,9 @@ numbers, answers, findings), has `known`, and is asked for at the end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.filter import said
 from rpcinspect.filter.kinds import CONTEXT, DURATION, FLAG, NUMBER, PAIR, SHAPE, SIZE, TEXT, TYPE, Kind
@@ -24,8 +25,7 @@ Said: TypeAlias = Callable[[RpcRecord, Reader], Values]
 KnownOf: TypeAlias = Callable[[Known], Callable[[int], Values]]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Field:
+class Field(Struct, frozen=True, eq=False):
     """One of them."""
 
     name: str

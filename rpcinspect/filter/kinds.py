@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.rpc.message import TYPE_NAMES
 from rpcinspect.rpc.types import unpack_id
@@ -37,8 +38,7 @@ _PLAIN = re.compile(r"[A-Za-z_][\w.:/-]*", re.ASCII)
 _RESERVED = {"and", "or", "not", "in"}
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """One kind of value."""
 
     name: str

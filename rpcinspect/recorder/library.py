@@ -14,8 +14,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from rpcinspect.errors import RecordError
 
@@ -24,8 +25,7 @@ MAX_LINE = 1 << 10
 """Bytes of a script that name its interpreter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """A built agent."""
 
     path: str

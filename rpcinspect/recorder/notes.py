@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+
+class Note(Struct, frozen=True, kw_only=True):
     """One process that started RPC, or would have."""
 
     pid: int

@@ -22,7 +22,8 @@ import mmap
 import os
 import socket
 import struct
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.errors import RecordError
 
@@ -88,8 +89,7 @@ TCP_ONLY = (
 NOTHING = ((_RET, 0, 0, 0),)
 
 
-@dataclass(frozen=True, slots=True)
-class Packet:
+class Packet(Struct, frozen=True):
     """One packet, in memory that the kernel takes back after its block."""
 
     seconds: int

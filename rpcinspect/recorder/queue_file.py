@@ -29,8 +29,9 @@ import os
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 MAGIC = b"rpcqueu1"
 FIELDS = struct.Struct("=8s10Q")
@@ -41,8 +42,7 @@ LOCK_SECONDS = 5.0
 CHUNK = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class Left(Struct, frozen=True, kw_only=True):
     """What a queue tells of its process."""
 
     messages: int
@@ -53,8 +53,7 @@ class Left:
     """Records that were still in it, and are in the log now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fields:
+class _Fields(Struct, frozen=True, kw_only=True):
     capacity: int
     head: int
     tail: int

@@ -11,8 +11,9 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from rpcinspect.recorder.launcher import Command
 from rpcinspect.recorder.mechanism import Mechanism, Recorded
@@ -23,8 +24,7 @@ VARIABLE = "RPCINSPECT_RECORD"
 STARTUP = Path(__file__).resolve().parent / "startup"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What came of a command that was run."""
 
     exit_code: int

@@ -17,9 +17,11 @@ import signal
 import struct
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from rpcinspect.capture.pcap import pcap_header
 from rpcinspect.errors import RecordError
@@ -33,8 +35,7 @@ IDLE_MS = 4 * RETIRE_MS
 MAX_REPORT = 1 << 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """What a sniffer has done."""
 
     packets: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rpcinspect.redaction.labels import Labels, gathered_names, worker_names
 from rpcinspect.redaction.payloads import redact_payload, redact_table

@@ -12,12 +12,12 @@ has, booleans are noise. What is all zeros stays so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import shake_256
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from rpcinspect.redaction.pseudonyms import Pseudonyms
 from rpcinspect.rpc.dtypes import DTYPES
@@ -85,8 +85,7 @@ def _integers(bits: Bits, random: bytes, dtype: str) -> bytes:
     return bytes(made.astype(bits.dtype).tobytes())
 
 
-@dataclass(frozen=True, slots=True)
-class _Float:
+class _Float(Struct, frozen=True):
     """Where sign, exponent and mantissa of a float are."""
 
     type: type[np.unsignedinteger]

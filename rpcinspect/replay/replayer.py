@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
@@ -55,8 +57,7 @@ Progress = Callable[[int, int], None]
 """Called with the steps that are done and the steps that there are, skips left out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOptions:
+class ReplayOptions(Struct, frozen=True, kw_only=True):
     """How a plan is carried out."""
 
     workers: WorkerOptions = field(default_factory=WorkerOptions)

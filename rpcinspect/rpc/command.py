@@ -1,4 +1,4 @@
-"""Commands: what a message asks for or answers, once its envelopes are off. One dataclass per message type.
+"""Commands: what a message asks for or answers, once its envelopes are off. One structure per message type.
 
 Values are trees of `pickles.tree`; tensors in them are indexes into the message's tensor list. Python pickles
 are carried whole, as bytes. `command_codec` reads and writes them.
@@ -8,8 +8,9 @@ torch/csrc/distributed/autograd/rpc_messages/*.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.pickles.tree import Value
@@ -18,8 +19,7 @@ from rpcinspect.rpc.types import ForkId, RRefId, WorkerId
 # --- calls --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptCall:
+class ScriptCall(Struct, frozen=True, kw_only=True):
     """SCRIPT_CALL: a builtin operator or a TorchScript function, with its full list of arguments."""
 
     args: tuple[Value, ...]
@@ -36,16 +36,14 @@ class ScriptCall:
         return function_name(self.schema, self.qualified_name)
 
 
-@dataclass(frozen=True, slots=True)
-class PythonCall:
+class PythonCall(Struct, frozen=True):
     """PYTHON_CALL: a pickled PythonUDF."""
 
     serialized_py_obj: bytes
     is_async_execution: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptRemoteCall:
+class ScriptRemoteCall(Struct, frozen=True, kw_only=True):
     """SCRIPT_REMOTE_CALL: as ScriptCall, the result stays with the callee under `ret_rref_id`."""
 
     args: tuple[Value, ...]
@@ -61,8 +59,7 @@ class ScriptRemoteCall:
         return function_name(self.schema, self.qualified_name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PythonRemoteCall:
+class PythonRemoteCall(Struct, frozen=True, kw_only=True):
     """PYTHON_REMOTE_CALL: as PythonCall, the result stays with the callee under `ret_rref_id`."""
 
     tensors: tuple[int, ...]
@@ -73,8 +70,7 @@ class PythonRemoteCall:
     is_async_execution: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptRRefFetchCall:
+class ScriptRRefFetchCall(Struct, frozen=True):
     """SCRIPT_RREF_FETCH_CALL: the value of an RRef is wanted."""
 
     from_worker_id: WorkerId
@@ -82,8 +78,7 @@ class ScriptRRefFetchCall:
     rref_id: RRefId
 
 
-@dataclass(frozen=True, slots=True)
-class PythonRRefFetchCall:
+class PythonRRefFetchCall(Struct, frozen=True):
     """PYTHON_RREF_FETCH_CALL: the value of an RRef is wanted."""
 
     from_worker_id: WorkerId
@@ -94,38 +89,33 @@ class PythonRRefFetchCall:
 # --- answers ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptResp:
+class ScriptResp(Struct, frozen=True):
     """SCRIPT_RET: the bare result."""
 
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class PythonResp:
+class PythonResp(Struct, frozen=True):
     """PYTHON_RET: the pickled result, or a pickled RemoteException."""
 
     serialized_py_obj: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptRRefFetchRet:
+class ScriptRRefFetchRet(Struct, frozen=True):
     """SCRIPT_RREF_FETCH_RET."""
 
     values: tuple[Value, ...]
     """One value in every honest answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class PythonRRefFetchRet:
+class PythonRRefFetchRet(Struct, frozen=True):
     """PYTHON_RREF_FETCH_RET."""
 
     tensors: tuple[int, ...]
     serialized_py_obj: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ExceptionResponse:
+class ExceptionResponse(Struct, frozen=True):
     """EXCEPTION: a failure outside of Python user code, as text."""
 
     text: bytes
@@ -135,47 +125,41 @@ class ExceptionResponse:
 # --- RRefs --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteRet:
+class RemoteRet(Struct, frozen=True):
     """REMOTE_RET: the owner has made the RRef of a remote call."""
 
     rref_id: RRefId
     fork_id: ForkId
 
 
-@dataclass(frozen=True, slots=True)
-class RRefUserDelete:
+class RRefUserDelete(Struct, frozen=True):
     """RREF_USER_DELETE: a user's fork is gone."""
 
     rref_id: RRefId
     fork_id: ForkId
 
 
-@dataclass(frozen=True, slots=True)
-class RRefForkRequest:
+class RRefForkRequest(Struct, frozen=True):
     """RREF_FORK_REQUEST: a child tells the owner of its fork."""
 
     rref_id: RRefId
     fork_id: ForkId
 
 
-@dataclass(frozen=True, slots=True)
-class RRefChildAccept:
+class RRefChildAccept(Struct, frozen=True):
     """RREF_CHILD_ACCEPT: a child tells its parent that the owner knows of it."""
 
     fork_id: ForkId
 
 
-@dataclass(frozen=True, slots=True)
-class RRefAck:
+class RRefAck(Struct, frozen=True):
     """RREF_ACK: answers the three above."""
 
 
 # --- distributed autograd -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PropagateGradientsReq:
+class PropagateGradientsReq(Struct, frozen=True):
     """BACKWARD_AUTOGRAD_REQ: gradients for one edge, in the opposite direction of the forward message."""
 
     autograd_metadata: AutogradMetadata
@@ -184,25 +168,21 @@ class PropagateGradientsReq:
     retain_graph: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PropagateGradientsResp:
+class PropagateGradientsResp(Struct, frozen=True):
     """BACKWARD_AUTOGRAD_RESP."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleanupAutogradContextReq:
+class CleanupAutogradContextReq(Struct, frozen=True):
     """CLEANUP_AUTOGRAD_CONTEXT_REQ: the context has ended."""
 
     context_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleanupAutogradContextResp:
+class CleanupAutogradContextResp(Struct, frozen=True):
     """CLEANUP_AUTOGRAD_CONTEXT_RESP."""
 
 
-@dataclass(frozen=True, slots=True)
-class RRefBackwardReq:
+class RRefBackwardReq(Struct, frozen=True):
     """RREF_BACKWARD_REQ: the owner is to start a backward pass from the RRef's value."""
 
     rref_id: RRefId
@@ -210,13 +190,11 @@ class RRefBackwardReq:
     retain_graph: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RRefBackwardResp:
+class RRefBackwardResp(Struct, frozen=True):
     """RREF_BACKWARD_RESP."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownCommand:
+class UnknownCommand(Struct, frozen=True):
     """A type that we do not know, or a payload that could not be read: kept whole."""
 
     message_type: int

@@ -9,8 +9,9 @@ Mirrors `fromMessage` and `toMessageImpl` of torch/csrc/distributed/rpc/{script_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
@@ -123,8 +124,7 @@ def parameter_indexes(pickle: PythonPickle, *, trainable: bool = False) -> froze
     return frozenset(found)
 
 
-@dataclass(frozen=True, slots=True)
-class JitCodec:
+class JitCodec(Struct, frozen=True):
     """A payload that is one JIT pickle."""
 
     command: type[Any]
@@ -134,8 +134,7 @@ class JitCodec:
     """The values of the tuple that upstream memoises, since more than their tuple owns them."""
 
 
-@dataclass(frozen=True, slots=True)
-class RawCodec:
+class RawCodec(Struct, frozen=True):
     """Any other payload."""
 
     command: type[Any]

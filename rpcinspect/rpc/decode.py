@@ -8,8 +8,9 @@ Python pickles are not read here, see `command_codec.python_pickle`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
@@ -34,8 +35,7 @@ CACHE_BYTES = 1 << 22
 """Keys of each cache. Decoded, they take some ten times as much."""
 
 
-@dataclass(frozen=True, slots=True)
-class RpcForms:
+class RpcForms(Struct, frozen=True):
     """How the parts of a message were written."""
 
     envelopes: tuple[EnvelopeForms, ...]
@@ -44,8 +44,7 @@ class RpcForms:
     """None also where the table could not be read."""
 
 
-@dataclass(slots=True)
-class DecodedRpc:
+class DecodedRpc(Struct):
     """A message, its envelopes off and its parts read. Not frozen: that triples the cost of making one."""
 
     message: Message

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class DType:
+class DType(Struct, frozen=True):
     """One element type."""
 
     name: str
@@ -32,8 +32,7 @@ class DType:
     bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class SmallFloat:
+class SmallFloat(Struct, frozen=True):
     """The layout of a float of one byte or less: sign, exponent, mantissa, from the highest bit down."""
 
     exponent_bits: int

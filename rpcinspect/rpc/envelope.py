@@ -11,8 +11,9 @@ and the wrapped payloads of torch/csrc/distributed/rpc/utils.cpp.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
@@ -31,8 +32,7 @@ MAX_ENVELOPES = 8
 FOOTER_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class AutogradMetadata:
+class AutogradMetadata(Struct, frozen=True):
     """Which edge of which distributed autograd graph a message belongs to."""
 
     autograd_context_id: int
@@ -41,8 +41,7 @@ class AutogradMetadata:
     """Pairs a send with its recv; the gradient comes back under the same id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpcWithAutograd:
+class RpcWithAutograd(Struct, frozen=True, kw_only=True):
     """FORWARD_AUTOGRAD_REQ and FORWARD_AUTOGRAD_RESP."""
 
     message_type: int
@@ -53,8 +52,7 @@ class RpcWithAutograd:
     wrapped_message_type: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpcWithProfilingReq:
+class RpcWithProfilingReq(Struct, frozen=True, kw_only=True):
     """RUN_WITH_PROFILING_REQ: the callee is to profile the call."""
 
     message_type: int = int(MessageType.RUN_WITH_PROFILING_REQ)
@@ -63,8 +61,7 @@ class RpcWithProfilingReq:
     wrapped_message_type: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpcWithProfilingResp:
+class RpcWithProfilingResp(Struct, frozen=True, kw_only=True):
     """RUN_WITH_PROFILING_RESP: the answer, with what the callee's profiler saw."""
 
     message_type: int = int(MessageType.RUN_WITH_PROFILING_RESP)
@@ -76,8 +73,7 @@ class RpcWithProfilingResp:
 Envelope: TypeAlias = RpcWithAutograd | RpcWithProfilingReq | RpcWithProfilingResp
 
 
-@dataclass(frozen=True, slots=True)
-class EnvelopeForms:
+class EnvelopeForms(Struct, frozen=True):
     """How one envelope was written, beside what it says."""
 
     pickle: Forms
@@ -85,8 +81,7 @@ class EnvelopeForms:
     """The map is one of CUDA device indices, as in 1.8."""
 
 
-@dataclass(frozen=True, slots=True)
-class Peeled:
+class Peeled(Struct, frozen=True):
     """What came off a payload. Where `error` is set, `payload` of `type` is an envelope that is damaged."""
 
     envelopes: tuple[Envelope, ...]
@@ -315,8 +310,7 @@ _HEAD_START = b"\x80\x02("
 _TAIL_START = b"ctorch.jit._pickle\nrestore_type_tag\n"
 
 
-@dataclass(frozen=True, slots=True)
-class _Codec:
+class _Codec(Struct, frozen=True):
     from_value: Callable[[int, Value], Envelope]
     to_value: Callable[[Envelope, EnvelopeForms | None], Value]
 

@@ -8,8 +8,9 @@ Mirrors torch/csrc/distributed/rpc/message.h and tensorpipe_utils.cpp.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 
@@ -65,8 +66,7 @@ def type_name(message_type: int) -> str:
     return name if name is not None else f"0x{message_type & 0xFFFFFFFF:03x}"
 
 
-@dataclass(slots=True)
-class Message:
+class Message(Struct):
     """One RPC message, its parts still encoded. Not frozen: that triples the cost of making one."""
 
     type: int

@@ -11,10 +11,11 @@ A pattern holds for one descriptor, of which all equal ones are one object; so i
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from struct import Struct
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -61,8 +62,7 @@ Places: TypeAlias = list[tuple[int, int]]
 """Where the ids stand in a payload, from the first byte behind their opcode."""
 
 
-@dataclass(eq=False, slots=True)
-class Pattern:
+class Pattern(Struct, eq=False):
     """What messages that differ only in their ids have in common."""
 
     rpc: DecodedRpc
@@ -97,8 +97,7 @@ class Pattern:
         return DecodedRpc(from_payloads(tp.payloads), envelopes, command, self.rpc.tensors)
 
 
-@dataclass(eq=False, slots=True)
-class _Layout:
+class _Layout(Struct, eq=False):
     """Where the ids stand in payloads of one type and descriptor."""
 
     descriptor: TpDescriptor
@@ -163,7 +162,7 @@ def _cutter(places: Places, length: int) -> Callable[[bytes], tuple[Any, ...]]:
     for start, end in places:
         parts.append(f"{start - at}s{NUMBERS[end - start]}")
         at = end
-    return Struct("".join([*parts, f"{length - at}s"])).unpack
+    return struct.Struct("".join([*parts, f"{length - at}s"])).unpack
 
 
 def _says_nothing(facts: PickleFacts) -> bool:

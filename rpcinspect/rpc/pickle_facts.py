@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
@@ -42,8 +43,7 @@ WORKER_INFO = re.compile(r"On WorkerInfo\(id=(\d{1,9}), name=([^)]*)\):", re.ASC
 """How `_run_function` in torch/distributed/rpc/internal.py begins the text of a remote error."""
 
 
-@dataclass(frozen=True, slots=True)
-class PickleFacts:
+class PickleFacts(Struct, frozen=True):
     """See the module's text; everything is empty for a command without pickles."""
 
     function: str | None = None

@@ -8,8 +8,9 @@ torch/csrc/autograd/profiler_legacy.h (LegacyEvent).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.rpc.pickles.semantic import untag
@@ -23,8 +24,7 @@ MAX_SHAPES_IN_ALL = 1 << 20
 """Per answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfilerConfig:
+class ProfilerConfig(Struct, frozen=True):
     """What the caller's profiler records."""
 
     state: int
@@ -47,8 +47,7 @@ class ProfilerConfig:
         return tagged([self.state, self.report_input_shapes, self.profile_memory], "List[Any]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LegacyEvent:
+class LegacyEvent(Struct, frozen=True, kw_only=True):
     """One event of the callee's profiler; fields in the order in which they travel."""
 
     kind: int

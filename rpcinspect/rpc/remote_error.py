@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 TORCHSCRIPT_FAILED = "The following operation failed in the TorchScript interpreter"
 
@@ -19,8 +20,7 @@ NODE = re.compile(r"On WorkerInfo\(id=(\d{1,5}), name=[^)\n]*\):|[Ee]rror on [Nn
 _BREAK = re.compile(r"\n|\\+n")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where an error came from, as far as its text tells."""
 
     nodes: tuple[int, ...]

@@ -15,7 +15,9 @@ Mirrors torch/csrc/jit/serialization/pickler.cpp (pushTensor and below) and torc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
@@ -29,8 +31,7 @@ MAX_DIMENSIONS = 64
 """As in torch, which keeps sets of dimensions in 64 bits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantizer:
+class Quantizer(Struct, frozen=True, kw_only=True):
     """How the integers of a quantised tensor stand for numbers."""
 
     scheme: str
@@ -42,8 +43,7 @@ class Quantizer:
     """The dimension of the channels, None per tensor."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorMeta:
+class TensorMeta(Struct, frozen=True, kw_only=True):
     """What the table says of one tensor. Sizes, strides and offset count elements."""
 
     dtype: str
@@ -71,8 +71,7 @@ class TensorMeta:
     """Index of the tensor that this one is a part of."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableForms:
+class TableForms(Struct, frozen=True):
     """How a tensor table was written, beside what it says."""
 
     pickle: Forms
@@ -80,8 +79,7 @@ class TableForms:
     """Of every tensor, numbered as the metas are."""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorForms:
+class TensorForms(Struct, frozen=True):
     """What releases do differently in one tensor."""
 
     long_storage_id: bool = False

@@ -8,8 +8,9 @@ Mirrors torch/csrc/distributed/rpc/types.h.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.pickles.tree import Value
@@ -27,8 +28,7 @@ _LOCAL_MASK = (1 << LOCAL_ID_BITS) - 1
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class GloballyUniqueId:
+class GloballyUniqueId(Struct, frozen=True):
     """An id that is unique in the job: the worker that made it and that worker's counter."""
 
     created_on: WorkerId

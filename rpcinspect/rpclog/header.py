@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.message import MessageType, is_request, is_response
@@ -35,8 +36,7 @@ MESSAGE, FAILED, WORKER, CLOSED, LOST, SPAN = "message", "failed", "worker", "cl
 """The kinds of records, as `rpc` names them; others are passed over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedStorage:
+class LoggedStorage(Struct, frozen=True, kw_only=True):
     """One storage of a message."""
 
     length: int
@@ -52,8 +52,7 @@ class LoggedStorage:
         return self.length - sum(stop - start for start, stop in self.missing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedMessage:
+class LoggedMessage(Struct, frozen=True, kw_only=True):
     """One message."""
 
     time_ns: int
@@ -74,8 +73,7 @@ class LoggedMessage:
     after_loss: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedFailure:
+class LoggedFailure(Struct, frozen=True, kw_only=True):
     """A call that ended at its caller without an answer; `src` is the caller."""
 
     time_ns: int
@@ -92,8 +90,7 @@ class LoggedFailure:
     way: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedWorker:
+class LoggedWorker(Struct, frozen=True, kw_only=True):
     """A worker of a job."""
 
     name: str | None
@@ -104,8 +101,7 @@ class LoggedWorker:
     elsewhere: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedEnd:
+class LoggedEnd(Struct, frozen=True, kw_only=True):
     """Nothing more can go from or to `dst` in answer to requests of `src`."""
 
     src: str
@@ -117,8 +113,7 @@ class LoggedEnd:
     time_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedLoss:
+class LoggedLoss(Struct, frozen=True, kw_only=True):
     """Messages that the writer of the log could not write."""
 
     src: str

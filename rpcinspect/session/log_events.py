@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEvent:
+class LogEvent(Struct, frozen=True, kw_only=True):
     """One line of a worker's log that speaks of RPC."""
 
     file: int
@@ -34,8 +33,7 @@ class LogEvent:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFile:
+class LogFile(Struct, frozen=True, kw_only=True):
     """One log."""
 
     path: str
@@ -52,8 +50,7 @@ class LogFile:
     """What is strange about it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerLogs:
+class WorkerLogs(Struct, frozen=True, kw_only=True):
     """All of them."""
 
     files: tuple[LogFile, ...]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.errors import Problem
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 NONE = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureInfo:
+class CaptureInfo(Struct, frozen=True, kw_only=True):
     """One file of the session."""
 
     capture: int
@@ -44,8 +43,7 @@ class CaptureInfo:
     """How its clock differs from the first capture's; None where no packet is in both."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
+class Worker(Struct, frozen=True, kw_only=True):
     """A worker, as far as the capture tells who it is."""
 
     name: str | None
@@ -60,8 +58,7 @@ class Worker:
     """Which job of the capture; names and ids are unique in a job only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(Struct, frozen=True, kw_only=True):
     """A send function and its recv function: one forward message, and the gradients that came back for it."""
 
     autograd_message_id: int
@@ -74,8 +71,7 @@ class Edge:
     """Indexes of the BACKWARD_AUTOGRAD_REQ messages that carried its gradients."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutogradContext:
+class AutogradContext(Struct, frozen=True, kw_only=True):
     """One distributed autograd context."""
 
     context_id: int
@@ -86,8 +82,7 @@ class AutogradContext:
     job: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RRef:
+class RRef(Struct, frozen=True, kw_only=True):
     """A remote reference and its forks; `live_forks` are those whose delete was not seen."""
 
     rref_id: GloballyUniqueId
@@ -98,8 +93,7 @@ class RRef:
     job: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFailure:
+class CallFailure(Struct, frozen=True, kw_only=True):
     """Why a call ended at its caller without an answer; only logs tell that."""
 
     caller: str
@@ -115,8 +109,7 @@ class CallFailure:
     """What the caller was told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """Something worth knowing of the run or of the capture; codes and severities are the contract's."""
 
     code: str
@@ -127,8 +120,7 @@ class Finding:
     workers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(Struct, frozen=True, kw_only=True):
     """Sums over the whole session, in messages and bytes."""
 
     messages: int
@@ -189,8 +181,7 @@ class MessageColumns:
         return np.lexsort([np.asarray(column) for column in columns]).astype(np.int64)
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
-class Session:
+class Session(Struct, eq=False, kw_only=True):
     """Everything that is known once all captures were read."""
 
     captures: tuple[CaptureInfo, ...]

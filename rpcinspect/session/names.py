@@ -14,15 +14,15 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.session.model import Worker
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.store import StoreEntry, worker_directory
 
 
-@dataclass(eq=False, slots=True)
-class End:
+class End(Struct, eq=False):
     """What was said about one end of a pipe."""
 
     names: set[str] = field(default_factory=set)
@@ -53,8 +53,7 @@ class Witness:
             self.facts += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Roster:
+class Roster(Struct, frozen=True):
     """The outcome: labels per pipe and the workers that are known."""
 
     clients: tuple[str, ...]

@@ -10,8 +10,9 @@ told from others only beside them: those are in the sets that follow, of which t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import Call, Exchanges, read_exchanges
 from rpcinspect.causes.causality import Causes, explain
@@ -21,8 +22,7 @@ from rpcinspect.replay.planning.facts import read_facts
 from rpcinspect.replay.planning.selection import needed
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """What has to be shown."""
 
     side: Literal["a", "b"]

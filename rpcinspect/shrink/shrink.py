@@ -11,8 +11,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import IO, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
@@ -25,8 +27,7 @@ from rpcinspect.writing.file import write_session
 Contexts = tuple[AutogradContext | None, AutogradContext | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shrunk:
+class Shrunk(Struct, frozen=True, kw_only=True):
     """What was written."""
 
     side: Literal["a", "b"]

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import CLEAN_UP, Call
 from rpcinspect.session.log_events import LogEvent
@@ -19,8 +21,7 @@ from rpcinspect.trace.wire_facts import ConnectionEnd, Ends
 from rpcinspect.trace.worker_logs import endings, first_gone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipeEnd:
+class PipeEnd(Struct, frozen=True, kw_only=True):
     """How one pipe ended."""
 
     pipe: int
@@ -34,8 +35,7 @@ class PipeEnd:
     """Requests on it that had begun and were not answered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Departure:
+class Departure(Struct, frozen=True, kw_only=True):
     """A worker that was the first to end some of its pipes."""
 
     job: int
@@ -52,8 +52,7 @@ class Departure:
     """Requests of its own that it did not wait for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closings:
+class Closings(Struct, frozen=True, kw_only=True):
     """All of it."""
 
     departures: tuple[Departure, ...]

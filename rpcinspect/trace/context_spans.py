@@ -10,7 +10,8 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import context_of
 from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
@@ -20,8 +21,7 @@ from rpcinspect.session.model import NONE, AutogradContext, Edge, Session
 PASSES = (PropagateGradientsReq, RRefBackwardReq)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextSpan:
+class ContextSpan(Struct, frozen=True, kw_only=True):
     """What is told of one context; each field is that of `graph.ContextGraph`."""
 
     begin_ns: int

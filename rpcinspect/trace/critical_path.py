@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.rpc.message import MessageType, type_name
@@ -20,8 +21,7 @@ MAX_DEPTH = 200
 """Calls within calls that are followed; what is nested deeper counts as the work of the one above."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(Struct, frozen=True, kw_only=True):
     """A span of the path."""
 
     kind: str
@@ -72,8 +72,7 @@ def critical_path(
     return tuple(reversed(path.segments))
 
 
-@dataclass(frozen=True, slots=True)
-class _Pause:
+class _Pause(Struct, frozen=True):
     """What goes on where no exchange does."""
 
     kind: str

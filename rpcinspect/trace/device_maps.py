@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.rpc.command import PropagateGradientsReq
@@ -28,8 +29,7 @@ Pairs = tuple[tuple[str, str], ...]
 """(device of the caller, device of the callee)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceMap:
+class DeviceMap(Struct, frozen=True, kw_only=True):
     """The map of one caller for one callee."""
 
     job: int
@@ -70,8 +70,7 @@ def _written(device: str) -> str:
     return "..." if device == "?" else repr(device)
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     maps: dict[Pairs, None] = field(default_factory=dict)
     used: dict[tuple[str, str], None] = field(default_factory=dict)
     tensors: int = 0

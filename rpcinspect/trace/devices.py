@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.envelope import RpcWithAutograd
@@ -38,8 +40,7 @@ META = "meta"
 MAX_DEVICE = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """What an answer says that its sender, or a worker that it quotes, could not send."""
 
     node: int | None

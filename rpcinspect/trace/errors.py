@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.message import MessageType
@@ -34,8 +35,7 @@ MAX_LOOKED_AT = 64
 """Errors that arrived at a worker before, among which the cause of the next one is looked for."""
 
 
-@dataclass(eq=False, slots=True)
-class _Failure:
+class _Failure(Struct, eq=False):
     """An answer that reports an error."""
 
     row: int
@@ -46,8 +46,7 @@ class _Failure:
     """What the request called, or which kind of message it was."""
 
 
-@dataclass(eq=False, slots=True)
-class _Root:
+class _Root(Struct, eq=False):
     """Errors that were raised alike on one worker."""
 
     failure: _Failure

@@ -7,8 +7,9 @@ stage noted. Out: `Finding`s, in the order of the table at the foot.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.patterns import Pattern
@@ -37,8 +38,7 @@ Feed: TypeAlias = Callable[[RpcRecord, Note], None]
 PairFeed: TypeAlias = Callable[[Note, Note], None]
 
 
-@dataclass(eq=False, slots=True)
-class _Known:
+class _Known(Struct, eq=False):
     """What is known of the messages of one pattern, pipe and direction, from the first of them."""
 
     pattern: Pattern

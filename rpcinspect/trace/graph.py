@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import context_of, function_of
 from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
@@ -23,8 +24,7 @@ from rpcinspect.trace.zeros import all_zeros
 from rpcinspect.wire.ranges import CaptureBytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphTensor:
+class GraphTensor(Struct, frozen=True, kw_only=True):
     """A tensor on an edge."""
 
     dtype: str
@@ -37,8 +37,7 @@ class GraphTensor:
     """Its bytes were captured, and all its elements are 0. Told of gradients only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gradient:
+class Gradient(Struct, frozen=True, kw_only=True):
     """One BACKWARD_AUTOGRAD_REQ of an edge."""
 
     message: int
@@ -59,8 +58,7 @@ class Gradient:
         return bool(self.tensors) and all(tensor.zero for tensor in self.tensors)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphEdge:
+class GraphEdge(Struct, frozen=True, kw_only=True):
     """From the sender's send function to the receiver's recv function."""
 
     autograd_message_id: int
@@ -79,8 +77,7 @@ class GraphEdge:
     gradients: tuple[Gradient, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passing:
+class Passing(Struct, frozen=True, kw_only=True):
     """A message of the context that makes no edge: a call without grads, an answer, a pass that an RRef
     began, clean-up.
     """
@@ -98,8 +95,7 @@ class Passing:
     failed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextGraph:
+class ContextGraph(Struct, frozen=True, kw_only=True):
     """Everything that was seen of one context."""
 
     context_id: int

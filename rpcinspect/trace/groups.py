@@ -9,7 +9,8 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.session.model import MessageColumns
 from rpcinspect.trace.run import Run
@@ -19,8 +20,7 @@ PAIRS = 3
 """So many pairs of workers that do the same are told of one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Messages of one sender to one receiver."""
 
     job: int
@@ -41,8 +41,7 @@ class Group:
         return unique([self.sender, self.receiver])
 
 
-@dataclass(frozen=True, slots=True)
-class Crowd:
+class Crowd(Struct, frozen=True):
     """Messages of many pairs of workers."""
 
     workers: tuple[str, ...]

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.causes.causality import Causes
@@ -25,8 +27,7 @@ STRAGGLER_OF = 5
 """In groups of at least so many answered requests."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(Struct, frozen=True, kw_only=True):
     """One exchange. Times in nanoseconds, None where there is no answer."""
 
     request: int
@@ -74,8 +75,7 @@ class Timing:
         return None if self.busy_ns is None or self.nested_ns is None else self.busy_ns - self.nested_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Spread(Struct, frozen=True, kw_only=True):
     """How the times of a group are spread: nearest ranks, so that each is the time of a real exchange."""
 
     p50: int
@@ -84,8 +84,7 @@ class Spread:
     max: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyGroup:
+class LatencyGroup(Struct, frozen=True, kw_only=True):
     """Exchanges that have a function, or a pair of workers, in common."""
 
     job: int
@@ -111,8 +110,7 @@ class LatencyGroup:
     answer_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Straggler:
+class Straggler(Struct, frozen=True, kw_only=True):
     """An exchange that took much longer than others of its function."""
 
     request: int
@@ -126,8 +124,7 @@ class Straggler:
     """Most of the time it waited for calls of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
+class Latency(Struct, frozen=True, kw_only=True):
     """All of it."""
 
     timings: tuple[Timing, ...]

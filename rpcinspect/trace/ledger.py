@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import created, function_of
 from rpcinspect.rpc.command import (
@@ -30,8 +31,7 @@ Key = tuple[int, Pair]
 """(job, id)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForkStory:
+class ForkStory(Struct, frozen=True, kw_only=True):
     """One fork, as far as it was seen."""
 
     fork_id: Pair
@@ -53,8 +53,7 @@ class ForkStory:
     """`alive`, `deleted`, or `home`: it was sent to the owner, or is the owner's own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RRefStory:
+class RRefStory(Struct, frozen=True, kw_only=True):
     """One RRef."""
 
     rref_id: Pair
@@ -82,8 +81,7 @@ class RRefStory:
         return tuple(fork for fork in self.forks if fork.state == "alive")
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     """Messages about one RRef."""
 
     created: int | None = None

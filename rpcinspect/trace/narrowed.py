@@ -7,9 +7,10 @@ takes part in is left out. What is kept is whole, but for sums, which are over w
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from rpcinspect.trace import closings, device_maps, latency
 from rpcinspect.trace.answers import Trace

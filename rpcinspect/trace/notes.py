@@ -7,8 +7,9 @@ Only notes of messages without their partner are kept.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import CALLS, function_of, is_builtin
 from rpcinspect.rpc.command_codec import message_type_of
@@ -23,8 +24,7 @@ MAX_NAME = 200
 """Of a function's name that is kept; captured names may be of any length."""
 
 
-@dataclass(eq=False, slots=True)
-class Note:
+class Note(Struct, eq=False):
     """One message. Not frozen: one is made of each."""
 
     row: int

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.causes.causality import REMOTE, Causes
@@ -33,8 +34,7 @@ MEMORY = "[memory]"
 MODES = ("rpc_sync", "rpc_async", "rpc_async_jit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorRun:
+class OperatorRun(Struct, frozen=True, kw_only=True):
     """One run of an operator at the callee."""
 
     name: str
@@ -54,8 +54,7 @@ class OperatorRun:
     shapes: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallProfile:
+class CallProfile(Struct, frozen=True, kw_only=True):
     """One profiled call."""
 
     request: int
@@ -79,8 +78,7 @@ class CallProfile:
         return MEMORY if run.name == MEMORY else f"{self.key}{REMOTE_OP}{run.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileRow:
+class ProfileRow(Struct, frozen=True, kw_only=True):
     """All runs that torch's table has in one row."""
 
     job: int
@@ -195,8 +193,7 @@ def _text(name: str | bytes) -> str:
 # --- events → runs ------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, slots=True)
-class _Range:
+class _Range(Struct, eq=False):
     """A run while it is put together."""
 
     name: str

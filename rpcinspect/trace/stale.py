@@ -9,7 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import CALLS
 from rpcinspect.rpc.command import ScriptCall
@@ -32,15 +33,13 @@ STEPS = frozenset(
 """Called with an RRef to the optimizer and a context id."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(Struct, frozen=True):
     arrived_ns: int
     index: int
     context: int
 
 
-@dataclass(eq=False, slots=True)
-class _Victims:
+class _Victims(Struct, eq=False):
     """Contexts of one worker, spoilt on one owner by steps of another worker's contexts."""
 
     first: tuple[int, Edge, _Step, int]

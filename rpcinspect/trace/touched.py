@@ -10,10 +10,10 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from rpcinspect.causes.calls import context_of, created, fork_of, rref_of
 from rpcinspect.rpc.record import RpcRecord
@@ -23,8 +23,7 @@ Pair: TypeAlias = tuple[int, int]
 Key = TypeVar("Key")
 
 
-@dataclass(frozen=True, slots=True)
-class Touched:
+class Touched(Struct, frozen=True):
     """Ids are unique in a job only."""
 
     contexts: frozenset[tuple[int, int]] = frozenset()

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import CLEAN_UP
 from rpcinspect.rpc.command import PropagateGradientsReq
@@ -31,8 +32,7 @@ Kind = tuple[int, str, str, str, str]
 """(job, caller, callee, what, why): requests that are told in one finding."""
 
 
-@dataclass(eq=False, slots=True)
-class _Open:
+class _Open(Struct, eq=False):
     severity: str
     rows: list[int] = field(default_factory=list)
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.stream import Conflict, Stream
 from rpcinspect.wire.tcp import Connection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionEnd:
+class ConnectionEnd(Struct, frozen=True, kw_only=True):
     """The end of one TCP connection."""
 
     flow: str
@@ -73,8 +73,7 @@ class Ends:
         return next((end for end in ends if end.begin_ns <= pipe.first_ns <= end.last_ns), None)
 
 
-@dataclass(frozen=True, slots=True)
-class WireFacts:
+class WireFacts(Struct, frozen=True):
     """Flows are named as everywhere in the output: `ip:port>ip:port`."""
 
     holes: tuple[tuple[str, int, int], ...] = ()

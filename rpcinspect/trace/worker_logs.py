@@ -12,7 +12,9 @@ from __future__ import annotations
 from calendar import timegm
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.session.log_events import LogEvent, LogFile, WorkerLogs
 from rpcinspect.session.model import Session
@@ -37,8 +39,7 @@ ENDINGS = frozenset({"ended", "crashed"})
 """What tells that a process is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
+class _Fit(Struct, frozen=True):
     """How well a zone fits: more is better."""
 
     near: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.diff.model import Aligned, Comparison, Explanation, Found, Side
 from rpcinspect.equality.rules import Rules
@@ -27,8 +28,7 @@ MAX_BINS = 160
 """Of the strip that shows where in the runs the differences are."""
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A capture."""
 
     path: str
@@ -36,8 +36,7 @@ class File:
     time: str
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(Struct, frozen=True):
     """One of the two runs."""
 
     label: str
@@ -48,8 +47,7 @@ class Panel:
     context: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class FactRow:
+class FactRow(Struct, frozen=True):
     """A fact of the first message in both runs; None where a run has none of this name."""
 
     name: str
@@ -58,8 +56,7 @@ class FactRow:
     differs: bool
 
 
-@dataclass(frozen=True, slots=True)
-class First:
+class First(Struct, frozen=True):
     """Where the runs part."""
 
     row: Row
@@ -73,8 +70,7 @@ class First:
     facts: tuple[FactRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CodeCount:
+class CodeCount(Struct, frozen=True):
     """How many differences there are of a code."""
 
     code: str
@@ -83,8 +79,7 @@ class CodeCount:
     not_counted: int
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """Some neighbouring messages on the strip."""
 
     x: int
@@ -93,8 +88,7 @@ class Mark:
     anchor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """The whole."""
 
     title: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import context_of
 from rpcinspect.diff.model import Aligned, Comparison, Found
@@ -51,8 +52,7 @@ class Opened(Protocol):
         """The bytes of an extent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One difference."""
 
     code: str
@@ -65,8 +65,7 @@ class Line:
     counts: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """The message of one run."""
 
     index: int
@@ -75,16 +74,14 @@ class Cell:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """Another message; None: that it has no row on the page."""
 
     text: str
     anchor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Brief:
+class Brief(Struct, frozen=True):
     """What a message is."""
 
     numbers: str
@@ -94,8 +91,7 @@ class Brief:
     function: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A message in which something differs."""
 
     place: int
@@ -112,8 +108,7 @@ class Row:
     """Differences that are not shown, by code."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(Struct, frozen=True):
     """Messages one after the other in which nothing differs, or which have no row."""
 
     count: int
@@ -125,8 +120,7 @@ class Fold:
     """Differences in messages that have no row, by code."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """All of them, and what there is no room for."""
 
     items: tuple[Row | Fold, ...]

@@ -6,7 +6,8 @@ In: a `Difference`, and what its two sides are called. Out: printable text, in p
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference, Elements, Json
 from rpcinspect.views.phrases import duration, printable, shorten
@@ -28,8 +29,7 @@ ONE_SIDED = frozenset({"missing", "extra", "repeated"})
 """Codes whose one value says what the message itself says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What there is to say of a difference, in printable text."""
 
     path: str

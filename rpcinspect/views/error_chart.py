@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.equality.histogram import Histogram
 from rpcinspect.views.phrases import counted
@@ -25,8 +26,7 @@ OCTAVES = math.log2(10)
 """In a decade."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """Some errors."""
 
     x: float
@@ -37,8 +37,7 @@ class Bar:
     aside: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """A place on the axis."""
 
     x: float
@@ -46,8 +45,7 @@ class Tick:
     line: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """The drawing, and what it says in words."""
 
     label: str

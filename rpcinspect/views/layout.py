@@ -6,15 +6,15 @@ a comma behind each, which is what black and `ruff format` leave as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 WIDTH = 88
 INDENT = "    "
 
 
-@dataclass(frozen=True, slots=True)
-class Brackets:
+class Brackets(Struct, frozen=True):
     """`open item, item close`."""
 
     open: str
@@ -27,8 +27,7 @@ class Brackets:
 Source: TypeAlias = "str | Brackets"
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One item; `prefix` is what stands before it: `x=`, `"key": `."""
 
     prefix: str

@@ -8,11 +8,11 @@ here; a test holds the two equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from rpcinspect.errors import Location, Problem
 from rpcinspect.rpc.cache import BoundedCache
@@ -37,8 +37,7 @@ MARKS = (-0x5ADE_0FF1_CE0D_DB17, -0x5ADE_0FF1_CE0D_DB18)
 NULL = b"null"
 
 
-@dataclass(frozen=True, slots=True)
-class TableText:
+class TableText(Struct, frozen=True):
     """What follows from a tensor table and a descriptor when every tensor's bytes are there."""
 
     owners: tuple[object, ...]
@@ -53,8 +52,7 @@ class TableText:
     """Whether the message has every storage that the table speaks of."""
 
 
-@dataclass(frozen=True, slots=True)
-class PatternText:
+class PatternText(Struct, frozen=True):
     """What follows from a pattern."""
 
     pattern: Pattern

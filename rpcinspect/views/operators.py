@@ -11,14 +11,14 @@ Mirrors torch/jit/_builtins.py and the types of aten/src/ATen/native/native_func
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.tree import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """One parameter of a schema."""
 
     type: str

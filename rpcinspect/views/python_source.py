@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.rpc.pickles import numpy_nodes, semantic
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, PersistentRef, Set, Value
@@ -26,8 +27,7 @@ MAX_DECIMAL_BITS = 1024
 """Python itself refuses decimals of more than some thousand digits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """What stands for the tensors and the RRefs of a message."""
 
     tensor: Callable[[int], str]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from msgspec import Struct, field
 
 from rpcinspect import __version__
 from rpcinspect.replay.reproduction.program_model import awaited
@@ -36,8 +36,7 @@ TEST = "test_reproduce.py"
 TENSORS = "tensors.safetensors"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """What the command line says of the script."""
 
     captures: tuple[str, ...]
@@ -53,8 +52,7 @@ class Wanted:
     timeout_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reproducer:
+class Reproducer(Struct, frozen=True, kw_only=True):
     """The outcome."""
 
     script: str

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.replay.planning.gate import SCRIPT_PREFIX
 from rpcinspect.replay.reproduction.reproduced import value_of
@@ -29,8 +30,7 @@ from rpcinspect.views.python_names import NoSourceError, quoted
 from rpcinspect.views.python_source import Names, SourceWriter
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """What an error is compared with: its type, and what it says if that is the same in every run."""
 
     type: str

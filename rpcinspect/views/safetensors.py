@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
 import orjson
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, OutputError
 from rpcinspect.rpc.dtypes import DTYPES
@@ -39,8 +39,7 @@ ALIGNMENT = 8
 """Of the header's end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One tensor on its way to a file."""
 
     name: str

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from rpcinspect.session.model import AutogradContext, Finding, RRef, Session
 from rpcinspect.trace.touched import Touched
 from rpcinspect.views.phrases import printable
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """What a filter has picked of a session."""
 
     text: str

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
@@ -34,8 +34,7 @@ ONE_LINE_FROM = 100
 MAX_NAME = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """What one line shows."""
 
     index: int | None
@@ -56,8 +55,7 @@ class Row:
         return "red" if self.failed else "dim" if self.control else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """Widths of the columns, and how rows become lines; `width` None does not cut lines."""
 
     width: int | None

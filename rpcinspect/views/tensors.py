@@ -5,7 +5,7 @@ In: a record and the captures' bytes. Out: plain values; bytes are read only whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.record import RpcRecord
@@ -15,8 +15,7 @@ from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement, TpTensor
 
 
-@dataclass(frozen=True, slots=True)
-class TensorPlace:
+class TensorPlace(Struct, frozen=True):
     """What the wire says of the storage of one torch tensor."""
 
     storage_nbytes: int | None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.rpc.message import type_name
 from rpcinspect.session.model import CaptureInfo, Finding, Session, Worker
@@ -41,8 +42,7 @@ MAX_TEXT = 2000
 SEVERITIES = ("error", "warning", "info")
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """A number that matters, large."""
 
     value: str
@@ -52,8 +52,7 @@ class Fact:
     bad: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FindingCard:
+class FindingCard(Struct, frozen=True):
     """A finding."""
 
     number: int
@@ -66,8 +65,7 @@ class FindingCard:
     """Of messages that it names."""
 
 
-@dataclass(frozen=True, slots=True)
-class TypeCount:
+class TypeCount(Struct, frozen=True):
     """How many messages there are of a type, and how that compares with the most frequent one."""
 
     name: str
@@ -75,8 +73,7 @@ class TypeCount:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """The whole."""
 
     title: str

@@ -5,7 +5,8 @@ In: a run, and what was picked. Out: indexes, answers, findings, and how much wa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.session.model import Finding
 from rpcinspect.trace.answers import Trace
@@ -14,8 +15,7 @@ from rpcinspect.trace.narrowed import Answers, Narrowed
 from rpcinspect.views.shown import Shown
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """See above."""
 
     filter: str | None

@@ -7,7 +7,8 @@ for HTML. What is too much for a page is counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.errors import Problem
 from rpcinspect.session.model import CaptureInfo, Session
@@ -31,8 +32,7 @@ TIMES = ("p50", "p90", "p99", "max", "own p50", "nested", "on the wire")
 GROUP_HEADER = ("count", "open", "failed", *TIMES, "requests", "answers")
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Rows of cells; a cell may have links to messages."""
 
     header: tuple[str, ...]
@@ -42,8 +42,7 @@ class Table:
     left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """Text, then links to messages."""
 
     text: str = ""
@@ -52,8 +51,7 @@ class Cell:
     """Links that are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A line of a table."""
 
     cells: tuple[Cell, ...]

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
+from msgspec import Struct
 
 from rpcinspect.wire.align import Places, align
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
@@ -63,8 +63,7 @@ class TensorParts:
         return True
 
 
-@dataclass(eq=False, slots=True)
-class Frame:
+class Frame(Struct, eq=False):
     """What one frame on a lane will be."""
 
     message: TpMessage | None
@@ -76,8 +75,7 @@ class Frame:
     part: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(Struct, frozen=True):
     """A frame that must be on a lane."""
 
     length: int
@@ -375,8 +373,7 @@ class Channel:
         return [*self.lanes[0], *self.lanes[1]]
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelKind:
+class ChannelKind(Struct, frozen=True):
     """How a channel that a capture can show lays tensors on its connections."""
 
     lanes: int

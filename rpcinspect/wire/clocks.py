@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from statistics import median_low
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s
@@ -26,8 +26,7 @@ _SPREAD = 0x9E3779B1
 _HASH_BITS = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockOffset:
+class ClockOffset(Struct, frozen=True, kw_only=True):
     """A capture's clock against that of the first capture."""
 
     offset_ns: int
@@ -48,8 +47,7 @@ class ClockOffset:
         return self.offset_ns if self.certain else 0
 
 
-@dataclass(eq=False, slots=True)
-class _Times:
+class _Times(Struct, eq=False):
     """When packets of one direction were captured, by sequence number; a choice that does not depend on what
     else was captured."""
 

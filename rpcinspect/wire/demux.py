@@ -9,7 +9,7 @@ Mirrors `tensorpipe/core/listener_impl.cc`: extra connections are matched by (li
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError, Problem
 from rpcinspect.limits import DEFAULT_LIMITS, Limits

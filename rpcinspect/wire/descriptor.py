@@ -9,9 +9,10 @@ Mirrors the reading half of `tensorpipe/core/pipe_impl.cc`.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from struct import Struct
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded, Problem
 from rpcinspect.limits import Limits
@@ -35,8 +36,7 @@ LEAST_BYTES = 64
 """Messages that are shorter, as none of torch's agent is, are taken one by one."""
 
 
-@dataclass(eq=False, slots=True)
-class Shape:
+class Shape(Struct, eq=False):
     """A descriptor and what follows from it; one object for all equal descriptors."""
 
     body: bytes
@@ -44,7 +44,7 @@ class Shape:
     layout: Layout
     lengths: tuple[int, ...]
     """Of the payloads."""
-    frames: Struct
+    frames: struct.Struct
     """Cuts the payload frames: length, payload, length, payload, …"""
     frames_bytes: int
     tensors: bool
@@ -71,7 +71,7 @@ class ShapeTable:
             total = sum(lengths)
             if total > self._limits.payload_bytes:
                 raise LimitExceeded(LAYER, "payload_bytes", self._limits.payload_bytes, total)
-            frames = Struct("<" + "".join(f"Q{n}s" for n in lengths))
+            frames = struct.Struct("<" + "".join(f"Q{n}s" for n in lengths))
             tensors = bool(descriptor.tensors)
             shape = Shape(body, descriptor, layout, lengths, frames, frames.size, tensors)
             if len(self.known) >= CACHED_DESCRIPTORS or self._bytes + len(body) > CACHED_BYTES:

@@ -15,7 +15,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.wire.ip import Count
 
@@ -39,8 +40,7 @@ INCOMPLETE, PART, AGAIN, BAD = (
 capture; it was captured before; it lies outside of any packet."""
 
 
-@dataclass(slots=True)
-class Piece:
+class Piece(Struct):
     """A range of a packet that lies in one place of the file."""
 
     start: int
@@ -59,8 +59,7 @@ class Piece:
         return Piece(low, high, self.offset + skip, self.data[skip : high - self.start])
 
 
-@dataclass(slots=True)
-class Fragment:
+class Fragment(Struct):
     """One fragment of one packet."""
 
     row: int
@@ -74,8 +73,7 @@ class Fragment:
     """Usually one; several where a fragment came in fragments."""
 
 
-@dataclass(slots=True, eq=False)
-class Datagram:
+class Datagram(Struct, eq=False):
     """A packet made from fragments; `pieces` are in order and do not overlap."""
 
     addresses: tuple[int, ...]

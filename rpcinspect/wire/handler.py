@@ -6,8 +6,9 @@ which knows all pipes and roles, and gives complete messages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from rpcinspect.wire.orphans import Orphan
 from rpcinspect.wire.pipe import PipeState
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from rpcinspect.wire.demux import Demux
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Struct, frozen=True):
     """What a requested connection is for."""
 
     owner: PipeState

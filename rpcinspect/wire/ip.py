@@ -11,9 +11,9 @@ route names a later destination, the one in the fixed header counts, in both ver
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s
@@ -33,8 +33,7 @@ Addresses = tuple[NDArray[np.uint64], ...]
 destination, destination)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IpPackets:
+class IpPackets(Struct, frozen=True, eq=False):
     """Packets at what is behind IP."""
 
     rows: Rows
@@ -51,8 +50,7 @@ class IpPackets:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fragments:
+class Fragments(Struct, frozen=True, eq=False):
     """Parts of packets, at their data."""
 
     packets: IpPackets

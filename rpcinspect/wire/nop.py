@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
@@ -38,40 +39,34 @@ class Signed(int):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Float:
+class Float(Struct, frozen=True):
     value: float
     """As a Python float, which holds every f32 but may quieten a signalling NaN."""
     bits: int = 64
     """32 or 64."""
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Struct, frozen=True):
     """A vector of integers, as raw little-endian bytes; the size of one integer is not on the wire."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(Struct, frozen=True):
     items: tuple[NopValue, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
+class Structure(Struct, frozen=True):
     members: tuple[NopValue, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Map:
+class Map(Struct, frozen=True):
     """Pairs in the order of the wire."""
 
     pairs: tuple[tuple[NopValue, NopValue], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     index: int
     """Which of the alternatives, from 0; -1 for none of them."""
     value: NopValue

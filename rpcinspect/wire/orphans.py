@@ -17,7 +17,8 @@ There is nothing upstream to mirror: with the handshake, TensorPipe knows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.wire.align import fits
 from rpcinspect.wire.channel import Due, ended_well
@@ -40,8 +41,7 @@ Distances = list[tuple[TpMessage, int]]
 """(message, nanoseconds between its descriptor and a tensor) for each tensor that was captured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Orphan:
+class Orphan(Struct, frozen=True):
     """A connection that may be a lane of some pipe."""
 
     connection: Connection
@@ -49,8 +49,7 @@ class Orphan:
     """Where the client's frames begin, behind its hello; None: the hello was not captured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """A possible answer: this pipe's tensors are on this connection, but for the last `unsent` of each
     direction.
     """

@@ -7,9 +7,9 @@ fragments one by one; the same segments as ranges of the file, one row for each 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s, PacketBlock
@@ -19,8 +19,7 @@ from rpcinspect.wire.ip import Fragments
 FIN, SYN = 1, 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(Struct, frozen=True, eq=False):
     """Segments of one link type and IP version; positions count from the window."""
 
     row: Int64s

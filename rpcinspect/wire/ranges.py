@@ -7,10 +7,10 @@ A stream is made of *runs*, which are columns of such ranges; a tensor is an *ex
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import add
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s
@@ -149,8 +149,7 @@ class Run:
         return self._lists
 
 
-@dataclass(slots=True)
-class Extent:
+class Extent(Struct):
     """Where a range of a stream lies in the capture files, and which of its bytes were not captured.
 
     Not frozen: that triples the cost of making one.

@@ -6,8 +6,9 @@ message are slotted but not frozen: freezing triples the cost of making one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.segment import Endpoint, Flow
@@ -33,8 +34,7 @@ class Visibility(Enum):
     NO_HANDSHAKE = "no-handshake"
 
 
-@dataclass(eq=False, slots=True)
-class Pipe:
+class Pipe(Struct, eq=False):
     """One worker's way of sending requests to another: several TCP connections; one is named here.
 
     In a log it is all that the worker has asked the other one, whichever way that took.
@@ -72,8 +72,7 @@ class Pipe:
         return self.flow.destination
 
 
-@dataclass(eq=False, slots=True)
-class TpTensor:
+class TpTensor(Struct, eq=False):
     """One tensor of a TensorPipe message: in torch a *storage*, which several torch tensors may share."""
 
     descriptor: TpTensorDescriptor
@@ -89,8 +88,7 @@ class TpTensor:
         return self.descriptor.length if self.placement is Placement.MISSING else 0
 
 
-@dataclass(eq=False, slots=True)
-class TpMessage:
+class TpMessage(Struct, eq=False):
     """A message with its payloads in memory and its tensors as places in the capture."""
 
     pipe: Pipe

@@ -7,10 +7,10 @@ What the link, tunnel and IP layers share. A layer is a function from (window, `
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s, PacketBlock
@@ -32,8 +32,7 @@ LEAST_ETHERTYPE = 0x600
 """A lower number in the place of an EtherType is the length of an 802.3 frame."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class Rows(Struct, frozen=True, eq=False):
     """Some packets of a block and where the next header of each begins; positions count from the window."""
 
     row: Int64s

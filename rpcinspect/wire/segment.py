@@ -9,10 +9,10 @@ Of a `TcpBlock`, whose headers were read before, only the directions are entered
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Direction, Int64s, PacketBlock, TcpBlock, as_int64
@@ -26,8 +26,7 @@ from rpcinspect.wire.tunnel import MAX_NESTING, TUNNELS
 FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, order=True):
     """One end of a TCP connection."""
 
     host: str
@@ -38,8 +37,7 @@ class Endpoint:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Flow:
+class Flow(Struct, frozen=True, order=True):
     """One direction between two endpoints (not of one connection: ports are used again)."""
 
     source: Endpoint
@@ -54,8 +52,7 @@ class Flow:
         return Flow(self.destination, self.source)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SegmentBlock:
+class SegmentBlock(Struct, frozen=True, kw_only=True, eq=False):
     """TCP segments of one packet block, in file order. All columns have the same length m."""
 
     capture: int
@@ -86,8 +83,7 @@ class SegmentBlock:
         return len(self.packet)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Found:
+class _Found(Struct, frozen=True, eq=False):
     """What the packets of one window gave so far."""
 
     parts: list[Part] = field(default_factory=list)

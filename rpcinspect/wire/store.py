@@ -17,8 +17,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.wire.store_operations import (
@@ -59,8 +60,7 @@ STOP_WAITING, WAIT_CANCELED = 0, 1
 """Replies to `WAIT` and `BARRIER`; the second one only after a `CANCEL_WAIT`."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreEntry:
+class StoreEntry(Struct, frozen=True):
     """At this time this key had this value."""
 
     key: str
@@ -77,8 +77,7 @@ class StoreEntry:
     """Where the store listens, `ip:port`; set by whoever knows the connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreProblem:
+class StoreProblem(Struct, frozen=True):
     """Why one direction was not followed to its end."""
 
     reason: str
@@ -87,8 +86,7 @@ class StoreProblem:
     """Bytes from the start of that direction."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerDirectory:
+class WorkerDirectory(Struct, frozen=True):
     """Who is called what, by group: N of `/rpc_prefix_N/` (the N-th init_rpc of a process), 0 without it."""
 
     names: Mapping[tuple[int, int], str]
@@ -285,8 +283,7 @@ def worker_directory(entries: Iterable[StoreEntry]) -> WorkerDirectory:
     return WorkerDirectory(names, addresses, {group: tuple(listed) for group, listed in members.items()})
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(Struct, frozen=True):
     operation: Operation
     keys: tuple[str, ...]
 

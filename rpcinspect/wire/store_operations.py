@@ -9,8 +9,9 @@ what `TCPStore.cpp` writes and reads for each of its members.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 
 class StoreGeneration(Enum):
@@ -23,8 +24,7 @@ class StoreGeneration(Enum):
     """2.2 and later: a magic number comes first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One operation: its name, what follows its code, what comes back.
 
     Arguments: `k` a key, `v` a value of the last key, a digit that many bytes; after `*` the rest comes as

@@ -15,11 +15,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
@@ -46,8 +46,7 @@ MANY = 16
 NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """Two copies of the same stream bytes that differ; the first was kept."""
 
     position: int

@@ -11,10 +11,10 @@ side has acknowledged the missing bytes and that much capture time has gone by.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s
@@ -27,24 +27,38 @@ EPOCH = 1 << 34
 WRAP = 1 << 32
 
 
-@dataclass(eq=False, slots=True)
 class Connection:
     """One TCP connection between two endpoints; ports that are used again make another one."""
 
-    number: int
-    flow: Flow
-    """The direction that was seen first."""
-    forward: Stream = field(init=False)
-    """The stream of `flow`."""
-    backward: Stream = field(init=False)
-    client: Stream | None = None
-    """The stream of the side that opened the connection; None while that is not known."""
-    client_isn: int | None = None
-    server_isn: int | None = None
-    reset_ns: int | None = None
-    """When the first RST was captured."""
-    reset_by: Stream | None = None
-    """The direction in which it went."""
+    __slots__ = (
+        "backward",
+        "client",
+        "client_isn",
+        "flow",
+        "forward",
+        "number",
+        "reset_by",
+        "reset_ns",
+        "server_isn",
+    )
+
+    def __init__(
+        self, number: int, flow: Flow, source: CaptureBytes, isn: int | None, other_isn: int | None
+    ) -> None:
+        """`flow` is the direction that was seen first, `isn` its initial sequence number, where known."""
+        self.number = number
+        self.flow = flow
+        self.forward = Stream(flow, self, source, _first_position(isn))
+        """The stream of `flow`."""
+        self.backward = Stream(flow.reversed, self, source, _first_position(other_isn))
+        self.client: Stream | None = None
+        """The stream of the side that opened the connection; None while that is not known."""
+        self.client_isn: int | None = None
+        self.server_isn: int | None = None
+        self.reset_ns: int | None = None
+        """When the first RST was captured."""
+        self.reset_by: Stream | None = None
+        """The direction in which it went."""
 
     @property
     def streams(self) -> tuple[Stream, Stream]:
@@ -61,8 +75,7 @@ class Connection:
         return None if self.client is None else self.other(self.client)
 
 
-@dataclass(eq=False, slots=True)
-class _Pair:
+class _Pair(Struct, eq=False):
     """Two endpoints: their connections, and from which packet of which file on each is the current one."""
 
     connections: list[Connection] = field(default_factory=list)
@@ -137,11 +150,7 @@ class Tcp:
 
     def _connect(self, flow: Flow, client: bool | None, isn: int | None, other_isn: int | None) -> Connection:
         """A new connection, seen first in `flow`, whose sender is the client, or not, or unknown."""
-        connection = Connection(len(self.connections), flow)
-        start = None if isn is None else EPOCH + ((isn + 1) % WRAP)
-        other_start = None if other_isn is None else EPOCH + ((other_isn + 1) % WRAP)
-        connection.forward = Stream(flow, connection, self._source, start)
-        connection.backward = Stream(flow.reversed, connection, self._source, other_start)
+        connection = Connection(len(self.connections), flow, self._source, isn, other_isn)
         if client is not None:
             connection.client = connection.forward if client else connection.backward
             connection.client_isn, connection.server_isn = (isn, other_isn) if client else (other_isn, isn)
@@ -431,3 +440,8 @@ def _begin(stream: Stream, isn: int) -> None:
 def _unwrap(near: int, sequence: int) -> int:
     """The position nearest to `near` that has this 32-bit sequence number."""
     return near + ((sequence - near + WRAP // 2) % WRAP) - WRAP // 2
+
+
+def _first_position(isn: int | None) -> int | None:
+    """Of a stream that begins behind this sequence number."""
+    return None if isn is None else EPOCH + ((isn + 1) % WRAP)

@@ -1,7 +1,7 @@
-"""TensorPipe's control structures: bodies of uv frames <-> the dataclasses of `tensorpipe_types.py`.
+"""TensorPipe's control structures: bodies of uv frames <-> the structures of `tensorpipe_types.py`.
 
 In: the body of one frame whose place in its connection says what it must be (first frame, brochure, ...).
-Out: a dataclass, and for objects that changed with PyTorch 1.9 the `Layout` that they were written in. May
+Out: a structure, and for objects that changed with PyTorch 1.9 the `Layout` that they were written in. May
 assume nothing about the bytes; readers raise `DecodeError` (layer `tensorpipe`) or `LimitExceeded` only.
 
 Mirrors the `NOP_STRUCTURE` declarations of the upstream files that `tensorpipe_types.py` names. What 1.8

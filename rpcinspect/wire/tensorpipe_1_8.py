@@ -1,6 +1,6 @@
-"""What PyTorch 1.8 wrote otherwise: members of its objects <-> the dataclasses that stand for both layouts.
+"""What PyTorch 1.8 wrote otherwise: members of its objects <-> the structures that stand for both layouts.
 
-In: a reader behind the head of 1.8's one `Packet` variant, which holds every object. Out: the dataclasses of
+In: a reader behind the head of 1.8's one `Packet` variant, which holds every object. Out: the structures of
 all releases. Differences: channels are told by device type, not by device; a tensor names its channel itself;
 sizes are signed; there is no descriptor-reply connection.
 

@@ -1,4 +1,4 @@
-"""TensorPipe's control structures as plain dataclasses; `tensorpipe.py` reads and writes them.
+"""TensorPipe's control structures as plain values; `tensorpipe.py` reads and writes them.
 
 Mirrors `tensorpipe/core/nop_types.h`, `tensorpipe/core/message.h`, `tensorpipe/channel/mpt/nop_types.h`,
 the `Descriptor` of `tensorpipe/channel/cma/channel_impl.cc` and the `DeviceDescriptor` of
@@ -12,9 +12,10 @@ strings that carry data are `bytes`. What the 1.8 layout lacks or has in additio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
+
+from msgspec import Struct
 
 UNKNOWN_INDEX = -1
 """Index of a device that the 1.8 layout names by its type only."""
@@ -33,23 +34,20 @@ class Layout(Enum):
     """PyTorch 1.9 and later."""
 
 
-@dataclass(frozen=True, slots=True)
-class TpDevice:
+class TpDevice(Struct, frozen=True):
     type: str
     """`cpu` or `cuda`."""
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class SpontaneousConnection:
+class SpontaneousConnection(Struct, frozen=True):
     """First frame of a connection that opens a pipe."""
 
     context_name: str
     """Name of the connecting side, in torch the worker's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedConnection:
+class RequestedConnection(Struct, frozen=True):
     """First frame of a connection that the listening side asked for."""
 
     registration_id: int
@@ -60,16 +58,14 @@ DeviceDescriptors: TypeAlias = tuple[tuple[TpDevice, str], ...]
 """Device -> what a channel says about it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Brochure:
+class Brochure(Struct, frozen=True):
     """Second frame of the connecting side: what it could speak."""
 
     transport_domain_descriptors: tuple[tuple[str, str], ...]
     channel_device_descriptors: tuple[tuple[str, DeviceDescriptors], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrochureAnswer:
+class BrochureAnswer(Struct, frozen=True, kw_only=True):
     """First frame of the listening side: what is to be spoken, and the ids of the connections to open."""
 
     transport: str
@@ -85,15 +81,13 @@ class BrochureAnswer:
     """1.8 always writes a transport registration id; here it is when it stands for nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class TpPayload:
+class TpPayload(Struct, frozen=True):
     length: int
     """Bytes."""
     metadata: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TpTensorDescriptor:
+class TpTensorDescriptor(Struct, frozen=True, kw_only=True):
     length: int
     """Bytes."""
     source_device: TpDevice
@@ -106,8 +100,7 @@ class TpTensorDescriptor:
     """Only in 1.8's layout: what later layouts send on the channel's connection, e.g. a `CmaDescriptor`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TpDescriptor:
+class TpDescriptor(Struct, frozen=True):
     """What comes before each message: the lengths of its parts."""
 
     metadata: bytes
@@ -115,28 +108,24 @@ class TpDescriptor:
     tensors: tuple[TpTensorDescriptor, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescriptorReply:
+class DescriptorReply(Struct, frozen=True):
     """Devices for the tensors whose target the sender left open."""
 
     target_devices: tuple[TpDevice, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LaneAdvertisement:
+class LaneAdvertisement(Struct, frozen=True):
     address: str
     registration_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class MptServerHello:
+class MptServerHello(Struct, frozen=True):
     """First frame on mpt's control connection, from the listening side."""
 
     lane_advertisements: tuple[LaneAdvertisement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MptClientHello:
+class MptClientHello(Struct, frozen=True):
     """First frame on a lane. The same bytes as a RequestedConnection: only the listener tells them apart."""
 
     registration_id: int
@@ -145,16 +134,14 @@ class MptClientHello:
 MptHello: TypeAlias = MptServerHello | MptClientHello
 
 
-@dataclass(frozen=True, slots=True)
-class CmaDescriptor:
+class CmaDescriptor(Struct, frozen=True):
     """Where in which process a tensor's bytes can be read; they are not on the network."""
 
     pid: int
     ptr: int
 
 
-@dataclass(frozen=True, slots=True)
-class CudaBasicDeviceDescriptor:
+class CudaBasicDeviceDescriptor(Struct, frozen=True):
     """The value that `cuda_basic` puts into `channel_device_descriptors`, itself a nop structure."""
 
     device_type: str

@@ -15,7 +15,8 @@ A time has only what is written: the year, the date and the zone are often missi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MAX_PREFIXES = 8
 YEARS = range(1971, 2262)
@@ -24,8 +25,7 @@ DAY_NS = 86_400_000_000_000
 SECOND_NS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
+class Stamp(Struct, frozen=True, kw_only=True):
     """A time as it is written."""
 
     year: int | None = None
@@ -41,8 +41,7 @@ class Stamp:
     that it is off by something that stays the same while the host runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prefix:
+class Prefix(Struct, frozen=True, kw_only=True):
     """What stands before a line's text."""
 
     rank: int | None = None

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.workerlog.prefix import Stamp, split_prefix
 from rpcinspect.workerlog.said import MAX_TEXT, Said, read_text
@@ -19,8 +21,7 @@ MAX_LINE = 1 << 16
 """Characters of a line that are looked at."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
+class LogLine(Struct, frozen=True, kw_only=True):
     """One line that speaks of RPC."""
 
     number: int
@@ -32,8 +33,7 @@ class LogLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerLog:
+class WorkerLog(Struct, frozen=True, kw_only=True):
     """One file."""
 
     path: str

@@ -9,7 +9,8 @@ torch/distributed/elastic.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.rpc.message import TYPE_NAMES
 
@@ -17,8 +18,7 @@ MAX_TEXT = 2000
 """Characters of a line that are kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(Struct, frozen=True, kw_only=True):
     """What one line says."""
 
     what: str

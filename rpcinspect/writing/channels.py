@@ -9,7 +9,9 @@ missing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.wire.channel import CHANNELS
 from rpcinspect.wire.records import Pipe, TpMessage, TpTensor
@@ -20,8 +22,7 @@ CPU = TpDevice("cpu", 0)
 Pair = tuple[TpDevice, TpDevice]
 
 
-@dataclass(frozen=True, slots=True)
-class Channels:
+class Channels(Struct, frozen=True):
     """Of one pipe."""
 
     layout: Layout

@@ -11,7 +11,8 @@ Mirrors `tensorpipe/core/pipe_impl.cc` and `tensorpipe/channel/basic/channel_imp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.wire.records import Pipe, TpMessage, TpTensor
@@ -38,8 +39,7 @@ DOMAIN = "any"
 """What `basic` says of every device: it needs nothing in common."""
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
+class Numbered(Struct, frozen=True):
     """A message and its index."""
 
     index: int
@@ -115,8 +115,7 @@ def _requested(registration_id: int, listener: Endpoint, begin: int, client: End
     return talk
 
 
-@dataclass(eq=False, slots=True)
-class _Direction:
+class _Direction(Struct, eq=False):
     """The messages of one side of a pipe, one after the other."""
 
     side: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rpcinspect.session.model import Session, Worker
 from rpcinspect.wire.segment import Endpoint, Flow

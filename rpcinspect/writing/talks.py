@@ -7,7 +7,8 @@ In: bytes, places of bytes in the captures, and gaps, in the order of each direc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.segment import Endpoint
@@ -20,8 +21,7 @@ OPENING, SAYING, CLOSING = 0, 1, 2
 """What comes first of things that happen at the same time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """Some bytes of an extent; those that were not captured are left out."""
 
     extent: Extent
@@ -29,8 +29,7 @@ class Part:
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Something that one side says."""
 
     time_ns: int
@@ -43,8 +42,7 @@ class Piece:
     said: bytes | Part
 
 
-@dataclass(eq=False, slots=True)
-class Talk:
+class Talk(Struct, eq=False):
     """One connection."""
 
     client: Endpoint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rpcinspect.diff.model import Comparison, Explanation
 from tests.diff.stories import Story, diff

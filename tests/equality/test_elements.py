@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rpcinspect.equality import elements
 from rpcinspect.equality.elements import Storage, Tensors, codes_of, in_memory, slice_extent
@@ -52,11 +52,9 @@ def strided(draw: st.DrawFn) -> TensorMeta:
     conj = dtype == "complex64" and draw(st.booleans())
     meta = TensorMeta(dtype=dtype, sizes=sizes, strides=strides, storage=0, conj=conj)
     if draw(st.booleans()):
-        meta = dataclasses.replace(meta, strides=tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes))))
+        meta = structs.replace(meta, strides=tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes))))
     last = sum((size - 1) * stride for size, stride in zip(sizes, meta.strides, strict=True))
-    return dataclasses.replace(
-        meta, storage_offset=draw(st.integers(0, len(DATA) // item - 1 - max(last, 0)))
-    )
+    return structs.replace(meta, storage_offset=draw(st.integers(0, len(DATA) // item - 1 - max(last, 0))))
 
 
 @given(meta=strided(), block=st.integers(1, 9))
@@ -87,7 +85,7 @@ def test_elements_in_holes_are_unknown(meta: TensorMeta, block: int, cuts: list[
         for one in blocks
         for flag in ([False] * len(one.codes) if one.unknown is None else one.unknown.tolist())
     ]
-    item = codes_of(dataclasses.replace(meta, sizes=()), bytes(8)[: _item(meta)]).nbytes
+    item = codes_of(structs.replace(meta, sizes=()), bytes(8)[: _item(meta)]).nbytes
     expected = []
     for index in np.ndindex(*meta.sizes):
         at = meta.storage_offset + sum(i * s for i, s in zip(index, meta.strides, strict=True))

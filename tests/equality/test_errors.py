@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.equality.errors import RemoteError, compare_errors, essence, named_type, reworded
 from rpcinspect.equality.rules import Rules

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import rpcinspect
 from rpcinspect.equality.difference import Difference, verdict

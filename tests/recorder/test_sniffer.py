@@ -11,7 +11,7 @@ from tests.recorder.recording import environment, need_own_network
 
 SNIFF = """
 import json, socket, sys
-from dataclasses import asdict
+from msgspec.structs import asdict
 from pathlib import Path
 from rpcinspect.recorder.namespace import enter_own_network
 from rpcinspect.recorder.packet_socket import Ring, open_socket

@@ -3,8 +3,9 @@ descriptors."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Options

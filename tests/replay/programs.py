@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.handshake import MEMBER_TERMS
@@ -35,8 +36,7 @@ def free_port() -> int:
         return port
 
 
-@dataclass
-class Programs:
+class Programs(Struct):
     """`live_worker.py`, started as `torchrun` would; the first, whose process has the store, ends last."""
 
     names: Sequence[str]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
@@ -41,8 +42,7 @@ def read_ones(extent: Extent) -> bytes:
     return STORAGE[: extent.length]
 
 
-@dataclass
-class Scripted:
+class Scripted(Struct):
     """A live worker: `does` is called for each request that it gets, with itself and the request."""
 
     peer: Peer
@@ -89,8 +89,7 @@ class Stage(Loop):
         return kept
 
 
-@dataclass
-class Played:
+class Played(Struct):
     """A session that was played."""
 
     planned: PlannedSession

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.command import (
@@ -149,7 +149,7 @@ VECTORS: dict[str, tuple[int, bytes, Command]] = {
 def plain(command: Command) -> Command:
     """With the tensors among the arguments as their indexes: nodes of a tree compare by identity."""
     if isinstance(command, (ScriptCall, ScriptRemoteCall)):
-        return dataclasses.replace(
+        return structs.replace(
             command, args=tuple(tensor_index(a) if tensor_index(a) is not None else a for a in command.args)
         )
     return command
@@ -261,12 +261,12 @@ def test_one_field_changes_one_thing() -> None:
     message_type, payload, _ = VECTORS["gradients"]
     request, forms = from_message_forms(message_type, payload)
     assert isinstance(request, PropagateGradientsReq)
-    changed = to_payload(dataclasses.replace(request, retain_graph=True), forms)
+    changed = to_payload(structs.replace(request, retain_graph=True), forms)
     assert changed == payload[:-3] + b"\x88" + payload[-2:]
     message_type, payload, _ = VECTORS["user delete"]
     delete, forms = from_message_forms(message_type, payload)
     assert isinstance(delete, RRefUserDelete)
-    changed = to_payload(dataclasses.replace(delete, fork_id=ForkId(0, 300)), forms)
+    changed = to_payload(structs.replace(delete, fork_id=ForkId(0, 300)), forms)
     assert changed == payload.replace(b"\x4b\x05", b"\x4d\x2c\x01")
 
 

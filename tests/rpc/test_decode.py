@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rpcinspect.rpc.command import PythonCall, RRefAck, UnknownCommand
 from rpcinspect.rpc.decode import RpcDecoder, reencode
@@ -36,7 +36,7 @@ def test_a_whole_message() -> None:
 def test_equal_bytes_give_the_same_objects() -> None:
     decoder = RpcDecoder()
     first = decoder.decode(FORWARD)
-    second = decoder.decode(dataclasses.replace(FORWARD, id=6, payload=b"" + CALL + AUTOGRAD))
+    second = decoder.decode(structs.replace(FORWARD, id=6, payload=b"" + CALL + AUTOGRAD))
     assert first.command is second.command
     assert first.tensors is second.tensors
     for one, two in zip(first.envelopes, second.envelopes, strict=True):
@@ -62,27 +62,27 @@ def test_unknown_types_are_no_problem() -> None:
 def test_damage_keeps_what_is_readable(forms: bool) -> None:
     decoder = RpcDecoder(forms=forms)
     # the command inside of a good envelope
-    decoded = decoder.decode(dataclasses.replace(FORWARD, payload=b"\x07" + AUTOGRAD))
+    decoded = decoder.decode(structs.replace(FORWARD, payload=b"\x07" + AUTOGRAD))
     assert [type(envelope) for envelope in decoded.envelopes] == [RpcWithAutograd]
     assert decoded.command == UnknownCommand(M.PYTHON_CALL, b"\x07")
     assert decoded.tensors == (FLOAT3,)
     assert [layer for layer, _ in decoded.problems] == ["rpc"]
     # the inner one of two envelopes
     inner = CALL + AUTOGRAD[:-8] + bytes(8)
-    decoded = decoder.decode(dataclasses.replace(PROFILED, payload=inner + PROFILED.payload[-(75 + 8) :]))
+    decoded = decoder.decode(structs.replace(PROFILED, payload=inner + PROFILED.payload[-(75 + 8) :]))
     assert [type(envelope) for envelope in decoded.envelopes] == [RpcWithProfilingReq]
     assert decoded.command == UnknownCommand(M.FORWARD_AUTOGRAD_REQ, inner)
     assert len(decoded.problems) == 1
     # the tensor table, and everything
-    decoded = decoder.decode(dataclasses.replace(FORWARD, tensor_table=ONE[:-1]))
+    decoded = decoder.decode(structs.replace(FORWARD, tensor_table=ONE[:-1]))
     assert decoded.command == PythonCall(UDF, False)
     assert decoded.tensors == ()
     assert [layer for layer, _ in decoded.problems] == ["pickle"]
-    decoded = decoder.decode(dataclasses.replace(FORWARD, payload=b"", tensor_table=b""))
+    decoded = decoder.decode(structs.replace(FORWARD, payload=b"", tensor_table=b""))
     assert len(decoded.problems) == 2
     # what was not read is carried as it was
     if forms:
-        assert reencode(decoded) == dataclasses.replace(FORWARD, payload=b"", tensor_table=b"").to_payloads()
+        assert reencode(decoded) == structs.replace(FORWARD, payload=b"", tensor_table=b"").to_payloads()
 
 
 @pytest.mark.parametrize("message", [FORWARD, PROFILED], ids=["autograd", "profiled"])
@@ -95,7 +95,7 @@ def test_one_field_changes_one_thing() -> None:
     decoded = RpcDecoder(forms=True).decode(FORWARD)
     (envelope,) = decoded.envelopes
     assert isinstance(envelope, RpcWithAutograd)
-    changed = dataclasses.replace(decoded, envelopes=(dataclasses.replace(envelope, from_worker_id=3),))
+    changed = structs.replace(decoded, envelopes=(structs.replace(envelope, from_worker_id=3),))
     before, after = FORWARD.to_payloads(), reencode(changed)
     assert [i for i in range(4) if before[i] != after[i]] == [2]
     assert sum(a != b for a, b in zip(before[2], after[2], strict=True)) == 1

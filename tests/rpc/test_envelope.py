@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.rpc.cache import BoundedCache
@@ -140,14 +139,14 @@ def test_damaged_footer(footer: str) -> None:
 
 
 def test_profiling_is_around_autograd_and_the_outermost_comes_first() -> None:
-    outer = dataclasses.replace(PROFILING_ENVELOPE, wrapped_message_type=M.FORWARD_AUTOGRAD_REQ)
+    outer = structs.replace(PROFILING_ENVELOPE, wrapped_message_type=M.FORWARD_AUTOGRAD_REQ)
     payload = wrap((outer, AUTOGRAD_ENVELOPE), b"call")
     assert payload.startswith(b"call" + AUTOGRAD)
     assert peel(M.RUN_WITH_PROFILING_REQ, payload) == ((outer, AUTOGRAD_ENVELOPE), M.PYTHON_CALL, b"call")
 
 
 def test_damage_inside_keeps_what_is_around_it() -> None:
-    outer = dataclasses.replace(PROFILING_ENVELOPE, wrapped_message_type=M.FORWARD_AUTOGRAD_REQ)
+    outer = structs.replace(PROFILING_ENVELOPE, wrapped_message_type=M.FORWARD_AUTOGRAD_REQ)
     payload = wrap((outer,), b"no envelope")
     peeled = peel_partial(M.RUN_WITH_PROFILING_REQ, payload)
     assert peeled.envelopes == (outer,)
@@ -156,7 +155,7 @@ def test_damage_inside_keeps_what_is_around_it() -> None:
 
 
 def test_nesting_is_bounded() -> None:
-    again = dataclasses.replace(AUTOGRAD_ENVELOPE, wrapped_message_type=M.FORWARD_AUTOGRAD_REQ)
+    again = structs.replace(AUTOGRAD_ENVELOPE, wrapped_message_type=M.FORWARD_AUTOGRAD_REQ)
     with pytest.raises(LimitExceeded, match="MAX_ENVELOPES"):
         peel(M.FORWARD_AUTOGRAD_REQ, wrap((again,) * (MAX_ENVELOPES + 1), b""))
     envelopes = (*(again,) * (MAX_ENVELOPES - 1), AUTOGRAD_ENVELOPE)
@@ -181,7 +180,7 @@ def test_number_of_events_must_be_the_announced_one() -> None:
 
 def test_equal_device_maps_are_one_object() -> None:
     tails: BoundedCache[bytes, DeviceMap] = BoundedCache(10_000)
-    other = dataclasses.replace(AUTOGRAD_ENVELOPE, autograd_metadata=AutogradMetadata(1 << 48, 70_000))
+    other = structs.replace(AUTOGRAD_ENVELOPE, autograd_metadata=AutogradMetadata(1 << 48, 70_000))
     maps = []
     for envelope in (AUTOGRAD_ENVELOPE, other):
         peeled = peel_partial(M.FORWARD_AUTOGRAD_REQ, wrap((envelope,), b""), tails=tails)
@@ -196,11 +195,9 @@ def test_one_field_changes_one_thing() -> None:
     peeled = peel_partial(M.FORWARD_AUTOGRAD_REQ, AUTOGRAD, with_forms=True)
     (envelope,) = peeled.envelopes
     assert isinstance(envelope, RpcWithAutograd)
-    changed = wrap([dataclasses.replace(envelope, from_worker_id=3)], b"", peeled.forms)
+    changed = wrap([structs.replace(envelope, from_worker_id=3)], b"", peeled.forms)
     assert changed == AUTOGRAD.replace(b"\x4b\x00\x4b\x00\x4b\x00", b"\x4b\x00\x4b\x00\x4b\x03")
-    longer = wrap(
-        [dataclasses.replace(envelope, autograd_metadata=AutogradMetadata(0, 300))], b"", peeled.forms
-    )
+    longer = wrap([structs.replace(envelope, autograd_metadata=AutogradMetadata(0, 300))], b"", peeled.forms)
     assert longer == AUTOGRAD[:-1].replace(b"\x4b\x00" * 3, b"\x4b\x00\x4d\x2c\x01\x4b\x00") + b"\x5d"
 
 
@@ -232,7 +229,7 @@ profiling_resp = st.builds(
 @given(st.lists(st.one_of(autograd, profiling_req, profiling_resp), min_size=1, max_size=4), st.binary())
 def test_what_is_wrapped_is_peeled_in_any_nesting(stack: list[Envelope], inner: bytes) -> None:
     for i in range(len(stack) - 1):
-        stack[i] = dataclasses.replace(stack[i], wrapped_message_type=stack[i + 1].message_type)
+        stack[i] = structs.replace(stack[i], wrapped_message_type=stack[i + 1].message_type)
     payload = wrap(stack, inner)
     expected = (tuple(stack), int(M.PYTHON_CALL), inner)
     assert peel(stack[0].message_type, payload) == expected

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.dtypes import DTYPES
@@ -183,11 +183,11 @@ def _tagged(bits: Dict, tag: str) -> Call:
     ("tensor", "expected"),
     [
         (_strided((*STORAGE, None)), FLOAT3),
-        (_strided(STORAGE, Dict([("neg", True)])), dataclasses.replace(FLOAT3, neg=True)),
+        (_strided(STORAGE, Dict([("neg", True)])), structs.replace(FLOAT3, neg=True)),
         (_strided(STORAGE, _tagged(Dict(), "Dict[str, bool]")), FLOAT3),
         (
             _strided(STORAGE, _tagged(Dict([(0, True), (1, False)]), "Dict[int, bool]")),
-            dataclasses.replace(FLOAT3, conj=True),
+            structs.replace(FLOAT3, conj=True),
         ),
     ],
     ids=["six element id", "untagged bits", "no bits", "int keys"],
@@ -254,11 +254,11 @@ def test_what_is_no_table(value: Value) -> None:
 
 def test_one_field_changes_one_thing() -> None:
     metas, forms = read_tensor_table_forms(ONE)
-    changed = to_tensor_table([dataclasses.replace(metas[0], requires_grad=False)], forms)
+    changed = to_tensor_table([structs.replace(metas[0], requires_grad=False)], forms)
     assert [(i, a, b) for i, (a, b) in enumerate(zip(ONE, changed, strict=True)) if a != b] == [
         (ONE.index(b"\x88"), 0x88, 0x89)
     ]
-    wide = to_tensor_table([dataclasses.replace(metas[0], storage_offset=70000)], forms)
+    wide = to_tensor_table([structs.replace(metas[0], storage_offset=70000)], forms)
     assert wide == ONE.replace(b"\x4b\x00\x28\x4b\x03\x74", b"\x4a\x70\x11\x01\x00\x28\x4b\x03\x74")
 
 

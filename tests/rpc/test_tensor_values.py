@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
 import math
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.rpc.dtypes import DTYPES
@@ -270,7 +270,7 @@ def test_any_view_is_read_as_an_index_formula_says_or_refused(data: st.DataObjec
         values = first_values(tensor, storage, 5)
         assert repr(values) == repr(list(struct.unpack(f"<{count}f", expected[: count * 4])))
     if dtype.startswith("complex"):
-        twice = dataclasses.replace(tensor, conj=True, neg=True)
+        twice = structs.replace(tensor, conj=True, neg=True)
         half = item // 2
         flipped = bytearray(expected)
         for i in range(0, len(expected), item):  # -(conj(a + bi)) = -a + bi

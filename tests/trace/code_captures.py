@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.rpc.command import Command, PythonCall, PythonResp, ScriptCall, ScriptResp
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
@@ -25,8 +27,7 @@ from tests.truth import capture_of
 from tests.wire.conversations import NO_TENSORS, Network, PipeTalk, Said, packets, segments
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """A capture."""
 
     label: str

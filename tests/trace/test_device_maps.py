@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.trace.device_maps import DeviceMap, part_of, read_device_maps

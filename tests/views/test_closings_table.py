@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rpcinspect.trace.closings import Closings
 from rpcinspect.views.closings_table import show_closings

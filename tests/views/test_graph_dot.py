@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.views.graph_dot import dot_lines, quoted
 from tests.trace.runs import workload_trace

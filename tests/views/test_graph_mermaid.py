@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rpcinspect.views.graph_mermaid import escaped, mermaid_lines
 from tests.trace.runs import workload_trace

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from rpcinspect.views.graph_table import show_graph

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.rpc.message import type_name
 from rpcinspect.session.model import Finding

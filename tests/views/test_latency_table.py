@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rpcinspect.views.latency_table import MAX_ROWS, show_latency
 from tests.commands.runner import visible

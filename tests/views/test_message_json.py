@@ -175,7 +175,7 @@ def test_pickles_that_can_not_be_read() -> None:
 
 def test_every_command_with_fields_has_a_body() -> None:
     for codec in COMMANDS.values():
-        assert (codec.command in BODIES) == bool(codec.command.__dataclass_fields__)
+        assert (codec.command in BODIES) == bool(codec.command.__struct_fields__)
 
 
 @pytest.mark.parametrize("name", VECTORS)

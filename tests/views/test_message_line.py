@@ -8,12 +8,12 @@ import hashlib
 import json
 import pickle
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rpcinspect.errors import Location, Problem
 from rpcinspect.rpc.command import Command, ExceptionResponse, PythonCall, PythonResp, UnknownCommand

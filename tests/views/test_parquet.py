@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import resource
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.errors import CaptureError, OutputError
 from rpcinspect.pipeline import Decoding

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
+from msgspec.structs import replace
 from torch.autograd.profiler_legacy import _parse_legacy_records
 from torch.autograd.profiler_util import EventList
 

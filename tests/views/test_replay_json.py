@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from rpcinspect.replay.planning.model import REASONS
 from rpcinspect.replay.playing.outcome import InboundOutcome, Recording, ReplayOutcome

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.model import StandIn

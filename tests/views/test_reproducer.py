@@ -6,12 +6,12 @@ import ast
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.gate import Gate

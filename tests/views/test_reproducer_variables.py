@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.reproduction.program_model import Block, Send, Together

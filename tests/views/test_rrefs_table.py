@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rpcinspect.views.rrefs_table import show_rrefs
 from tests.commands.runner import visible

@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.rpc.command import ExceptionResponse, PythonResp
 from rpcinspect.session.model import Worker

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.session.model import Finding, Worker
 from rpcinspect.trace.touched import Touched

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rpcinspect.views import trace_tables as made
 from rpcinspect.views.trace_tables import Table

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import cycle
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.wire.demux import Demux
@@ -66,8 +68,7 @@ def endpoint(text: str) -> Endpoint:
 # --- what is written ---
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """Bytes that one end of a connection writes at once."""
 
     connection: int
@@ -101,8 +102,7 @@ class Network:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """An RPC message as TensorPipe carries it."""
 
     type: int = 0x102
@@ -317,8 +317,7 @@ class PipeTalk:
 # --- how it travels ---
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(Struct, frozen=True):
     """Bytes [start, end) of one direction that were not captured."""
 
     connection: int
@@ -327,16 +326,14 @@ class Hole:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(Struct, frozen=True):
     """Payloads and tensors as they came out; a tensor that is not certain is the name of its placement."""
 
     payloads: tuple[bytes, ...]
     tensors: tuple[bytes | str, ...]
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """Everything that came out."""
 
     tcp: Tcp

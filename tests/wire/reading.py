@@ -7,8 +7,9 @@ found["10.0.0.1:5000>10.0.0.2:6000"].content        # zeros in the holes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from rpcinspect.capture import open_capture
 from rpcinspect.errors import Problem
@@ -20,8 +21,7 @@ from rpcinspect.wire.tcp import Connection, Tcp
 PATIENCE_NS = 2_000_000_000
 
 
-@dataclass(frozen=True)
-class OneWay:
+class OneWay(Struct, frozen=True):
     """One direction of a connection, read whole."""
 
     content: bytes
@@ -37,8 +37,7 @@ class OneWay:
     """(capture, file offset, length) of its bytes."""
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """All that a few files gave."""
 
     connections: list[Connection]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rpcinspect.wire.orphans import FLOOR_NS, MARGIN, MAX_UNSENT
 from tests.builders import ACK, FIN, RST, SYN, Segment
@@ -16,8 +17,7 @@ from tests.wire.conversations import Network, Outcome, PipeTalk, Said, frame, pl
 MS = 1_000_000
 
 
-@dataclass
-class Story:
+class Story(Struct):
     """Pipes, and a clock that each write looks at; `tell` cuts off all that was written before `begin`."""
 
     network: Network = field(default_factory=Network)

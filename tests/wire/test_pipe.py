@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.wire.descriptor import ShapeTable
@@ -100,7 +101,7 @@ def test_the_channel_is_that_of_server_and_client_device(from_client: bool) -> N
     assert body.count(b"\xbd\x03cpu\x00") + body.count(b"\xbd\x04cuda\x00") == 2
     shape = ShapeTable(DEFAULT_LIMITS).get(body)
     tensor = shape.descriptor.tensors[0]
-    object.__setattr__(tensor, "target_device", target)
+    structs.force_setattr(tensor, "target_device", target)
     found = state._channel_of(FROM_CLIENT if from_client else FROM_SERVER, tensor)
     assert found is not None
     assert found.name == "basic"

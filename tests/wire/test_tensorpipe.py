@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import Limits
@@ -205,8 +205,8 @@ def test_descriptor_of_1_8() -> None:
 def test_one_changed_field_is_one_changed_place() -> None:
     body = vector("2.14.1", "descriptor with tensors")
     value, layout = read_descriptor(body)
-    tensors = (value.tensors[0], dataclasses.replace(value.tensors[1], length=49))
-    changed = write_descriptor(dataclasses.replace(value, tensors=tensors), layout)
+    tensors = (value.tensors[0], structs.replace(value.tensors[1], length=49))
+    changed = write_descriptor(structs.replace(value, tensors=tensors), layout)
     assert len(changed) == len(body)
     assert [(a, b) for a, b in zip(body, changed, strict=True) if a != b] == [(48, 49)]
 

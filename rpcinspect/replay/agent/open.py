@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.peers.loop import Loop
@@ -20,8 +22,7 @@ NO_PIPE = -1
 """torch has the pipes."""
 
 
-@dataclass(slots=True)
-class Open:
+class Open(Struct):
     """A request without an answer."""
 
     to: str

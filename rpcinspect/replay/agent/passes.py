@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.errors import ReplayError
@@ -23,8 +24,7 @@ from rpcinspect.replay.planning.facts import Carrier, Id, read_facts
 from rpcinspect.rpc.command import PropagateGradientsReq
 
 
-@dataclass(slots=True)
-class Pass:
+class Pass(Struct):
     """One backward pass, as far as it concerns one worker."""
 
     context: int
@@ -39,8 +39,7 @@ class Pass:
     """Index of each gradient that leaves → when it was answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passes:
+class Passes(Struct, frozen=True):
     """The passes of one played worker."""
 
     by_context: Mapping[int, tuple[Pass, ...]]

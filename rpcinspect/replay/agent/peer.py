@@ -20,7 +20,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, IdMap
@@ -73,8 +75,7 @@ LOST = "(this error originated at tensorpipe"
 """In the text of an error that is no answer: the pipe broke."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """What a played worker has to do in its session."""
 
     role: str

@@ -10,8 +10,9 @@ torch/distributed/rpc/backend_registry.py, and how torch/distributed/rpc/interna
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.message import Message, MessageType
@@ -29,13 +30,11 @@ _MARK, _TUPLE, _TUPLE2, _TUPLE3 = b"(", b"t", b"\x86", b"\x87"
 _STACK_GLOBAL, _NEWOBJ, _BUILD = b"\x93", b"\x81", b"b"
 
 
-@dataclass(frozen=True, slots=True)
-class GetDeviceInfos:
+class GetDeviceInfos(Struct, frozen=True):
     """Which devices and device maps do you have?"""
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateGroupMembership:
+class UpdateGroupMembership(Struct, frozen=True):
     """A worker joins or leaves the group."""
 
     name: str

@@ -6,14 +6,15 @@ may be hostile: lengths are bounded before memory is taken, and nothing is decod
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.rpc.message import Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerLimits:
+class PeerLimits(Struct, frozen=True, kw_only=True):
     """Bounds per connection, pipe and peer; a breach loses the pipe with a reason."""
 
     handshake_bytes: int = 1 << 16
@@ -59,8 +60,7 @@ def limits_for(largest: int) -> PeerLimits:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestArrived:
+class RequestArrived(Struct, frozen=True, kw_only=True):
     """A live worker asks a peer for something. Exactly one answer is due: `Peer.answer`."""
 
     peer: str
@@ -76,8 +76,7 @@ class RequestArrived:
     """When it was complete, as `time.time_ns`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseArrived:
+class ResponseArrived(Struct, frozen=True, kw_only=True):
     """The answer to a message that a peer sent."""
 
     peer: str
@@ -92,8 +91,7 @@ class ResponseArrived:
     """`Unanswered` was told before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unanswered:
+class Unanswered(Struct, frozen=True, kw_only=True):
     """No answer came within the time that the sender gave. The pipe is kept, the answer may still come."""
 
     peer: str
@@ -102,8 +100,7 @@ class Unanswered:
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipeLost:
+class PipeLost(Struct, frozen=True, kw_only=True):
     """A pipe could not be opened, was closed or broke; what was sent over it stays unanswered."""
 
     peer: str

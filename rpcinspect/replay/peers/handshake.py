@@ -17,7 +17,8 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.peers.connection import Connection
@@ -57,8 +58,7 @@ DEVICES: dict[str, DeviceDescriptors] = {
 BACKLOG = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """Whom a peer talks to, and how."""
 
     reach: Reach = loopback_host

@@ -12,8 +12,9 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 
@@ -23,8 +24,7 @@ Reach: TypeAlias = Callable[[str], str]
 """Which hosts may be reached: gives the host, or raises `ReplayError`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """A listener."""
 
     host: str

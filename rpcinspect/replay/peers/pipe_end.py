@@ -16,7 +16,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.limits import DEFAULT_LIMITS
@@ -38,8 +39,7 @@ CPU = TpDevice("cpu", 0)
 _CPUS = (CPU, TpDevice("cpu", -1), None)
 
 
-@dataclass(slots=True)
-class _Incoming:
+class _Incoming(Struct):
     """A message whose descriptor was read."""
 
     payload_lengths: tuple[int, ...]

@@ -16,9 +16,10 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+from msgspec import Struct
 
 from rpcinspect.capture.pcap import pcap_header, pcap_record
 from rpcinspect.errors import OutputError
@@ -33,8 +34,7 @@ NOT_RECORDED = (
 """What a report says of a recording."""
 
 
-@dataclass(slots=True)
-class _Connection:
+class _Connection(Struct):
     """A connection that was seen at one of its ends, or at both."""
 
     talk: Talk

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.control_calls import membership_call, own_info_call, read_own_info
@@ -39,8 +40,7 @@ TOKEN_S = 10.0
 REPAIRER = "rpcinspect-repair"
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Struct, frozen=True):
     """What was done."""
 
     removed: tuple[str, ...]

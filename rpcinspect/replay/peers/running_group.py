@@ -11,7 +11,8 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.loop import Tap
@@ -25,8 +26,7 @@ UV = "uv://"
 SCHEME = "tcp://"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreAddress:
+class StoreAddress(Struct, frozen=True):
     """Where a group's store listens: the `init_method` of its workers."""
 
     host: str

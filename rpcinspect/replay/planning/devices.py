@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.causes.wrapping import device_maps
@@ -30,8 +31,7 @@ DeviceMaps: TypeAlias = Mapping[str, Mapping[str, DeviceMap]]
 DEVICE = re.compile(r"cpu|cuda:\d{1,2}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Devices:
+class Devices(Struct, frozen=True):
     """What the user says."""
 
     kind: Literal["cpu", "cuda"] = "cpu"
@@ -39,8 +39,7 @@ class Devices:
     """Captured device → device of the replay."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """Where what was captured is in a replay."""
 
     devices: Devices

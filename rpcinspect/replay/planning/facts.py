@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import Call, created, fork_of, rref_of
 from rpcinspect.causes.wrapping import requires_grad
@@ -21,8 +22,7 @@ from rpcinspect.rpc.record import RpcRecord
 Id = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Carrier:
+class Carrier(Struct, frozen=True):
     """A message by the request that it belongs to."""
 
     request: int
@@ -32,8 +32,7 @@ class Carrier:
     receiver: str
 
 
-@dataclass(eq=False, slots=True)
-class JobFacts:
+class JobFacts(Struct, eq=False):
     """What is known in one job; ids are unique in it."""
 
     edges: dict[Id, Carrier] = field(default_factory=dict)

@@ -13,7 +13,8 @@ arguments that the capture chose.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.replay.planning.gate_names import FILE_OPERATORS, is_function, is_internal
 from rpcinspect.replay.planning.model import GlobalUse
@@ -37,8 +38,7 @@ MAX_NODES = 1_000_000
 SCRIPT_PREFIX = "__torch__."
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """One `--allow MODULE[:NAME]`: a module with its submodules, or one name of a module."""
 
     module: str
@@ -58,8 +58,7 @@ class Allowance:
         return "." not in name and (module == self.module or module.startswith(f"{self.module}."))
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """One thing that a message would make a live process import or call."""
 
     name: str

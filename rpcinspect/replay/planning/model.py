@@ -7,8 +7,9 @@ contract's; `both-played` is an addition to them.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from rpcinspect.causes.causality import Ambiguity
 from rpcinspect.replay.planning.sessions import Cast
@@ -34,8 +35,7 @@ REASONS: dict[str, str] = {
 """Every reason for a skip, in general words; a step's own text is more exact."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """What a session does about one captured request."""
 
     message: int
@@ -68,8 +68,7 @@ class Step:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(Struct, frozen=True):
     """A call that ran, in the capture, beside calls of other played workers to the same live one."""
 
     message: int
@@ -79,8 +78,7 @@ class Overlap:
     """The live one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandIn:
+class StandIn(Struct, frozen=True, kw_only=True):
     """A value for an RRef that is older than the capture, from a captured answer to a fetch of it."""
 
     rref: tuple[int, int]
@@ -107,8 +105,7 @@ class StandIn:
         return f"{made}, which may have been changed by {shown} before"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedSession:
+class PlannedSession(Struct, frozen=True, kw_only=True):
     """One session: who is played, who is live, and what happens about every request of the job."""
 
     number: int
@@ -133,8 +130,7 @@ class PlannedSession:
         return Counter(step.code or "" for step in self.steps if step.action == "skip")
 
 
-@dataclass(frozen=True, slots=True)
-class GlobalUse:
+class GlobalUse(Struct, frozen=True):
     """A name that messages would make a live process import or call."""
 
     name: str
@@ -144,8 +140,7 @@ class GlobalUse:
     """Why it is refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """Everything that a replay would do."""
 
     sessions: tuple[PlannedSession, ...]

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import Call, Exchanges, Orphan, is_builtin, read_exchanges
 from rpcinspect.causes.causality import Causes, explain
@@ -45,8 +47,7 @@ class PlanError(RpcInspectError):
     """What was asked for does not fit the capture."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions:
+class PlanOptions(Struct, frozen=True, kw_only=True):
     """What the command line says of a replay."""
 
     roles: tuple[str, ...] = ()

@@ -15,8 +15,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.rpc.cache import BoundedCache
@@ -27,8 +28,7 @@ CACHE_BYTES = 1 << 20
 INT64_MAX = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Sparse:
+class Sparse(Struct, frozen=True):
     """The indices of a sparse tensor, and the size of each dimension that they point into."""
 
     sizes: tuple[int, ...]
@@ -39,8 +39,7 @@ class Sparse:
     col: TensorMeta | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What a table asks of the storages beside it."""
 
     lengths: tuple[tuple[int, int], ...]

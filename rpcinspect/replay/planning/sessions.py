@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import FETCHES, HOUSEKEEPING, Call, is_builtin
 from rpcinspect.causes.causality import GENERAL, REMOTE, Causes
@@ -21,8 +22,7 @@ OPTIMIZER = ("torch.distributed.optim.", "__torch__.torch.distributed.optim.")
 """How the functions of distributed optimizers begin, those in TorchScript included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(Struct, frozen=True):
     """One session: the workers of a job that the engine plays, and those that it starts."""
 
     job: int

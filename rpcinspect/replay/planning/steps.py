@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import CALLS, FETCHES, HOUSEKEEPING, Call, fork_of, missing_bytes, uncertain
 from rpcinspect.causes.causality import PASSES, Causes
@@ -35,8 +36,7 @@ def nothing_beyond(call: Call) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What is done about a request."""
 
     action: Action

@@ -7,7 +7,8 @@ such a record says of its journey means nothing; its type, its contents and its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.equality.elements import Read
 from rpcinspect.replay.peers.pipe_end import CPU
@@ -19,8 +20,7 @@ from rpcinspect.wire.segment import Endpoint, Flow
 from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpPayload, TpTensorDescriptor
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(Struct, frozen=True):
     """A live message, decoded."""
 
     record: RpcRecord

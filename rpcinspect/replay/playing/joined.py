@@ -13,7 +13,9 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.equality.ids import WORKER
@@ -44,8 +46,7 @@ MAX_NAME = 100
 """Bytes of a captured name in a name that is made up; torch takes 128."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinOptions:
+class JoinOptions(Struct, frozen=True, kw_only=True):
     """Which group, and who is called otherwise in it."""
 
     store: StoreAddress
@@ -53,8 +54,7 @@ class JoinOptions:
     """Captured name → name in the group, of live workers; of played ones, the name under which they join."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Names:
+class _Names(Struct, frozen=True, kw_only=True):
     """Who is who in the group."""
 
     renames: Mapping[str, str]

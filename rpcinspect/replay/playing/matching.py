@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias, cast
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import Call, context_of, function_of
 from rpcinspect.equality.difference import Difference, verdict
@@ -41,8 +42,7 @@ MAX_TRIALS = 256
 Key: TypeAlias = tuple[str, str, int, str | None, int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """A captured request and what a live one has in other form."""
 
     call: Call

@@ -6,8 +6,9 @@ In: nothing. Out: plain records, and what the player asks of those who carry its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.equality.elements import Read
@@ -19,8 +20,7 @@ from rpcinspect.rpc.message import Message
 from rpcinspect.wire.records import TpMessage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
+class Material(Struct, frozen=True, kw_only=True):
     """What a session is played from."""
 
     planned: PlannedSession

@@ -6,9 +6,10 @@ Made by the engine, read by the report and the views. Message numbers are indexe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.replay.planning.model import Plan, PlannedSession, Step
@@ -20,8 +21,7 @@ Result = Literal["identical", "tolerance", "different", "failed", "unanswered"]
 although the capture has something. A request without an answer in both is identical."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepOutcome:
+class StepOutcome(Struct, frozen=True, kw_only=True):
     """What came of one step of the plan."""
 
     step: Step
@@ -39,8 +39,7 @@ class StepOutcome:
     """From sending to the whole answer, of a `send`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboundOutcome:
+class InboundOutcome(Struct, frozen=True, kw_only=True):
     """A request of a live worker to a played one."""
 
     captured: int | None
@@ -57,8 +56,7 @@ class InboundOutcome:
     same_payload: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOutcome:
+class SessionOutcome(Struct, frozen=True, kw_only=True):
     """One session, carried out."""
 
     planned: PlannedSession
@@ -76,8 +74,7 @@ class SessionOutcome:
     """Live worker → the end of what it wrote, of those that ended early."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSeed:
+class FoundSeed(Struct, frozen=True, kw_only=True):
     """A seed of a live worker with which messages of its own are as captured, and without which they are
     not."""
 
@@ -87,8 +84,7 @@ class FoundSeed:
     """Indexes of requests: of those that it sent, and of those whose answers it made."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeedSearch:
+class SeedSearch(Struct, frozen=True, kw_only=True):
     """What came of looking for seeds in one session."""
 
     session: int
@@ -109,8 +105,7 @@ class SeedSearch:
         return Seeds(everybody=given.everybody, own=given.own | {one.worker: one.seed for one in self.found})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class Recording(Struct, frozen=True, kw_only=True):
     """The capture that was made of the replay."""
 
     path: Path
@@ -118,8 +113,7 @@ class Recording:
     """Why it ends early. What no recording holds is said by `recorder.NOT_RECORDED`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOutcome:
+class ReplayOutcome(Struct, frozen=True, kw_only=True):
     """Everything that was done."""
 
     plan: Plan

@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import HOUSEKEEPING, Call
 from rpcinspect.equality.difference import Difference, verdict
@@ -44,8 +45,7 @@ over pipes of its own."""
 NOTHING_LIKE_IT = "nothing like it was captured"
 
 
-@dataclass(slots=True)
-class _Sent:
+class _Sent(Struct):
     """A request that is on its way."""
 
     step: Step

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.rules import Rules
@@ -35,8 +36,7 @@ NO_LOSS = frozenset({"control", "nested-in-answer"})
 answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(Struct, frozen=True, kw_only=True):
     """Captured messages by what came of them; `expected` is all of them."""
 
     expected: int = 0
@@ -63,16 +63,14 @@ class Counts:
         return self.identical + self.tolerance
 
 
-@dataclass(frozen=True, slots=True)
-class SessionResult:
+class SessionResult(Struct, frozen=True):
     """A session of the plan with the worst that came of each step."""
 
     planned: PlannedSession
     steps: tuple[StepOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """The outcome in numbers."""
 
     verdict: Verdict

@@ -17,7 +17,8 @@ import heapq
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.replay.planning.model import PlannedSession, Step
@@ -30,8 +31,7 @@ STUBBORN_HOLD_S = 0.03
 """The same, where such a wait was in vain before for calls of the same function."""
 
 
-@dataclass(eq=False, slots=True)
-class Due:
+class Due(Struct, eq=False):
     """A message of a played worker: a request, or the answer to a live worker's request."""
 
     message: int

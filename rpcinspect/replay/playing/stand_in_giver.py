@@ -13,7 +13,8 @@ from __future__ import annotations
 import pickletools
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rpcinspect.equality.ids import FORK, RREF
 from rpcinspect.errors import ReplayError

@@ -11,8 +11,9 @@ Not found: ids that user code passes as plain integers; only the context of an o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
+
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import created
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, NO_ID, PROFILING, RREF, WORKER, IdMap

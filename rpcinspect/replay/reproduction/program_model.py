@@ -7,15 +7,16 @@ lanes of blocks that run at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.replay.reproduction.reproduced import Gradient
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """A call begins."""
 
     call: Call
@@ -30,15 +31,13 @@ class Send:
     """Others go behind it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Await:
+class Await(Struct, frozen=True):
     """The answer to a call is there."""
 
     call: Call
 
 
-@dataclass(eq=False, slots=True)
-class Pass:
+class Pass(Struct, eq=False):
     """A backward pass."""
 
     trigger: Call | None
@@ -67,8 +66,7 @@ class Pass:
         return sorted((*self.roots, *self.linked), key=lambda g: (g.call.begin_ns, g.call.index))
 
 
-@dataclass(eq=False, slots=True)
-class Link:
+class Link(Struct, eq=False):
     """The arguments of a call depend on the answers to earlier ones; gradients through it are recorded."""
 
     call: Call
@@ -79,8 +77,7 @@ class Link:
 Event: TypeAlias = Send | Await | Pass
 
 
-@dataclass(eq=False, slots=True)
-class Block:
+class Block(Struct, eq=False):
     """Events in order, in one autograd context or in none."""
 
     context: int | None
@@ -89,15 +86,13 @@ class Block:
     """The context's own number, where it matters and is not the next one."""
 
 
-@dataclass(eq=False, slots=True)
-class Together:
+class Together(Struct, eq=False):
     """Blocks of contexts that overlapped: the lanes run at once, contexts are made in order."""
 
     lanes: list[Block]
 
 
-@dataclass(eq=False, slots=True)
-class Program:
+class Program(Struct, eq=False):
     """What one worker does of its own."""
 
     job: int
@@ -107,8 +102,7 @@ class Program:
     """By the request whose arguments depend on others."""
 
 
-@dataclass(eq=False, slots=True)
-class Timed:
+class Timed(Struct, eq=False):
     """An event and when it was."""
 
     time_ns: int

@@ -9,7 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.causes.causality import GENERAL, PASSES

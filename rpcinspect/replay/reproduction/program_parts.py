@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import Call, is_builtin
 from rpcinspect.causes.causality import REMOTE

@@ -6,7 +6,7 @@ back, and what it leaves out with the reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.replay.planning.facts import Id
@@ -26,8 +26,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Worker
 
 
-@dataclass(frozen=True, slots=True)
-class Handle:
+class Handle(Struct, frozen=True):
     """How a worker has an RRef."""
 
     how: str
@@ -36,8 +35,7 @@ class Handle:
     place: Place = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Gradient:
+class Gradient(Struct, frozen=True):
     """A gradient request, and the tensors of one of our calls that it is for."""
 
     call: Call
@@ -47,8 +45,7 @@ class Gradient:
     """In that message; the n-th is the gradient's n-th."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A request that a worker made of its own and that is not in the script."""
 
     call: Call
@@ -56,8 +53,7 @@ class Skipped:
     text: str
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
-class Reproduction:
+class Reproduction(Struct, eq=False, kw_only=True):
     """See the module's text."""
 
     workers: dict[int, tuple[Worker, ...]] = field(default_factory=dict)

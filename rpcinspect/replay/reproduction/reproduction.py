@@ -12,7 +12,8 @@ recorded, so that a gradient counts as the worker's own whenever it is for an an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rpcinspect.causes.calls import (
     FETCHES,
@@ -49,8 +50,7 @@ Unwritable = Callable[[RpcRecord], "str | None"]
 """Why a message can't be written down as source; None where it can."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReproductionOptions:
+class ReproductionOptions(Struct, frozen=True, kw_only=True):
     """What the command line says."""
 
     message: int | None = None

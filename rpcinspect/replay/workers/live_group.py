@@ -8,8 +8,9 @@ user code.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
+
+from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.planning.devices import DeviceMaps
@@ -18,8 +19,7 @@ from rpcinspect.replay.workers.worker_protocol import Object
 from rpcinspect.replay.workers.workers import Child, Workers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gradient:
+class Gradient(Struct, frozen=True, kw_only=True):
     """What a leaf of a live worker has accumulated in a context."""
 
     dtype: str

@@ -6,15 +6,15 @@ In: words of the command line. Out: which worker gets which seed; None where a w
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 SEEDS = range(-1 << 63, 1 << 64)
 """What torch.manual_seed takes."""
 MAX_TRIES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seeds:
+class Seeds(Struct, frozen=True, kw_only=True):
     """Who is seeded with what."""
 
     everybody: int | None = None

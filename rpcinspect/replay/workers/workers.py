@@ -18,10 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO
+
+from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.workers.worker_protocol import ControlSocket, Object, SilenceError
@@ -38,8 +39,7 @@ PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_P
 """Of our environment; nothing else reaches a worker."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
+class WorkerOptions(Struct, frozen=True, kw_only=True):
     """What the user says about live workers."""
 
     path: tuple[str, ...] = ()

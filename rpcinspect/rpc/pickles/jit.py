@@ -9,17 +9,17 @@ May assume nothing about its bytes. Raises DecodeError and LimitExceeded (layer 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
 from itertools import repeat
-from struct import Struct, error
+
+from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, PersistentRef, Value
 
 
-@dataclass(frozen=True, slots=True)
-class Forms:
+class Forms(Struct, frozen=True):
     """How one value was written, with the forms of its parts; never what the value was.
 
     What follows from the value alone (width of an integer, repeated strings and globals, memo numbers) is not
@@ -206,7 +206,7 @@ def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
             raise LimitExceeded(
                 "pickle", "pickle_opcodes", limits.pickle_opcodes, limits.pickle_opcodes + 1, pos
             )
-    except (IndexError, KeyError, ValueError, error) as fault:
+    except (IndexError, KeyError, ValueError, struct.error) as fault:
         raise DecodeError("pickle", _explain(fault, data, pos), pos) from None
     if pos != len(data):
         raise DecodeError("pickle", f"{len(data) - pos} bytes follow STOP", pos)
@@ -283,7 +283,7 @@ def _explain(fault: Exception, data: bytes, pos: int) -> str:
     """Words for what Python says about damage: a read past the end, a missing memo entry, too few values."""
     if isinstance(fault, KeyError):
         return f"memo entry {fault.args[0]} was never written"
-    if pos >= len(data) or isinstance(fault, error):
+    if pos >= len(data) or isinstance(fault, struct.error):
         return "the pickle ends before STOP"
     if isinstance(fault, IndexError):
         return f"opcode 0x{data[pos]:02x} lacks operands"
@@ -355,11 +355,11 @@ EMPTY_DICT, DICT, SETITEMS = b"}du"
 BINPUT, LONG_BINPUT, BINGET, LONG_BINGET = b"qrhj"
 GET = BINGET
 
-_U16 = Struct("<H").unpack_from
-_U32 = Struct("<I").unpack_from
-_U64 = Struct("<Q").unpack_from
-_I32 = Struct("<i").unpack_from
-_F64 = Struct(">d").unpack_from  # the one big-endian number in a pickle
+_U16 = struct.Struct("<H").unpack_from
+_U32 = struct.Struct("<I").unpack_from
+_U64 = struct.Struct("<Q").unpack_from
+_I32 = struct.Struct("<i").unpack_from
+_F64 = struct.Struct(">d").unpack_from  # the one big-endian number in a pickle
 
 _LEAF = Forms()
 _NAME = Forms(put=True)

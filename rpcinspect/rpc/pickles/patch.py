@@ -12,16 +12,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from itertools import accumulate
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
+class Numbered(Struct, frozen=True):
     """A pickle and its integers, counted from 0 in the order of its bytes."""
 
     data: bytes

@@ -9,9 +9,10 @@ May assume nothing about its bytes. Raises DecodeError and LimitExceeded (layer 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import struct
 from itertools import repeat
-from struct import Struct, error
+
+from msgspec import Struct, field
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
@@ -20,8 +21,7 @@ from rpcinspect.rpc.pickles.python_state import NO_FRAME, State, build, extend, 
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
 
 
-@dataclass(frozen=True, slots=True)
-class PythonPickle:
+class PythonPickle(Struct, frozen=True):
     """One pickle, read but not run."""
 
     root: Value
@@ -57,7 +57,7 @@ def read_python_pickle_partial(data: bytes, limits: Limits = DEFAULT_LIMITS) -> 
         root = _run(state)
     except DecodeError as damage:
         fault = damage
-    except (IndexError, KeyError, ValueError, error) as damage:
+    except (IndexError, KeyError, ValueError, struct.error) as damage:
         fault = DecodeError("pickle", _explain(damage, data, state.pos), state.pos)
     return PythonPickle(
         root,
@@ -210,7 +210,7 @@ def _run(state: State) -> Value:
 
 def _explain(fault: Exception, data: bytes, pos: int) -> str:
     """Words for what Python says about damage: a read past the end, a missing memo entry, too few values."""
-    if pos >= len(data) or isinstance(fault, error):
+    if pos >= len(data) or isinstance(fault, struct.error):
         return "the pickle ends before STOP"
     if isinstance(fault, KeyError):
         if data[pos] not in OPCODES and data[pos] not in b"hjg":
@@ -222,5 +222,5 @@ def _explain(fault: Exception, data: bytes, pos: int) -> str:
 
 
 CROSSED_FRAME = "an opcode crosses the end of its frame"
-_U32 = Struct("<I").unpack_from
-_F64 = Struct(">d").unpack_from  # the one big-endian number in a pickle
+_U32 = struct.Struct("<I").unpack_from
+_F64 = struct.Struct(">d").unpack_from  # the one big-endian number in a pickle

@@ -17,8 +17,9 @@ warning where it is only named. The one list of bad names, `DANGEROUS`, only tur
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.python import CROSSED_FRAME, PythonPickle
@@ -28,8 +29,7 @@ from rpcinspect.rpc.pickles.tree import Call, Global, Value
 Severity = Literal["error", "warning"]
 
 
-@dataclass(frozen=True, slots=True)
-class Suspicion:
+class Suspicion(Struct, frozen=True):
     severity: Severity
     name: str
     """What would be imported or called, `module.name`; as captured, so escape it before showing it."""

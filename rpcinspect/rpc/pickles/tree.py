@@ -8,15 +8,15 @@ structure with a walk of your own that remembers where it has been.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 Value: TypeAlias = Any
 """None, bool, int, float, str, bytes, bytearray, tuple, list, or a node of this module."""
 
 
-@dataclass(frozen=True, slots=True)
-class Global:
+class Global(Struct, frozen=True):
     """A reference by name, `module.name`; the name may be dotted. Compares by value."""
 
     module: str
@@ -26,8 +26,7 @@ class Global:
         return f"{self.module}.{self.name}"
 
 
-@dataclass(eq=False, slots=True)
-class Call:
+class Call(Struct, eq=False):
     """An object that loading would make by calling something; nothing is ever called.
 
     `function` is any value, usually a Global. What later opcodes add to the object is kept in order of kind.
@@ -52,8 +51,7 @@ class Call:
     """What SETITEM(S) adds."""
 
 
-@dataclass(eq=False, slots=True)
-class Dict:
+class Dict(Struct, eq=False):
     """A dict as written: pairs in order, duplicates kept, any value as key."""
 
     pairs: list[tuple[Value, Value]] = field(default_factory=list)
@@ -67,30 +65,26 @@ class Dict:
         return found
 
 
-@dataclass(eq=False, slots=True)
-class Set:
+class Set(Struct, eq=False):
     """A set or frozenset as written."""
 
     items: list[Value] = field(default_factory=list)
     frozen: bool = False
 
 
-@dataclass(eq=False, slots=True)
-class PersistentRef:
+class PersistentRef(Struct, eq=False):
     """PERSID or BINPERSID: an object that lives outside the pickle, by its id."""
 
     id: Value
 
 
-@dataclass(eq=False, slots=True)
-class Extension:
+class Extension(Struct, eq=False):
     """EXT1/2/4: a copyreg extension code, never resolved."""
 
     code: int
 
 
-@dataclass(eq=False, slots=True)
-class Buffer:
+class Buffer(Struct, eq=False):
     """NEXT_BUFFER: the n-th out-of-band buffer (protocol 5)."""
 
     index: int

@@ -4,11 +4,12 @@ and what it can't is skipped by name. The counts are those of the wire engine's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.errors import DeviceError
 from rpcinspect.replay.planning.devices import Devices
@@ -24,8 +25,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 AGENT = ReplayOptions(engine="agent")
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """A capture, and what of it a replay by torch's agent must find identical."""
 
     name: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.equality.ids import IdMap
 from rpcinspect.errors import ReplayError
@@ -32,8 +33,7 @@ FORWARD = RpcWithAutograd(
 )
 
 
-@dataclass
-class Ends:
+class Ends(Struct):
     """Both sides of a played worker."""
 
     loop: Loop

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
+
+from msgspec.structs import fields
 
 from rpcinspect.replay.peers import events
 from rpcinspect.replay.peers.events import DEFAULT_PEER_LIMITS, PeerLimits, PipeLost

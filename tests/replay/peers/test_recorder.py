@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import ClassVar
@@ -20,6 +19,8 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 import rpcinspect
 from rpcinspect.capture.tshark import find_program
@@ -61,8 +62,7 @@ def text(source: Endpoint, destination: Endpoint) -> str:
     )
 
 
-@dataclass
-class Told:
+class Told(Struct):
     """A connection as the tap was told of it."""
 
     client: Endpoint
@@ -311,8 +311,7 @@ def test_a_connection_of_two_peers_is_recorded_once(host: str, tmp_path: Path) -
 # --- live --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, order=True)
-class Sent:
+class Sent(Struct, frozen=True, order=True):
     """A message of a user, as it was sent or as it was decoded."""
 
     client: str

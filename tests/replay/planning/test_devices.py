@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.replay.planning.devices import Devices, Placement, named_devices, plain
 from rpcinspect.rpc.command import PythonCall, ScriptCall

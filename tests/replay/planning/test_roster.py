@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import read_exchanges
 from rpcinspect.errors import ReplayError

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.replay.playing.outcome import InboundOutcome, StepOutcome

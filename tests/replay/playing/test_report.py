@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.replay.planning.plan import PlanOptions
 from rpcinspect.replay.playing.outcome import InboundOutcome, Result

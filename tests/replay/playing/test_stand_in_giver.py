@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import FETCHES, Call, read_exchanges, rref_of
 from rpcinspect.equality.rules import Rules
