@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.runner import rpcinspect
+from tests.recorder.parts import PROGRAM
 from tests.test_captures import load_record
 from tests.truth import CAPTURES
 
@@ -22,7 +23,7 @@ RUNS = 3
 
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Path]:
-    """Captures of that many runs of captures/training.py."""
+    """Captures of that many runs of captures/training.py, its workers forks of one process each time."""
     record = load_record()
     if importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed")
@@ -36,10 +37,10 @@ def runs(tmp_path: Path) -> list[Path]:
     ).returncode:
         pytest.skip("no network namespaces here")
     captures = [tmp_path / f"run-{run}.pcap" for run in range(RUNS)]
-    script = CAPTURES / "training.py"
-    with record.stage(tmp_path, [script, *record.SHARED]) as folder:
+    with record.stage(tmp_path, [PROGRAM, CAPTURES / "training.py", *record.SHARED]) as folder:
         for capture in captures:
-            record.record(Path(sys.executable), folder / script.name, (), capture)
+            arguments = (str(folder), "no.rpclog", "training")
+            record.record(Path(sys.executable), folder / PROGRAM.name, arguments, capture)
     return captures
 
 

@@ -21,6 +21,7 @@ from tests.truth import Workload
 PROGRAM = Path(__file__).with_name("workloads.py")
 CAPTURE, LOG = "x.pcap", "x.rpclog"
 LOG_LINE = b'{"rpclog":1}\n'
+NANOSECONDS = struct.pack("<I", 0xA1B23C4D)
 FILE_HEADER, RECORD_HEADER = 24, struct.Struct("<IIII")
 
 
@@ -81,6 +82,7 @@ def _by_time(pcap: bytes, begins: list[int]) -> list[bytes]:
 
 
 def _records(pcap: bytes) -> Iterator[tuple[int, bytes]]:
+    assert pcap.startswith(NANOSECONDS)
     at = FILE_HEADER
     while at < len(pcap):
         seconds, nanoseconds, length, _ = RECORD_HEADER.unpack_from(pcap, at)

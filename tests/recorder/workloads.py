@@ -60,6 +60,8 @@ def size_of(path: Path) -> int:
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # it is too late to say so now; workers of workloads have it
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | {"PYTHONHASHSEED": "0"})
     sys.path.insert(0, sys.argv[1])
     os.environ["OMP_NUM_THREADS"] = "1"  # torch looks when it is imported
     import common
