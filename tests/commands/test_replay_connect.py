@@ -17,7 +17,7 @@ from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.workers.live_group import LiveGroup
 from tests.commands.runner import CAPTURES, CHAIN, Ran, rpcinspect
 from tests.replay.live_calls import run as ask
-from tests.replay.programs import QUIET, Programs, environment, free_port, until
+from tests.replay.programs import QUIET, Forks, Programs, environment, free_port, until
 from tests.views.test_replay_json import check_contract
 
 pytest.importorskip("torch")
@@ -37,13 +37,21 @@ def store(group: LiveGroup) -> Iterator[StoreClient]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """The process that most programs of this file are forks of."""
+    found = Forks()
+    yield found
+    found.close()
+
+
 @pytest.fixture
-def programs() -> Iterator[Callable[..., Programs]]:
+def programs(forks: Forks) -> Iterator[Callable[..., Programs]]:
     """Makes a group of programs; all of it ends with the test."""
     made: list[Programs] = []
 
     def make(*names: str, arguments: tuple[object, ...] = ()) -> Programs:
-        made.append(Programs(names, (*arguments, "--path", CAPTURES)))
+        made.append(Programs(names, (*arguments, "--path", CAPTURES), forks.start))
         return made[-1]
 
     yield make

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -36,13 +38,91 @@ def free_port() -> int:
         return port
 
 
+class Running(Protocol):
+    """A program that was started."""
+
+    returncode: int | None
+
+    def send_signal(self, number: int, /) -> None: ...
+    def kill(self) -> None: ...
+    def wait(self, timeout: float) -> int: ...
+
+
+Start = Callable[[Sequence[str], Mapping[str, str]], Running]
+"""From arguments and an environment."""
+
+
+def start_by_itself(arguments: Sequence[str], env: Mapping[str, str]) -> Running:
+    """A Python of its own, whose output nobody wants."""
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=env,
+        start_new_session=True,
+    )
+
+
+class Forks:
+    """forking.py: starts programs that need not import torch again."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("forking.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            env=environment(0, 0) | {"OMP_NUM_THREADS": "1"},
+        )
+
+    def start(self, arguments: Sequence[str], env: Mapping[str, str]) -> Running:
+        pid = self.ask({"start": arguments, "env": dict(env)})
+        assert isinstance(pid, int)
+        return Fork(self, pid)
+
+    def ask(self, asked: Mapping[str, object]) -> object:
+        """The answer to one line."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        with self._process:
+            pass  # its input ends
+
+
+class Fork(Struct):
+    """One of its programs."""
+
+    forks: Forks
+    pid: int
+    returncode: int | None = None
+
+    def send_signal(self, number: int, /) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        if self.returncode is None:  # else the process id may be somebody else's
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float) -> int:
+        if self.returncode is None:
+            code = self.forks.ask({"wait": self.pid, "seconds": timeout})
+            assert isinstance(code, int), "it takes too long"
+            self.returncode = code
+        return self.returncode
+
+
 class Programs(Struct):
     """`live_worker.py`, started as `torchrun` would; the first, whose process has the store, ends last."""
 
     names: Sequence[str]
     arguments: Sequence[object] = ()
+    start_program: Start = start_by_itself
     port: int = field(default_factory=free_port)
-    running: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
 
     @property
     def store(self) -> StoreAddress:
@@ -53,14 +133,8 @@ class Programs(Struct):
         """Starts workers and waits until they are members."""
         for name in names:
             rank = self.names.index(name)
-            self.running[name] = subprocess.Popen(
-                [sys.executable, str(PROGRAM), *self.names, *map(str, self.arguments)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                encoding="utf-8",
-                env=environment(rank, self.port),
-                start_new_session=True,
-            )
+            arguments = [str(PROGRAM), *self.names, *map(str, self.arguments)]
+            self.running[name] = self.start_program(arguments, environment(rank, self.port))
         until(lambda: set(names) <= self.members().keys() and self.token() == b"", START_S)
 
     def members(self) -> Mapping[str, int]:
@@ -107,10 +181,9 @@ class Programs(Struct):
             process = self.running.pop(name)
             process.send_signal(signal.SIGTERM)
             try:
-                process.communicate(timeout=START_S)
+                assert process.wait(START_S) == 0, name
             finally:
                 process.kill()
-            assert process.returncode == 0, name
 
     def end_all(self) -> None:
         """Everybody, the first last."""
@@ -120,7 +193,7 @@ class Programs(Struct):
         """Whoever is left."""
         for process in self.running.values():
             process.kill()
-            process.communicate()
+            process.wait(START_S)
         self.running.clear()
 
 
