@@ -75,15 +75,17 @@ def call_roll(pipes: Sequence[Pipe], entries: Sequence[StoreEntry], witness: Wit
     label.
     """
     jobs = split_jobs(entries)
-    job_of = [_job_of(pipe, jobs) for pipe in pipes]
+    job_of = _jobs_of(pipes, jobs)
+    members: dict[int, list[int]] = defaultdict(list)
+    for at, job in enumerate(job_of):
+        members[job].append(at)
     clients, servers = [""] * len(pipes), [""] * len(pipes)
     workers: list[Worker] = []
     names: list[dict[int, str]] = []
     for job in range(max(len(jobs), 1, max(job_of, default=0) + 1)):
-        its = [pipe for pipe, number in zip(pipes, job_of, strict=True) if number == job]
-        found = _call_job(job, its, jobs[job] if job < len(jobs) else [], witness)
-        for pipe, client, server in zip(its, found.clients, found.servers, strict=True):
-            at = pipes.index(pipe)
+        its = members.get(job, [])
+        found = _call_job(job, [pipes[at] for at in its], jobs[job] if job < len(jobs) else [], witness)
+        for at, client, server in zip(its, found.clients, found.servers, strict=True):
             clients[at], servers[at] = client, server
         workers += found.workers
         names += found.names_of_ids
@@ -106,22 +108,24 @@ def split_jobs(entries: Sequence[StoreEntry]) -> list[list[StoreEntry]]:
     return jobs
 
 
-def _job_of(pipe: Pipe, jobs: Sequence[Sequence[StoreEntry]]) -> int:
-    """The latest job before the pipe was opened in whose store its listener is; one job of its own for pipes
-    that are in none, if there are several.
+def _jobs_of(pipes: Sequence[Pipe], jobs: Sequence[Sequence[StoreEntry]]) -> list[int]:
+    """Of each pipe: the latest job before it was opened in whose store its listener is; one job of their own
+    for pipes that are in none, if there are several.
     """
     if len(jobs) <= 1:
-        return 0
-    address = str(pipe.listener)
-    found = [
-        (job[0].time_ns <= pipe.first_ns, job[0].time_ns, number)
-        for number, job in enumerate(jobs)
-        if any(entry.value.decode("latin-1").lower().endswith("://" + address) for entry in job)
-    ]
-    if not found:
-        return len(jobs)
-    before = [item for item in found if item[0]]
-    return max(before)[2] if before else min(found)[2]
+        return [0] * len(pipes)
+    jobs_at: dict[str, dict[int, None]] = defaultdict(dict)
+    for number, job in enumerate(jobs):
+        for entry in job:
+            _, mark, address = entry.value.decode("latin-1").lower().rpartition("://")
+            if mark:
+                jobs_at[address][number] = None
+    found = []
+    for pipe in pipes:
+        began = [(jobs[number][0].time_ns, number) for number in jobs_at.get(str(pipe.listener), ())]
+        before = [one for one in began if one[0] <= pipe.first_ns]
+        found.append(max(before)[1] if before else min(began)[1] if began else len(jobs))
+    return found
 
 
 def _call_job(job: int, pipes: Sequence[Pipe], entries: Sequence[StoreEntry], witness: Witness) -> Roster:

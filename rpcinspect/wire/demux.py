@@ -18,7 +18,7 @@ from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
 from rpcinspect.wire.handler import Handler, Role
 from rpcinspect.wire.handshakes import FIRST_FRAME_BYTES, PipeHandler, RequestedHandler
 from rpcinspect.wire.midstream import MidstreamHandler
-from rpcinspect.wire.orphans import adopt, any_between
+from rpcinspect.wire.orphans import adopt, hosts_of
 from rpcinspect.wire.pipe import PipeState
 from rpcinspect.wire.rebuild import ReadTable
 from rpcinspect.wire.records import Pipe, Placement, TpMessage
@@ -86,9 +86,10 @@ class Demux:
         for number, handler in self._handlers.items():
             if number not in adopted:
                 handler.finish()
-        strays = [orphan for orphan in orphans if orphan and orphan.connection.number not in adopted]
+        strays = hosts_of(one for one in orphans if one and one.connection.number not in adopted)
         for state in self.pipes:
-            elsewhere = Placement.UNCERTAIN if any_between(state, strays) else Placement.MISSING
+            ends = state.pipe.client.host, state.pipe.server.host
+            elsewhere = Placement.UNCERTAIN if ends in strays else Placement.MISSING
             done += state.finish(elsewhere)
             self.problems += state.problems
         return done

@@ -16,7 +16,8 @@ There is nothing upstream to mirror: with the handshake, TensorPipe knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -25,6 +26,7 @@ from rpcinspect.wire.channel import Due, ended_well
 from rpcinspect.wire.frame import HEADER_BYTES
 from rpcinspect.wire.pipe import BASIC, PipeState
 from rpcinspect.wire.records import TpMessage
+from rpcinspect.wire.segment import Endpoint
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Connection
 
@@ -67,40 +69,68 @@ class Match(Struct, frozen=True):
 
 def adopt(states: Sequence[PipeState], orphans: Sequence[Orphan]) -> set[int]:
     """Gives connections to the pipes that wait for one; returns the numbers of those that were given."""
+    between: dict[tuple[str, Endpoint], list[Orphan]] = defaultdict(list)
+    for orphan in orphans:
+        for stream in orphan.connection.streams:
+            between[stream.flow.source.host, stream.flow.destination].append(orphan)
     matches = [
-        match for state in states if state.orphaned for orphan in orphans for match in _matches(state, orphan)
+        match
+        for state in states
+        if state.orphaned
+        for orphan in between.get((state.pipe.client.host, state.pipe.server), ())
+        for match in _matches(state, orphan)
     ]
     given: set[int] = set()
-    while (match := next((m for m in matches if _decided(m, matches)), None)) is not None:
-        _give(match)
-        given.add(match.orphan.connection.number)
-        matches = [m for m in matches if m.state is not match.state and m.orphan is not match.orphan]
+    while decided := _decided(matches):
+        for match in decided:
+            _give(match)
+            given.add(match.orphan.connection.number)
+        states_left = {id(m.state) for m in matches} - {id(m.state) for m in decided}
+        matches = [
+            m for m in matches if id(m.state) in states_left and m.orphan.connection.number not in given
+        ]
     return given
 
 
-def any_between(state: PipeState, orphans: Sequence[Orphan]) -> bool:
-    """Whether a connection between the pipe's two hosts, to whatever port, may hold its tensors."""
-    client, server = state.pipe.client.host, state.pipe.server.host
-    for orphan in orphans:
-        for stream in orphan.connection.streams:
-            flow = stream.flow
-            if (flow.source.host, flow.destination.host) == (client, server) and stream.end is not None:
-                return True
-    return False
-
-
-def _decided(match: Match, matches: Sequence[Match]) -> bool:
-    """Whether the answer is plausible in time, and every other one for this pipe, and for this connection, is
-    clearly worse.
+def hosts_of(orphans: Iterable[Orphan]) -> set[tuple[str, str]]:
+    """(from, to) of all that these connections carried: the tensors of a pipe between two hosts may be in a
+    connection between them, to whatever port.
     """
+    return {
+        (stream.flow.source.host, stream.flow.destination.host)
+        for orphan in orphans
+        for stream in orphan.connection.streams
+        if stream.end is not None
+    }
+
+
+def _decided(matches: Sequence[Match]) -> list[Match]:
+    """The answers that are clear. No two of them are for the same pipe or the same connection: each would
+    have to be the closer one by far.
+    """
+    for_state: dict[int, list[Match]] = defaultdict(list)
+    for_orphan: dict[int, list[Match]] = defaultdict(list)
+    for match in matches:
+        for_state[id(match.state)].append(match)
+        if match.seen:
+            for_orphan[match.orphan.connection.number].append(match)
+    return [
+        match
+        for match in matches
+        if _is_clear(match, for_state[id(match.state)])
+        and _is_clear(match, for_orphan[match.orphan.connection.number])
+    ]
+
+
+def _is_clear(match: Match, rivals: Sequence[Match]) -> bool:
+    """Whether the answer is plausible in time, and every other one is clearly worse."""
     if not match.seen or match.distance_ns > FAR_NS / 2:
         return False
     worse = MARGIN * max(match.distance_ns, FLOOR_NS)
     return all(
         (other.distance_ns if _wants_more_luck(other, match) else other.usual_ns) >= worse
-        for other in matches
+        for other in rivals
         if other is not match
-        and (other.state is match.state or (other.seen and other.orphan is match.orphan))
     )
 
 
