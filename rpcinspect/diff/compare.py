@@ -19,7 +19,7 @@ from rpcinspect.diff.model import Aligned, Comparison, Found, Side
 from rpcinspect.diff.reordered import changed_places
 from rpcinspect.diff.run import Run
 from rpcinspect.diff.workers import Label, labels, same_workers
-from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.difference import Difference, plain_text
 from rpcinspect.equality.errors import RemoteError, reworded
 from rpcinspect.equality.ids import CONTEXT, IdMap
 from rpcinspect.equality.messages import compare_messages, error_of
@@ -204,7 +204,7 @@ class _Comparing:
             self.reworded.update(["errors", *reworded(text_a, b.text)])
 
     def _one_sided(self, message: Aligned) -> Difference:
-        what = f"{message.type} {message.function}" if message.function else message.type
+        what = plain_text(f"{message.type} {message.function}" if message.function else message.type)
         alignment = self._alignment
         repeated = message.request and (
             message.a in alignment.repeated_a if message.b is None else message.b in alignment.repeated_b

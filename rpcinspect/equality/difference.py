@@ -156,10 +156,11 @@ def to_json(value: Value) -> Json:
     if kind is complex:
         return [to_json(value.real), to_json(value.imag)]
     if kind is str:
-        return _text(value)
-    return _text(render(value, max_chars=MAX_TEXT))
+        return plain_text(value)
+    return plain_text(render(value, max_chars=MAX_TEXT))
 
 
-def _text(value: str) -> str:
+def plain_text(value: str) -> str:
+    """Captured text as JSON can hold it: without halves of characters, and not too long."""
     text = value.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"

@@ -80,8 +80,8 @@ def _kind(a: TensorMeta, b: TensorMeta, path: str) -> Iterator[Difference]:
         yield Difference(
             code="quantizer",
             path=f"{path}.quantizer",
-            a_value=None if a.quantizer is None else a.quantizer.scheme,
-            b_value=None if b.quantizer is None else b.quantizer.scheme,
+            a_value=None if a.quantizer is None else to_json(a.quantizer.scheme),
+            b_value=None if b.quantizer is None else to_json(b.quantizer.scheme),
         )
 
 

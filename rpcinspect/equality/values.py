@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rpcinspect.equality.difference import Difference, to_json
+from rpcinspect.equality.difference import Difference, plain_text, to_json
 from rpcinspect.equality.elements import Block
 from rpcinspect.equality.errors import same_main
 from rpcinspect.equality.ids import CONTEXT, FORK, RREF, IdMap
@@ -321,12 +321,12 @@ def _subscript(key: Value) -> str:
 
 
 def _ctor(function: Value) -> str:
-    return function.name if type(function) is Global else "<call>"
+    return plain_text(function.name) if type(function) is Global else "<call>"
 
 
 def _kind(value: Value) -> str:
     if type(value) is Call and type(value.function) is Global:
-        return str(value.function)
+        return plain_text(str(value.function))
     return "None" if value is None else type(value).__name__.lower()
 
 

@@ -173,7 +173,7 @@ def tensor_json(
         "offset": meta.storage_offset,
         "layout": meta.layout,
         "device": text(meta.device),
-        "target_device": target_device,
+        "target_device": None if target_device is None else text(target_device),
         "requires_grad": meta.requires_grad,
         "parameter": parameter,
         "conj": meta.conj,

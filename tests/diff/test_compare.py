@@ -10,7 +10,11 @@ import pytest
 import rpcinspect
 from rpcinspect import Comparison, OpenSession, Rules
 from rpcinspect.diff.compare import compare_runs
+from rpcinspect.rpc.command import PythonCall
+from rpcinspect.rpc.command_codec import to_payload
+from rpcinspect.views.diff_json import diff_lines
 from tests.diff.stories import codes, first
+from tests.logs import log_of, message
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "captures"
@@ -178,3 +182,17 @@ def test_progress_counts_messages_once_they_are_known(
     before = [said for said in told if said[1] is None]
     assert told == before + [(done, count) for done in range(0, count, 7)]
     assert set(before) == {(0, None)}
+
+
+def test_a_function_whose_name_is_no_text(tmp_path: Path) -> None:
+    udf = b"\x80\x04ctorch.distributed.rpc.internal\nPythonUDF\n\x8c\x01m\x8c\x04f\xed\xa0\x80\x93)}\x87\x81."
+    call = message(kind="PYTHON_CALL", payload=to_payload(PythonCall(udf, False)), id=1, request=True)
+    other = message(src="worker1", dst="worker0")
+    paths = [tmp_path / "a.rpclog", tmp_path / "b.rpclog"]
+    for path, records in zip(paths, ([call, other], [other]), strict=True):
+        path.write_bytes(log_of(*records))
+    with rpcinspect.open(str(paths[0])) as a, rpcinspect.open(str(paths[1])) as b:
+        comparison = compare_runs(a, b, Rules())
+    (found,) = comparison.found
+    assert (found.difference.code, found.difference.a_value) == ("missing", "PYTHON_CALL m.f\\ud800")
+    assert "m.f\\\\ud800" in diff_lines(comparison).decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import json
 import math
 import struct
 from typing import Any
@@ -230,6 +231,17 @@ def test_objects_by_their_state() -> None:
     found = diff(tree(Point(1, 2)), tree(Point(1, 3)))
     assert found is not None
     assert found.path == "v['y']"
+
+
+def test_names_with_halves_of_characters() -> None:
+    one, other = (Call(Global("m", name), (value,)) for name, value in (("C\ud800", 1), ("C\ud800", 2)))
+    found = diff(one, other)
+    assert found is not None
+    assert found.path == "v.C\\ud800[0]"
+    found = diff(one, 5)
+    assert found is not None
+    assert found.text == "int and m.C\\ud800"
+    json.dumps(found.as_json(), ensure_ascii=False).encode()
 
 
 def test_tagged_values_of_the_jit() -> None:

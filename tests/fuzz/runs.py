@@ -33,7 +33,7 @@ from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, rep
 from rpcinspect.rpc.decode import RpcDecoder, reencode
 from rpcinspect.rpc.message import from_payloads
 from rpcinspect.rpc.record import RpcRecord, round_trips
-from rpcinspect.rpclog.header import LoggedMessage, LoggedStorage
+from rpcinspect.rpclog.header import CPU, LoggedMessage, LoggedStorage
 from rpcinspect.rpclog.write import FIRST_LINE, message_line
 from rpcinspect.trace.answers import Trace, trace
 from rpcinspect.views.detail import detail
@@ -52,6 +52,7 @@ from rpcinspect.views.reproducer_names import STANDARD
 from rpcinspect.views.summary import show_summary
 from rpcinspect.views.table import MessageTable
 from rpcinspect.views.trace_html import trace_html
+from rpcinspect.wire.tensorpipe_types import TpDevice
 from rpcinspect.writing.file import write_session
 from tests.decoded import parse
 from tests.fuzz import corpus
@@ -60,7 +61,8 @@ from tests.fuzz.wires import scratch
 
 HEAD = 8
 """Of a message: who sends and who gets it (of the names in the first part), flags, id, four bytes of type."""
-REQUEST, NOT_IN_A, NOT_IN_B = 1, 2, 4
+REQUEST, NOT_IN_A, NOT_IN_B, DEVICES = 1, 2, 4, 8
+"""`DEVICES`: its tensors come from and go to devices that are called as its ends."""
 TABLES, PAGES, PLAN, DIFF, WRITE, SCRIPT = (1 << n for n in range(6))
 NO_TENSORS = b"\x80\x02ctorch.jit._pickle\nbuild_tensorlist\nq\x00(](etR."
 
@@ -70,24 +72,26 @@ NO_TENSORS = b"\x80\x02ctorch.jit._pickle\nbuild_tensorlist\nq\x00(](etR."
 
 def log_lines(parts: Sequence[bytes], without: int = 0) -> bytes:
     """Names in parts[1], messages behind it, as a log; without those that have this flag."""
-    names = [name.decode("utf-8", "replace") for name in parts[1].split(b"\n")] or ["w"]
+    names = [name.decode("utf-8", "surrogateescape") for name in parts[1].split(b"\n")] or ["w"]
     lines = [FIRST_LINE]
     for number, part in enumerate(parts[2:60]):
         if len(part) < HEAD or part[2] & without:
             continue
         bodies = unpack(part[HEAD:])
         payload, table, *tensors = [*bodies, b"", b""][: max(2, len(bodies))]
+        src, dst = names[part[0] % len(names)], names[part[1] % len(names)]
+        source, target = (TpDevice(src, 0), TpDevice(dst, 0)) if part[2] & DEVICES else (CPU, None)
         said = LoggedMessage(
             time_ns=1000 * number,
             end_ns=1000 * number + 10,
-            src=names[part[0] % len(names)],
-            dst=names[part[1] % len(names)],
+            src=src,
+            dst=dst,
             type=int.from_bytes(part[4:HEAD], "little") & 0x7FFFFFFF,
             id=part[3],
             request=bool(part[2] & REQUEST),
             payload=len(payload),
             table=len(table),
-            storages=tuple(LoggedStorage(length=len(tensor)) for tensor in tensors),
+            storages=tuple(LoggedStorage(length=len(t), source=source, target=target) for t in tensors),
         )
         body = b"".join((payload, table, *tensors))
         lines += [message_line(said), body, b"\n" if body else b""]
@@ -296,7 +300,15 @@ def _record_change(record: bytes, draw: random.Random) -> bytes:
 
 JSON_VALUES = (
     *b'0 -1 1e400 1.5 null true "" "x" [] {} [[]] [1] [[0,9]] 9223372036854775808 -0 NaN 1e5 {"a":1}'.split(),
-    *(b"[" * 200, b'"' + b"9" * 300 + b'"', b"9" * 5000, b'"\\ud800"', b'"\\u001b[31m"', b"[[5,3]]"),
+    *(
+        b"[" * 200,
+        b'"' + b"9" * 300 + b'"',
+        b"9" * 5000,
+        b'"\\ud800"',
+        b'"\\udcff"',
+        b'"\\u001b[31m"',
+        b"[[5,3]]",
+    ),
     b"18446744073709551616",
 )
 

@@ -322,6 +322,13 @@ def test_tensor_json() -> None:
     }
 
 
+def test_a_device_that_is_no_text() -> None:
+    place: dict[str, Any] = {"storage_nbytes": 2, "missing_bytes": 0, "placement": "certain", "sha256": None}
+    meta = TensorMeta(dtype="int8", sizes=(2,), strides=(1,), device="c\udcff")
+    found = tensor_json(meta, target_device="c\udcff:0", **place)
+    assert (found["device"], found["target_device"]) == ("c\\xff", "c\\xff:0")
+
+
 def test_quantizers() -> None:
     meta = TensorMeta(
         dtype="qint8",
