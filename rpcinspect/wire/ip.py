@@ -92,9 +92,7 @@ def read_ipv4(window: bytes, rows: Rows, count: Count) -> tuple[IpPackets, Fragm
             place[part] & 0x2000 != 0,
         )
         packets = packets.keep(~part)
-    if (packets.protocol == AUTHENTICATION_HEADER).any():
-        packets = behind_extensions(window, packets)
-    return packets, fragments
+    return behind_extensions(window, packets), fragments
 
 
 def read_ipv6(window: bytes, rows: Rows, count: Count) -> tuple[IpPackets, Fragments | None]:
@@ -130,20 +128,21 @@ def _ipv6_fragments(window: bytes, packets: IpPackets) -> Fragments:
 
 def behind_extensions(window: bytes, packets: IpPackets) -> IpPackets:
     """Packets with extension headers behind them, or at a fragment header that says they are a part."""
-    extended = _IS_EXTENSION[packets.protocol]
+    known = _IS_EXTENSION[len(packets.addresses)]
+    extended = known[packets.protocol]
     if not extended.any():
         return packets
     rows, protocol, at = packets.rows, packets.protocol.copy(), packets.rows.at.copy()
     for position in np.flatnonzero(extended).tolist():
         protocol[position], at[position] = _step_over_extensions(
-            window, int(at[position]), int(rows.end[position]), int(protocol[position])
+            window, int(at[position]), int(rows.end[position]), int(protocol[position]), known
         )
     return IpPackets(Rows(rows.row, at, rows.end, rows.wire), packets.addresses, protocol)
 
 
-def _step_over_extensions(window: bytes, at: int, end: int, protocol: int) -> tuple[int, int]:
+def _step_over_extensions(window: bytes, at: int, end: int, protocol: int, known: Mask) -> tuple[int, int]:
     """Protocol and position behind the extension headers, one packet at a time; they are rare."""
-    while _IS_EXTENSION[protocol]:
+    while known[protocol]:
         if end - at < 8:
             return CUT, at
         following, size = window[at], (window[at + 1] + 1) * 8
@@ -158,10 +157,13 @@ def _step_over_extensions(window: bytes, at: int, end: int, protocol: int) -> tu
     return protocol, at
 
 
-_IS_EXTENSION: Mask = np.isin(
-    np.arange(257),  # the last for CUT
-    [0, 43, FRAGMENT_HEADER, AUTHENTICATION_HEADER, 60, 135, 139, 140],
-)
+_PROTOCOLS = np.arange(257)
+"""The last for `CUT`."""
+_IS_EXTENSION: dict[int, Mask] = {
+    1: np.isin(_PROTOCOLS, [AUTHENTICATION_HEADER]),
+    4: np.isin(_PROTOCOLS, [0, 43, FRAGMENT_HEADER, AUTHENTICATION_HEADER, 60, 135, 139, 140]),
+}
+"""Columns of the addresses → which protocols are headers to step over: IPv4 has only the one."""
 
 PROTOCOLS = {
     CUT: "cut header",

@@ -216,6 +216,16 @@ def test_ipv6_fragments() -> None:
     assert (fragments.start.tolist(), fragments.more.tolist()) == ([0, 8], [True, True])
 
 
+def test_ipv4_has_no_extensions_of_ipv6_whatever_lies_beside() -> None:
+    authentication = ipv4(b"\6\4\0\0" + bytes(20) + BODY, A4, B4, protocol=51)
+    other = ipv4(b"\6\0" + bytes(6) + BODY, A4, B4, protocol=0)
+    behind = ipv4(b"\0\4\0\0" + bytes(20) + b"\6\0" + bytes(6) + BODY, A4, B4, protocol=51)
+    for packets in ([other], [authentication, other], [authentication, other, behind]):
+        _, found, _, counted = headers(IPV4, packets)
+        assert found.protocol.tolist() == [*[6] * (len(packets) > 1), 0, *[0] * (len(packets) > 2)]
+        assert counted == {}
+
+
 def test_ipv4_authentication_header() -> None:
     header = b"\6\4\0\0" + bytes(20)  # TCP follows, 24 bytes
     assert read(IPV4, [ipv4(header + BODY, A4, B4, protocol=51)]) == ([(0, BODY, 29)], {})
