@@ -79,6 +79,7 @@ class Stream:
         "last_ns",
         "origin",
         "runs",
+        "sent",
         "start_known",
     )
 
@@ -97,6 +98,8 @@ class Stream:
         self.conflicts: list[Conflict] = []
         self.cut_bytes = 0
         """Bytes of this direction that a snap length cut off."""
+        self.sent: tuple[int, int] | None = None
+        """(latest capture, position after the last byte that it shows to be sent, cut off or not)."""
         self.fin: int | None = None
         """Position after the last byte, once a FIN told it."""
         self.fin_ns: int | None = None

@@ -357,8 +357,11 @@ class Tcp:
     ) -> None:
         """Cuts the data segments into runs without a gap and offers each one."""
         ends = starts + captured
+        sent = [stream.sent[1]] if stream.sent is not None and stream.sent[0] == block.capture else []
+        stream.sent = block.capture, max([*sent, int((starts + length).max())])
         if np.any(length == 1):
-            keep = ~_keep_alive_probes(stream.end, starts, starts + length)
+            known = sent if stream.end is None else [*sent, stream.end]
+            keep = ~_keep_alive_probes(max(known, default=None), starts, starts + length)
             rows, starts, captured, length, ends = (a[keep] for a in (rows, starts, captured, length, ends))
             if not len(rows):
                 return
@@ -411,7 +414,8 @@ class Tcp:
 
 
 def _keep_alive_probes(end: int | None, starts: Int64s, ends: Int64s) -> NDArray[np.bool_]:
-    """Which segments are the one byte before all that was seen so far: such a byte is no data."""
+    """Which segments are the one byte before the end of all that was sent so far, cut off or not: such a byte
+    is no data."""
     before = np.concatenate(([starts[0] if end is None else end], ends[:-1]))
     probes: NDArray[np.bool_] = (ends - starts == 1) & (ends == np.maximum.accumulate(before))
     return probes

@@ -262,6 +262,26 @@ def test_a_keep_alive_probe_is_no_data() -> None:
     assert not stream.conflicts
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["one block", "a block for each"])
+def test_a_keep_alive_probe_does_not_fill_what_was_cut(apart: bool) -> None:
+    rows = [syn(), data(0, b"abc", length=5), data(4, b"\0"), data(5, b"f")]
+    bench = Bench()
+    for block in [[row] for row in rows] if apart else [rows]:
+        bench.feed(block)
+    bench.finish()
+    stream = bench.tcp.connections[0].forward
+    assert (content(stream), holes(stream)) == (b"abc\0\0f", [(3, 5)])
+
+
+def test_the_last_byte_may_be_cut_in_one_file_and_not_in_the_next() -> None:
+    bench = Bench()
+    bench.feed([syn(), data(0, b"abcd"), data(4, b"", length=1)], capture=0)
+    bench.feed([syn(), data(0, b"abcd"), data(4, b"e")], capture=1)
+    bench.finish()
+    [connection] = bench.tcp.connections
+    assert (content(connection.forward), holes(connection.forward)) == (b"abcde", [])
+
+
 def test_sequence_numbers_wrap() -> None:
     bench = Bench()
     isn = WRAP - 4
