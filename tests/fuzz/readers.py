@@ -6,6 +6,7 @@ tree may leave a reader, which is why nothing else is caught here.
 
 from __future__ import annotations
 
+import codecs
 import pickletools
 import random
 from collections import Counter
@@ -155,9 +156,17 @@ def python(data: bytes) -> None:
         assert numbered.pickle.globals == pickle.globals
 
 
+def _unescaped(name: str) -> str:
+    try:
+        return codecs.escape_decode(name.encode("ascii"))[0].decode("ascii")
+    except ValueError:  # nor does pickletools read on
+        return name
+
+
 def _names_are_seen(data: bytes, pickle: PythonPickle) -> None:
-    """By an opcode each, as pickletools lists them."""
+    """By an opcode each, as pickletools lists them: it resolves escapes, which pickle does not."""
     seen = {f"{name.module} {name.name}" for name in pickle.globals}
+    seen |= {_unescaped(name) for name in seen if "\\" in name}
     try:
         for opcode, argument, at in pickletools.genops(data):
             if (at or 0) >= pickle.end:

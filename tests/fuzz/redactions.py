@@ -31,7 +31,7 @@ def redaction(data: bytes) -> None:
     before, after = (_shape(kind, what, part) for part in (said, made))
     if before[0] != UnknownCommand.__name__:
         assert before == after
-        assert _forks(kind, said) <= _forks(kind, made)  # a name that was no text is one now
+        assert _forks(kind, what, said) <= _forks(kind, what, made)  # a name that was no text is one now
 
 
 def _decode(kind: int, what: int, said: bytes) -> tuple[DecodedRpc, PickleFacts]:
@@ -49,9 +49,9 @@ def _shape(kind: int, what: int, said: bytes) -> tuple[object, ...]:
     return type(rpc.command).__name__, envelopes, tensors, len(rpc.problems), broken, failed
 
 
-def _forks(kind: int, said: bytes) -> set[tuple[object, ...]]:
-    """Of a pickle that can be read."""
-    _, facts = _decode(kind, PAYLOAD, said)
+def _forks(kind: int, what: int, said: bytes) -> set[tuple[object, ...]]:
+    """Of a pickle that can be read; a table has none."""
+    _, facts = _decode(kind, what, said)
     if facts.pickle is not None and facts.pickle.error is not None:
         return set()
     return {fork[:4] for fork in facts.forks}
