@@ -1,7 +1,5 @@
 """The options of `rpcinspect decode`, made into a `commands.decode.Request`."""
 
-from __future__ import annotations
-
 from enum import Enum
 from pathlib import Path
 from typing import Annotated

@@ -3,8 +3,6 @@
 In: a command. Out: its exit code; nothing that is expected to go wrong shows a traceback.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from rpcinspect import exit_codes

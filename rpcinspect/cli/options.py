@@ -1,7 +1,5 @@
 """Options that several commands have, each written down once, and what their values may be."""
 
-from __future__ import annotations
-
 from enum import Enum
 from pathlib import Path
 from typing import Annotated

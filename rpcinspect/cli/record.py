@@ -1,7 +1,5 @@
 """The options of `rpcinspect record`, made into a `commands.record.Request`."""
 
-from __future__ import annotations
-
 import sys
 from enum import Enum
 from pathlib import Path

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
-from rich.text import Text
 
 from rpcinspect import exit_codes
 from rpcinspect.commands.decode_request import Request, mistake, mistake_in_filter
 from rpcinspect.commands.interrupt import Interrupt, ends_reading
-from rpcinspect.commands.output import open_console, open_output, say, say_block
+from rpcinspect.commands.output import open_console, open_output, say, say_block, tell
 from rpcinspect.commands.passes import chosen_at_once, named, read, readable_twice, spool, take, take_chosen
 from rpcinspect.commands.progress import reading_bar
 from rpcinspect.errors import CaptureError, FilterError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import round_trips
 from rpcinspect.session.model import Session
-from rpcinspect.views.phrases import counted, printable, printable_json
+from rpcinspect.views.phrases import counted, printable_json
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
@@ -78,9 +77,7 @@ def run(request: Request) -> int:
 def _fields(request: Request) -> int:
     from rpcinspect.filter.listing import field_lines
 
-    with open_console(request.output) as console:
-        for line in field_lines():
-            console.print(Text(line))
+    tell(field_lines(), request.output)
     return exit_codes.OK
 
 
@@ -256,7 +253,7 @@ def _parquet(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
         told = fill(lake, request, session, shown, decoding)
         _say_if_unread(decoding)
     _say_if_empty(session)
-    stack.enter_context(open_console(None)).print(Text(printable(told)))
+    tell([told], None)
     return _verdict(request, session)
 
 
@@ -329,7 +326,7 @@ def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     if request.json:
         say(told)
     else:
-        stack.enter_context(open_console(request.output)).print(Text(printable(told)))
+        tell([told], request.output)
     return _verdict(request, session)
 
 
@@ -354,5 +351,5 @@ def _write(request: Request, path: Path, chosen: Filter | None, stack: ExitStack
     if request.json:
         say(told)
     else:
-        stack.enter_context(open_console(request.output)).print(Text(printable(told)))
+        tell([told], request.output)
     return _verdict(request, session)

@@ -9,15 +9,16 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rpcinspect.errors import OutputError
 from rpcinspect.views.phrases import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @contextmanager
@@ -91,6 +92,8 @@ def overwritten_input(output: Path | None, inputs: Sequence[str]) -> str | None:
 @contextmanager
 def open_console(path: Path | None) -> Iterator[Console]:
     """Styled text for what `open_output` opens; styles reach terminals only."""
+    from rich.console import Console  # a tenth of the start, which JSON need not wait for
+
     with open_output(path) as output:
         if path is None:
             yield Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -100,6 +103,15 @@ def open_console(path: Path | None) -> Iterator[Console]:
             yield Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
         finally:
             text.detach()  # who opened the file closes it
+
+
+def tell(lines: Iterable[str], path: Path | None) -> None:
+    """Lines of plain text as all that is written, whatever they quote made harmless."""
+    from rich.text import Text
+
+    with open_console(path) as console:
+        for line in lines:
+            console.print(Text(printable(line)))
 
 
 def give_up_stdout() -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
 
 BEFORE_S = 1.0
@@ -41,8 +40,7 @@ class ProgressBar:
     ) -> None:
         """`quiet`: never seen, as where the terminal shows something else meanwhile."""
         self._what = what
-        self._console = console if console is not None else Console(file=sys.stderr)
-        self._seen = not quiet and self._console.is_terminal and not self._console.is_dumb_terminal
+        self._console = None if quiet else _drawable(console)
         self._clock = clock
         self._in_bytes = in_bytes
         self._begin: float | None = None
@@ -53,7 +51,7 @@ class ProgressBar:
         """More is done, of None if nobody knows how much there is. All of it: the bar goes, and a later call
         begins another one.
         """
-        if not self._seen:
+        if self._console is None:
             return
         if of is not None and done >= of:
             self._end()
@@ -63,12 +61,12 @@ class ProgressBar:
             self._begin = now
         if now - self._begin < BEFORE_S or (self._bar is not None and now - self._drawn < BETWEEN_S):
             return
-        bar = self._bar if self._bar is not None else self._start(of)
+        bar = self._bar if self._bar is not None else self._start(self._console, of)
         bar.update(bar.task_ids[0], completed=done, total=of)
         bar.refresh()
         self._drawn = now
 
-    def _start(self, of: int | None) -> Progress:
+    def _start(self, console: Console, of: int | None) -> Progress:
         from rich.progress import (  # not loaded for work that takes less than a second
             BarColumn,
             DownloadColumn,
@@ -78,19 +76,19 @@ class ProgressBar:
             TimeElapsedColumn,
         )
 
-        room = self._console.width - len(self._what) - BESIDE
+        room = console.width - len(self._what) - BESIDE
         # known before it is drawn: Ctrl-C may come at any time
         self._bar = bar = Progress(
             TextColumn("{task.description}"),
             *([BarColumn(min(BAR, room))] if room > 0 else []),
             DownloadColumn() if self._in_bytes else MofNCompleteColumn(),
             TimeElapsedColumn(),
-            console=self._console,
+            console=console,
             auto_refresh=False,
             transient=True,
         )
         bar.start()
-        self._console.show_cursor(True)  # a signal that ends us must not leave the terminal without one
+        console.show_cursor(True)  # a signal that ends us must not leave the terminal without one
         bar.add_task(self._what, total=of)
         return bar
 
@@ -106,6 +104,17 @@ class ProgressBar:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end()
+
+
+def _drawable(console: Console | None) -> Console | None:
+    """The console, or that of standard error, if it is a terminal on which something can be drawn."""
+    if console is None:
+        if not sys.stderr.isatty():
+            return None
+        from rich.console import Console  # a tenth of the start
+
+        console = Console(file=sys.stderr)
+    return console if console.is_terminal and not console.is_dumb_terminal else None
 
 
 def reading_bar() -> ProgressBar:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median_low
 
 import numpy as np
 from msgspec import Struct, field
@@ -132,6 +131,8 @@ def _bounds(forth: Sequence[int], back: Sequence[int]) -> tuple[int, int]:
         if min(outward) >= max(homeward):
             return max(homeward), min(outward)
     # clocks drift, or one machine has both sniffers
+    from statistics import median_low  # with fractions and decimals, which one capture need not wait for
+
     low, high = sorted((median_low(forth), median_low(back)))
     return low, high
 
