@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from rpcinspect import exit_codes
+from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.decode_request import Request, mistake, mistake_in_filter
 from rpcinspect.commands.interrupt import Interrupt, ends_reading
 from rpcinspect.commands.output import open_console, open_output, say, say_block, tell
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 def run(request: Request) -> int:
     """Decodes and writes; returns the exit code."""
+    imports_are_over()
     if request.fields:
         return _fields(request)
     try:

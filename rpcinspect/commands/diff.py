@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from rpcinspect import exit_codes
 from rpcinspect.capture import Reading
 from rpcinspect.commands.arguments import names, renames, wrong_reading, wrong_tolerances
+from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.output import open_console, open_output, overwritten_input, say
 from rpcinspect.commands.progress import ProgressBar, reading_bar
 from rpcinspect.diff.compare import compare_runs
@@ -67,6 +68,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 def run(request: Request) -> int:
     """Compares and writes; returns the exit code."""
+    imports_are_over()
     mistake = _mistake(request)
     if mistake is not None:
         say(mistake)

@@ -16,6 +16,7 @@ import msgspec.structs
 from msgspec import Struct
 
 from rpcinspect import exit_codes
+from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.output import say
 from rpcinspect.commands.recorded import looked_into
 from rpcinspect.errors import CommandError, RecordError, RpcInspectError
@@ -72,6 +73,7 @@ def mistake(request: Request) -> str | None:
 
 def run(request: Request) -> int:
     """Runs and records; the exit code is the command's."""
+    imports_are_over()
     wrong = mistake(request)
     if wrong is not None:
         say(wrong)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from rpcinspect import exit_codes
+from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.group_repair import leave
 from rpcinspect.commands.interrupt import ends_as_exits
 from rpcinspect.commands.output import open_console, open_output, say, say_block
@@ -31,6 +32,7 @@ NO_YES = (
 
 def run(request: Request) -> int:
     """Plans, replays, writes; returns the exit code."""
+    imports_are_over()
     wrong = mistake(request)
     if wrong is not None:
         say(wrong)
