@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,17 @@ if not (SHARED / "captures").is_dir():
             if f"{SHARED}/" in str(error):
                 pytest.skip(NOT_SHARED)
             raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """The tests themselves, many thousands, are no garbage: nobody looks through them again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -115,36 +115,48 @@ NOT_PURE_CALLS = {"open", "print", "input"}
 
 
 @dataclass(frozen=True)
+class Said:
+    """What is asked of a source file; its tree is not kept, of which there would be many."""
+
+    docstring: str | None
+    imports: tuple[tuple[str, int], ...]
+    """(absolute name, line) of every import, also inside functions; `from x import y` gives `x.y`."""
+    called_names: tuple[tuple[str, int], ...]
+    """(name, line) of every call of a plain name."""
+
+
+@dataclass(frozen=True)
 class Module:
-    """One source file of the package, parsed."""
+    """One source file of the package."""
 
     path: Path
     name: str
-    tree: ast.Module
 
     @property
     def layer(self) -> str:
         """The first part of the name below the package; empty for the package itself."""
         return self.name.partition(".")[2].partition(".")[0]
 
-    def imports(self) -> list[tuple[str, int]]:
-        """(absolute name, line) of every import, also inside functions; `from x import y` gives `x.y`."""
-        found: list[tuple[str, int]] = []
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                found += [(alias.name, node.lineno) for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                assert node.level == 0, f"{self.path}:{node.lineno}: a relative import"
-                found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
-        return found
+    @property
+    def said(self) -> Said:
+        return read(self.path)
 
-    def called_names(self) -> list[tuple[str, int]]:
-        """(name, line) of every call of a plain name."""
-        return [
-            (node.func.id, node.lineno)
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        ]
+
+@cache
+def read(path: Path) -> Said:
+    """Parses a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    imports: list[tuple[str, int]] = []
+    called: list[tuple[str, int]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports += [(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            imports += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called.append((node.func.id, node.lineno))
+    return Said(ast.get_docstring(tree), tuple(imports), tuple(called))
 
 
 @cache
@@ -154,7 +166,7 @@ def modules() -> tuple[Module, ...]:
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found.append(Module(path, name, ast.parse(path.read_text(encoding="utf-8"), str(path))))
+        found.append(Module(path, name))
     return tuple(found)
 
 
@@ -166,7 +178,7 @@ def each_module() -> pytest.MarkDecorator:
 @each_module()
 def test_imports_point_down(module: Module) -> None:
     own = RANK[module.layer or "diff"]  # the package itself offers what `opened` and `diff` have
-    for name, line in module.imports():
+    for name, line in module.said.imports:
         if name.partition(".")[0] != "rpcinspect":
             continue
         target = name.partition(".")[2].partition(".")[0]
@@ -176,7 +188,7 @@ def test_imports_point_down(module: Module) -> None:
 
 @each_module()
 def test_other_packages_are_imported_at_home_only(module: Module) -> None:
-    for name, line in module.imports():
+    for name, line in module.said.imports:
         package = name.partition(".")[0]
         if package in sys.stdlib_module_names or package == "rpcinspect":
             continue
@@ -190,7 +202,7 @@ def test_imports_point_down_within_replay(module: Module) -> None:
     parts = module.name.split(".")
     if module.layer != "replay" or len(parts) < 3:
         return
-    for name, line in module.imports():
+    for name, line in module.said.imports:
         if not name.startswith("rpcinspect.replay."):
             continue
         part = name.split(".")[2]
@@ -216,7 +228,7 @@ def test_other_packages_are_dependencies() -> None:
 
 @each_module()
 def test_nothing_captured_can_be_run(module: Module) -> None:
-    for name, line in module.imports():
+    for name, line in module.said.imports:
         own = module.name in CHILDREN or (module.name, name) == IN_PROCESS
         assert own or not name.startswith(CHILDREN), f"{module.path}:{line} imports {name}"
         if module.name in CHILDREN and name.partition(".")[0] in CHILD_MAY_IMPORT:
@@ -224,7 +236,7 @@ def test_nothing_captured_can_be_run(module: Module) -> None:
         if (module.name, name) == MAY_LOOK_FOR_TORCH:
             continue
         assert name.partition(".")[0] not in NEVER_IMPORTED, f"{module.path}:{line} imports {name}"
-    for name, line in module.called_names():
+    for name, line in module.said.called_names:
         assert name not in NEVER_CALLED, f"{module.path}:{line} calls {name}"
 
 
@@ -232,15 +244,15 @@ def test_nothing_captured_can_be_run(module: Module) -> None:
 def test_decoders_do_no_input_and_output(module: Module) -> None:
     if module.layer not in PURE:
         return
-    for name, line in module.imports():
+    for name, line in module.said.imports:
         assert name.partition(".")[0] not in NOT_PURE, f"{module.path}:{line} imports {name}"
-    for name, line in module.called_names():
+    for name, line in module.said.called_names:
         assert name not in NOT_PURE_CALLS, f"{module.path}:{line} calls {name}"
 
 
 @each_module()
 def test_a_module_says_what_it_is_for(module: Module) -> None:
-    docstring = ast.get_docstring(module.tree)
+    docstring = module.said.docstring
     assert docstring is not None, f"{module.path} has no docstring"
     assert len(docstring) > len("One line."), docstring
 
