@@ -67,7 +67,7 @@ def pieces(*paths: Path, hashes: bool = True) -> Iterator[bytes]:
     with tempfile.TemporaryFile() as spool, Decoding([str(path) for path in paths]) as decoding:
         view = JsonLines(spool, decoding.bytes, hashes=hashes)
         for record in decoding.records():
-            view.feed(record)
+            view.feed([record])
         yield from view.finish(decoding.session)
 
 

@@ -63,8 +63,8 @@ def read(path: Path) -> tuple[list[RpcRecord], list[dict[str, Any]]]:
         records = []
         for record in decoding.records():
             records.append(record)
-            lines.feed(record)
-            table.feed(record)
+            lines.feed([record])
+            table.feed([record])
         for record in records:
             for part in detail(record, decoding.session, decoding.bytes):
                 assert len(str(part)) < 200_000
@@ -233,8 +233,8 @@ def test_large_messages_are_not_kept_for_their_short_text(tmp_path: Path) -> Non
         ):
             lines, table = JsonLines(spool, it.bytes), MessageTable(other, control=True)
             for record in it.records():
-                lines.feed(record)
-                table.feed(record)
+                lines.feed([record])
+                table.feed([record])
                 yield record.rpc.message.id
 
     with bounded(SECONDS, 40):

@@ -58,7 +58,7 @@ def decoded(*paths: Path, options: Options | None = None) -> list[dict[str, Any]
     with Decoding([str(path) for path in paths], options) as decoding:
         view = JsonLines(io.BytesIO(), decoding.bytes)
         for record in decoding.records():
-            view.feed(record)
+            view.feed([record])
         text = b"".join(view.finish(decoding.session)).decode()
     return [json.loads(line) for line in text.splitlines()]
 

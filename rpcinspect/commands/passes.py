@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 class View(Protocol):
     """What takes records as they become complete."""
 
-    def feed(self, record: RpcRecord) -> None:
-        """Takes the next one."""
-
-    def skip(self) -> None:
-        """Passes over the next one, which is not to be shown."""
+    def feed(self, records: Sequence[RpcRecord | None]) -> None:
+        """Takes the next ones; None stands for one that is not to be shown."""
 
 
 def readable_twice(request: Request, stack: ExitStack) -> Request:
@@ -60,12 +57,9 @@ def take(decoding: Decoding, views: list[View], wanted: Callable[[RpcRecord], bo
     """Feeds every record that is wanted to views that keep what they make in temporary files."""
     with writing(Path(tempfile.gettempdir())):
         for record in decoding.records():
-            if wanted is None or wanted(record):
-                for view in views:
-                    view.feed(record)
-            else:
-                for view in views:
-                    view.skip()
+            shown = [record if wanted is None or wanted(record) else None]
+            for view in views:
+                view.feed(shown)
 
 
 def take_chosen(decoding: Decoding, views: list[View], chosen: Filter | None) -> Shown | None:

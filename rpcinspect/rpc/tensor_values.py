@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.rpc.dtypes import DTYPES, SMALL_FLOATS, DType, element_value
@@ -108,6 +109,25 @@ def plain_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int] | None
     start = meta.storage_offset * dtype.item_bytes
     end = start + logical_nbytes(meta)
     return (start, end) if end <= storage_nbytes else None
+
+
+def repeated_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int, int] | None:
+    """(start, end, times): the logical bytes are this range of the storage so many times over. That is once
+    for most tensors, and more often for those that `expand` has made, such as the gradient of a sum.
+    """
+    if meta.layout != "strided" or min((*meta.sizes, *meta.strides, meta.storage_offset)) < 0:
+        return None
+    times, repeated = 1, 0
+    for size, stride in zip(meta.sizes, meta.strides, strict=True):
+        if stride and size != 1:
+            break
+        times *= size
+        repeated += 1
+    row = replace(meta, sizes=meta.sizes[repeated:], strides=meta.strides[repeated:])
+    found = plain_range(row, storage_nbytes)
+    if found is None or (times > 1 and times * (found[1] - found[0]) > CHUNK_BYTES):
+        return None
+    return (*found, times)
 
 
 def _chunks(meta: TensorMeta, storage: Storage, max_bytes: int) -> Iterator[Storage]:

@@ -7,7 +7,7 @@ frozen records. Message numbers in these records are *indexes*: positions in the
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -133,19 +133,19 @@ class Totals(Struct, frozen=True, kw_only=True):
     store_bytes: int
 
 
-class Head(NamedTuple):
-    """One message, without what it says."""
+class Heads(NamedTuple):
+    """Messages without what they say: columns of them."""
 
-    number: int
-    """Its index."""
-    time_ns: int
-    end_time_ns: int
-    pipe: int
-    type: int
-    id: int
-    control: int
-    from_client: int
-    answers: int
+    number: list[int]
+    """Their indexes."""
+    time_ns: list[int]
+    end_time_ns: list[int]
+    pipe: list[int]
+    type: list[int]
+    id: list[int]
+    control: list[int]
+    from_client: list[int]
+    answers: list[int]
     """Index of the request; -1 where there is none."""
 
 
@@ -215,7 +215,7 @@ class Session(Struct, eq=False, kw_only=True):
         """Whether it was read from logs, which know no pipes and no packets."""
         return any(capture.reader == "log" for capture in self.captures)
 
-    def heads(self, rows: Sequence[int]) -> Iterator[Head]:
+    def heads(self, rows: Sequence[int]) -> Heads:
         """What there is to tell of messages, without what they say."""
         m = self.messages
         at: NDArray[np.int64] = np.asarray(rows, dtype=np.int64)
@@ -223,7 +223,7 @@ class Session(Struct, eq=False, kw_only=True):
         answers = np.where((partner < 0) | (forth != 0), NONE, self.index[partner])
         columns = (self.index, m.time_ns, m.end_time_ns, m.pipe, m.type, m.id, m.control)
         lists = [np.asarray(column)[at].tolist() for column in columns]
-        return map(Head, *lists, forth.tolist(), answers.tolist())
+        return Heads(*[*lists, forth.tolist(), answers.tolist()])
 
     def source(self, row: int) -> str:
         """Label of the sender of a message."""

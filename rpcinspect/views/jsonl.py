@@ -8,7 +8,7 @@ that when the session is known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from operator import add
+from operator import mod
 from typing import Any, BinaryIO, TypeAlias
 
 import orjson
@@ -18,6 +18,7 @@ from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.session.model import (
+    NONE,
     AutogradContext,
     CallFailure,
     CaptureInfo,
@@ -28,7 +29,7 @@ from rpcinspect.session.model import (
     Worker,
 )
 from rpcinspect.views.message_json import text
-from rpcinspect.views.message_line import MessageRenderer, location_json, problem_json
+from rpcinspect.views.message_line import NULL, MessageRenderer, location_json, problem_json
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
 from rpcinspect.wire.ranges import CaptureBytes
@@ -37,24 +38,23 @@ from rpcinspect.wire.tensorpipe import TpDevice
 
 Json: TypeAlias = dict[str, Any]
 
+TRUTH = (b"false", b"true")
 BATCH = 1000
 """Message lines that are put together at a time."""
 
 
 class JsonLines:
-    """The view: `feed` records, then `finish` with the session gives every line."""
+    """The view: `feed` records in the order in which messages become complete, then `finish` with the session
+    gives every line.
+    """
 
     def __init__(self, spool: BinaryIO, source: CaptureBytes, *, hashes: bool = True) -> None:
         self._spool = Spool(spool)
         self._renderer = MessageRenderer(source, hashes=hashes)
 
-    def feed(self, record: RpcRecord) -> None:
-        """Renders one message, in the order in which messages become complete."""
-        self._spool.append(self._renderer.tail(record))
-
-    def skip(self) -> None:
-        """Passes over a message that will not be shown."""
-        self._spool.append(b"")
+    def feed(self, records: Sequence[RpcRecord | None]) -> None:
+        """Renders some messages; None stands for one that will not be shown."""
+        self._spool.extend(self._renderer.tails(records))
 
     def finish(self, session: Session, shown: Shown | None = None) -> Iterator[bytes]:
         """All lines, in the contract's order, in pieces that end with a line; of messages those that are
@@ -70,57 +70,61 @@ class JsonLines:
         order = session.order.tolist()
         if shown is not None:
             order = shown.of(order)
-        heads, tails = _Heads(session), self._spool.read(order)
+        heads = _Heads(session)
         for first in range(0, len(order), BATCH):
-            yield list(map(add, heads.heads(order[first : first + BATCH]), tails))
+            rows = order[first : first + BATCH]
+            yield heads.before(rows, self._spool.read(rows))
 
 
 class _Heads:
-    """The beginning of each message line, up to what the spool holds."""
+    """The beginning of message lines, up to what the spool holds."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._clients = [orjson.dumps(text(label)) for label in session.clients]
         self._servers = [orjson.dumps(text(label)) for label in session.servers]
-        self._parts: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
-        """By pipe, direction and type: what stands between the times and the id, and behind that."""
+        self._templates: dict[tuple[int, ...], bytes] = {}
+        """By pipe, direction, type and whether it is a control message: a line without what only it holds."""
 
-    def _parts_of(self, pipe: int, forth: int, kind: int) -> tuple[bytes, bytes]:
+    def _template(self, pipe: int, forth: int, kind: int, control: int) -> bytes:
         client, server = self._clients[pipe], self._servers[pipe]
-        ends = (client, server) if forth else (server, client)
-        number = b"null" if self._session.logged else b"%d" % pipe
-        name = type_name(kind).encode()
-        request = b"true" if is_request(kind) else b"false"
-        parts = (
-            b'"pipe":%b,"src":%b,"dst":%b,"type":"%b","id":' % (number, *ends, name),
-            b',"request":%b,"answers":' % request,
+        source, destination = (client, server) if forth else (server, client)
+        number = NULL if self._session.logged else b"%d" % pipe
+        names = b'"pipe":%b,"src":%b,"dst":%b,"type":"%b"' % (
+            number,
+            source,
+            destination,
+            type_name(kind).encode(),
         )
-        self._parts[pipe, forth, kind] = parts
-        return parts
+        times = b'{"kind":"message","index":%d,"time_ns":%d,"end_time_ns":%d,'
+        told = b'"id":%%d,"request":%b,"answers":%%b,"control":%b,' % (
+            TRUTH[is_request(kind)],
+            TRUTH[control],
+        )
+        template = times + names.replace(b"%", b"%%") + b"," + told + b"%b"
+        self._templates[pipe, forth, kind, control] = template
+        return template
 
-    def heads(self, rows: Sequence[int]) -> Iterator[bytes]:
-        """`{"kind":"message",…,` of each row."""
-        known, failures = self._parts, self._session.failures
-        for row, columns in zip(rows, self._session.heads(rows), strict=True):
-            number, begin, end, pipe, kind, identifier, control, way, answered = columns
-            ends, request = known.get((pipe, way, kind)) or self._parts_of(pipe, way, kind)
-            yield b'{"kind":"message","index":%d,"time_ns":%d,"end_time_ns":%d,%b%d%b%b,"control":%b,%b' % (
-                number,
-                begin,
-                end,
-                ends,
-                identifier,
-                request,
-                b"null" if answered < 0 else b"%d" % answered,
-                b"true" if control else b"false",
-                b'"failure":%b,' % orjson.dumps(failure_json(failures[row])) if row in failures else b"",
-            )
+    def before(self, rows: list[int], tails: list[bytes]) -> list[bytes]:
+        """The lines of some rows, given what follows in each: one `%` each, of a template and columns."""
+        failures = self._session.failures
+        if failures:
+            for at, row in enumerate(rows):
+                if row in failures:
+                    tails[at] = b'"failure":%b,%b' % (orjson.dumps(failure_json(failures[row])), tails[at])
+        heads = self._session.heads(rows)
+        known, make = self._templates.get, self._template
+        kinds = zip(heads.pipe, heads.from_client, heads.type, heads.control, strict=True)
+        templates = [known(kind) or make(*kind) for kind in kinds]
+        answers = [NULL if index == NONE else b"%d" % index for index in heads.answers]
+        told = zip(heads.number, heads.time_ns, heads.end_time_ns, heads.id, answers, tails, strict=True)
+        return list(map(mod, templates, told))
 
 
 def message_line(record: RpcRecord, session: Session, source: CaptureBytes, *, hashes: bool = True) -> bytes:
     """One message's line, as `JsonLines` writes it."""
-    (head,) = _Heads(session).heads([record.row])
-    return head + MessageRenderer(source, hashes=hashes).tail(record) + b"\n"
+    (line,) = _Heads(session).before([record.row], MessageRenderer(source, hashes=hashes).tails([record]))
+    return line + b"\n"
 
 
 def failure_json(failure: CallFailure) -> Json:

@@ -8,6 +8,7 @@ here; a test holds the two equal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, TypeAlias
 
@@ -22,7 +23,7 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.patterns import Ids, Pattern
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
-from rpcinspect.rpc.tensor_values import plain_range
+from rpcinspect.rpc.tensor_values import repeated_range
 from rpcinspect.views.message_json import body_of, envelope_json, tensor_json, tensor_texts, text
 from rpcinspect.views.tensors import TensorPlace, hash_of, place_of, storage_of
 from rpcinspect.wire.ranges import CaptureBytes, Extent
@@ -30,6 +31,8 @@ from rpcinspect.wire.records import Placement, TpMessage
 from rpcinspect.wire.segment import Flow
 
 Json: TypeAlias = dict[str, Any]
+Repeated: TypeAlias = tuple[int, int, int, int]
+"""(storage, start, end, times): what a tensor's bytes are, see `repeated_range`."""
 
 CACHE_BYTES = 1 << 22
 MARKS = (-0x5ADE_0FF1_CE0D_DB17, -0x5ADE_0FF1_CE0D_DB18)
@@ -46,21 +49,24 @@ class TableText(Struct, frozen=True):
     """How tensors are named in rendered values."""
     heads: tuple[bytes, ...]
     """Each tensor's JSON up to the value of `sha256`."""
-    ranges: tuple[tuple[int, int, int] | None, ...]
-    """(storage, start, end) of tensors whose logical bytes are a range of their storage."""
+    ranges: tuple[Repeated | None, ...]
+    """Of each tensor whose logical bytes are a range of its storage, once or several times over."""
     sound: bool
     """Whether the message has every storage that the table speaks of."""
 
 
 class PatternText(Struct, frozen=True):
-    """What follows from a pattern."""
+    """What follows from a pattern in one direction of a pipe."""
 
-    pattern: Pattern
-    """Named by its id(): as long as the entry lives, no other pattern has that."""
+    owners: tuple[Pattern, Flow]
+    """The objects that the key names by id()."""
     text: bytes
-    """Envelopes and body, with %d for each id; empty where these can't be told from what else is there."""
-    table: TableText | None
-    """None where there are no tensors."""
+    """The whole tail, with %d for each id, %b for each hash, %d for capture, packet and offset; empty where
+    ids can't be told from what else is there."""
+    ranges: tuple[Repeated | None, ...]
+    """What is to be hashed."""
+    placed: bool
+    """Whether it has a place in packets: messages of logs have none."""
 
 
 class MessageRenderer:
@@ -71,22 +77,39 @@ class MessageRenderer:
         self._hashes = hashes
         self._bodies: BoundedCache[tuple[int, int], tuple[object, object, bytes]] = BoundedCache(CACHE_BYTES)
         self._tables: BoundedCache[tuple[int, int, frozenset[int]], TableText] = BoundedCache(CACHE_BYTES)
-        self._patterns: BoundedCache[int, PatternText] = BoundedCache(CACHE_BYTES)
+        self._patterns: BoundedCache[tuple[int, int], PatternText] = BoundedCache(CACHE_BYTES)
         self._flows: dict[int, tuple[Flow, bytes]] = {}
         self._maps: BoundedCache[int, tuple[object, str]] = BoundedCache(CACHE_BYTES)
 
     def tail(self, record: RpcRecord) -> bytes:
         """`"envelopes":…` to the closing brace of the object."""
-        pattern = record.pattern
-        if pattern is not None and not record.problems:
-            known = self._patterns.get(id(pattern))
-            if known is None:
-                known = self._pattern_text(record, pattern)
-                message = pattern.rpc.message
-                kept = len(known.text) + len(message.payload) + len(message.tensor_table)
-                self._patterns.put(id(pattern), known, kept)
-            if known.text:
-                return self._tail_of_pattern(record, known)
+        return self.tails((record,))[0]
+
+    def tails(self, records: Sequence[RpcRecord | None]) -> list[bytes]:
+        """Those of several records; empty for None. A message of a pattern costs its hashes and 1 µs, where
+        the rendering of all others takes 5.
+        """
+        find, out = self._patterns.get, []
+        for record in records:
+            if record is None:
+                out.append(b"")
+                continue
+            pattern, tp = record.pattern, record.tp
+            if pattern is None or record.problems:
+                out.append(self._tail(record))
+                continue
+            known = find((id(pattern), id(tp.flow))) or self._learn(record, pattern)
+            hashes = self._hashes_of(record, known.ranges) if tp.tensors else ()
+            if not known.text or hashes is None:
+                out.append(self._tail(record))
+            elif known.placed:
+                out.append(known.text % (*record.ids, *hashes, tp.capture, tp.packet, tp.offset))
+            else:
+                out.append(known.text % (*record.ids, *hashes))
+        return out
+
+    def _tail(self, record: RpcRecord) -> bytes:
+        """The same for any message."""
         rpc, tp = record.rpc, record.tp
         if rpc.tensors or tp.tensors:
             table = self._table(record)
@@ -106,32 +129,38 @@ class MessageRenderer:
             NULL if tp.pipe.logged else self._location(tp),
         )
 
-    def _tail_of_pattern(self, record: RpcRecord, known: PatternText) -> bytes:
-        """The same for a message of a pattern: 2 µs and its hashes, instead of 5."""
-        tp, table = record.tp, known.table
-        return b'%b,"tensors":[%b],"problems":[],"location":%b}' % (
-            known.text % record.ids,
-            b"" if table is None else self._tensors(record, table),
-            NULL if tp.pipe.logged else self._location(tp),
-        )
+    def _learn(self, record: RpcRecord, pattern: Pattern) -> PatternText:
+        flow = record.tp.flow
+        table = self._table(record) if record.like.tensors or record.tp.tensors else NO_TENSORS
+        text = self._pattern_text(record, pattern, table) if table.sound else b""
+        known = PatternText((pattern, flow), text, table.ranges, not record.tp.pipe.logged)
+        message = pattern.rpc.message
+        kept = len(text) + len(message.payload) + len(message.tensor_table)
+        self._patterns.put((id(pattern), id(flow)), known, kept)
+        return known
 
-    def _pattern_text(self, record: RpcRecord, pattern: Pattern) -> PatternText:
-        table = self._table(record) if record.rpc.tensors or record.tp.tensors else None
-        texts = (NO_TENSORS if table is None else table).texts
-
+    def _pattern_text(self, record: RpcRecord, pattern: Pattern, table: TableText) -> bytes:
         def told(ids: Ids) -> bytes:
             rpc = pattern.with_ids(record.tp, ids)
             like = RpcRecord(record.row, record.tp, rpc, record.facts, ())
-            body = orjson.dumps(body_of(like, texts))
+            body = orjson.dumps(body_of(like, table.texts))
             return b'"envelopes":[%b],"body":%b' % (b",".join(map(self._envelope, rpc.envelopes)), body)
 
         marks = MARKS[: len(record.ids)]
         text = told(marks).replace(b"%", b"%%")
         for mark in marks:
             if text.count(b"%d" % mark) != 1:
-                return PatternText(pattern, b"", table)
+                return b""
             text = text.replace(b"%d" % mark, b"%d")
-        return PatternText(pattern, text if text % record.ids == told(record.ids) else b"", table)
+        if text % record.ids != told(record.ids):
+            return b""
+        value = b"%b}" if self._hashes else b"null}"
+        tensors = b",".join([head.replace(b"%", b"%%") + value for head in table.heads])
+        location = NULL
+        if not record.tp.pipe.logged:
+            flow = self._flow(record.tp.flow).replace(b"%", b"%%")
+            location = b'{"capture":%%d,"packet":%%d,"flow":"%b","offset":%%d}' % flow
+        return text + b',"tensors":[%b],"problems":[],"location":%b}' % (tensors, location)
 
     def _location(self, tp: TpMessage) -> bytes:
         place = (tp.capture, tp.packet, self._flow(tp.flow), tp.offset)
@@ -181,26 +210,31 @@ class MessageRenderer:
         return table
 
     def _tensors(self, record: RpcRecord, table: TableText) -> bytes:
-        if not table.sound:
+        hashes = self._hashes_of(record, table.ranges) if table.sound else None
+        if hashes is None:
             return self._incomplete_tensors(record)
+        values = hashes if self._hashes else [NULL] * len(table.heads)
+        return b",".join([head + value + b"}" for head, value in zip(table.heads, values, strict=True)])
+
+    def _hashes_of(self, record: RpcRecord, ranges: Sequence[Repeated | None]) -> list[bytes] | None:
+        """The JSON of each hash, none where none are wanted; None: not every byte is there."""
+        extents = []
         for storage in record.tp.tensors:
             extent = storage.extent
             if extent is None or extent.missing:
-                return self._incomplete_tensors(record)
-        if len(table.heads) == 1:
-            return table.heads[0] + self._digest(record, table, 0) + b"}"
-        return b",".join([head + self._digest(record, table, i) + b"}" for i, head in enumerate(table.heads)])
-
-    def _digest(self, record: RpcRecord, table: TableText, index: int) -> bytes:
+                return None
+            extents.append(extent)
+        out: list[bytes] = []
         if not self._hashes:
-            return NULL
-        place = table.ranges[index]
-        if place is None:
-            digest = hash_of(record, record.rpc.tensors[index], self._source)
-            return NULL if digest is None else b'"%b"' % digest.encode()
-        extent = record.tp.tensors[place[0]].extent
-        assert extent is not None
-        return b'"%b"' % hash_range(extent, place[1], place[2], self._source).encode()
+            return out
+        for index, place in enumerate(ranges):
+            if place is None:
+                digest = hash_of(record, record.like.tensors[index], self._source)
+            else:
+                number, start, end, times = place
+                digest = hash_range(extents[number], start, end, self._source, times)
+            out.append(NULL if digest is None else b'"%b"' % digest.encode())
+        return out
 
     def _incomplete_tensors(self, record: RpcRecord) -> bytes:
         out = []
@@ -210,12 +244,17 @@ class MessageRenderer:
         return b",".join(out)
 
 
-def hash_range(extent: Extent, start: int, end: int, source: CaptureBytes) -> str:
-    """sha256 of the bytes [start, end) of an extent without missing bytes, piece by piece."""
+def hash_range(extent: Extent, start: int, end: int, source: CaptureBytes, times: int = 1) -> str:
+    """sha256 of the bytes [start, end) of an extent without missing bytes, piece by piece; of that many
+    copies of them, which are then few bytes.
+    """
     pieces = extent.pieces
     if len(pieces) == 1:
         capture, offset, _ = pieces[0]
-        return sha256(source.read(capture, offset + start, end - start)).hexdigest()
+        data = source.read(capture, offset + start, end - start)
+        return sha256(data if times == 1 else data * times).hexdigest()
+    if times != 1:
+        return sha256(extent.read(source)[start:end] * times).hexdigest()
     digest = sha256()
     at = 0
     for capture, offset, length in pieces:
@@ -241,11 +280,11 @@ def _table_text(record: RpcRecord) -> TableText:
     return TableText((metas, record.tp.descriptor), texts, tuple(heads), ranges, sound)
 
 
-def _range(record: RpcRecord, meta: TensorMeta) -> tuple[int, int, int] | None:
+def _range(record: RpcRecord, meta: TensorMeta) -> Repeated | None:
     storage = storage_of(record, meta)
     if storage is None or meta.storage is None:
         return None
-    found = plain_range(meta, storage.descriptor.length)
+    found = repeated_range(meta, storage.descriptor.length)
     return None if found is None else (meta.storage, *found)
 
 

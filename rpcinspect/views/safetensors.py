@@ -86,13 +86,12 @@ class TensorWriter:
                     old.unlink()
             self._index = (folder / INDEX).open("wb")
 
-    def feed(self, record: RpcRecord) -> None:
-        """Takes the tensors of one message."""
-        for number, meta in enumerate(record.rpc.tensors):
-            self._take(record, number, meta)
-
-    def skip(self) -> None:
-        """Leaves out a message."""
+    def feed(self, records: Sequence[RpcRecord | None]) -> None:
+        """Takes the tensors of messages; None stands for one that is left out."""
+        for record in records:
+            for number, meta in enumerate(() if record is None else record.rpc.tensors):
+                assert record is not None
+                self._take(record, number, meta)
 
     def finish(self) -> tuple[int, int]:
         """Writes what is left; returns how many tensors, and bytes of them, were written."""

@@ -7,7 +7,8 @@ end: so each row's text waits in a file, and memory holds two numbers for it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from itertools import accumulate
+from os import SEEK_END
 from typing import BinaryIO
 
 BATCH_BYTES = 1 << 20
@@ -27,30 +28,34 @@ class Spool:
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def append(self, row: bytes) -> None:
-        """Adds the next row."""
-        self._batch.append(row)
-        self._batched += len(row)
-        self._starts.append(self._starts[-1] + len(row))
+    def extend(self, rows: list[bytes]) -> None:
+        """Adds the next rows."""
+        self._batch += rows
+        ends = list(accumulate(map(len, rows), initial=self._starts[-1]))
+        self._batched += ends[-1] - ends[0]
+        self._starts.fromlist(ends[1:])
         if self._batched >= BATCH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
+        if not self._batch:
+            return
+        self._file.seek(0, SEEK_END)
         self._file.write(b"".join(self._batch))
         self._batch.clear()
         self._batched = 0
 
-    def read(self, order: list[int]) -> Iterator[bytes]:
+    def read(self, order: list[int]) -> list[bytes]:
         """Rows in the given order. Near neighbours, which most are, cost one read of the file together."""
+        if not order:
+            return []
         self._flush()
-        self._file.flush()
-        starts = self._starts
-        window, low, high = b"", 0, 0
-        for row in order:
-            start, end = starts[row], starts[row + 1]
-            if not low <= start <= end <= high:
-                low = max(0, start - READ_BYTES // 4)
-                self._file.seek(low)
-                window = self._file.read(max(READ_BYTES, end - low))
-                high = low + len(window)
-            yield window[start - low : end - low]
+        begins = [self._starts[row] for row in order]
+        ends = [self._starts[row + 1] for row in order]
+        low, high = min(begins), max(ends)
+        if high - low > READ_BYTES and len(order) > 1:
+            half = len(order) // 2
+            return self.read(order[:half]) + self.read(order[half:])
+        self._file.seek(low)
+        window = self._file.read(high - low)
+        return [window[begin - low : end - low] for begin, end in zip(begins, ends, strict=True)]

@@ -105,14 +105,16 @@ class MessageTable:
         self._control = control
         self._phrases = Phrases()
 
-    def feed(self, record: RpcRecord) -> None:
-        """Renders one message, in the order in which messages become complete."""
-        mark = "!" if failed(record) else " "
-        self._spool.append((mark + self._phrases.phrase(record)).encode("utf-8", "backslashreplace"))
-
-    def skip(self) -> None:
-        """Passes over a message that will not be shown."""
-        self._spool.append(b"")
+    def feed(self, records: Sequence[RpcRecord | None]) -> None:
+        """Renders some messages, in the order in which messages become complete; None stands for one that
+        will not be shown.
+        """
+        rows = []
+        for record in records:
+            mark = "" if record is None else "!" if failed(record) else " "
+            phrase = "" if record is None else self._phrases.phrase(record)
+            rows.append((mark + phrase).encode("utf-8", "backslashreplace"))
+        self._spool.extend(rows)
 
     def show(self, session: Session, console: Console, shown: Shown | None = None) -> None:
         """Prints every line, or those of the messages that are `shown`."""

@@ -43,7 +43,7 @@ def lines(path: Path | str, reading: Reading) -> list[Json]:
     with tempfile.TemporaryFile() as spool, Decoding([str(path)], options) as decoding:
         view = JsonLines(spool, decoding.bytes, hashes=True)
         for record in decoding.records():
-            view.feed(record)
+            view.feed([record])
         return list(parse(b"".join(view.finish(decoding.session))))
 
 

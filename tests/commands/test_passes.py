@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -25,11 +26,10 @@ class Counting:
         self.fed: list[int] = []
         self.skipped = 0
 
-    def feed(self, record: RpcRecord) -> None:
-        self.fed.append(record.row)
-
-    def skip(self) -> None:
-        self.skipped += 1
+    def feed(self, records: Sequence[RpcRecord | None]) -> None:
+        shown = [record.row for record in records if record is not None]
+        self.fed += shown
+        self.skipped += len(records) - len(shown)
 
 
 def test_views_are_fed_what_is_wanted() -> None:

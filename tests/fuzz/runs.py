@@ -158,8 +158,8 @@ def message(data: bytes) -> None:
             records = []
             for record in decoding.records():
                 records.append(record)
-                view.feed(record)
-                table.feed(record)
+                view.feed([record])
+                table.feed([record])
                 if not record.problems and not round_trips(record):
                     _says_the_same(record)
             session = decoding.session
@@ -172,7 +172,7 @@ def message(data: bytes) -> None:
         with tempfile.TemporaryFile() as spool, Decoding([str(path)]) as decoding:
             view = JsonLines(spool, decoding.bytes)
             for record in decoding.records():
-                view.feed(record)
+                view.feed([record])
             assert list(parse(b"".join(view.finish(decoding.session)))) == lines, "a second reading differs"
     except CaptureError:
         return
@@ -217,7 +217,7 @@ def log(data: bytes) -> None:
             with tempfile.TemporaryFile() as spool:
                 view = JsonLines(spool, opened.bytes)
                 for record in sorted(found, key=lambda record: record.row):
-                    view.feed(record)
+                    view.feed([record])
                 list(parse(b"".join(view.finish(opened.session))))
     except CaptureError:
         return
@@ -351,8 +351,8 @@ def _tables(opened: OpenSession) -> None:
     with tempfile.TemporaryFile() as spool, tempfile.TemporaryFile() as other:
         table, lines = MessageTable(spool, control=True), JsonLines(other, opened.bytes)
         for record in sorted(opened.messages(), key=lambda record: record.row):
-            table.feed(record)
-            lines.feed(record)
+            table.feed([record])
+            lines.feed([record])
         table.show(opened.session, console)
         said = list(parse(printable_json(b"".join(lines.finish(opened.session)))))
     assert sum(line["kind"] == "message" for line in said) == len(opened)

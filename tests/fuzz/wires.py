@@ -101,7 +101,7 @@ def _decoded(path: Path) -> list[dict[str, object]]:
     with tempfile.TemporaryFile() as spool, Decoding([str(path)], NATIVE) as decoding:
         view = JsonLines(spool, decoding.bytes)
         for record in decoding.records():
-            view.feed(record)
+            view.feed([record])
         lines = list(parse(b"".join(view.finish(decoding.session))))
         totals = decoding.session.totals
     used = totals.rpc_bytes + totals.tensor_bytes + totals.skipped_bytes + totals.store_bytes

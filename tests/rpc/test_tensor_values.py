@@ -22,6 +22,7 @@ from rpcinspect.rpc.tensor_values import (
     is_contiguous,
     logical_bytes,
     logical_nbytes,
+    repeated_range,
     sha256,
 )
 from tests.rpc.torch_tables import import_torch, raw_bytes, torch_table
@@ -244,6 +245,38 @@ def test_quantized_tensors_give_their_integers() -> None:
     packed = read_tensor_table(table)[3]
     assert packed.storage is not None
     assert first_values(packed, storages[packed.storage], 10) == [0, 2, 4, 6, 8, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "expected"),
+    [
+        (meta("uint8", (2, 4), (4, 1)), (0, 8, 1)),
+        (meta("int16", (2,), (1,), storage_offset=2), (4, 8, 1)),
+        (meta("int16", (), ()), (0, 2, 1)),
+        (meta("int16", (3, 5), (0, 0), storage_offset=1), (2, 4, 15)),
+        (meta("int16", (3, 1, 2), (0, 9, 1)), (0, 4, 3)),
+        (meta("uint8", (2, 3), (1, 0)), None),
+        (meta("uint8", (4, 2), (1, 4)), None),
+        (meta("uint8", (2, 9), (0, 1)), None),
+        (meta("int8", (3,), (0,), neg=True), None),
+        (meta("uint8", (-3,), (0,)), None),
+        (meta("uint8", (CHUNK_BYTES + 1,), (0,)), None),
+        (meta("float32", (3,), (), layout="sparse_coo"), None),
+    ],
+)
+def test_repeated_ranges(tensor: TensorMeta, expected: tuple[int, int, int] | None) -> None:
+    assert repeated_range(tensor, 8) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=4), st.integers(0, 5))
+def test_what_is_repeated_is_what_the_tensor_has(shape: list[tuple[int, int]], offset: int) -> None:
+    sizes, strides = tuple([size for size, _ in shape]), tuple([stride for _, stride in shape])
+    tensor = meta("int16", sizes, strides, storage_offset=offset)
+    storage = bytes(range(120))
+    found = repeated_range(tensor, len(storage))
+    if found is not None:
+        start, end, times = found
+        assert storage[start:end] * times == logical_bytes(tensor, storage)
 
 
 @given(st.data())

@@ -47,9 +47,9 @@ def both(path: Path, expression: str | None = None) -> tuple[list[Json], Json]:
         selection = None if expression is None else Selection(read_filter(expression), decoding.bytes)
         for record in decoding.records():
             if selection is None or selection.feed(record):
-                view.feed(record)
+                view.feed([record])
             else:
-                view.skip()
+                view.feed([None])
         session: Session = decoding.session
         shown: Shown | None = None if selection is None else selection.finish(session)
         lines = b"".join(view.finish(session, shown)).splitlines()

@@ -89,7 +89,7 @@ def plain(capture: Opened, index: int) -> dict[str, Any]:
 def written(capture: Opened, *, hashes: bool = True) -> list[bytes]:
     view = JsonLines(io.BytesIO(), capture.bytes, hashes=hashes)
     for record in capture.records:
-        view.feed(record)
+        view.feed([record])
     return list(view.finish(capture.session))
 
 

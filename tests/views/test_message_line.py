@@ -214,6 +214,15 @@ def test_one_renderer_for_many_messages() -> None:
         same(one, renderer)
 
 
+def test_expanded_tensors() -> None:
+    """Gradients of a sum: one element, or a row, many times over."""
+    renderer, decoder = MessageRenderer(SOURCE), RecordDecoder()
+    for sizes, strides in [((5, 3), (0, 0)), ((5, 3), (0, 1)), ((5, 3), (1, 0)), ((0, 3), (0, 0))]:
+        tensor = TensorMeta(dtype="float32", sizes=sizes, strides=strides, storage=0, storage_numel=6)
+        for _ in range(2):
+            same(record(metas=[tensor], storages=[tp_tensor(24)], decoder=decoder), renderer)
+
+
 def test_the_same_table_with_other_descriptors() -> None:
     """One table, storages of other lengths: what was kept for one must not serve the other."""
     renderer, decoder = MessageRenderer(SOURCE), RecordDecoder()

@@ -23,7 +23,7 @@ def write(path: Path, folder: Path) -> tuple[int, int]:
     with opened(path) as capture:
         writer = TensorWriter(folder, capture.session, capture.bytes)
         for record in capture.records:
-            writer.feed(record)
+            writer.feed([record])
         return writer.finish()
 
 
@@ -163,7 +163,7 @@ def test_a_full_disk_is_an_output_error(tmp_path: Path) -> None:
         writer._index.close()
         writer._index = io.BufferedWriter(io.FileIO("/dev/full", "w"))
         for record in capture.records:
-            writer.feed(record)
+            writer.feed([record])
         with pytest.raises(OutputError, match="No space left on device"):
             writer.finish()
         writer._index.raw.close()

@@ -18,10 +18,10 @@ from rpcinspect.views.spool import Spool
 def test_rows_come_back_in_any_order(rows: list[bytes], seed: int) -> None:
     waiting = Spool(io.BytesIO())
     for row in rows:
-        waiting.append(row)
+        waiting.extend([row])
     order = random.Random(seed).sample(range(len(rows)), len(rows))
     assert len(waiting) == len(rows)
-    assert list(waiting.read(order)) == [rows[i] for i in order]
+    assert waiting.read(order) == [rows[i] for i in order]
 
 
 def test_rows_larger_than_batch_and_window(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -31,18 +31,18 @@ def test_rows_larger_than_batch_and_window(monkeypatch: pytest.MonkeyPatch, tmp_
     with (tmp_path / "spool").open("w+b", buffering=0) as file:
         waiting = Spool(file)
         for row in rows:
-            waiting.append(row)
+            waiting.extend([row])
         assert file.tell() > 0  # they do not wait in memory
         order = [*range(99, -1, -3), *range(0, 100, 3)]
-        assert list(waiting.read(order)) == [rows[i] for i in order]
+        assert waiting.read(order) == [rows[i] for i in order]
 
 
 def test_no_rows() -> None:
-    assert list(Spool(io.BytesIO()).read([])) == []
+    assert Spool(io.BytesIO()).read([]) == []
 
 
 def test_a_row_may_be_read_twice() -> None:
     waiting = Spool(io.BytesIO())
-    waiting.append(b"a")
-    waiting.append(b"")
-    assert list(waiting.read([0, 1, 0])) == [b"a", b"", b"a"]
+    waiting.extend([b"a"])
+    waiting.extend([b""])
+    assert waiting.read([0, 1, 0]) == [b"a", b"", b"a"]

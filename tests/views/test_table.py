@@ -28,7 +28,7 @@ ENDS = len("worker1 → worker0")
 def table(capture: Opened, width: int | None, *, control: bool = False) -> list[str]:
     view = MessageTable(io.BytesIO(), control=control)
     for record in capture.records:
-        view.feed(record)
+        view.feed([record])
     console, out = file_console() if width is None else terminal_console(width)
     view.show(capture.session, console)
     return out.getvalue().splitlines()
