@@ -20,6 +20,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 # pip compiles what it installs, but not what it only points to; where PYTHONDONTWRITEBYTECODE is set, as in many
 # containers, nobody else would, and each start would take twice as long.
 COMPILE := $(BIN)/python -m compileall -q rpcinspect
+# Nor would tests and commands that are started here keep what they compile of changed sources.
+unexport PYTHONDONTWRITEBYTECODE
 
 CAPTURE ?= captures/basic_chain.pcap
 MESSAGE ?= 6
