@@ -101,6 +101,10 @@ class Tab:
         self.wait("document.body?.dataset.ready === 'yes' || document.getElementById('broken')?.textContent")
         return time.monotonic() - before
 
+    def forget(self) -> None:
+        """What the page before has complained about and asked for."""
+        self.errors, self.requests = [], []
+
     def run(self, script: str) -> Any:
         """The value of an expression; promises are waited for."""
         done = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)

@@ -271,10 +271,11 @@ def test_fifty_thousand_messages(chromium: Browser, tmp_path: Path) -> None:
 def test_every_capture_of_torchs_own_tests(chromium: Browser, tmp_path: Path) -> None:
     paths = sorted((SHARED / "torch-suite").glob("*.pcap*"))
     assert len(paths) > 40
+    tab = chromium.tab()
     for number, path in enumerate(paths):
         page = tmp_path / f"{number}.html"
         page.write_text(with_run(path, page_text), encoding="utf-8")
-        tab = chromium.tab()
+        tab.forget()
         tab.open(page, "#m0")
         tab.wait(f"{TITLE}.startsWith('#0 ')")
         if tab.run("document.querySelector('script[data-of=contexts]') !== null"):
