@@ -13,14 +13,16 @@
     session/   SessionBuilder      RpcRecord            → Session
     trace/     Findings            RpcRecord, Session   → Finding
 
-Every stage has `feed` and `finish`. A `Decoding` is one pass over the captures; it yields records as their
-messages become complete and builds the session on the way.
+Every stage has `feed`, which takes a block of what the one before has made, and `finish`. A `Decoding` is one
+pass over the captures; it yields records as their messages become complete and builds the session on the way.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import accumulate, chain
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -42,6 +44,10 @@ from rpcinspect.wire.records import TpMessage
 
 if TYPE_CHECKING:
     from rpcinspect.workerlog.read import WorkerLog
+
+BLOCK_MESSAGES = 512
+BLOCK_BYTES = 1 << 18
+"""Of the payloads of messages that are decoded at once: decoded they may take twenty times as much."""
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 
@@ -122,8 +128,18 @@ class Decoding:
 
     def records(self) -> Iterator[RpcRecord]:
         """Records in the order in which their messages become complete."""
+        return chain.from_iterable(self.blocks())
+
+    def blocks(self) -> Iterator[list[RpcRecord]]:
+        """The same, some at a time: what is counted and paired by then holds all of these."""
+        decode, build, look = self._decoder.feed, self.builder.feed, self._findings.feed
+        cut = _one_by_one if self._options.by_completion else _some
         for messages in self._front.messages():
-            yield from self._records(messages)
+            for some in cut(messages):
+                records = decode(some)
+                build(records)
+                look(records)
+                yield records
             self._tell()
         self._session = self._finish()
         if self._options.progress is not None:
@@ -163,16 +179,6 @@ class Decoding:
         if self._wire_facts is None:
             raise RuntimeError("what was lost is known once every record was taken")
         return self._wire_facts
-
-    def _records(self, messages: list[TpMessage]) -> Iterator[RpcRecord]:
-        decode, feed, look = self._decoder.decode, self.builder.feed, self._findings.feed
-        if self._options.by_completion:  # a block gives them stream by stream
-            messages = sorted(messages, key=lambda message: message.last_ns)
-        for message in messages:
-            record = decode(message)
-            feed(record)
-            look(record)
-            yield record
 
     def _finish(self) -> Session:
         front = self._front
@@ -217,6 +223,23 @@ class Decoding:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _one_by_one(messages: list[TpMessage]) -> Iterator[list[TpMessage]]:
+    """In the order of completion: what is told of a message then is what was known by then."""
+    for message in sorted(messages, key=lambda message: message.last_ns):  # they come stream by stream
+        yield [message]
+
+
+def _some(messages: list[TpMessage]) -> Iterator[list[TpMessage]]:
+    """Some at a time, so that no more than these is decoded at once."""
+    sizes = list(accumulate([message.length for message in messages]))
+    first = 0
+    while first < len(messages):
+        most = bisect_right(sizes, sizes[first] + BLOCK_BYTES)
+        stop = min(first + BLOCK_MESSAGES, max(first + 1, most))
+        yield messages[first:stop]
+        first = stop
 
 
 def _info(reader: CaptureReader, clock: ClockOffset | None) -> CaptureInfo:

@@ -22,6 +22,7 @@ from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.views.jsonl import JsonLines
 from rpcinspect.views.stream import JsonStream
 from tests.builders import pcap_file, pcapng_file
+from tests.truth import CAPTURES
 from tests.wire.conversations import (
     Network,
     PipeTalk,
@@ -333,3 +334,19 @@ def test_nobody_knows_how_much_comes_through_a_pipe(tmp_path: Path) -> None:
     os.close(reading)
     assert before[-1] == (len(data), None)
     assert last == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["bwd_boom.pcap.gz", "rref_relay.pcap.gz"])
+def test_how_many_are_taken_at_once_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = decoded(CAPTURES / name)
+    for most in (1, 3):
+        monkeypatch.setattr("rpcinspect.pipeline.BLOCK_MESSAGES", most)
+        with Decoding([str(CAPTURES / name)]) as decoding:
+            assert max(map(len, decoding.blocks())) == most
+        assert decoded(CAPTURES / name) == whole
+
+
+def test_long_messages_are_taken_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rpcinspect.pipeline.BLOCK_BYTES", 1)
+    with Decoding([str(capture(tmp_path, conversation()))]) as decoding:
+        assert [len(block) for block in decoding.blocks()] == [1] * 12

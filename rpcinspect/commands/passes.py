@@ -56,8 +56,8 @@ def spool(stack: ExitStack) -> BinaryIO:
 def take(decoding: Decoding, views: list[View], wanted: Callable[[RpcRecord], bool] | None = None) -> None:
     """Feeds every record that is wanted to views that keep what they make in temporary files."""
     with writing(Path(tempfile.gettempdir())):
-        for record in decoding.records():
-            shown = [record if wanted is None or wanted(record) else None]
+        for records in decoding.blocks():
+            shown = records if wanted is None else [r if wanted(r) else None for r in records]
             for view in views:
                 view.feed(shown)
 

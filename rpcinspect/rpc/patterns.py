@@ -112,14 +112,14 @@ class Patterns:
 
     def __init__(self) -> None:
         self._layouts: dict[tuple[bytes, int], _Layout] = {}
-        """By type and the id() of the descriptor."""
+        """By type and the id() of the descriptor, which no other has as long as the layout holds it."""
         self._count = self._bytes = 0
 
     def find(self, tp: TpMessage) -> tuple[Pattern, Ids] | None:
         """The pattern of a message that was captured whole, if one is known."""
         payloads = tp.payloads
         layout = self._layouts.get((payloads[0], id(tp.descriptor))) if payloads else None
-        if layout is None or layout.descriptor is not tp.descriptor or tp.payload_missing is not None:
+        if layout is None or tp.payload_missing is not None:
             return None
         parts = layout.cut(payloads[PAYLOAD])
         pattern = layout.patterns.get((parts[::2], payloads[TABLE]))
@@ -136,7 +136,7 @@ class Patterns:
         key = (tp.payloads[0], id(tp.descriptor))
         cut = _cutter(places, len(payload))
         layout = self._layouts.get(key)
-        if layout is None or layout.descriptor is not tp.descriptor or layout.cut(payload) != cut(payload):
+        if layout is None or layout.cut(payload) != cut(payload):
             if len(self._layouts) >= MAX_LAYOUTS:
                 self._forget()
             layout = self._layouts[key] = _Layout(tp.descriptor, cut)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from rpcinspect.errors import DecodeError, Location, Problem
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.command import UnknownCommand
@@ -22,34 +24,23 @@ from rpcinspect.wire.tensorpipe import write_descriptor
 TABLE_PAYLOAD = 3
 
 
-class RpcRecord:
+class RpcRecord(Struct, eq=False, gc=False):
     """One RPC message: how it travelled (`tp`) and what it says (`rpc`).
 
     Of a message that a pattern fits, `rpc` is made only where somebody asks for it; who wants what all
     messages of the pattern have in common asks `like`.
     """
 
-    __slots__ = ("_rpc", "facts", "ids", "pattern", "problems", "row", "tp")
-
-    def __init__(
-        self,
-        row: int,
-        tp: TpMessage,
-        rpc: DecodedRpc | None,
-        facts: PickleFacts,
-        problems: tuple[Problem, ...],
-        pattern: Pattern | None = None,
-        ids: Ids = (),
-    ) -> None:
-        """`row` counts messages in the order in which they became complete; `rpc` or `pattern` is given."""
-        self.row = row
-        self.tp = tp
-        self._rpc = rpc
-        self.facts = facts
-        self.problems = problems
-        self.pattern = pattern
-        self.ids = ids
-        """Those of the message, where there is a pattern."""
+    row: int
+    """Counts messages in the order in which they became complete."""
+    tp: TpMessage
+    _rpc: DecodedRpc | None
+    """None only where there is a pattern, and nobody has asked."""
+    facts: PickleFacts
+    problems: tuple[Problem, ...]
+    pattern: Pattern | None = None
+    ids: Ids = ()
+    """Those of the message, where there is a pattern."""
 
     @property
     def rpc(self) -> DecodedRpc:
@@ -88,14 +79,29 @@ class RecordDecoder:
         self._rows = 0
 
     def decode(self, tp: TpMessage) -> RpcRecord:
-        """The record of a message; damage becomes problems."""
-        row = self._rows
-        self._rows += 1
-        if self._patterns is not None:
-            known = self._patterns.find(tp)
-            if known is not None:
+        """The record of the next message; damage becomes problems."""
+        return self.feed((tp,))[0]
+
+    def feed(self, messages: Sequence[TpMessage]) -> list[RpcRecord]:
+        """A record of each."""
+        first = self._rows
+        self._rows += len(messages)
+        if self._patterns is None:
+            return list(map(self._decode, range(first, self._rows), messages))
+        find = self._patterns.find
+        records = []
+        for row, tp in enumerate(messages, first):
+            known = find(tp)
+            if known is None:
+                record = self._decode(row, tp)
+            else:
                 pattern, ids = known
-                return RpcRecord(row, tp, None, pattern.facts, (), pattern, ids)
+                record = RpcRecord(row, tp, None, pattern.facts, (), pattern, ids)
+            records.append(record)
+        return records
+
+    def _decode(self, row: int, tp: TpMessage) -> RpcRecord:
+        """The record of a message that no pattern fits."""
         if tp.payload_missing is not None:
             return self._decode_cut(row, tp)
         try:

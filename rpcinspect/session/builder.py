@@ -8,11 +8,11 @@ entry.
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from struct import Struct
+from struct import pack, unpack
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,7 +34,6 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.patterns import Ids, Pattern
 from rpcinspect.rpc.pickle_facts import PickleFacts
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId, unpack_id
@@ -55,8 +54,6 @@ from rpcinspect.wire.records import Pipe
 if TYPE_CHECKING:
     from rpcinspect.rpclog.header import LoggedFailure
 
-ID = Struct("<q")
-
 MAX_SUM = (1 << 63) - 1
 """Lengths that were announced may be absurd; sums stay numbers that JSON readers can hold."""
 
@@ -66,74 +63,87 @@ class SessionBuilder:
 
     def __init__(self) -> None:
         self.columns = MessageColumns()
-        self._appends = self.columns.appends
         self.witness = Witness()
+        self._senders: set[tuple[int, bool, int]] = set()
+        """What the envelopes of patterns have told to the witness."""
         self._open: dict[tuple[int, int], int] = {}
         """(pipe, message id) → row of the side that has come so far."""
-        self._by_type: dict[int, int] = {}
+        self._by_type: Counter[int] = Counter()
         self._problems = 0
         self._missing_bytes = 0
         self._contexts = _ContextLog()
         self._rrefs = _RRefLog()
 
-    def feed(self, record: RpcRecord) -> None:
-        """Takes a record."""
-        tp, facts, row = record.tp, record.facts, record.row
-        pattern = record.pattern
-        pipe, from_client = tp.pipe.number, tp.from_client
-        if pattern is not None:
-            kind, message_id = pattern.type, ID.unpack(tp.payloads[1])[0]
-        else:
-            kind, message_id = record.rpc.message.type, record.rpc.message.id
-        time_ns, end_ns, capture, packet, offset, pipes, ids, types, forth, control, partners = self._appends
-        time_ns(tp.first_ns)
-        end_ns(tp.last_ns)
-        capture(tp.capture)
-        packet(tp.packet)
-        offset(tp.offset)
-        pipes(pipe)
-        ids(message_id)
-        types(kind)
-        forth(from_client)
-        control(facts.control)
-        partners(NONE)
-        self._by_type[kind] = self._by_type.get(kind, 0) + 1
-        self._pair(row, pipe, message_id, from_client)
-        if tp.tensors:
+    def feed(self, records: Sequence[RpcRecord]) -> None:
+        """Takes records, whose rows follow those that were fed before."""
+        first = len(self.columns)
+        messages = [record.tp for record in records]
+        pipes = [tp.pipe.number for tp in messages]
+        forth: list[int] = [tp.from_client for tp in messages]
+        types = list(map(_type, records))
+        ids = list(unpack(f"<{len(records)}q", b"".join(map(_id, records))))
+        self.columns.extend(
+            [tp.first_ns for tp in messages],
+            [tp.last_ns for tp in messages],
+            [tp.capture for tp in messages],
+            [tp.packet for tp in messages],
+            [tp.offset for tp in messages],
+            pipes,
+            ids,
+            types,
+            forth,
+            [record.facts.control for record in records],
+            [NONE] * len(records),
+        )
+        self._by_type.update(types)
+        self._pair(first, list(zip(pipes, ids, strict=True)), forth)
+        for tp in messages:
             for tensor in tp.tensors:
                 if tensor.extent is None or tensor.extent.missing:
                     self._missing_bytes += tensor.missing_bytes
-        if pattern is not None:
-            if record.ids:
-                self._note_ids(pattern, record.ids, row, pipe, from_client)
-            return
-        self._note_command(record, facts)
+        self._note(records)
+
+    def _pair(self, first: int, keys: list[tuple[int, int]], forth: list[int]) -> None:
+        """Finds the partners of rows from `first` on."""
+        waiting, partner, from_client = self._open, self.columns.partner, self.columns.from_client
+        for row, (key, way) in enumerate(zip(keys, forth, strict=True), first):
+            other = waiting.get(key)
+            if other is None or from_client[other] == way:
+                waiting[key] = row  # a repeated id: the later one waits for its answer
+            else:
+                del waiting[key]
+                partner[row] = other
+                partner[other] = row
+
+    def _note(self, records: Sequence[RpcRecord]) -> None:
+        """What messages tell of workers, contexts and RRefs; of a pattern, without decoding them."""
+        add = self._contexts.add
+        for record in records:
+            pattern = record.pattern
+            if pattern is None:
+                self._note_whole(record)
+            elif record.ids:
+                ids = record.ids
+                if pattern.sender_id is not None:
+                    add((ids[0], ids[1], record.row, pattern.edges))
+                    said = (record.tp.pipe.number, record.tp.from_client, pattern.sender_id)
+                    if said not in self._senders:
+                        self._senders.add(said)
+                        self.witness.id(*said)
+                elif len(ids) == 2:
+                    add((ids[0], ids[1], record.row, BACKWARD))
+                else:
+                    add((ids[0], NONE, record.row, CLEANUP))
+        self._contexts.settle()
+
+    def _note_whole(self, record: RpcRecord) -> None:
+        self._note_command(record, record.facts)
         for envelope in record.rpc.envelopes:
             if isinstance(envelope, RpcWithAutograd):
                 self._note_autograd(record, envelope)
         self._problems += len(record.problems)
-        if tp.payload_missing is not None:
-            self._missing_bytes += sum(tp.payload_missing)
-
-    def _note_ids(self, pattern: Pattern, ids: Ids, row: int, pipe: int, from_client: bool) -> None:
-        """What `_note_command` and `_note_autograd` would note, without decoding the message."""
-        if pattern.sender_id is not None:
-            self._contexts.forward(ids[0], ids[1], row, pattern.edges)
-            self.witness.id(pipe, from_client, pattern.sender_id)
-        elif len(ids) == 2:
-            self._contexts.backward(ids[0], ids[1], row)
-        else:
-            self._contexts.cleanup(ids[0], row)
-
-    def _pair(self, row: int, pipe: int, message_id: int, from_client: bool) -> None:
-        key = (pipe, message_id)
-        other = self._open.get(key)
-        if other is None or bool(self.columns.from_client[other]) == from_client:
-            self._open[key] = row  # a repeated id: the later one waits for its answer
-            return
-        del self._open[key]
-        self.columns.partner[row] = other
-        self.columns.partner[other] = row
+        if record.tp.payload_missing is not None:
+            self._missing_bytes += sum(record.tp.payload_missing)
 
     def _note_command(self, record: RpcRecord, facts: PickleFacts) -> None:
         command, row = record.rpc.command, record.row
@@ -164,18 +174,17 @@ class SessionBuilder:
             self.witness.id(pipe, False, command.from_worker_id)
         elif isinstance(command, PropagateGradientsReq):
             metadata = command.autograd_metadata
-            self._contexts.backward(metadata.autograd_context_id, metadata.autograd_message_id, row)
+            ids = (metadata.autograd_context_id, metadata.autograd_message_id)
+            self._contexts.add((*ids, row, BACKWARD))
         elif isinstance(command, CleanupAutogradContextReq):
-            self._contexts.cleanup(command.context_id, row)
+            self._contexts.add((command.context_id, NONE, row, CLEANUP))
         elif isinstance(command, RRefBackwardReq):
-            self._contexts.touch(command.autograd_context_id, row)
+            self._contexts.add((command.autograd_context_id, NONE, row, TOUCH))
 
     def _note_autograd(self, record: RpcRecord, envelope: RpcWithAutograd) -> None:
         metadata = envelope.autograd_metadata
         tensors = sum(1 for meta in record.rpc.tensors if meta.requires_grad and meta.part_of is None)
-        self._contexts.forward(
-            metadata.autograd_context_id, metadata.autograd_message_id, record.row, tensors
-        )
+        self._contexts.add((metadata.autograd_context_id, metadata.autograd_message_id, record.row, tensors))
         self.witness.id(record.tp.pipe.number, record.tp.from_client, envelope.from_worker_id)
 
     def finish(
@@ -242,6 +251,15 @@ class SessionBuilder:
             control[partner[rows]] = 1  # writes through to the column
 
 
+def _type(record: RpcRecord) -> int:
+    return record.rpc.message.type if record.pattern is None else record.pattern.type
+
+
+def _id(record: RpcRecord) -> bytes:
+    """As it was captured; messages of patterns are not decoded for that."""
+    return pack("<q", record.rpc.message.id) if record.pattern is None else record.tp.payloads[1]
+
+
 def _note_failures(session: Session, failed: Iterable[tuple[int, LoggedFailure]]) -> None:
     """Each belongs to the last request of its pipe with its id that had begun by then; ids are used again."""
     failed = sorted(failed, key=lambda item: item[1].time_ns)
@@ -289,24 +307,17 @@ class _ContextLog:
         self._row = array("q")
         self._what = array("q")
         """Of a wrapped message, its tensors that require grad; else one of the numbers below."""
+        self._added: list[tuple[int, int, int, int]] = []
+        self.add = self._added.append
+        """Takes (context, autograd message, row, what)."""
 
-    def forward(self, context: int, message: int, row: int, tensors: int) -> None:
-        self._add(context, message, row, tensors)
-
-    def backward(self, context: int, message: int, row: int) -> None:
-        self._add(context, message, row, BACKWARD)
-
-    def cleanup(self, context: int, row: int) -> None:
-        self._add(context, NONE, row, CLEANUP)
-
-    def touch(self, context: int, row: int) -> None:
-        self._add(context, NONE, row, TOUCH)
-
-    def _add(self, context: int, message: int, row: int, what: int) -> None:
-        self._context.append(context)
-        self._message.append(message)
-        self._row.append(row)
-        self._what.append(what)
+    def settle(self) -> None:
+        """Moves what was added to the columns."""
+        if self._added:
+            columns = (self._context, self._message, self._row, self._what)
+            for column, numbers in zip(columns, zip(*self._added, strict=True), strict=True):
+                column.extend(array("q", numbers))
+            self._added.clear()
 
     def finish(self, session: Session, roster: Roster) -> tuple[AutogradContext, ...]:
         """One record per context and job, by job and id; labels and indexes are the session's."""

@@ -41,7 +41,6 @@ PairFeed: TypeAlias = Callable[[Note, Note], None]
 class _Known(Struct, eq=False):
     """What is known of the messages of one pattern, pipe and direction, from the first of them."""
 
-    pattern: Pattern
     note: Note
     feeds: Sequence[Feed]
     """Of the stages that want to see each of them."""
@@ -63,34 +62,43 @@ class Findings:
         }
         self._stages_of_all = [stage for stage in feeding if stage.KINDS is None]
         self._pair_stages = [stage for stage in self._stages if type(stage).pair is not Stage.pair]
-        self._known: dict[tuple[int, int, bool], _Known] = {}
-        """By the id() of the pattern, pipe and direction."""
-        self._pair_feeds: dict[tuple[int, int], tuple[Note, Note, Sequence[PairFeed]]] = {}
-        """By the id()s of the two notes that messages of two patterns are told by."""
+        self._known: dict[tuple[Pattern, int, int], _Known] = {}
+        """By pattern, pipe and direction."""
+        self._pair_feeds: dict[tuple[Note, Note], Sequence[PairFeed]] = {}
+        """By the two notes that messages of two patterns are told by."""
 
-    def feed(self, record: RpcRecord) -> None:
-        """Takes a record. Of the messages of a pattern most stages want to see only the first."""
-        pattern, row = record.pattern, record.row
+    def feed(self, records: Sequence[RpcRecord]) -> None:
+        """Takes records whose rows follow each other. Of the messages of a pattern most stages want to see
+        only the first.
+        """
+        if not records:
+            return
+        known_of, join, columns = self._known, self._pairs.join, self._columns
+        first, end = records[0].row, records[-1].row + 1
+        pipes, forth = columns.pipe[first:end], columns.from_client[first:end]
+        partners = columns.partner[first:end]
         told: Told
-        if pattern is None:
-            told = self._look(record)[0]
-        else:
-            tp = record.tp
-            key = (id(pattern), tp.pipe.number, tp.from_client)
-            known = self._known.get(key)
-            if known is None or known.pattern is not pattern:
-                known = self._learn(key, record, pattern)
-            elif known.feeds:
-                note = note_at(row, (known.note, record.ids))
-                for feed in known.feeds:
-                    feed(record, note)
-            told = (known.note, record.ids)
-        pair = self._pairs.feed(row, told)
-        if pair is not None:
-            if self._columns.from_client[row]:
-                self._feed_pair(row, told, *pair)
+        for row, (record, pipe, way, partner) in enumerate(
+            zip(records, pipes, forth, partners, strict=True), first
+        ):
+            pattern = record.pattern
+            if pattern is None:
+                told = self._look(record)[0]
             else:
-                self._feed_pair(*pair, row, told)
+                known = known_of.get((pattern, pipe, way))
+                if known is None:
+                    known = self._learn((pattern, pipe, way), record)
+                elif known.feeds:
+                    note = note_at(row, (known.note, record.ids))
+                    for feed in known.feeds:
+                        feed(record, note)
+                told = (known.note, record.ids)
+            other = join(row, partner, told)
+            if other is not None:
+                if way:
+                    self._feed_pair(row, told, partner, other)
+                else:
+                    self._feed_pair(partner, other, row, told)
 
     def _look(self, record: RpcRecord) -> tuple[Note, list[Stage]]:
         """Lets every stage that wants its kind see a message."""
@@ -100,12 +108,12 @@ class Findings:
             stage.feed(record, note)
         return note, stages
 
-    def _learn(self, key: tuple[int, int, bool], record: RpcRecord, pattern: Pattern) -> _Known:
+    def _learn(self, key: tuple[Pattern, int, int], record: RpcRecord) -> _Known:
         note, stages = self._look(record)
         feeds = [stage.feed for stage in stages if not stage.indifferent(record, note)]
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
-        known = self._known[key] = _Known(pattern, note, feeds)
+        known = self._known[key] = _Known(note, feeds)
         return known
 
     def _feed_pair(self, row: int, request: Told, answer_row: int, answer: Told) -> None:
@@ -113,12 +121,8 @@ class Findings:
         if isinstance(request, Note) or isinstance(answer, Note):
             feeds: Sequence[PairFeed] = [stage.pair for stage in self._pair_stages]
         else:
-            first, second = request[0], answer[0]
-            known = self._pair_feeds.get((id(first), id(second)))
-            if known is not None and known[0] is first and known[1] is second:
-                feeds = known[2]
-            else:
-                feeds = self._learn_pair(first, second)
+            known = self._pair_feeds.get((request[0], answer[0]))
+            feeds = self._learn_pair(request[0], answer[0]) if known is None else known
         if feeds:
             notes = note_at(row, request), note_at(answer_row, answer)
             for feed in feeds:
@@ -128,7 +132,7 @@ class Findings:
         feeds = [stage.pair for stage in self._pair_stages if not stage.indifferent_pair(request, answer)]
         if len(self._pair_feeds) >= MAX_KNOWN:
             self._pair_feeds.clear()
-        self._pair_feeds[id(request), id(answer)] = (request, answer, feeds)
+        self._pair_feeds[request, answer] = feeds
         return feeds
 
     def finish(self, session: Session, wire: WireFacts) -> tuple[Finding, ...]:

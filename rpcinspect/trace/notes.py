@@ -24,8 +24,8 @@ MAX_NAME = 200
 """Of a function's name that is kept; captured names may be of any length."""
 
 
-class Note(Struct, eq=False):
-    """One message. Not frozen: one is made of each."""
+class Note(Struct, eq=False, gc=False):
+    """One message."""
 
     row: int
     kind: int
@@ -96,21 +96,20 @@ class Pairs:
     def __init__(self, columns: MessageColumns) -> None:
         """`columns` of the session's builder, which has paired the rows."""
         self._columns = columns
-        self._open: dict[int, Told] = {}
+        self._waiting: dict[int, Told] = {}
+        """By row."""
 
-    def feed(self, row: int, told: Told) -> tuple[int, Told] | None:
-        """(row of the partner, what was told of it), if this one completes the two."""
-        partner = self._columns.partner[row]
-        other = self._open.pop(partner, None) if partner != NONE else None
+    def join(self, row: int, partner: int, told: Told) -> Told | None:
+        """What was told of the message in the partner's row, if this one completes the two."""
+        other = None if partner == NONE else self._waiting.pop(partner, None)
         if other is None:
-            self._open[row] = told
-            return None
-        return partner, other
+            self._waiting[row] = told
+        return other
 
     def unanswered(self) -> Iterable[Note]:
         """Requests without an answer."""
         forth = self._columns.from_client
-        return [note_at(row, told) for row, told in self._open.items() if forth[row]]
+        return [note_at(row, told) for row, told in self._waiting.items() if forth[row]]
 
 
 def note_at(row: int, told: Told) -> Note:

@@ -63,7 +63,7 @@ class TensorParts:
         return True
 
 
-class Frame(Struct, eq=False):
+class Frame(Struct, eq=False, gc=False):
     """What one frame on a lane will be."""
 
     message: TpMessage | None

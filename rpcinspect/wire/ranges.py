@@ -149,11 +149,8 @@ class Run:
         return self._lists
 
 
-class Extent(Struct):
-    """Where a range of a stream lies in the capture files, and which of its bytes were not captured.
-
-    Not frozen: that triples the cost of making one.
-    """
+class Extent(Struct, gc=False):
+    """Where a range of a stream lies in the capture files, and which of its bytes were not captured."""
 
     length: int
     pieces: tuple[tuple[int, int, int], ...]

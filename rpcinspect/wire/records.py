@@ -1,7 +1,8 @@
 """What the wire stage hands on: pipes, TensorPipe messages and where their tensors' bytes lie.
 
 Plain records; the machinery that makes them is in `pipe.py` and `channel.py`. Records that exist once per
-message are slotted but not frozen: freezing triples the cost of making one.
+message are out of the garbage collector's sight: nothing that they hold leads back to them, and looking
+through them was a tenth of all time before the views.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Pipe(Struct, eq=False):
         return self.flow.destination
 
 
-class TpTensor(Struct, eq=False):
+class TpTensor(Struct, eq=False, gc=False):
     """One tensor of a TensorPipe message: in torch a *storage*, which several torch tensors may share."""
 
     descriptor: TpTensorDescriptor
@@ -88,7 +89,7 @@ class TpTensor(Struct, eq=False):
         return self.descriptor.length if self.placement is Placement.MISSING else 0
 
 
-class TpMessage(Struct, eq=False):
+class TpMessage(Struct, eq=False, gc=False):
     """A message with its payloads in memory and its tensors as places in the capture."""
 
     pipe: Pipe

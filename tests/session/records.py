@@ -151,7 +151,7 @@ class Talk:
         record = self.decoder.decode(tp)
         assert record.row == len(self.records)
         self.records.append(record)
-        self.builder.feed(record)
+        self.builder.feed([record])
         return record
 
     def finish(

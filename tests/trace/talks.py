@@ -34,8 +34,7 @@ def findings(
     if until is not None:
         session.captures = (capture_until(until),)
     stage = Findings(talk.builder.columns, source or CaptureBytes(no_bytes))
-    for record in talk.records:
-        stage.feed(record)
+    stage.feed(talk.records)
     return list(stage.finish(session, wire))
 
 

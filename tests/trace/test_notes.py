@@ -44,9 +44,10 @@ def test_pairs(order: tuple[int, int]) -> None:
     workers.call(0, 1, 0, 10)
     workers.call(0, 1, 20, None)
     made = notes(workers)
-    pairs = Pairs(workers.builder.columns)
+    columns = workers.builder.columns
+    pairs = Pairs(columns)
     first, second = (made[at] for at in order)
-    assert pairs.feed(made[2].row, made[2]) is None
-    assert pairs.feed(first.row, first) is None
-    assert pairs.feed(second.row, second) == (first.row, first)
+    assert pairs.join(made[2].row, columns.partner[made[2].row], made[2]) is None
+    assert pairs.join(first.row, columns.partner[first.row], first) is None
+    assert pairs.join(second.row, columns.partner[second.row], second) is first
     assert list(pairs.unanswered()) == [made[2]]
