@@ -7,7 +7,6 @@ A stream is made of *runs*, which are columns of such ranges; a tensor is an *ex
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import add
 
 import numpy as np
 from msgspec import Struct
@@ -59,8 +58,10 @@ class CaptureBytes:
         """The bytes of several ranges of one capture, joined; offsets ascend."""
         base = self._start
         if capture == self._capture and base <= offsets[0] and offsets[-1] + lengths[-1] <= self._end:
-            low = [offset - base for offset in offsets]
-            return b"".join(map(self._window.__getitem__, map(slice, low, map(add, low, lengths))))
+            window = self._window
+            return b"".join(
+                [window[o - base : o - base + n] for o, n in zip(offsets, lengths, strict=True)]
+            )
         first, last = offsets[0], offsets[-1] + lengths[-1]
         if last - first <= 2 * sum(lengths) + 4096:  # close together: one read
             data = self._pread(capture, first, last - first)

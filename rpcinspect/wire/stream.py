@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
-from itertools import pairwise, repeat
+from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +43,8 @@ MAX_CONFLICTS = 1000
 
 MANY = 16
 """Ranges that are looked up all at once by numpy; fewer are faster one by one."""
+MANY_BYTES = 1 << 10
+"""So long a range is looked up by numpy, as it may lie in many segments; shorter ones are faster by lists."""
 NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
@@ -285,6 +287,13 @@ class Stream:
         return b"".join(parts)
 
     def _read_run(self, run: Run, start: int, end: int) -> bytes:
+        if end - start >= MANY_BYTES and run.starts is not None and run.offsets is not None:
+            low = int(run.starts.searchsorted(start, "right")) - 1
+            high = int(run.starts.searchsorted(end))
+            edges = np.append(run.starts[low:high], end)
+            edges[0] = start
+            places = run.offsets[low:high] + (edges[:-1] - run.starts[low:high])
+            return self._source.gather(run.capture, places.tolist(), (edges[1:] - edges[:-1]).tolist())
         starts, offsets, _, _, _ = run.lists()
         low = bisect_right(starts, start) - 1
         high = bisect_left(starts, end, low)
@@ -417,21 +426,22 @@ class Stream:
             index += 1
         return first, last, capture, packet
 
-    def stamps(self, edges: list[int]) -> list[tuple[int, int, int, int]]:
+    def stamps(self, edges: list[int]) -> Iterable[tuple[int, int, int, int]]:
         """`stamp` of each range from one edge to the next; edges ascend."""
         if len(edges) < MANY:
             return [self.stamp(start, end) for start, end in pairwise(edges)]
-        found: list[tuple[int, int, int, int]] = []
-        starts, ends = edges[:-1], edges[1:]
-        while len(found) < len(starts):
-            at = len(found)
-            run = self.runs[self._locate(starts[at])]
-            stop = bisect_right(ends, run.end, at)
+        parts: list[Iterable[tuple[int, int, int, int]]] = []
+        at, last = 0, len(edges) - 1
+        while at < last:
+            run = self.runs[self._locate(edges[at])]
+            stop = bisect_right(edges, run.end, at + 1) - 1
             if stop == at or run.missing:
-                found.append(self.stamp(starts[at], ends[at]))
-                continue
-            found += _stamps_run(run, starts[at:stop], ends[at:stop])
-        return found
+                parts.append([self.stamp(edges[at], edges[at + 1])])
+                at += 1
+            else:
+                parts.append(_stamps_run(run, edges[at : stop + 1]))
+                at = stop
+        return chain.from_iterable(parts)
 
     def location(self, position: int) -> Location:
         """The place of a settled position, for people."""
@@ -484,13 +494,14 @@ def _end_of(run: Run) -> int:
     return run.end
 
 
-def _stamps_run(run: Run, starts: list[int], ends: list[int]) -> Iterable[tuple[int, int, int, int]]:
-    """`_stamp_run` of many ranges."""
-    edges, packets, times = run.starts, run.packets, run.times
-    if edges is None or packets is None or times is None or not run.ascending:
-        return [_stamp_run(run, start, end) for start, end in zip(starts, ends, strict=True)]
-    low = np.searchsorted(edges, starts, "right") - 1
-    high = np.searchsorted(edges, ends, "left") - 1
+def _stamps_run(run: Run, edges: list[int]) -> Iterable[tuple[int, int, int, int]]:
+    """`_stamp_run` of each range from one edge to the next."""
+    starts, packets, times = run.starts, run.packets, run.times
+    if starts is None or packets is None or times is None or not run.ascending:
+        return [_stamp_run(run, start, end) for start, end in pairwise(edges)]
+    places = np.array(edges, dtype=np.int64)
+    low = starts.searchsorted(places[:-1], "right") - 1
+    high = starts.searchsorted(places[1:]) - 1
     first, last, packet = times[low].tolist(), times[high].tolist(), packets[low].tolist()
     return zip(first, last, repeat(run.capture), packet, strict=False)
 
