@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from struct import pack, unpack
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -329,60 +329,56 @@ class _ContextLog:
         order = np.lexsort((index, context.view(np.uint64), job))
         columns = (job, context, np.asarray(self._message), np.asarray(self._what), index, pipe)
         forth = np.asarray(m.from_client)[row]
-        rows = zip(*[column[order].tolist() for column in (*columns, forth)], strict=True)
-        labels = [(session.servers, session.clients), (session.clients, session.servers)]
+        *facts, pipes, ways = [column[order].tolist() for column in (*columns, forth)]
+        labels = [
+            list(zip(session.servers, session.clients, strict=True)),
+            list(zip(session.clients, session.servers, strict=True)),
+        ]
+        ends = [labels[way][pipe] for pipe, way in zip(pipes, ways, strict=True)]
         out = []
-        for (number, identifier), its in groupby(rows, key=itemgetter(0, 1)):
+        for (number, identifier), its in groupby(zip(*facts, ends, strict=True), key=itemgetter(0, 1)):
             creator = roster.by_id(unpack_id(identifier)[0], number)
-            facts = [
-                _ContextFact(message, what, at, labels[way][0][end], labels[way][1][end])
-                for _, _, message, what, at, end, way in its
-            ]
-            out.append(_context(identifier, number, creator, facts))
+            out.append(_context(identifier, number, creator, list(its)))
         return tuple(out)
 
 
 BACKWARD, CLEANUP, TOUCH = -1, -2, -3
 
-
-class _ContextFact(NamedTuple):
-    """What one message does in a context."""
-
-    message: int
-    what: int
-    at: int
-    """Its index."""
-    source: str
-    destination: str
+ContextFact: TypeAlias = tuple[int, int, int, int, int, tuple[str, str]]
+"""Job, context; what one message does there: autograd message, what, its index, (sender, receiver)."""
 
 
-def _context(context: int, job: int, creator: str, facts: Sequence[_ContextFact]) -> AutogradContext:
+def _context(context: int, job: int, creator: str, facts: Sequence[ContextFact]) -> AutogradContext:
     """The context of one job, from what its messages do, in the order of time."""
     workers: dict[str, None] = {creator: None}
     backward: dict[int, list[int]] = {}
-    for fact in facts:
-        workers.setdefault(fact.source)
-        workers.setdefault(fact.destination)
-        if fact.what == BACKWARD:
-            backward.setdefault(fact.message, []).append(fact.at)
+    cleanup: list[int] = []
+    for _, _, message, what, at, ends in facts:
+        workers[ends[0]] = workers[ends[1]] = None
+        if what == BACKWARD:
+            backward.setdefault(message, []).append(at)
+        elif what == CLEANUP:
+            cleanup.append(at)
     # Ids are unique; where one is repeated nevertheless, gradients belong to the first of its messages.
-    edges = tuple(
-        [
-            Edge(
-                autograd_message_id=fact.message,
-                sender=fact.source,
-                receiver=fact.destination,
-                forward=fact.at,
-                tensors_requiring_grad=fact.what,
-                backward=tuple(backward.pop(fact.message, ())),
-            )
-            for fact in facts
-            if fact.what > 0  # without one, addSendRpcBackward is not called: there is no edge
-        ]
-    )
-    cleanup = tuple([fact.at for fact in facts if fact.what == CLEANUP])
+    edges = [
+        Edge(
+            autograd_message_id=message,
+            sender=ends[0],
+            receiver=ends[1],
+            forward=at,
+            tensors_requiring_grad=what,
+            backward=tuple(backward.pop(message, ())),
+        )
+        for _, _, message, what, at, ends in facts
+        if what > 0  # without one, addSendRpcBackward is not called: there is no edge
+    ]
     return AutogradContext(
-        context_id=context, creator=creator, workers=tuple(workers), edges=edges, cleanup=cleanup, job=job
+        context_id=context,
+        creator=creator,
+        workers=tuple(workers),
+        edges=tuple(edges),
+        cleanup=tuple(cleanup),
+        job=job,
     )
 
 

@@ -58,7 +58,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     """Which job of the capture; names and ids are unique in a job only."""
 
 
-class Edge(Struct, frozen=True, kw_only=True):
+class Edge(Struct, frozen=True, kw_only=True, gc=False):
     """A send function and its recv function: one forward message, and the gradients that came back for it."""
 
     autograd_message_id: int
@@ -71,7 +71,7 @@ class Edge(Struct, frozen=True, kw_only=True):
     """Indexes of the BACKWARD_AUTOGRAD_REQ messages that carried its gradients."""
 
 
-class AutogradContext(Struct, frozen=True, kw_only=True):
+class AutogradContext(Struct, frozen=True, kw_only=True, gc=False):
     """One distributed autograd context."""
 
     context_id: int

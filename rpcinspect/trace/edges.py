@@ -9,7 +9,7 @@ RRefs began.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from rpcinspect.rpc.command import RRefBackwardReq
 from rpcinspect.rpc.message import MessageType
@@ -60,25 +60,29 @@ class LostGradients(Stage):
             began[key] = min(int(session.index[row]), began.get(key, len(session.messages)))
         for context in session.contexts:
             first = began.get((context.job, context.context_id))
-            yield from _missing(run, context, first, set(dangling), failed)
+            yield from _missing(run, context, first, dangling, failed)
         yield from _dangling(run, dangling)
 
 
 def _missing(
-    run: Run, context: AutogradContext, rref_pass: int | None, dangling: set[int], failed: set[int]
+    run: Run,
+    context: AutogradContext,
+    rref_pass: int | None,
+    dangling: Collection[int],
+    failed: Collection[int],
 ) -> Iterable[Finding]:
     """The edges of a context that were there when its first pass began, and got nothing."""
+    without = [edge for edge in context.edges if not edge.backward and edge.forward not in dangling]
+    if not without:
+        return
     gradients = sorted(index for edge in context.edges for index in edge.backward)
     begun = [*gradients[:1], *([] if rref_pass is None else [rref_pass])]
     if not begun:
         return
     edges = [
         edge
-        for edge in context.edges
-        if not edge.backward
-        and edge.forward < min(begun)
-        and edge.forward not in dangling
-        and not run.damaged_between(edge.receiver, edge.sender)
+        for edge in without
+        if edge.forward < min(begun) and not run.damaged_between(edge.receiver, edge.sender)
     ]
     latest = max(run.end_ns(index) for index in [*begun, *gradients[-1:]])
     if not edges or (not context.cleanup and run.cut_off(latest)):

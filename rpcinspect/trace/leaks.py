@@ -61,13 +61,13 @@ class LeakedContexts(Stage):
 def _left_behind(run: Run, context: AutogradContext, named: set[tuple[int, str | None]]) -> tuple[str, ...]:
     """The workers of a context that should have got a clean-up and did not."""
     session = run.session
-    if any((context.job, worker) not in named for worker in context.workers):
-        return ()  # who is who is not certain
     cleaned = {session.destination(int(session.order[index])) for index in context.cleanup}
-    left = tuple(w for w in context.workers if w != context.creator and w not in cleaned)
+    left = tuple([w for w in context.workers if w != context.creator and w not in cleaned])
+    if not left or any((context.job, worker) not in named for worker in context.workers):
+        return ()  # or who is who is not certain
     messages = [index for edge in context.edges for index in (edge.forward, *edge.backward)]
     messages += context.cleanup
-    if not left or not messages:
+    if not messages:
         return ()
     last_ns = max(run.end_ns(index) for index in messages)
     # a worker that left took the context with it

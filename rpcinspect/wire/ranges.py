@@ -59,9 +59,7 @@ class CaptureBytes:
         base = self._start
         if capture == self._capture and base <= offsets[0] and offsets[-1] + lengths[-1] <= self._end:
             window = self._window
-            return b"".join(
-                [window[o - base : o - base + n] for o, n in zip(offsets, lengths, strict=True)]
-            )
+            return b"".join([window[o - base : o - base + n] for o, n in zip(offsets, lengths, strict=True)])
         first, last = offsets[0], offsets[-1] + lengths[-1]
         if last - first <= 2 * sum(lengths) + 4096:  # close together: one read
             data = self._pread(capture, first, last - first)

@@ -287,13 +287,8 @@ class Stream:
         return b"".join(parts)
 
     def _read_run(self, run: Run, start: int, end: int) -> bytes:
-        if end - start >= MANY_BYTES and run.starts is not None and run.offsets is not None:
-            low = int(run.starts.searchsorted(start, "right")) - 1
-            high = int(run.starts.searchsorted(end))
-            edges = np.append(run.starts[low:high], end)
-            edges[0] = start
-            places = run.offsets[low:high] + (edges[:-1] - run.starts[low:high])
-            return self._source.gather(run.capture, places.tolist(), (edges[1:] - edges[:-1]).tolist())
+        if end - start >= MANY_BYTES:
+            return self._source.gather(run.capture, *_segments(run, start, end))
         starts, offsets, _, _, _ = run.lists()
         low = bisect_right(starts, start) - 1
         high = bisect_left(starts, end, low)
@@ -492,6 +487,17 @@ class Stream:
 
 def _end_of(run: Run) -> int:
     return run.end
+
+
+def _segments(run: Run, start: int, end: int) -> tuple[list[int], list[int]]:
+    """Places in the file, and lengths, of the parts of [start, end), all captured."""
+    assert run.starts is not None
+    assert run.offsets is not None
+    low, high = run.starts.searchsorted(start, "right") - 1, run.starts.searchsorted(end)
+    edges = np.append(run.starts[low:high], end)
+    edges[0] = start
+    offsets = run.offsets[low:high] + (edges[:-1] - run.starts[low:high])
+    return offsets.tolist(), np.diff(edges).tolist()
 
 
 def _stamps_run(run: Run, edges: list[int]) -> Iterable[tuple[int, int, int, int]]:
