@@ -28,8 +28,9 @@ from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from rpcinspect.capture.block import PacketBlock, as_int64
+from rpcinspect.capture.block import Heads, PacketBlock, as_int64
 from rpcinspect.wire.segment import SegmentBlock
 
 FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
@@ -457,6 +458,19 @@ def packet_block(
         time_ns=as_int64([one.time_ns for one in packets]),
         link_type=np.array(types, dtype=np.uint16),
     )
+
+
+def by_heads(block: PacketBlock, size: int) -> PacketBlock:
+    """The block as a reader gives it that reads so many bytes of each packet at first."""
+    window, at = bytearray(), []
+    for start, caplen in zip(
+        (block.offset - block.window_offset).tolist(), block.caplen.tolist(), strict=True
+    ):
+        window += b"\xee" * 16
+        at.append(len(window))
+        window += block.window[start : start + min(caplen, size)]
+    heads = Heads(as_int64(at), np.minimum(block.caplen, size), lambda: block)
+    return replace(block, window=bytes(window), window_offset=0, heads=heads)
 
 
 class Segment(Struct, frozen=True, kw_only=True):

@@ -101,8 +101,7 @@ def frames(path: Path) -> Iterator[tuple[bytes, int, int, int]]:
             assert isinstance(block, PacketBlock)
             columns = (block.offset, block.caplen, block.link_type, block.time_ns)
             for offset, size, link, time_ns in zip(*(column.tolist() for column in columns), strict=True):
-                at = offset - block.window_offset
-                yield block.window[at : at + size], link, time_ns, offset
+                yield reader.pread(offset, size), link, time_ns, offset
 
 
 def packets_of(path: Path) -> tuple[bytes, list[Packet]]:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rpcinspect.capture import PacketBlock, open_capture, pcap
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.command import PythonCall, PythonResp
@@ -22,6 +23,7 @@ from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.views.jsonl import JsonLines
 from rpcinspect.views.stream import JsonStream
 from tests.builders import pcap_file, pcapng_file
+from tests.decoded import pieces
 from tests.truth import CAPTURES
 from tests.wire.conversations import (
     Network,
@@ -350,3 +352,19 @@ def test_long_messages_are_taken_one_by_one(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("rpcinspect.pipeline.BLOCK_BYTES", 1)
     with Decoding([str(capture(tmp_path, conversation()))]) as decoding:
         assert [len(block) for block in decoding.blocks()] == [1] * 12
+
+
+@pytest.mark.parametrize(
+    "name", ["basic_chain", "param_detach", "profiled_legacy", "transport_matrix_default"]
+)
+def test_packets_that_are_not_read_to_their_end_at_first(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of tensors of megabytes: the same comes out."""
+    path = CAPTURES / f"{name}.pcap"
+    whole = list(pieces(path))
+    monkeypatch.setattr("rpcinspect.capture.source.WINDOW", 4096)
+    monkeypatch.setattr(pcap, "LARGE_PACKET", 1)
+    monkeypatch.setattr(pcap, "HEAD", 80)
+    monkeypatch.setattr(pcap, "SKIMMED_PACKETS", 7)
+    with open_capture(str(path)) as reader:
+        assert any(isinstance(block, PacketBlock) and block.heads for block in reader.blocks())
+    assert b"".join(pieces(path)) == b"".join(whole)

@@ -14,7 +14,7 @@ offsets point into a temporary file that holds the payloads, one after the other
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,19 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
+
+
+class Heads(Struct, frozen=True, eq=False):
+    """Packets that are nearly all payload, whose bytes few ask for: the window holds their first bytes, one
+    packet after the other, and its offset in the file means nothing.
+    """
+
+    at: Int64s
+    """Where in the window each packet begins."""
+    seen: Int64s
+    """How many of its bytes are there."""
+    whole: Callable[[], PacketBlock]
+    """Reads the same packets with all of their bytes."""
 
 
 class PacketBlock(Struct, frozen=True, kw_only=True, eq=False):
@@ -48,6 +61,8 @@ class PacketBlock(Struct, frozen=True, kw_only=True, eq=False):
     """Nanoseconds since 1970; 0 where the format has no time."""
     link_type: NDArray[np.uint16]
     """LINKTYPE_ number of each packet; the bits above it in a pcap header (FCS length) are removed."""
+    heads: Heads | None = None
+    """Where the window holds the first bytes of packets only; None: all of each packet is there."""
 
     def __len__(self) -> int:
         return len(self.offset)

@@ -40,6 +40,9 @@ _GRACE_S = 1.0
 class Source:
     """A plain file; base of the spooled one."""
 
+    complete = True
+    """Whether all of the input can be read by now, in any order."""
+
     def __init__(self, name: str, descriptor: int, compression: str | None = None) -> None:
         self.name = name
         self.compression = compression
@@ -116,6 +119,8 @@ class Source:
 
 class SpooledSource(Source):
     """A stream of pieces that is written to a deleted temporary file as far as windows are asked for."""
+
+    complete = False
 
     def __init__(
         self, name: str, stream: Stream, head: bytes, compression: str | None, report: Report

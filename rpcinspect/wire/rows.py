@@ -47,8 +47,12 @@ class Rows(Struct, frozen=True, eq=False):
     @classmethod
     def of_block(cls, block: PacketBlock) -> Rows:
         """All packets of a block, at their link-layer header."""
+        row = np.arange(len(block), dtype=np.int64)
+        if block.heads is not None:
+            at = block.heads.at
+            return cls(row, at, at + block.heads.seen, at + block.length)
         at = block.offset - block.window_offset
-        return cls(np.arange(len(block), dtype=np.int64), at, at + block.caplen, at + block.length)
+        return cls(row, at, at + block.caplen, at + block.length)
 
     def __len__(self) -> int:
         return len(self.row)

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rpcinspect.capture.block import Direction, Int64s, PacketBlock, TcpBlock, as_int64
+from rpcinspect.capture.block import Direction, Heads, Int64s, PacketBlock, TcpBlock, as_int64
 from rpcinspect.wire.fragment import Datagram, Fragment, Piece, Reassembly
 from rpcinspect.wire.ip import NETWORKS, PROTOCOLS, TCP, Count, Fragments, IpPackets, behind_extensions
 from rpcinspect.wire.link import ETHERTYPES, LINKS, network_headers, step_over_tags
@@ -107,20 +108,54 @@ class Segmenter:
         """Segments of one block of packets."""
         if isinstance(block, TcpBlock):
             return self._numbered(block)
+        if block.heads is not None:
+            segments = self._by_heads(block, block.heads)
+            if segments is not None:
+                return segments
+            block = block.heads.whole()
+        found = self._read(block, self._count)
+        if found.fragments:
+            found.parts.extend(self._put_together(block, found.fragments))
+        return _joined(block, found.parts)
+
+    def _read(self, block: PacketBlock, count: Count) -> _Found:
+        """What is in packets that are whole, and the fragments."""
         found = _Found()
         packets = Rows.of_block(block)
         for link_type in distinct_numbers(block.link_type):
             rows = packets.keep(block.link_type == link_type)
             link = LINKS.get(link_type)
             if link is None:
-                self._count(f"link type {link_type}", len(rows))
+                count(f"link type {link_type}", len(rows))
                 continue
             network, kind = network_headers(block.window, rows, link)
-            self._count("cut header", len(rows) - len(network))
-            self._network(block.window, network, kind, found, self._count)
+            count("cut header", len(rows) - len(network))
+            self._network(block.window, network, kind, found, count)
+        return found
+
+    def _by_heads(self, block: PacketBlock, heads: Heads) -> SegmentBlock | None:
+        """Segments of packets whose first bytes are there; None if these don't tell: there are fragments, or
+        a packet gave no segment and is not there to its end.
+        """
+        others: list[tuple[str, int]] = []
+        found = self._read(block, lambda reason, packets: others.append((reason, packets)))
         if found.fragments:
-            found.parts.extend(self._put_together(block, found.fragments))
-        return _joined(block, found.parts)
+            return None
+        segments = _joined(block, found.parts)
+        row = segments.packet - block.first_number
+        untold = heads.seen < block.caplen
+        untold[row] = False
+        if untold.any():
+            return None
+        for reason, packets in others:
+            self._count(reason, packets)
+        header = segments.offset - heads.at[row]
+        return replace(
+            segments,
+            window=b"",
+            offset=block.offset[row] + header,
+            captured=np.clip(block.caplen[row] - header, 0, segments.length),
+        )
 
     def finish(self) -> None:
         """Nothing that could give a segment is kept back by this stage."""

@@ -33,6 +33,7 @@ from rpcinspect.wire.tensorpipe import Layout
 from tests.builders import (
     SYN,
     Captured,
+    by_heads,
     interface,
     link_frame,
     packet,
@@ -219,7 +220,9 @@ def _join(magic: bytes, rows: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def packets(data: bytes) -> None:
-    """The same segments and streams from one block of packets as from a block for each of them."""
+    """The same segments and streams from one block of packets as from a block for each of them, and from the
+    first bytes of packets as from all of them.
+    """
     parts = [part for part in unpack(data) if len(part) > 2][:200]
     if not parts:
         return
@@ -235,6 +238,10 @@ def packets(data: bytes) -> None:
     assert sorted(one.rows) == sorted(many.rows)
     if not one.starts_late():
         assert one.streams() == many.streams()
+    heads = _Reading(whole.window)
+    heads.feed(by_heads(whole, 40 + len(data) % 100))
+    assert heads.other == one.other
+    assert sorted(heads.rows) == sorted(one.rows)
 
 
 class _Reading:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from rpcinspect.capture import open_capture
+from rpcinspect.capture import PacketBlock, open_capture
 from rpcinspect.wire.segment import Endpoint, Flow, SegmentBlock, Segmenter
 from tests.builders import (
     ACK,
@@ -19,8 +20,11 @@ from tests.builders import (
     PSH,
     SYN,
     Captured,
+    by_heads,
     ethernet,
+    gre,
     ipv4,
+    ipv4_fragments,
     ipv6,
     packet,
     packet_block,
@@ -196,6 +200,58 @@ def test_any_bytes_are_a_segment_or_counted(data: st.DataObject) -> None:
         segments.offset + segments.captured
         <= block.window_offset + len(block.window) + (segments.captured == 0) * 100
     )
+    again = Segmenter()
+    assert rows_of(again, again.feed(by_heads(block, data.draw(st.integers(0, 100))))) == rows_of(
+        segmenter, segments
+    )
+    assert again.other == segmenter.other
+
+
+# --- packets of which only the first bytes are there ---
+
+
+def rows_of(segmenter: Segmenter, block: SegmentBlock) -> list[tuple[object, ...]]:
+    flows = [str(segmenter.flows[index]) for index in block.flow.tolist()]
+    columns = (block.packet, block.time_ns, block.sequence, block.acknowledgment, block.flags)
+    columns = (*columns, block.offset, block.captured, block.length)
+    return list(zip(flows, *(column.tolist() for column in columns), strict=True))
+
+
+LARGE = bytes(5_000)
+INNER = ipv4(tcp(LARGE, 1, 2), "1.1.1.1", "2.2.2.2")
+LONG = (60, bytes([99, *bytes(798)]))
+OTHERS = {
+    "a small packet of another protocol": ethernet(b"?", kind=0x0806),
+    "another protocol": ethernet(ipv4(LARGE, "1.1.1.1", "2.2.2.2", protocol=17)),
+    "a fragment": ethernet(ipv4_fragments(tcp(LARGE, 1, 2), "1.1.1.1", "2.2.2.2", [2_000])[0]),
+    "a tunnel": ethernet(ipv4(gre(INNER), "3.3.3.3", "4.4.4.4", protocol=47)),
+    "a header that is too long": ethernet(ipv6(tcp(LARGE, 1, 2), "::1", "::2", extensions=[LONG])),
+    "no header": LARGE,
+}
+
+
+@pytest.mark.parametrize("size", [0, 13, 54, 66, 120, 6_000])
+@pytest.mark.parametrize("other", OTHERS)
+def test_heads_tell_what_whole_packets_tell(other: str, size: int) -> None:
+    large = [packet(LARGE, A, B, options=bytes(12)), packet(LARGE, A6, B6), packet(b"", B, A)]
+    cut = Captured(large[0][:200], length=len(large[0]))
+    block = packet_block([*large, cut, OTHERS[other], *large])
+    first, second = Segmenter(), Segmenter()
+    assert rows_of(second, second.feed(by_heads(block, size))) == rows_of(first, first.feed(block))
+    assert second.other == first.other
+
+
+def test_payloads_of_large_packets_are_not_read() -> None:
+    block = packet_block([packet(LARGE, A, B), packet(LARGE, B, A), OTHERS["a tunnel"]])
+    heads = by_heads(block, 100)
+    assert heads.heads is not None
+
+    def never() -> PacketBlock:
+        raise AssertionError("the heads are enough")
+
+    segments = Segmenter().feed(replace(heads, heads=replace(heads.heads, whole=never)))
+    assert segments.captured.tolist() == [len(LARGE)] * 3
+    assert not segments.window
 
 
 # --- against tshark ---
