@@ -20,11 +20,12 @@ from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.patterns import Ids, Pattern
+from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import repeated_range
 from rpcinspect.views.message_json import body_of, envelope_json, tensor_json, tensor_texts, text
+from rpcinspect.views.templates import template
 from rpcinspect.views.tensors import TensorPlace, hash_of, place_of, storage_of
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 from rpcinspect.wire.records import Placement, TpMessage
@@ -35,8 +36,6 @@ Repeated: TypeAlias = tuple[int, int, int, int]
 """(storage, start, end, times): what a tensor's bytes are, see `repeated_range`."""
 
 CACHE_BYTES = 1 << 22
-MARKS = (-0x5ADE_0FF1_CE0D_DB17, -0x5ADE_0FF1_CE0D_DB18)
-"""Ids that stand for any others while the text of a pattern is made."""
 NULL = b"null"
 
 
@@ -140,19 +139,13 @@ class MessageRenderer:
         return known
 
     def _pattern_text(self, record: RpcRecord, pattern: Pattern, table: TableText) -> bytes:
-        def told(ids: Ids) -> bytes:
-            rpc = pattern.with_ids(record.tp, ids)
-            like = RpcRecord(record.row, record.tp, rpc, record.facts, ())
+        def tell(like: RpcRecord) -> str:
+            envelopes = b",".join(map(self._envelope, like.rpc.envelopes))
             body = orjson.dumps(body_of(like, table.texts))
-            return b'"envelopes":[%b],"body":%b' % (b",".join(map(self._envelope, rpc.envelopes)), body)
+            return (b'"envelopes":[%b],"body":%b' % (envelopes, body)).decode()
 
-        marks = MARKS[: len(record.ids)]
-        text = told(marks).replace(b"%", b"%%")
-        for mark in marks:
-            if text.count(b"%d" % mark) != 1:
-                return b""
-            text = text.replace(b"%d" % mark, b"%d")
-        if text % record.ids != told(record.ids):
+        text = template(record, pattern, tell, str, "%d").encode()
+        if not text:
             return b""
         value = b"%b}" if self._hashes else b"null}"
         tensors = b",".join([head.replace(b"%", b"%%") + value for head in table.heads])

@@ -15,15 +15,17 @@ from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
 from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import cause_line
-from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id
+from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id, unpack_id
 from rpcinspect.trace.words import counted as counted
 from rpcinspect.trace.words import duration as duration
 from rpcinspect.trace.words import packed as packed
 from rpcinspect.trace.words import shorten as shorten
 from rpcinspect.trace.words import shorten_middle as shorten_middle
 from rpcinspect.views.message_json import body_of, tensor_texts, text
+from rpcinspect.views.templates import template
 
 MAX_PHRASE = 2000
 CACHE_BYTES = 1 << 22
@@ -93,9 +95,29 @@ class Phrases:
 
     def __init__(self) -> None:
         self._commands: BoundedCache[tuple[int, int], tuple[object, object, str]] = BoundedCache(CACHE_BYTES)
+        self._patterns: BoundedCache[int, tuple[Pattern, str]] = BoundedCache(CACHE_BYTES)
+        """By the id() of a pattern: its phrase, with places for ids; empty where it has none."""
 
     def phrase(self, record: RpcRecord) -> str:
         """What the message says: its command, then its envelopes."""
+        pattern = record.pattern
+        if pattern is None or record.problems:
+            return self._phrase(record)
+        _, words = self._patterns.get(id(pattern)) or self._learn(record, pattern)
+        if not words:
+            return self._phrase(record)
+        return words % tuple([part for identifier in record.ids for part in unpack_id(identifier)])
+
+    def _learn(self, record: RpcRecord, pattern: Pattern) -> tuple[Pattern, str]:
+        words = template(record, pattern, self._phrase, packed, "%d:%d")
+        # what may be cut depends on how long ids are
+        known = (pattern, words if len(words) < MAX_PHRASE // 2 else "")
+        message = pattern.rpc.message
+        self._patterns.put(id(pattern), known, len(words) + len(message.payload) + len(message.tensor_table))
+        return known
+
+    def _phrase(self, record: RpcRecord) -> str:
+        """The phrase of any message."""
         envelopes = record.rpc.envelopes
         words = [self._command(record)]
         if envelopes:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.phrases import (
     Phrases,
     amount,
@@ -191,6 +193,17 @@ def test_phrases_of_a_capture_are_single_printable_lines() -> None:
     clip = "PYTHON_CALL  profiled_legacy.clip(tensor#0[4] float32 grad, tensor#1[4] float32)"
     assert request == f"{clip}  profiled 0:4  ctx 0:0 edge 0:0"
     assert answer == "PYTHON_RET  = tensor#0[4] float32 grad  profile 0:4, 12 events  ctx 0:0 edge 1:0"
+
+
+def test_messages_of_a_pattern_have_the_phrase_of_the_whole_message() -> None:
+    phrases, learned = Phrases(), 0
+    for name in ("basic_chain.pcap", "ctx_crowd.pcap.gz", "rref_relay.pcap.gz", "bwd_boom.pcap.gz"):
+        with opened(Path(name)) as capture:
+            for record in capture.records:
+                whole = RpcRecord(record.row, record.tp, record.rpc, record.facts, record.problems)
+                learned += record.pattern is not None
+                assert phrases.phrase(record) == Phrases().phrase(whole)
+    assert learned > 20
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -96,6 +98,17 @@ def test_latency_runs_from_the_end_of_the_request_to_the_start_of_the_answer() -
         request, answer = capture.message(6).tp, capture.message(7).tp
         assert (answer.first_ns - request.last_ns) // 10_000 == 191
         assert "#6 1.91 ms" in table(capture, None)[2]
+
+
+@pytest.mark.parametrize("name", ["basic_chain.pcap", "bwd_boom.pcap.gz", "views_alias.pcap.gz"])
+@pytest.mark.parametrize("control", [False, True])
+def test_files_get_the_lines_that_terminals_get_uncut(name: str, control: bool) -> None:
+    """They are laid out in another way, which is faster."""
+    with opened(Path(name)) as capture:
+        in_file, wide = table(capture, None, control=control), table(capture, 5000, control=control)
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in wide]
+    assert len(in_file) > 3
+    assert in_file == plain
 
 
 def test_errors_are_red_and_the_agents_own_calls_dim() -> None:
