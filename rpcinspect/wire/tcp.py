@@ -311,8 +311,8 @@ class Tcp:
         return stream.end != before and stream.end is not None
 
     def _positions(self, stream: Stream, sequences: Int64s) -> Int64s:
-        """Unwraps sequence numbers next to the stream's end."""
-        near = stream.end if stream.end is not None else stream.pending_start
+        """Unwraps sequence numbers next to what is known of the stream."""
+        near = _somewhere(stream)
         if near is None:
             near = EPOCH + int(sequences[0])
         return near + ((sequences - near + WRAP // 2) % WRAP) - WRAP // 2

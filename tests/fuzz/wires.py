@@ -294,7 +294,8 @@ class _Reading:
                 assert size >= 0
                 if not size:
                     continue
-                said.append((str(stream.flow), connection.client_isn, size, content, tuple(stream.holes)))
+                holes = [(stream.offset(a), stream.offset(b)) for a, b in stream.holes]
+                said.append((str(stream.flow), connection.client_isn, size, content, holes))
         return sorted(said, key=repr)
 
 

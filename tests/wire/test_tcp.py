@@ -289,6 +289,18 @@ def test_sequence_numbers_wrap() -> None:
     assert content(bench.tcp.connections[0].forward) == b"abcdefg"
 
 
+def test_sequence_numbers_wrap_between_the_first_acknowledgment_and_the_first_data() -> None:
+    bench = Bench()
+    ack = Segment(flow=BACKWARD, sequence=1, flags=ACK, acknowledgment=WRAP - 2)
+    bench.feed([ack])
+    bench.feed([Segment(flow=FORWARD, sequence=3, payload=b"ab")])
+    bench.finish()
+    [connection] = bench.tcp.connections
+    [stream] = [s for s in connection.streams if s.end is not None and s.origin != s.end]
+    assert holes(stream) == []
+    assert content(stream) == b"ab"
+
+
 def test_a_syn_may_carry_data() -> None:
     bench = Bench()
     bench.feed([Segment(flow=FORWARD, sequence=999, flags=SYN, payload=b"ab"), data(2, b"cd")])
