@@ -40,12 +40,12 @@ class CaptureFaults(Stage):
     def feed(self, record: RpcRecord, note: Note) -> None:
         tp = record.tp
         if tp.payload_missing is not None:
-            self._truncated.append(note.row)
+            self._truncated.append(record.row)
         if tp.tensors and not tp.pipe.invisible_channels:
             for tensor in tp.tensors:
                 extent = tensor.extent
                 if (extent is None or extent.missing) and tensor.missing_bytes:
-                    self._tensors_missing.append(note.row)
+                    self._tensors_missing.append(record.row)
                     return
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:

@@ -42,7 +42,7 @@ class DetachedTensors(Stage):
 
     def feed(self, record: RpcRecord, note: Note) -> None:
         if _bare(note):
-            self._bare.add(note.row, note.what)
+            self._bare.add(record.row, note.what)
         facts = record.facts
         if (
             facts.parameters
@@ -50,13 +50,13 @@ class DetachedTensors(Stage):
             and facts.pickle is not None
             and parameter_indexes(facts.pickle, trainable=True)
         ):
-            self._parameters[note.context is not None].add(note.row, note.what)
+            self._parameters[note.wrapped].add(record.row, note.what)
 
-    def pair(self, request: Note, answer: Note) -> None:
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
         if request.kind in REQUESTS and _bare(answer):
-            self._bare.add(answer.row, f"answer of {request.what}")
+            self._bare.add(answer_row, f"answer of {request.what}")
         if _one_way(request, answer):
-            self._one_way.add(request.row, request.what)
+            self._one_way.add(row, request.what)
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return not _bare(note) and not record.facts.parameters
@@ -122,13 +122,13 @@ class DetachedTensors(Stage):
 
 def _bare(note: Note) -> bool:
     """Whether tensors that require grad travel outside of an autograd envelope."""
-    return note.grads and note.context is None and note.whole
+    return note.grads and not note.wrapped and note.whole
 
 
 def _one_way(request: Note, answer: Note) -> bool:
     """Whether a request has an edge and its answer has none."""
     return (
-        request.context is not None
+        request.wrapped
         and request.grads
         and request.kind in ANSWERED_AT_ONCE
         and not answer.grads

@@ -67,11 +67,11 @@ class DeviceMaps(Stage):
         if note.failed:
             refusal = refusal_of(record)
             if refusal is not None:
-                self._refused[refusal].append(note.row)
+                self._refused[refusal].append(record.row)
         if note.elsewhere:
             devices = uncovered_devices(record)
             if devices:
-                self._uncovered.add(note.row, several(devices))
+                self._uncovered.add(record.row, several(devices))
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return not (note.failed or note.elsewhere)

@@ -37,15 +37,15 @@ class LostGradients(Stage):
     def feed(self, record: RpcRecord, note: Note) -> None:
         command = record.rpc.command
         if isinstance(command, RRefBackwardReq):
-            self._rref_passes.append((command.autograd_context_id, note.row))
+            self._rref_passes.append((command.autograd_context_id, record.row))
 
-    def pair(self, request: Note, answer: Note) -> None:
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
         if not answer.failed:
             return
-        if request.context is not None and request.grads:
-            self._failed.append((request.row, request.what))
+        if request.wrapped and request.grads:
+            self._failed.append((row, request.what))
         elif request.kind == MessageType.BACKWARD_AUTOGRAD_REQ:
-            self._failed_passes.append(request.row)
+            self._failed_passes.append(row)
 
     def indifferent_pair(self, request: Note, answer: Note) -> bool:
         return not answer.failed

@@ -31,19 +31,19 @@ class UnexpectedEnvelopes(Stage):
 
     def feed(self, record: RpcRecord, note: Note) -> None:
         for wrong in self._wrong(record, note):
-            self._groups.add(note.row, wrong)
+            self._groups.add(record.row, wrong)
 
     def _wrong(self, record: RpcRecord, note: Note) -> list[str]:
         """In which ways a message breaks the rule."""
         if not note.whole:
             return []
         found = []
-        row = note.row
+        row = record.row
         if (note.types or note.kind in HABITS) and self._columns.from_client[row]:
             wrong = wrong_request(note.kind, note.builtin, note.types, note.grads)
             if wrong is not None:
                 found.append(wrong)
-        if note.context is None:
+        if not note.wrapped:
             return found
         for envelope in record.like.envelopes:
             if type(envelope) is RpcWithAutograd:
@@ -58,9 +58,9 @@ class UnexpectedEnvelopes(Stage):
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return not self._wrong(record, note)
 
-    def pair(self, request: Note, answer: Note) -> None:
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
         for wrong in _wrong_pair(request, answer):
-            self._groups.add(answer.row, wrong)
+            self._groups.add(answer_row, wrong)
 
     def indifferent_pair(self, request: Note, answer: Note) -> bool:
         return not _wrong_pair(request, answer)

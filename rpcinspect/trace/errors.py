@@ -80,7 +80,7 @@ class ErrorResponses(Stage):
                 return
             text = remote.message[:MAX_TEXT]
             kind = None if remote.exception_type is None else shorten(str(remote.exception_type), MAX_SHOWN)
-        self._failures[note.row] = _Failure(note.row, kind, self._keep(text))
+        self._failures[record.row] = _Failure(record.row, kind, self._keep(text))
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return not note.failed
@@ -97,9 +97,9 @@ class ErrorResponses(Stage):
         self._characters += len(text)
         return self._texts.setdefault(text, text)
 
-    def pair(self, request: Note, answer: Note) -> None:
-        if answer.failed and answer.row in self._failures:
-            self._failures[answer.row].function = request.what
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+        if answer.failed and answer_row in self._failures:
+            self._failures[answer_row].function = request.what
 
     def finish(self, run: Run) -> Iterable[Finding]:
         columns = run.session.messages

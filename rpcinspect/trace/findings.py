@@ -22,7 +22,7 @@ from rpcinspect.trace.edges import LostGradients
 from rpcinspect.trace.envelopes import UnexpectedEnvelopes
 from rpcinspect.trace.errors import ErrorResponses
 from rpcinspect.trace.leaks import LeakedContexts, LeakedRRefs
-from rpcinspect.trace.notes import Note, Pairs, Told, note_at, note_of
+from rpcinspect.trace.notes import Note, Pairs, note_of
 from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import Stage
 from rpcinspect.trace.stale import StaleGradients
@@ -35,7 +35,7 @@ from rpcinspect.wire.ranges import CaptureBytes
 MAX_KNOWN = 512
 
 Feed: TypeAlias = Callable[[RpcRecord, Note], None]
-PairFeed: TypeAlias = Callable[[Note, Note], None]
+PairFeed: TypeAlias = Callable[[int, Note, int, Note], None]
 
 
 class _Known(Struct, eq=False):
@@ -62,10 +62,11 @@ class Findings:
         }
         self._stages_of_all = [stage for stage in feeding if stage.KINDS is None]
         self._pair_stages = [stage for stage in self._stages if type(stage).pair is not Stage.pair]
+        self._all_pairs = [stage.pair for stage in self._pair_stages]
         self._known: dict[tuple[Pattern, int, int], _Known] = {}
         """By pattern, pipe and direction."""
         self._pair_feeds: dict[tuple[Note, Note], Sequence[PairFeed]] = {}
-        """By the two notes that messages of two patterns are told by."""
+        """By the notes of a request and its answer."""
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
         """Takes records whose rows follow each other. Of the messages of a pattern most stages want to see
@@ -77,28 +78,26 @@ class Findings:
         first, end = records[0].row, records[-1].row + 1
         pipes, forth = columns.pipe[first:end], columns.from_client[first:end]
         partners = columns.partner[first:end]
-        told: Told
         for row, (record, pipe, way, partner) in enumerate(
             zip(records, pipes, forth, partners, strict=True), first
         ):
             pattern = record.pattern
             if pattern is None:
-                told = self._look(record)[0]
+                note = self._look(record)[0]
             else:
                 known = known_of.get((pattern, pipe, way))
                 if known is None:
                     known = self._learn((pattern, pipe, way), record)
-                elif known.feeds:
-                    note = note_at(row, (known.note, record.ids))
+                else:
                     for feed in known.feeds:
-                        feed(record, note)
-                told = (known.note, record.ids)
-            other = join(row, partner, told)
+                        feed(record, known.note)
+                note = known.note
+            other = join(row, partner, note)
             if other is not None:
                 if way:
-                    self._feed_pair(row, told, partner, other)
+                    self._feed_pair(row, note, partner, other)
                 else:
-                    self._feed_pair(partner, other, row, told)
+                    self._feed_pair(partner, other, row, note)
 
     def _look(self, record: RpcRecord) -> tuple[Note, list[Stage]]:
         """Lets every stage that wants its kind see a message."""
@@ -116,17 +115,14 @@ class Findings:
         known = self._known[key] = _Known(note, feeds)
         return known
 
-    def _feed_pair(self, row: int, request: Told, answer_row: int, answer: Told) -> None:
+    def _feed_pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
         """Lets the stages see a request and its answer: of two patterns those that are not indifferent."""
-        if isinstance(request, Note) or isinstance(answer, Note):
-            feeds: Sequence[PairFeed] = [stage.pair for stage in self._pair_stages]
-        else:
-            known = self._pair_feeds.get((request[0], answer[0]))
-            feeds = self._learn_pair(request[0], answer[0]) if known is None else known
-        if feeds:
-            notes = note_at(row, request), note_at(answer_row, answer)
-            for feed in feeds:
-                feed(*notes)
+        feeds: Sequence[PairFeed] = self._all_pairs
+        if request.repeats and answer.repeats:
+            known = self._pair_feeds.get((request, answer))
+            feeds = self._learn_pair(request, answer) if known is None else known
+        for feed in feeds:
+            feed(row, request, answer_row, answer)
 
     def _learn_pair(self, request: Note, answer: Note) -> Sequence[PairFeed]:
         feeds = [stage.pair for stage in self._pair_stages if not stage.indifferent_pair(request, answer)]

@@ -89,14 +89,14 @@ class LeakedRRefs(Stage):
 
     def feed(self, record: RpcRecord, note: Note) -> None:
         for fork in record.facts.forks:
-            self._alive[fork.fork_id] = (note.row, False)
+            self._alive[fork.fork_id] = (record.row, False)
         command = record.rpc.command
         if isinstance(command, RRefUserDelete):
             self._alive.pop(command.fork_id.to_value(), None)
             return
         made = created(record)
         if made is not None:
-            self._alive[made[1]] = (note.row, True)
+            self._alive[made[1]] = (record.row, True)
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return (

@@ -6,16 +6,12 @@ Only notes of messages without their partner are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeAlias
-
 from msgspec import Struct
 
 from rpcinspect.causes.calls import CALLS, function_of, is_builtin
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
 from rpcinspect.rpc.message import MessageType, type_name
-from rpcinspect.rpc.patterns import Ids
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import ProfilingId
 from rpcinspect.session.model import NONE, MessageColumns
@@ -25,17 +21,16 @@ MAX_NAME = 200
 
 
 class Note(Struct, eq=False, gc=False):
-    """One message."""
+    """One message, or all of one pattern."""
 
-    row: int
     kind: int
     """Message type of the command, envelopes off."""
     builtin: bool
     """It calls an operator."""
     types: tuple[int, ...]
     """Of its envelopes, outermost first."""
-    context: int | None
-    """That of its autograd envelope."""
+    wrapped: bool
+    """It has an autograd envelope."""
     grads: bool
     """One of its own tensors requires grad."""
     elsewhere: bool
@@ -47,6 +42,8 @@ class Note(Struct, eq=False, gc=False):
     function: str | None
     profiling: ProfilingId | None
     """That of its profiling envelope."""
+    repeats: bool
+    """It is that of a pattern."""
 
     @property
     def what(self) -> str:
@@ -58,12 +55,12 @@ def note_of(record: RpcRecord) -> Note:
     """The note of a record."""
     rpc = record.like
     types: tuple[int, ...] = ()
-    context = profiling = None
+    wrapped, profiling = False, None
     if rpc.envelopes:
         types = tuple([envelope.message_type for envelope in rpc.envelopes])
         for envelope in rpc.envelopes:
             if type(envelope) is RpcWithAutograd:
-                context = record.ids[0] if record.ids else envelope.autograd_metadata.autograd_context_id
+                wrapped = True
             elif isinstance(envelope, (RpcWithProfilingReq, RpcWithProfilingResp)):
                 profiling = envelope.profiling_id
     grads = elsewhere = False
@@ -76,17 +73,17 @@ def note_of(record: RpcRecord) -> Note:
     kind = message_type_of(command)
     function = function_of(record) if kind in CALLS else None
     return Note(
-        record.row,
         kind,
         function is not None and is_builtin(command),
         types,
-        context,
+        wrapped,
         grads,
         elsewhere,
         record.facts.failed or kind == MessageType.EXCEPTION,
         not record.problems,
         function if function is None or len(function) <= MAX_NAME else function[:MAX_NAME],
         profiling,
+        record.pattern is not None,
     )
 
 
@@ -96,41 +93,17 @@ class Pairs:
     def __init__(self, columns: MessageColumns) -> None:
         """`columns` of the session's builder, which has paired the rows."""
         self._columns = columns
-        self._waiting: dict[int, Told] = {}
+        self._waiting: dict[int, Note] = {}
         """By row."""
 
-    def join(self, row: int, partner: int, told: Told) -> Told | None:
-        """What was told of the message in the partner's row, if this one completes the two."""
+    def join(self, row: int, partner: int, note: Note) -> Note | None:
+        """The note of the message in the partner's row, if this one completes the two."""
         other = None if partner == NONE else self._waiting.pop(partner, None)
         if other is None:
-            self._waiting[row] = told
+            self._waiting[row] = note
         return other
 
-    def unanswered(self) -> Iterable[Note]:
-        """Requests without an answer."""
+    def unanswered(self) -> list[tuple[int, Note]]:
+        """Requests without an answer, and their rows."""
         forth = self._columns.from_client
-        return [note_at(row, told) for row, told in self._waiting.items() if forth[row]]
-
-
-def note_at(row: int, told: Told) -> Note:
-    """The note of the message in that row."""
-    if isinstance(told, Note):
-        return told
-    note, ids = told
-    return Note(
-        row,
-        note.kind,
-        note.builtin,
-        note.types,
-        note.context if note.context is None else ids[0],
-        note.grads,
-        note.elsewhere,
-        note.failed,
-        note.whole,
-        note.function,
-        note.profiling,
-    )
-
-
-Told: TypeAlias = Note | tuple[Note, Ids]
-"""A message's own note; or that of another message of its pattern, and its ids."""
+        return [(row, note) for row, note in self._waiting.items() if forth[row]]

@@ -23,7 +23,7 @@ class Stage(ABC):
     def feed(self, record: RpcRecord, note: Note) -> None:  # noqa: B027 - most stages need only one of the two
         """One message, as it becomes complete. The record must not be kept."""
 
-    def pair(self, request: Note, answer: Note) -> None:  # noqa: B027
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:  # noqa: B027
         """A request and its answer, once both were fed."""
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:

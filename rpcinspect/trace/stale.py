@@ -61,7 +61,7 @@ class StaleGradients(Stage):
         if note.function in STEPS:
             context = _context_of_step(record)
             if context is not None:
-                self._steps.append((note.row, context))
+                self._steps.append((record.row, context))
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return note.function not in STEPS

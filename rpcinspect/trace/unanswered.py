@@ -54,13 +54,13 @@ class UnansweredRequests(Stage):
         command = record.like.command
         if isinstance(command, PropagateGradientsReq):
             context = command.autograd_metadata.autograd_context_id
-            self._passes[note.row] = record.ids[0] if record.ids else context
+            self._passes[record.row] = record.ids[0] if record.ids else context
 
-    def pair(self, request: Note, answer: Note) -> None:
-        self._passes.pop(request.row, None)
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+        self._passes.pop(row, None)
         name = request.function
         if name is not None:
-            took = self._columns.end_time_ns[answer.row] - self._columns.time_ns[request.row]
+            took = self._columns.end_time_ns[answer_row] - self._columns.time_ns[row]
             known = self._longest_ns.get(name)
             if known is None:
                 if len(self._longest_ns) < MAX_FUNCTIONS:
@@ -73,14 +73,13 @@ class UnansweredRequests(Stage):
 
     def finish(self, run: Run) -> Iterable[Finding]:
         groups: dict[Kind, _Open] = {}
-        notes = sorted(self._pairs.unanswered(), key=lambda note: int(run.session.index[note.row]))
-        for note in notes:
-            told = note.row in run.session.failures
-            if told or not run.damaged(self._columns.pipe[note.row], False):
-                severity, why = self._judge(run, note)
-                callee = run.session.destination(note.row)
-                key = (run.job(note.row), run.session.source(note.row), callee, note.what, why)
-                groups.setdefault(key, _Open(severity)).rows.append(note.row)
+        for row, note in sorted(self._pairs.unanswered(), key=lambda one: int(run.session.index[one[0]])):
+            told = row in run.session.failures
+            if told or not run.damaged(self._columns.pipe[row], False):
+                severity, why = self._judge(run, row, note)
+                callee = run.session.destination(row)
+                key = (run.job(row), run.session.source(row), callee, note.what, why)
+                groups.setdefault(key, _Open(severity)).rows.append(row)
         waits: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
         for (job, caller, callee, _, why), found in groups.items():
             if found.severity == "error" and why == SILENT:
@@ -89,10 +88,10 @@ class UnansweredRequests(Stage):
             yield self._finding(run, key, found, waits)
         yield from _lost(run)
 
-    def _judge(self, run: Run, note: Note) -> tuple[str, str]:
+    def _judge(self, run: Run, row: int, note: Note) -> tuple[str, str]:
         """Severity, and one of the reasons below."""
-        failure = run.session.failures.get(note.row)
-        end = run.end(self._columns.pipe[note.row])
+        failure = run.session.failures.get(row)
+        end = run.end(self._columns.pipe[row])
         if failure is not None and (end is None or failure.reason != CONNECTION):
             return "info" if note.kind in CLEAN_UP else "error", failure.reason
         if end is not None:
@@ -100,7 +99,7 @@ class UnansweredRequests(Stage):
                 return "info", CALLER_LEFT if end.by_client else LEFT
             return "error", CALLER_CLOSED if end.by_client else CLOSED
         longest_s = self._longest_ns.get(note.function or "", 0) / 1e9
-        if run.cut_off(self._columns.time_ns[note.row], longest_s):
+        if run.cut_off(self._columns.time_ns[row], longest_s):
             return "info", EARLY
         return "error", SILENT
 

@@ -40,8 +40,8 @@ class UnsafePickles(Stage):
             key = (suspicion.severity, suspicion.name)
             self._reasons[key].setdefault(suspicion.reason)
             rows = self._rows[key]
-            if not rows or rows[-1] != note.row:
-                rows.append(note.row)
+            if not rows or rows[-1] != record.row:
+                rows.append(record.row)
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return not record.facts.suspicions

@@ -46,7 +46,7 @@ class ZeroGradients(Stage):
             return
         for index in command.grads:
             if index < len(tensors) and all_zeros(record, tensors[index], self._source):
-                self._groups.add(note.row, "")
+                self._groups.add(record.row, "")
                 return
 
     def finish(self, run: Run) -> Iterable[Finding]:

@@ -19,9 +19,9 @@ def test_a_call_and_its_answer() -> None:
     workers.call(0, 1, 0, 10, "app.f", context=(7, 1), grads=(1, 0))
     request, answer = notes(workers)
     assert (request.kind, request.types) == (MessageType.PYTHON_CALL, (MessageType.FORWARD_AUTOGRAD_REQ,))
-    assert (request.context, request.grads, request.what) == (7, True, "app.f")
+    assert (request.wrapped, request.grads, request.what) == (True, True, "app.f")
     assert (request.builtin, request.failed, request.elsewhere, request.whole) == (False, False, False, True)
-    assert (answer.types, answer.context, answer.grads, answer.what) == ((), None, False, "PYTHON_RET")
+    assert (answer.types, answer.wrapped, answer.grads, answer.what) == ((), False, False, "PYTHON_RET")
 
 
 def test_operators_and_errors() -> None:
@@ -46,8 +46,8 @@ def test_pairs(order: tuple[int, int]) -> None:
     made = notes(workers)
     columns = workers.builder.columns
     pairs = Pairs(columns)
-    first, second = (made[at] for at in order)
-    assert pairs.join(made[2].row, columns.partner[made[2].row], made[2]) is None
-    assert pairs.join(first.row, columns.partner[first.row], first) is None
-    assert pairs.join(second.row, columns.partner[second.row], second) is first
-    assert list(pairs.unanswered()) == [made[2]]
+    first, second = order
+    assert pairs.join(2, columns.partner[2], made[2]) is None
+    assert pairs.join(first, columns.partner[first], made[first]) is None
+    assert pairs.join(second, columns.partner[second], made[second]) is made[first]
+    assert pairs.unanswered() == [(2, made[2])]
