@@ -193,19 +193,21 @@ class Lane:
         if not count:
             return 0
         capture, offsets, times = stream.whole(starts[:count], stops[:count])
+        placed = 0
         for offset, time_ns in zip(offsets.tolist(), times.tolist(), strict=True):
             frame = queue.popleft()
             message = frame.message
             if message is None:
                 continue
             length = frame.length
-            self.frame_bytes += HEADER_BYTES
+            placed += 1
             self.tensor_bytes += length
             if time_ns < message.first_ns:
                 message.first_ns = time_ns
             if time_ns > message.last_ns:
                 message.last_ns = time_ns
             _settle(frame, Extent(length, ((capture, offset, length),)), Placement.CERTAIN, done)
+        self.frame_bytes += placed * HEADER_BYTES
         cursor.position = edges[len(offsets)]
         return len(offsets)
 

@@ -192,19 +192,19 @@ class PipeState:
         return sum(lane.tensor_bytes for channel in self._channels.values() for lane in channel.all_lanes())
 
     def _take(self, direction: int, messages: Iterable[TpMessage], done: list[TpMessage]) -> None:
+        hold = self.awaits_channel and (self._patient or not self.headless)
         for message in messages:
-            if self.awaits_channel and (self._patient or not self.headless):
-                if message.descriptor.tensors or message.after_loss:
+            tensors = message.descriptor.tensors
+            if hold:
+                if tensors or message.after_loss:
                     self._held.append((direction, message))
-                if not message.descriptor.tensors and message.identified:
-                    done.append(message)
-                continue
-            if message.after_loss:
-                self._lose(direction)
-            if message.identified and not message.descriptor.tensors:
-                done.append(message)
             else:
-                self._begin(direction, message, done)
+                if message.after_loss:
+                    self._lose(direction)
+                if tensors or not message.identified:
+                    self._begin(direction, message, done)
+            if message.identified and not tensors:
+                done.append(message)
 
     def _lose(self, direction: int) -> None:
         """Messages of this direction were lost, and nobody knows which tensors they had."""
@@ -280,14 +280,14 @@ class PipeState:
 
     def _send_tensors(self, direction: int, message: TpMessage) -> None:
         """Puts each tensor of a message into the queue of its channel."""
-        tensors = message.tensors
+        message.tensors = tensors = []
         empty_frames = message.layout is Layout.V1_8
+        unplaced = Placement.MISSING if self._knows_channels else self._elsewhere
         for descriptor in message.descriptor.tensors:
             channel = self._channel_of(direction, descriptor)
             if descriptor.length == 0 and (channel is None or not empty_frames):
                 tensors.append(TpTensor(descriptor, Placement.CERTAIN, EMPTY))
                 continue
-            unplaced = Placement.MISSING if self._knows_channels else self._elsewhere
             tensor = TpTensor(descriptor, unplaced, None)
             tensors.append(tensor)
             if channel is not None:

@@ -7,6 +7,7 @@ through them was a tenth of all time before the views.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 from msgspec import Struct, field
@@ -102,7 +103,7 @@ class TpMessage(Struct, eq=False, gc=False):
     """As captured; a payload with missing bytes holds what came before the first of them."""
     payload_missing: tuple[int, ...] | None
     """Bytes of each payload that were not captured; None where all were."""
-    tensors: list[TpTensor]
+    tensors: Sequence[TpTensor]
     waiting: int
     """Tensors whose place is not settled yet; 0 in every message that the stage has handed on."""
     first_ns: int
