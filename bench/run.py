@@ -6,7 +6,7 @@
 
 In: bench/data/NAME.pcap, made by make.py where they are missing and can be made. Out: a table of medians over
 a few runs, all commands of a case in turns on the same file, which lies in the page cache; the processor time
-and the peak memory of each. A diff must not take more than 2.5 times as long as decoding both captures.
+and the peak memory of each; then each target, and whether it holds. The exit code is 1 if one does not.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ DECODE = [*RPCINSPECT, "decode"]
 JSONL = [*DECODE, "--format", "jsonl"]
 CONV = ["tshark", "-q", "-z", "conv,tcp", "-r"]
 FIELDS = ["tshark", "-T", "fields", "-e", "tcp.stream", "-e", "tcp.seq", "-e", "tcp.len", "-r"]
+MOST_MB = 250
+"""At the peak of any decoding."""
+MOST_BYTES_A_MESSAGE = 400
+"""By which the peak grows from `small` to `small-4`."""
+MORE_MESSAGES = 90_000
+"""Of small-4 than of small."""
 DPKT = """
 import sys, dpkt
 for _, data in dpkt.pcap.Reader(open(sys.argv[1], "rb")):
@@ -69,6 +75,8 @@ class Case:
     others: tuple[str, ...] = ()
     targets: tuple[tuple[str, str, float], ...] = ()
     """(ours, theirs, ours is to take at most so many times theirs)."""
+    growth: tuple[str, str] | None = None
+    """(the command on small, the command on small-4)."""
 
 
 @dataclass
@@ -114,6 +122,7 @@ CASES = {
         },
         (),
         (("decode --format jsonl", "decode --format jsonl, small", 4.4),),
+        ("decode --format jsonl, small", "decode --format jsonl"),
     ),
     "big": Case(
         {"big": ["big"]},
@@ -212,12 +221,28 @@ def show(name: str, case: Case, found: dict[str, Figures]) -> list[dict[str, obj
                 statistics.median(getattr(found[ours], key)) / statistics.median(getattr(found[theirs], key))
                 for key in ("wall", "cpu")
             )
-            print(f"    {ours}: {wall:.2f} × {theirs} ({cpu:.2f} × in cores' time), at most {most}")
+            told = f"{ours}: {wall:.2f} × {theirs} ({cpu:.2f} × in cores' time), at most {most}"
             lines.append(
-                {"case": name, "command": ours, "of": theirs, "wall": wall, "cpu": cpu, "most": most}
+                _target(told, wall <= most, case=name, command=ours, of=theirs, wall=wall, most=most)
             )
+    decoded = [figures.memory for what, figures in found.items() if what.startswith("decode")]
+    if decoded and case.make:
+        told = f"{max(decoded):.0f} MB at the peak, at most {MOST_MB}"
+        lines.append(_target(told, max(decoded) <= MOST_MB, case=name, memory_mb=max(decoded), most=MOST_MB))
+    if case.growth is not None:
+        small, large = (found[what].memory for what in case.growth)
+        each = (large - small) * (1 << 20) / MORE_MESSAGES
+        told = f"{each:.0f} bytes for each message more, at most {MOST_BYTES_A_MESSAGE}"
+        lines.append(
+            _target(told, each <= MOST_BYTES_A_MESSAGE, case=name, bytes=each, most=MOST_BYTES_A_MESSAGE)
+        )
     sys.stdout.flush()
     return lines
+
+
+def _target(told: str, holds: bool, **numbers: object) -> dict[str, object]:
+    print(f"    {'holds ' if holds else 'MISSED'} {told}")
+    return {**numbers, "holds": holds}
 
 
 def main() -> int:
@@ -245,7 +270,7 @@ def main() -> int:
             lines += show(name, case, measure(commands, options.runs, compiled))
     if options.json is not None:
         options.json.write_text(json.dumps(lines, indent=1) + "\n")
-    return 0
+    return 0 if all(line.get("holds", True) for line in lines) else 1
 
 
 if __name__ == "__main__":
