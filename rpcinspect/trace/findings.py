@@ -50,8 +50,7 @@ class Findings:
     """The stage: `feed` every record, then `finish`."""
 
     def __init__(self, columns: MessageColumns, source: CaptureBytes) -> None:
-        """`columns` of the session's builder, which must be fed first; `source` for the bytes of "
-        "gradients."""
+        """`columns` of the builder, which must be fed first; `source` for the bytes of gradients."""
         self._columns = columns
         self._pairs = Pairs(columns)
         self._stages = [make(columns, source, self._pairs) for make in STAGES]

@@ -17,7 +17,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import is_contiguous, logical_nbytes
 from rpcinspect.views.safetensors import Entry
-from rpcinspect.views.tensors import bytes_of
+from rpcinspect.views.tensors import bytes_of, storage_of
 from rpcinspect.wire.ranges import CaptureBytes
 
 FORMAT = "rpcinspect reproducer"
@@ -31,6 +31,8 @@ def name_of(message: int, tensor: int) -> str:
 def unwritable_tensors(record: RpcRecord) -> str | None:
     """Why tensors of a message can't be made again from a file."""
     for meta in record.rpc.tensors:
+        if meta.storage is not None and storage_of(record, meta) is None:
+            return "a tensor whose bytes the message does not have"
         if meta.layout not in ORDER and meta.layout != "strided":
             return f"a tensor of the layout {meta.layout}"
         dtype = DTYPES[meta.dtype]

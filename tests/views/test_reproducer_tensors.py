@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.opened import OpenSession
 from rpcinspect.views.reproducer import TEMPLATES
@@ -90,3 +91,12 @@ def test_what_no_file_can_hold() -> None:
     with OpenSession([str(CAPTURES / "dtype_zoo.pcap.gz")]) as opened:
         reasons = {unwritable_tensors(record) for record in opened.messages()}
     assert {"a tensor of bits8", "a tensor of bits16"} <= reasons
+
+
+def test_a_tensor_that_no_storage_is_behind() -> None:
+    """A damaged table may name a storage that its message does not have."""
+    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+        record = next(one for one in opened.messages() if one.rpc.tensors)
+        assert unwritable_tensors(record) is None
+        robbed = replace(record, tp=replace(record.tp, tensors=()))
+    assert unwritable_tensors(robbed) == "a tensor whose bytes the message does not have"
