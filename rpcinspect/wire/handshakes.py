@@ -89,7 +89,7 @@ class PipeHandler(Handler):
         return DescriptorSearch(cursor.stream, cursor.position, demux.shapes.lengths, demux.limits).find()
 
     def _handshake(self, done: list[TpMessage]) -> bool:
-        limits = self.demux.limits
+        limits, begin = self.demux.limits, self._client.position
         try:
             if not self._brochure_seen:
                 body = self._read(self._client)
@@ -109,6 +109,8 @@ class PipeHandler(Handler):
             answer, layout = read_brochure_answer(body, limits)
             self.state.handshake_bytes += HEADER_BYTES + len(body)
         except DecodeError as error:
+            if not self._brochure_seen:  # perhaps its length is damaged, and messages lie inside of it
+                self._client.position = begin
             self._give_up(f"handshake: {error}")
             return True
         self._settled = True
