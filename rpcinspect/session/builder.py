@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from struct import pack, unpack
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -54,6 +53,8 @@ from rpcinspect.wire.records import Pipe
 if TYPE_CHECKING:
     from rpcinspect.rpclog.header import LoggedFailure
 
+MANY_FACTS = 512
+"""Of contexts that are put into columns at once."""
 MAX_SUM = (1 << 63) - 1
 """Lengths that were announced may be absurd; sums stay numbers that JSON readers can hold."""
 
@@ -76,37 +77,24 @@ class SessionBuilder:
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
         """Takes records, whose rows follow those that were fed before."""
-        first = len(self.columns)
-        messages = [record.tp for record in records]
-        pipes = [tp.pipe.number for tp in messages]
-        forth: list[int] = [tp.from_client for tp in messages]
-        types = list(map(_type, records))
-        ids = list(unpack(f"<{len(records)}q", b"".join(map(_id, records))))
-        self.columns.extend(
-            [tp.first_ns for tp in messages],
-            [tp.last_ns for tp in messages],
-            [tp.capture for tp in messages],
-            [tp.packet for tp in messages],
-            [tp.offset for tp in messages],
-            pipes,
-            ids,
-            types,
-            forth,
-            [record.facts.control for record in records],
-            [NONE] * len(records),
-        )
-        self._by_type.update(types)
-        self._pair(first, list(zip(pipes, ids, strict=True)), forth)
-        for tp in messages:
-            for tensor in tp.tensors:
+        if not records:
+            return
+        first, rows = len(self.columns), list(map(_row, records))
+        self.columns.extend(rows)
+        self._pair(first, rows)
+        for record in records:
+            for tensor in record.tp.tensors:
                 if tensor.extent is None or tensor.extent.missing:
                     self._missing_bytes += tensor.missing_bytes
         self._note(records)
 
-    def _pair(self, first: int, keys: list[tuple[int, int]], forth: list[int]) -> None:
-        """Finds the partners of rows from `first` on."""
+    def _pair(self, first: int, rows: Sequence[tuple[int, ...]]) -> None:
+        """Finds the partners of rows from `first` on, and counts types."""
         waiting, partner, from_client = self._open, self.columns.partner, self.columns.from_client
-        for row, (key, way) in enumerate(zip(keys, forth, strict=True), first):
+        by_type = self._by_type
+        for row, (_, _, _, _, _, pipe, identifier, kind, way, _, _) in enumerate(rows, first):
+            by_type[kind] += 1
+            key = (pipe, identifier)
             other = waiting.get(key)
             if other is None or from_client[other] == way:
                 waiting[key] = row  # a repeated id: the later one waits for its answer
@@ -134,7 +122,7 @@ class SessionBuilder:
                     add((ids[0], ids[1], record.row, BACKWARD))
                 else:
                     add((ids[0], NONE, record.row, CLEANUP))
-        self._contexts.settle()
+        self._contexts.settle(MANY_FACTS)
 
     def _note_whole(self, record: RpcRecord) -> None:
         self._note_command(record, record.facts)
@@ -251,13 +239,26 @@ class SessionBuilder:
             control[partner[rows]] = 1  # writes through to the column
 
 
-def _type(record: RpcRecord) -> int:
-    return record.rpc.message.type if record.pattern is None else record.pattern.type
-
-
-def _id(record: RpcRecord) -> bytes:
-    """As it was captured; messages of patterns are not decoded for that."""
-    return pack("<q", record.rpc.message.id) if record.pattern is None else record.tp.payloads[1]
+def _row(record: RpcRecord) -> tuple[int, ...]:
+    """What a message leaves in the session's columns; one of a pattern is not decoded for that."""
+    tp, pattern = record.tp, record.pattern
+    if pattern is not None:
+        kind, identifier = pattern.type, int.from_bytes(tp.payloads[1], "little", signed=True)
+    else:
+        kind, identifier = record.rpc.message.type, record.rpc.message.id
+    return (
+        tp.first_ns,
+        tp.last_ns,
+        tp.capture,
+        tp.packet,
+        tp.offset,
+        tp.pipe.number,
+        identifier,
+        kind,
+        tp.from_client,
+        record.facts.control,
+        NONE,
+    )
 
 
 def _note_failures(session: Session, failed: Iterable[tuple[int, LoggedFailure]]) -> None:
@@ -311,16 +312,18 @@ class _ContextLog:
         self.add = self._added.append
         """Takes (context, autograd message, row, what)."""
 
-    def settle(self) -> None:
-        """Moves what was added to the columns."""
-        if self._added:
-            columns = (self._context, self._message, self._row, self._what)
-            for column, numbers in zip(columns, zip(*self._added, strict=True), strict=True):
-                column.extend(array("q", numbers))
-            self._added.clear()
+    def settle(self, least: int = 1) -> None:
+        """Moves what was added to the columns, where it takes less memory, if it is that much."""
+        if len(self._added) < least:
+            return
+        columns = (self._context, self._message, self._row, self._what)
+        for column, numbers in zip(columns, zip(*self._added, strict=True), strict=True):
+            column.fromlist(list(numbers))
+        self._added.clear()
 
     def finish(self, session: Session, roster: Roster) -> tuple[AutogradContext, ...]:
         """One record per context and job, by job and id; labels and indexes are the session's."""
+        self.settle()
         m = session.messages
         context, row = np.asarray(self._context), np.asarray(self._row)
         pipe, index = np.asarray(m.pipe)[row], session.index[row]
