@@ -1,6 +1,6 @@
 """Replays that go on for long, and replays whose workers are killed. Only where they are asked for:
 
-    python bench/make_small.py --iterations 10000 --name soak
+    python bench/make.py small --iterations 10000 --name soak
     RPCINSPECT_SOAK=bench/data/soak.pcap pytest -m slow tests/replay/test_soak.py
 
 The first looks at every process of a replay while it runs: memory, file handles and threads must not grow.
