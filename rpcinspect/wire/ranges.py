@@ -6,7 +6,9 @@ A stream is made of *runs*, which are columns of such ranges; a tensor is an *ex
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from itertools import pairwise, repeat
 
 import numpy as np
 from msgspec import Struct
@@ -17,6 +19,9 @@ from rpcinspect.wire.rows import gather
 from rpcinspect.wire.segment import SegmentBlock
 
 NOTHING = np.empty(0, dtype=np.uint64)
+
+MANY_BYTES = 1 << 10
+"""So long a range is looked up by numpy, as it may lie in many segments; shorter ones are faster by lists."""
 
 
 class CaptureBytes:
@@ -56,6 +61,8 @@ class CaptureBytes:
 
     def gather(self, capture: int, offsets: list[int], lengths: list[int]) -> bytes:
         """The bytes of several ranges of one capture, joined; offsets ascend."""
+        if len(offsets) == 1:
+            return self.read(capture, offsets[0], lengths[0])
         base = self._start
         if capture == self._capture and base <= offsets[0] and offsets[-1] + lengths[-1] <= self._end:
             window = self._window
@@ -146,6 +153,53 @@ class Run:
                 self.ascending,
             )
         return self._lists
+
+    def segments(self, start: int, end: int) -> tuple[list[int], list[int]]:
+        """Places in the file, and lengths, of the parts of [start, end), all captured."""
+        if end - start >= MANY_BYTES:
+            return self._many_segments(start, end)
+        starts, offsets, _, _, _ = self.lists()
+        low = bisect_right(starts, start) - 1
+        high = bisect_left(starts, end, low)
+        skip = start - starts[low]
+        if high - low == 1:
+            return [offsets[low] + skip], [end - start]
+        edges = starts[low:high]
+        lengths = [b - a for a, b in zip(edges, [*edges[1:], end], strict=True)]
+        lengths[0] -= skip
+        places = offsets[low:high]
+        places[0] += skip
+        return places, lengths
+
+    def _many_segments(self, start: int, end: int) -> tuple[list[int], list[int]]:
+        assert self.starts is not None
+        assert self.offsets is not None
+        low, high = self.starts.searchsorted(start, "right") - 1, self.starts.searchsorted(end)
+        edges = np.append(self.starts[low:high], end)
+        edges[0] = start
+        offsets = self.offsets[low:high] + (edges[:-1] - self.starts[low:high])
+        return offsets.tolist(), np.diff(edges).tolist()
+
+    def stamp(self, start: int, end: int) -> tuple[int, int, int, int]:
+        """(first ns, last ns, capture, packet of the first byte) of [start, end), all captured."""
+        starts, _, packets, times, ascending = self.lists()
+        low = bisect_right(starts, start) - 1
+        if ascending:
+            high = low if end <= start + 1 else bisect_left(starts, end, low) - 1
+            return times[low], times[high], self.capture, packets[low]
+        span = times[low : max(low + 1, bisect_left(starts, end, low))]
+        return min(span), max(span), self.capture, packets[low]
+
+    def stamps(self, edges: list[int]) -> Iterable[tuple[int, int, int, int]]:
+        """`stamp` of each range from one edge to the next."""
+        starts, packets, times = self.starts, self.packets, self.times
+        if starts is None or packets is None or times is None or not self.ascending:
+            return [self.stamp(start, end) for start, end in pairwise(edges)]
+        places = np.array(edges, dtype=np.int64)
+        low = starts.searchsorted(places[:-1], "right") - 1
+        high = starts.searchsorted(places[1:]) - 1
+        first, last, packet = times[low].tolist(), times[high].tolist(), packets[low].tolist()
+        return zip(first, last, repeat(self.capture), packet, strict=False)
 
 
 class Extent(Struct, gc=False):

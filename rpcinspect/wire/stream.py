@@ -12,7 +12,7 @@ Longer than others: looking up many ranges at once and looking up one go by the 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from itertools import chain, pairwise, repeat
@@ -43,8 +43,6 @@ MAX_CONFLICTS = 1000
 
 MANY = 16
 """Ranges that are looked up all at once by numpy; fewer are faster one by one."""
-MANY_BYTES = 1 << 10
-"""So long a range is looked up by numpy, as it may lie in many segments; shorter ones are faster by lists."""
 NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
@@ -276,31 +274,18 @@ class Stream:
         index = self._locate(start)
         run = self.runs[index]
         if end <= run.end and not run.missing:
-            return self._read_run(run, start, end)
+            return self._source.gather(run.capture, *run.segments(start, end))
         parts = []
         while start < end:
             run = self.runs[index]
             stop = min(end, run.end)
-            parts.append(bytes(stop - start) if run.missing else self._read_run(run, start, stop))
+            if run.missing:
+                parts.append(bytes(stop - start))
+            else:
+                parts.append(self._source.gather(run.capture, *run.segments(start, stop)))
             start = stop
             index += 1
         return b"".join(parts)
-
-    def _read_run(self, run: Run, start: int, end: int) -> bytes:
-        if end - start >= MANY_BYTES:
-            return self._source.gather(run.capture, *_segments(run, start, end))
-        starts, offsets, _, _, _ = run.lists()
-        low = bisect_right(starts, start) - 1
-        high = bisect_left(starts, end, low)
-        skip = start - starts[low]
-        if high - low == 1:
-            return self._source.read(run.capture, offsets[low] + skip, end - start)
-        edges = starts[low:high]
-        lengths = [b - a for a, b in zip(edges, [*edges[1:], end], strict=True)]
-        lengths[0] -= skip
-        places = offsets[low:high]
-        places[0] += skip
-        return self._source.gather(run.capture, places, lengths)
 
     def extent(self, start: int, end: int) -> Extent:
         """Where the settled bytes [start, end) lie in the capture files."""
@@ -314,14 +299,7 @@ class Stream:
             if run.missing:
                 missing.append((at - start, stop - start))
             else:
-                starts, offsets, _, _, _ = run.lists()
-                i = bisect_right(starts, at) - 1
-                while at < stop:
-                    edge = starts[i + 1] if i + 1 < len(starts) else run.end
-                    take = min(edge, stop) - at
-                    pieces.append((run.capture, offsets[i] + at - starts[i], take))
-                    at += take
-                    i += 1
+                pieces += zip(repeat(run.capture), *run.segments(at, stop))
             at = stop
             index += 1
         return Extent(end - start, tuple(pieces), tuple(missing))
@@ -406,13 +384,13 @@ class Stream:
         runs = self.runs
         run = runs[index]
         if end <= run.end and not run.missing:
-            return _stamp_run(run, start, end)
+            return run.stamp(start, end)
         first, last, capture, packet = 0, 0, -1, -1
         while start < end and index < len(runs):
             run = runs[index]
             stop = min(end, run.end)
             if not run.missing and start < stop:
-                low, high, its_capture, its_packet = _stamp_run(run, start, stop)
+                low, high, its_capture, its_packet = run.stamp(start, stop)
                 if capture < 0:
                     first, last, capture, packet = low, high, its_capture, its_packet
                 else:
@@ -434,7 +412,7 @@ class Stream:
                 parts.append([self.stamp(edges[at], edges[at + 1])])
                 at += 1
             else:
-                parts.append(_stamps_run(run, edges[at : stop + 1]))
+                parts.append(run.stamps(edges[at : stop + 1]))
                 at = stop
         return chain.from_iterable(parts)
 
@@ -445,7 +423,7 @@ class Stream:
         if self.runs and self.end is not None and position < self.end:
             run = self.runs[self._locate(position)]
             if not run.missing and run.start <= position < run.end:
-                _, _, capture, packet = _stamp_run(run, position, position + 1)
+                _, _, capture, packet = run.stamp(position, position + 1)
         return Location(capture=capture, packet=packet, flow=str(self.flow), offset=self.offset(position))
 
     def offset(self, position: int) -> int:
@@ -487,36 +465,3 @@ class Stream:
 
 def _end_of(run: Run) -> int:
     return run.end
-
-
-def _segments(run: Run, start: int, end: int) -> tuple[list[int], list[int]]:
-    """Places in the file, and lengths, of the parts of [start, end), all captured."""
-    assert run.starts is not None
-    assert run.offsets is not None
-    low, high = run.starts.searchsorted(start, "right") - 1, run.starts.searchsorted(end)
-    edges = np.append(run.starts[low:high], end)
-    edges[0] = start
-    offsets = run.offsets[low:high] + (edges[:-1] - run.starts[low:high])
-    return offsets.tolist(), np.diff(edges).tolist()
-
-
-def _stamps_run(run: Run, edges: list[int]) -> Iterable[tuple[int, int, int, int]]:
-    """`_stamp_run` of each range from one edge to the next."""
-    starts, packets, times = run.starts, run.packets, run.times
-    if starts is None or packets is None or times is None or not run.ascending:
-        return [_stamp_run(run, start, end) for start, end in pairwise(edges)]
-    places = np.array(edges, dtype=np.int64)
-    low = starts.searchsorted(places[:-1], "right") - 1
-    high = starts.searchsorted(places[1:]) - 1
-    first, last, packet = times[low].tolist(), times[high].tolist(), packets[low].tolist()
-    return zip(first, last, repeat(run.capture), packet, strict=False)
-
-
-def _stamp_run(run: Run, start: int, end: int) -> tuple[int, int, int, int]:
-    starts, _, packets, times, ascending = run.lists()
-    low = bisect_right(starts, start) - 1
-    if ascending:
-        high = low if end <= start + 1 else bisect_left(starts, end, low) - 1
-        return times[low], times[high], run.capture, packets[low]
-    span = times[low : max(low + 1, bisect_left(starts, end, low))]
-    return min(span), max(span), run.capture, packets[low]
