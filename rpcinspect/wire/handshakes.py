@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rpcinspect.errors import DecodeError, Problem
+from rpcinspect.errors import DecodeError, Location, Problem
 from rpcinspect.wire.channel import MPT
 from rpcinspect.wire.frame import HEADER_BYTES, FrameCursor
 from rpcinspect.wire.handler import Handler, Role
@@ -22,6 +22,7 @@ from rpcinspect.wire.segment import Endpoint
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Connection
 from rpcinspect.wire.tensorpipe import (
+    BOOTSTRAP_TRANSPORT,
     DESCRIPTOR_SIGNATURE,
     LAYER,
     SIGNATURE_OFFSET,
@@ -73,12 +74,17 @@ class PipeHandler(Handler):
             done += self.state.advance()
 
     def end(self, done: list[TpMessage]) -> None:
-        """A handshake of which too little came hides no messages, if a damaged length made it wait."""
-        if self._settled:
+        """A handshake hides no messages: if a damaged length made it wait, or it moved them to where none
+        were seen.
+        """
+        if self._settled and self.state.reads:
             return
+        reason = "messages follow, which it moved elsewhere"
+        if not self._settled:
+            reason = "more bytes were announced than came, and messages follow"
         for cursor in (self._client, self._server):
             if cursor is not None and self._find(cursor) is not None:
-                self._give_up("handshake: more bytes were announced than came, and messages follow")
+                self._give_up(f"handshake: {reason}")
                 self._search_server()
                 done += self.state.advance()
                 return
@@ -156,9 +162,12 @@ class PipeHandler(Handler):
         roles: list[tuple[int, Role]] = []
         if TRANSPORT_DESCRIPTOR_ID in registrations:
             roles.append((registrations[TRANSPORT_DESCRIPTOR_ID], Role(state, "descriptor")))
-        elif answer.transport == "uv":
+        else:
             client, server = self._client, self._server
             assert server is not None
+            if answer.transport != BOOTSTRAP_TRANSPORT:
+                reason = f"handshake: the transport {answer.transport!r}, to which nothing is moved"
+                demux.problems.append(Problem(LAYER, reason, _beginning(server.stream)))
             state.read_messages(FROM_CLIENT, client.stream, client.position)
             state.read_messages(FROM_SERVER, server.stream, server.position)
         if TRANSPORT_DESCRIPTOR_REPLY_ID in registrations:
@@ -270,9 +279,8 @@ class RequestedHandler(Handler):
         if not role.implied:
             if sample:
                 self._unread_hello = False
-                where = server.location(server.origin if server.origin is not None else 0)
                 reason = "the addresses of mpt's lanes were not captured, so tensors can't be placed"
-                self.demux.problems.append(Problem(LAYER, reason, where))
+                self.demux.problems.append(Problem(LAYER, reason, _beginning(server)))
             return
         if not sample:
             client_sample = self._first_frame(self.client, self.position)
@@ -353,3 +361,7 @@ def _is_cma(body: bytes) -> bool:
     except DecodeError:
         return False
     return True
+
+
+def _beginning(stream: Stream) -> Location:
+    return stream.location(stream.origin if stream.origin is not None else 0)

@@ -20,7 +20,9 @@ from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Pipe, Placement, TpMessage, TpTensor, Visibility
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tensorpipe import (
+    BOOTSTRAP_TRANSPORT,
     LAYER,
+    TRANSPORT_DESCRIPTOR_ID,
     BrochureAnswer,
     Layout,
     TpDevice,
@@ -79,7 +81,8 @@ class PipeState:
             pipe.channels = tuple(((cpu, cpu), name) for name in names[:1])
         for name in names:
             self.open_channel(name)
-        if answer.transport != "uv":
+        moved = any(key == TRANSPORT_DESCRIPTOR_ID for key, _ in answer.transport_registration_ids)
+        if answer.transport != BOOTSTRAP_TRANSPORT and moved:
             pipe.visible = Visibility.HANDSHAKE_ONLY
             pipe.reason = (
                 f"messages are moved by the transport {answer.transport}, which a capture of TCP can't hold"
@@ -127,6 +130,11 @@ class PipeState:
         if channel is not None and lane < len(channel.lanes[0]):
             for direction in (FROM_CLIENT, FROM_SERVER):
                 channel.lanes[direction][lane].attach(streams[direction], starts[direction])
+
+    @property
+    def reads(self) -> bool:
+        """Whether it is known where messages are."""
+        return self._readers != [None, None]
 
     def read_messages(self, direction: int, stream: Stream, position: int, lost: bool = False) -> None:
         """Descriptors of this direction are on that stream from that position on."""

@@ -39,6 +39,7 @@ from rpcinspect.wire.tensorpipe_1_8 import (
     write_tensor_1_8,
 )
 from rpcinspect.wire.tensorpipe_types import (
+    BOOTSTRAP_TRANSPORT,
     TRANSPORT_DESCRIPTOR_ID,
     TRANSPORT_DESCRIPTOR_REPLY_ID,
     UNKNOWN_INDEX,
@@ -63,6 +64,7 @@ from rpcinspect.wire.tensorpipe_types import (
 )
 
 __all__ = [
+    "BOOTSTRAP_TRANSPORT",
     "DESCRIPTOR_SIGNATURE",
     "LAYER",
     "SIGNATURE_OFFSET",

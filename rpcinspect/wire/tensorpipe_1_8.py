@@ -23,6 +23,7 @@ from rpcinspect.wire.nop import (
     write_u64s,
 )
 from rpcinspect.wire.tensorpipe_types import (
+    BOOTSTRAP_TRANSPORT,
     TRANSPORT_DESCRIPTOR_ID,
     UNKNOWN_INDEX,
     Brochure,
@@ -45,9 +46,6 @@ SPONTANEOUS_CONNECTION, REQUESTED_CONNECTION, BROCHURE, BROCHURE_ANSWER, MESSAGE
 
 DEVICES_1_8 = (TpDevice("cpu", 0), TpDevice("cuda", UNKNOWN_INDEX))
 """What 1.8 tells apart, in the order of its fields and of its enum `DeviceType`."""
-
-BOOTSTRAP_TRANSPORT = "uv"
-"""The transport of every handshake that TCP can show."""
 
 
 def read_brochure_1_8(reader: NopReader) -> Brochure:

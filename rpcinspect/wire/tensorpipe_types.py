@@ -20,6 +20,9 @@ from msgspec import Struct
 UNKNOWN_INDEX = -1
 """Index of a device that the 1.8 layout names by its type only."""
 
+BOOTSTRAP_TRANSPORT = "uv"
+"""The transport of every handshake that TCP can show."""
+
 TRANSPORT_DESCRIPTOR_ID = 0
 TRANSPORT_DESCRIPTOR_REPLY_ID = 1
 """Keys of `BrochureAnswer.transport_registration_ids`: `ConnectionId` of `tensorpipe/core/pipe_impl.h`."""

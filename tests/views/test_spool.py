@@ -24,9 +24,9 @@ def test_rows_come_back_in_any_order(rows: list[bytes], seed: int) -> None:
     assert waiting.read(order) == [rows[i] for i in order]
 
 
-def test_rows_larger_than_batch_and_window(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_rows_of_many_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(spool, "BATCH_BYTES", 50)
-    monkeypatch.setattr(spool, "READ_BYTES", 64)
+    monkeypatch.setattr(spool, "NEAR", 8)
     rows = [bytes([i]) * (i * 7 % 200) for i in range(100)]
     with (tmp_path / "spool").open("w+b", buffering=0) as file:
         waiting = Spool(file)

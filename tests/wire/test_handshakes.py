@@ -135,7 +135,26 @@ def test_a_name_may_be_of_any_bytes() -> None:
     assert play(network).demux.pipes[0].pipe.client_name == "w\udcff\0²"
 
 
-# --- holes in the handshake ---
+# --- damage and holes in the handshake ---
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_messages_are_where_they_are_whatever_transport_was_named(layout: Layout) -> None:
+    """One byte of the transport's name is another; in 1.8's layout that alone moves the messages."""
+    network = Network()
+    pipe = PipeTalk(network, layout=layout, transport="u\0")
+    chat(pipe)
+    outcome = play(network)
+    flow = str(network.flows[pipe.descriptor])
+    for direction in (True, False):
+        heard = outcome.said()[flow, direction]
+        assert [h.payloads for h in heard] == [s.all_payloads for s in pipe.sent[direction]]
+    (problem,) = outcome.demux.problems
+    assert problem.location.packet is not None
+    assert "moved elsewhere" in problem.reason or "'u\\x00'" in problem.reason
+
+
+# --- holes ---
 
 
 @pytest.mark.parametrize(("side", "at"), [(True, 2), (True, 15), (True, 30), (False, 3), (False, 60)])

@@ -50,7 +50,8 @@ def agreed(**how: object) -> PipeState:
         ({"channels": (("cma", (1, 2)),)}, Visibility.NO_TENSORS),
         ({"channels": (("cma", (1, 2)), ("basic", (3,)))}, Visibility.FULL),
         ({"channels": (("warp", (1,)),)}, Visibility.FULL),
-        ({"transport": "shm"}, Visibility.HANDSHAKE_ONLY),
+        ({"transport": "shm", "descriptor": 5}, Visibility.HANDSHAKE_ONLY),
+        ({"transport": "shm"}, Visibility.FULL),
         ({"transport": "ibv", "descriptor": 5}, Visibility.HANDSHAKE_ONLY),
     ],
 )
