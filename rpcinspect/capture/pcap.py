@@ -36,7 +36,7 @@ Report = Callable[[str, int | None], None]
 LARGE_PACKET = 1 << 15
 """Packets of so many bytes on average are nearly all payload."""
 HEAD = 256
-"""What is read of each of those: all headers, those of tunnels included."""
+"""What is read of each of those: more than its headers, but for rare ones."""
 SKIMMED_PACKETS, SKIMMED_BYTES = 1 << 10, 1 << 26
 """What a block of them stands for, at most: all of it may have to be read after all."""
 

@@ -89,6 +89,8 @@ class _Found(Struct, frozen=True, eq=False):
 
     parts: list[Part] = field(default_factory=list)
     fragments: list[Fragments] = field(default_factory=list)
+    tunnels: list[Int64s] = field(default_factory=list)
+    """Rows with packets in packets."""
 
 
 class Segmenter:
@@ -135,7 +137,8 @@ class Segmenter:
 
     def _by_heads(self, block: PacketBlock, heads: Heads) -> SegmentBlock | None:
         """Segments of packets whose first bytes are there; None if these don't tell: there are fragments, or
-        a packet gave no segment and is not there to its end.
+        a packet is not there to its end that gave no segment, or is a tunnel's, whose headers may contradict
+        each other about where it ends.
         """
         others: list[tuple[str, int]] = []
         found = self._read(block, lambda reason, packets: others.append((reason, packets)))
@@ -143,18 +146,22 @@ class Segmenter:
             return None
         segments = _joined(block, found.parts)
         row = segments.packet - block.first_number
-        untold = heads.seen < block.caplen
+        cut = heads.seen < block.caplen
+        untold = cut.copy()
         untold[row] = False
+        for tunnel in found.tunnels:
+            untold[tunnel] = cut[tunnel]
         if untold.any():
             return None
         for reason, packets in others:
             self._count(reason, packets)
         header = segments.offset - heads.at[row]
+        captured = np.clip(block.caplen[row] - header, 0, segments.length)
         return replace(
             segments,
             window=b"",
             offset=block.offset[row] + header,
-            captured=np.clip(block.caplen[row] - header, 0, segments.length),
+            captured=np.where(cut[row], captured, segments.captured),
         )
 
     def finish(self) -> None:
@@ -196,6 +203,7 @@ class Segmenter:
                 if tunnel is None or depth >= MAX_NESTING:
                     count(name, len(chosen))
                     continue
+                found.tunnels.append(chosen.row)
                 inner, kind = tunnel(window, chosen)
                 no_tunnel = kind == NO_TUNNEL
                 if no_tunnel.any():
