@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
-
-from msgspec import Struct, field
 
 from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
@@ -42,7 +41,8 @@ def read_ones(extent: Extent) -> bytes:
     return STORAGE[: extent.length]
 
 
-class Scripted(Struct):
+@dataclass
+class Scripted:
     """A live worker: `does` is called for each request that it gets, with itself and the request."""
 
     peer: Peer
@@ -89,7 +89,8 @@ class Stage(Loop):
         return kept
 
 
-class Played(Struct):
+@dataclass
+class Played:
     """A session that was played."""
 
     planned: PlannedSession
