@@ -218,8 +218,11 @@ def show(name: str, case: Case, found: dict[str, Figures]) -> list[dict[str, obj
     for ours, theirs, most in case.targets:
         if ours in found and theirs in found:
             wall, cpu = (
-                statistics.median(getattr(found[ours], key)) / statistics.median(getattr(found[theirs], key))
-                for key in ("wall", "cpu")
+                statistics.median(a / b for a, b in zip(mine, its, strict=True))  # each of one turn
+                for mine, its in (
+                    (found[ours].wall, found[theirs].wall),
+                    (found[ours].cpu, found[theirs].cpu),
+                )
             )
             told = f"{ours}: {wall:.2f} × {theirs} ({cpu:.2f} × in cores' time), at most {most}"
             lines.append(
