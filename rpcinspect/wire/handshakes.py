@@ -62,6 +62,8 @@ class PipeHandler(Handler):
         self._server: FrameCursor | None = None
         self._brochure_seen = False
         self._settled = False
+        self._moved = False
+        """Messages are on another connection."""
         self._given_up = False
         """Messages of the server are still to be searched for: nothing of it has been captured yet."""
         self.state.handshake_bytes += position - (client.origin or position)
@@ -77,7 +79,7 @@ class PipeHandler(Handler):
         """A handshake hides no messages: if a damaged length made it wait, or it moved them to where none
         were seen.
         """
-        if self._settled and self.state.reads:
+        if self._settled and (not self._moved or self.state.reads):
             return
         reason = "messages follow, which it moved elsewhere"
         if not self._settled:
@@ -145,6 +147,7 @@ class PipeHandler(Handler):
         state.pipe.visible = Visibility.NO_HANDSHAKE
         state.pipe.reason = "the handshake was not captured whole"
         state.awaits_channel = state.headless = True
+        state.pipe.flow = client.stream.flow
         state.read_messages(FROM_CLIENT, client.stream, client.position, lost=True)
         self._given_up = True
 
@@ -160,7 +163,8 @@ class PipeHandler(Handler):
         addresses = _addresses(answer.address, state.pipe.server)
         registrations = dict(answer.transport_registration_ids)
         roles: list[tuple[int, Role]] = []
-        if TRANSPORT_DESCRIPTOR_ID in registrations:
+        self._moved = TRANSPORT_DESCRIPTOR_ID in registrations
+        if self._moved:
             roles.append((registrations[TRANSPORT_DESCRIPTOR_ID], Role(state, "descriptor")))
         else:
             client, server = self._client, self._server

@@ -133,8 +133,8 @@ class PipeState:
 
     @property
     def reads(self) -> bool:
-        """Whether it is known where messages are."""
-        return self._readers != [None, None]
+        """Whether a message was read."""
+        return any(reader is not None and reader.frame_bytes for reader in self._readers)
 
     def read_messages(self, direction: int, stream: Stream, position: int, lost: bool = False) -> None:
         """Descriptors of this direction are on that stream from that position on."""
