@@ -59,6 +59,15 @@ ANSWER = RpcWithProfilingResp(
 OTHER_CONFIG = ProfilerConfig(2, True, False)
 
 
+def rebuilt(tensors: int) -> tuple[LegacyEvent, ...]:
+    """What a thread's profile tells of tensors of a message that are rebuilt in it."""
+    names = ["aten::empty", "", "aten::set_", ""] * tensors
+    return tuple(
+        replace(EVENT, kind=1 if name else 2, name=name, handle=10.0 + number // 2)
+        for number, name in enumerate(names)
+    )
+
+
 def with_ids(context: int, message: int) -> RpcWithAutograd:
     return replace(AUTOGRAD, autograd_metadata=AutogradMetadata(context, message))
 
@@ -92,6 +101,9 @@ def known() -> IdMap:
         (ANSWER, replace(ANSWER, profiled_events=(replace(EVENT, cpu_ns=99), ANSWER.profiled_events[1]))),
         # A thread that has profiled before tells each event twice, see profiled_legacy.pcap #15.
         (ANSWER, replace(ANSWER, profiled_events=tuple(e for e in ANSWER.profiled_events for _ in "12"))),
+        # A thread may rebuild tensors while it profiles, see prof2_legacy.pcap.
+        (ANSWER, replace(ANSWER, profiled_events=ANSWER.profiled_events + rebuilt(2))),
+        (replace(ANSWER, profiled_events=rebuilt(3)), replace(ANSWER, profiled_events=rebuilt(1))),
     ],
 )
 def test_what_another_run_has_otherwise(one: Envelope, other: Envelope) -> None:
@@ -123,6 +135,13 @@ def test_what_another_run_has_otherwise(one: Envelope, other: Envelope) -> None:
         ),
         (ANSWER, replace(ANSWER, profiled_events=(EVENT,)), "profile-events", "events"),
         (ANSWER, replace(ANSWER, profiled_events=(EVENT, OTHER_EVENT)), "profile-events", "events"),
+        (ANSWER, replace(ANSWER, profiled_events=rebuilt(2)), "profile-events", "events"),
+        (
+            ANSWER,
+            replace(ANSWER, profiled_events=ANSWER.profiled_events + rebuilt(1)[1:]),
+            "profile-events",
+            "events",
+        ),
     ],
 )
 def test_differences(one: Envelope, other: Envelope, code: str, path: str) -> None:

@@ -157,6 +157,15 @@ class Programs(Struct):
             peer.addresses[name] = store.get(f"addrs/{name}").decode()
             return value_of(peer.call(name, python_call(module, function, *args), timeout_s=START_S))
 
+    def takes_connections(self, name: str) -> bool:
+        """Whether a worker can be called; False: nobody listens there, if it runs or not."""
+        try:
+            return self.ask(name, "builtins", "len", "four") == 4
+        except ReplayError as error:
+            if "Connection refused" not in str(error):
+                raise
+            return False
+
     def check_works(self, newcomer: str) -> None:
         """The group is as its members know it: each calls each, somebody joins, is called, and leaves."""
         members = list(self.running)
@@ -189,12 +198,13 @@ class Programs(Struct):
         """Everybody, the first last."""
         self.end(*sorted(self.running, key=self.names.index, reverse=True))
 
-    def kill(self) -> None:
-        """Whoever is left."""
+    def kill(self) -> list[int]:
+        """Whoever is left; their exit codes, which tell who had ended by itself."""
         for process in self.running.values():
             process.kill()
-            process.wait(START_S)
+        codes = [process.wait(START_S) for process in self.running.values()]
         self.running.clear()
+        return codes
 
 
 def environment(rank: int, port: int) -> dict[str, str]:

@@ -11,6 +11,7 @@ Mirrors `tensorpipe/transport/uv`, see `wire/frame.py`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import time
@@ -40,12 +41,15 @@ class Connection:
         *,
         connecting: bool = False,
     ) -> None:
+        """`connecting`: the socket is not connected yet, and `open` is what comes next."""
         self._loop = loop
         self._limits = loop.limits
         self._socket = sock
         self.on_frame = on_frame
         self.on_lost = on_lost
         self._connecting = connecting
+        self._error = 0
+        """Why it could not be opened, if the system has told that already."""
         self._silent = connecting
         """We opened it and have said nothing yet."""
         self._allowed: int | None = None
@@ -71,6 +75,21 @@ class Connection:
         self._watch()
 
     # --- for the owner -------------------------------------------------------------------------------------
+
+    def open(self, host: str, port: int, *hello: bytes) -> None:
+        """Begins to connect; the first frames go out at once, where the other end is there at once. That it
+        failed is told later, by the loop.
+
+        A process that is killed between the two leaves a listener of TensorPipe that never takes another
+        connection, see `close`. So nothing comes between them.
+        """
+        for body in hello:
+            self._queue(HEADER.pack(len(body)) + body)
+        self._error = self._socket.connect_ex((host, port))
+        if self._error in (0, errno.EINPROGRESS):
+            self._error = 0
+            self._write()
+        self._watch()
 
     def allow(self, length: int | None, *, exact: bool = False) -> None:
         """How long the next frame may be, or must be; None: nothing is read until the owner says so again."""
@@ -167,7 +186,7 @@ class Connection:
             self._tap = self._loop.tap
 
     def _finish_connecting(self) -> None:
-        error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        error = self._error or self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             self._lose(f"could not be opened: {os.strerror(error)}")
             return
@@ -202,8 +221,14 @@ class Connection:
             except BlockingIOError:
                 return
             except OSError as error:
-                self._lose(f"could not be written: {error.strerror}")
+                if not self._connecting:
+                    self._lose(f"could not be written: {error.strerror}")
+                elif error.errno != errno.ENOTCONN:  # which some systems say instead of BlockingIOError
+                    self._error = error.errno or 0
                 return
+            if self._connecting:
+                self._connecting = False
+                self._connected(accepted=False)
             if self._tap is not None:
                 self._tap.data(self._local, self._remote, True, _first(parts, written))
             self._write_progress = time.monotonic()

@@ -12,8 +12,6 @@ Mirrors `tensorpipe/core/listener_impl.cc`, the handshake of `tensorpipe/core/pi
 
 from __future__ import annotations
 
-import errno
-import os
 import socket
 import time
 from collections.abc import Callable
@@ -85,25 +83,18 @@ MEMBER_TERMS = Terms(any_host, (BASIC, MPT))
 
 def open_pipe(pipe: PipeEnd, name: str, address: Address, terms: Terms = LOOPBACK_TERMS) -> None:
     """Begins to open a pipe under our `name`; nothing has happened yet when this returns."""
-    descriptor = _connect(pipe, address, "descriptor connection")
-    if descriptor is None:
-        return
+    hello = write_first_frame(SpontaneousConnection(name)), terms.brochure
+    descriptor = _connect(pipe, address, "descriptor connection", *hello)
     descriptor.on_frame = lambda body: _answered(pipe, address, terms, descriptor, body)
-    descriptor.send(write_first_frame(SpontaneousConnection(name)), terms.brochure)
     descriptor.allow(pipe.loop.limits.handshake_bytes)
 
 
-def _connect(pipe: PipeEnd, address: Address, what: str) -> Connection | None:
-    """A connection that is being opened; None if that failed at once, and the pipe with it."""
+def _connect(pipe: PipeEnd, address: Address, what: str, *hello: bytes) -> Connection:
+    """A connection that is being opened, and the frames that it begins with."""
     sock = socket.socket(address.family, socket.SOCK_STREAM)
-    sock.setblocking(False)
-    code = sock.connect_ex((address.host, address.port))
-    if code not in (0, errno.EINPROGRESS):
-        sock.close()
-        pipe.lose(f"{what}: could not be opened: {os.strerror(code)}")
-        return None
     connection = Connection(pipe.loop, sock, _nothing, _nothing, connecting=True)
     pipe.adopt(connection, what)
+    connection.open(address.host, address.port, *hello)
     return connection
 
 
@@ -117,14 +108,10 @@ def _answered(pipe: PipeEnd, address: Address, terms: Terms, descriptor: Connect
     except (DecodeError, ReplayError) as error:
         pipe.lose(f"handshake: {error}")
         return
-    opened = []
-    for what, registration_id in (("descriptor-reply connection", reply_id), ("channel", channel_id)):
-        connection = _connect(pipe, wanted, what)
-        if connection is None:
-            return
-        connection.send(write_first_frame(RequestedConnection(registration_id)))
-        opened.append(connection)
-    reply, channel = opened
+    reply = _connect(
+        pipe, wanted, "descriptor-reply connection", write_first_frame(RequestedConnection(reply_id))
+    )
+    channel = _connect(pipe, wanted, "channel", write_first_frame(RequestedConnection(channel_id)))
     if name == BASIC:
         pipe.start(descriptor, TensorChannel(BASIC, [channel]), reply)
         return
@@ -140,8 +127,7 @@ def _answered(pipe: PipeEnd, address: Address, terms: Terms, descriptor: Connect
 
 
 def _open_lanes(pipe: PipeEnd, address: Address, terms: Terms, body: bytes) -> list[Connection] | None:
-    """The connections that a server's hello asks for; None if that failed, and the pipe with it."""
-    lanes: list[Connection] = []
+    """The connections that a server's hello asks for; None if it is not in order, and the pipe is lost."""
     try:
         hello = read_mpt_hello(body)
         if not isinstance(hello, MptServerHello) or len(hello.lane_advertisements) != MPT_LANES:
@@ -150,13 +136,10 @@ def _open_lanes(pipe: PipeEnd, address: Address, terms: Terms, body: bytes) -> l
     except (DecodeError, ReplayError) as error:
         pipe.lose(f"handshake: {error}")
         return None
-    for where, lane in zip(wanted, hello.lane_advertisements, strict=True):
-        connection = _connect(pipe, where, "lane")
-        if connection is None:
-            return None
-        connection.send(write_mpt_hello(MptClientHello(lane.registration_id)))
-        lanes.append(connection)
-    return lanes
+    return [
+        _connect(pipe, where, "lane", write_mpt_hello(MptClientHello(lane.registration_id)))
+        for where, lane in zip(wanted, hello.lane_advertisements, strict=True)
+    ]
 
 
 def _same_host(text: str, address: Address, terms: Terms) -> Address:

@@ -90,9 +90,6 @@ class Peer:
         # Before anything is sent: the pipe may be lost while sending, and says which ids it takes along.
         waiting = self._waiting[pipe.number]
         waiting[message_id] = (deadline, timeout_s or 0.0)
-        if pipe.lost:  # it could not even be begun; the loss was told without this id
-            self._lose_late(pipe, to, message_id)
-            return message_id
         try:
             if len(waiting) > self.loop.limits.unanswered:
                 raise ReplayError(f"{len(waiting):,} requests to {to!a} have no answer")
@@ -211,11 +208,6 @@ class Peer:
             del self._outbound[pipe.other]
         self._drop(pipe)
         self._post_lost(pipe.other, pipe.number, pipe.inbound, reason, unanswered)
-
-    def _lose_late(self, pipe: PipeEnd, to: str, message_id: int) -> None:
-        """A pipe that failed while it was opened: say that this message went down with it."""
-        self._waiting.pop(pipe.number, None)
-        self._post_lost(to, pipe.number, False, "the pipe could not be opened", (message_id,))
 
     def _post_lost(
         self, other: str, number: int, inbound: bool, reason: str, unanswered: tuple[int, ...]

@@ -35,8 +35,8 @@ ROUNDING = (
 )
 
 EVENTS = (
-    "other operators ran in the thread while it was profiled, such as those that rebuild the tensors of "
-    "another message: chance, if all else is identical"
+    "other operators ran in the thread while it was profiled: those of another release of torch, or work for "
+    "other messages, which is chance if all else is identical"
 )
 
 

@@ -60,6 +60,40 @@ def end() -> Iterator[End]:
             yield made
 
 
+def test_the_first_frames_go_out_with_the_opening() -> None:
+    """Before the loop does anything: whoever is killed now has said its hello."""
+    with Loop(QUICK) as loop, socket.create_server(("127.0.0.1", 0)) as listener:
+        frames: list[bytes] = []
+        lost: list[str] = []
+        connection = Connection(loop, socket.socket(), frames.append, lost.append, connecting=True)
+        connection.open(*listener.getsockname(), b"hello", b"offer")
+        other, _ = listener.accept()
+        with other:
+            assert other.recv(100) == frame(b"hello") + frame(b"offer")
+            assert (connection.opened, connection.queued_bytes) == (True, 0)
+            connection.allow(5)
+            other.sendall(frame(b"reply"))
+            loop.wait(0.2)
+        assert (frames, lost) == ([b"reply"], [])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "255.255.255.255"])
+def test_who_can_not_be_reached_is_told_by_the_loop(host: str) -> None:
+    """Nobody listens; such an address can't even be tried."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    with Loop(QUICK) as loop:
+        lost: list[str] = []
+        connection = Connection(loop, socket.socket(), lambda _: None, lost.append, connecting=True)
+        connection.open(host, port, b"hello")
+        assert lost == []
+        loop.wait(0.2)
+        assert connection.closed
+        (reason,) = lost
+        assert reason.startswith("could not be opened: ")
+
+
 @given(
     bodies=st.lists(st.binary(max_size=40), max_size=6),
     cuts=st.lists(st.integers(1, 30), min_size=1, max_size=8),
