@@ -29,9 +29,9 @@ from rpcinspect.replay.planning.plan import plan
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.views.detail import detail
-from rpcinspect.views.jsonl import JsonLines
-from rpcinspect.views.table import MessageTable
+from rpcinspect.views.contract.jsonl import JsonLines
+from rpcinspect.views.text.detail import detail
+from rpcinspect.views.text.table import MessageTable
 from rpcinspect.wire.nop import write_array, write_int, write_string, write_structure, write_text
 from rpcinspect.wire.tensorpipe import frame
 from tests.builders import SYN, Captured, packet, pcap_file

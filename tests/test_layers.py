@@ -96,6 +96,9 @@ REPLAY_UPWARDS = {
 }
 """(who, what): a plan asks what an engine can't do; a process of torch may be played by its agent."""
 
+VIEWS = {"diff", "page", "parquet", "perfetto", "replay", "reproducer"}
+"""The parts of `views` that stand for themselves; the others are there for all."""
+
 PURE = {
     "wire",
     "rpc",
@@ -213,6 +216,15 @@ def test_imports_point_down_within_replay(module: Module) -> None:
             assert down, f"{module.path}:{line} imports {name}: that is a part above"
 
 
+@each_module()
+def test_a_view_knows_no_other(module: Module) -> None:
+    parts = module.name.split(".")
+    for name, line in module.said.imports:
+        if parts[1:2] == ["views"] and name.startswith("rpcinspect.views."):
+            part = name.split(".")[2]
+            assert part not in VIEWS - set(parts[2:3]), f"{module.path}:{line} imports {name}"
+
+
 def test_other_packages_are_dependencies() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
@@ -258,12 +270,15 @@ def test_a_module_says_what_it_is_for(module: Module) -> None:
 
 
 def test_every_module_has_its_tests() -> None:
-    there = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
-    missing = [
-        f"{module.name}: test_{module.path.name}"
-        for module in modules()
-        if not module.path.name.startswith("__") and f"test_{module.path.name}" not in there
-    ]
+    """At the same place; those of commands stand for their part of the command line, too."""
+    missing = []
+    for module in modules():
+        if module.path.name.startswith("__"):
+            continue
+        folder = module.path.parent.relative_to(PACKAGE)
+        folders = [folder, Path("commands")] if module.layer == "cli" else [folder]
+        if not any((ROOT / "tests" / one / f"test_{module.path.name}").exists() for one in folders):
+            missing.append(f"{module.name}: tests/{folder}/test_{module.path.name}")
     assert not missing, "\n".join(missing)
 
 

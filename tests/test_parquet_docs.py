@@ -16,12 +16,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from rpcinspect.views.parquet_schema import TABLES
-from rpcinspect.views.trace_json import contexts_json
+from rpcinspect.views.contract.trace import contexts_json
+from rpcinspect.views.parquet.schema import TABLES
 from tests.decoded import Decoded, decode
 from tests.trace.runs import traced
 from tests.truth import CAPTURES, workload
-from tests.views.lakes import write_lake
+from tests.views.parquet.lakes import write_lake
 
 PAGE = CAPTURES.parent / "docs" / "parquet.md"
 PATHS = {path.name.partition(".")[0]: path for path in sorted(CAPTURES.glob("*.pcap*"))}

@@ -20,7 +20,7 @@ from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.command import PythonCall, PythonResp
 from rpcinspect.rpc.command_codec import to_payload
-from rpcinspect.views.jsonl import JsonLines
+from rpcinspect.views.contract.jsonl import JsonLines
 from rpcinspect.views.stream import JsonStream
 from tests.builders import pcap_file, pcapng_file
 from tests.decoded import pieces

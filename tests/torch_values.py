@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rpcinspect.pipeline import Decoding
-from rpcinspect.views.jsonl import message_line
+from rpcinspect.views.contract.jsonl import message_line
 from rpcinspect.views.tensors import bytes_of
 from tests.decoded import parse
 

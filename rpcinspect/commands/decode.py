@@ -117,7 +117,7 @@ def _verdict(request: Request, session: Session, interrupt: Interrupt | None = N
 
 def _json(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     from rpcinspect.commands.objects import write_session
-    from rpcinspect.views.jsonl import JsonLines
+    from rpcinspect.views.contract.jsonl import JsonLines
 
     with request.decoding(Options(by_completion=request.stream)) as decoding:
         output = stack.enter_context(open_output(request.output))
@@ -161,8 +161,8 @@ def _say_if_unread(decoding: Decoding) -> None:
 
 
 def _table(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
-    from rpcinspect.views.summary import show_summary
-    from rpcinspect.views.table import MessageTable
+    from rpcinspect.views.text.summary import show_summary
+    from rpcinspect.views.text.table import MessageTable
 
     live = request.live
     # Who asks for the agents' own calls, wants to see them.
@@ -275,8 +275,8 @@ def _log(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
 def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Shows one message: a first pass finds out which it is, a second decodes it again."""
     from rpcinspect.commands.objects import write_messages
-    from rpcinspect.views.detail import detail
-    from rpcinspect.views.jsonl import message_line
+    from rpcinspect.views.contract.jsonl import message_line
+    from rpcinspect.views.text.detail import detail
 
     assert request.message is not None
     session, shown = read(request, chosen)
@@ -308,7 +308,7 @@ def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
 def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Writes tensors, named by the index of their message; in the same second pass JSON, where asked for."""
     from rpcinspect.commands.objects import write_session
-    from rpcinspect.views.jsonl import JsonLines
+    from rpcinspect.views.contract.jsonl import JsonLines
     from rpcinspect.views.safetensors import TensorWriter
 
     assert request.tensors is not None
@@ -338,7 +338,7 @@ def _write(request: Request, path: Path, chosen: Filter | None, stack: ExitStack
     """
     from rpcinspect.commands.filtering import save
     from rpcinspect.commands.objects import write_session
-    from rpcinspect.views.jsonl import JsonLines
+    from rpcinspect.views.contract.jsonl import JsonLines
 
     with request.decoding() as decoding:
         view = JsonLines(spool(stack), decoding.bytes, hashes=request.hashes) if request.json else None

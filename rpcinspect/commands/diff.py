@@ -91,19 +91,19 @@ def run(request: Request) -> int:
 
 def _write(request: Request, comparison: Comparison, runs: tuple[OpenSession, OpenSession]) -> None:
     if request.jsonl:
-        from rpcinspect.views.diff_json import diff_lines
+        from rpcinspect.views.diff.json_lines import diff_lines
 
         with open_output(request.output) as output:
             output.write(printable_json(diff_lines(comparison)))
         return
     if request.html:
-        from rpcinspect.views.diff_html import diff_html
+        from rpcinspect.views.diff.html_page import diff_html
 
         page = list(diff_html(comparison, runs))  # a failure must not leave half a page
         with open_output(request.output) as output:
             output.writelines(page)
         return
-    from rpcinspect.views.diff_table import show_diff
+    from rpcinspect.views.diff.table import show_diff
 
     with open_console(request.output) as console:
         show_diff(comparison, runs, console, show_all=request.show_all)

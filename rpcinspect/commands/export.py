@@ -16,7 +16,7 @@ from rpcinspect.replay.reproduction.reproduced import Reproduction
 from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
 from rpcinspect.replay.workers.seeds import read_seeds
 from rpcinspect.views.phrases import counted, path_label
-from rpcinspect.views.reproducer import (
+from rpcinspect.views.reproducer.script import (
     SCRIPT,
     TENSORS,
     TEST,

@@ -45,14 +45,14 @@ def export(request: Request, decoding: Decoding, chosen: Filter | None, stack: E
 
 
 def _perfetto(run: Trace, shown: Shown | None, request: Request, stack: ExitStack) -> int | None:
-    from rpcinspect.views.perfetto import perfetto_pieces
+    from rpcinspect.views.perfetto.trace import perfetto_pieces
 
     _write(map(printable_json, perfetto_pieces(run, shown)), request, stack)
     return None
 
 
 def _html(run: Trace, shown: Shown | None, request: Request, stack: ExitStack) -> int | None:
-    from rpcinspect.views.trace_html import trace_html
+    from rpcinspect.views.page.html_page import trace_html
 
     _write(trace_html(run, shown), request, stack)
     return None

@@ -15,10 +15,10 @@ from rpcinspect.pipeline import Decoding
 from rpcinspect.session.model import Session
 from rpcinspect.views.phrases import counted
 from rpcinspect.views.shown import Shown
-from rpcinspect.views.summary import moment
+from rpcinspect.views.text.summary import moment
 
 if TYPE_CHECKING:
-    from rpcinspect.views.parquet import Lake
+    from rpcinspect.views.parquet.lake import Lake
 
 WHAT_TO_INSTALL = "--format parquet needs pyarrow, which is not installed: pip install 'rpcinspect[parquet]'"
 
@@ -26,7 +26,7 @@ WHAT_TO_INSTALL = "--format parquet needs pyarrow, which is not installed: pip i
 def open_lake(request: Request) -> Lake:
     """The lake, with nothing written yet."""
     try:
-        from rpcinspect.views.parquet import Lake, partition_name
+        from rpcinspect.views.parquet.lake import Lake, partition_name
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyarrow":
             raise

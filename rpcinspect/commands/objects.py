@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 
 from rpcinspect.commands.decode_request import Request
 from rpcinspect.session.model import Session
-from rpcinspect.views.json_document import answer_pieces, message_pieces, session_pieces
-from rpcinspect.views.jsonl import JsonLines, lines
+from rpcinspect.views.contract.document import answer_pieces, message_pieces, session_pieces
+from rpcinspect.views.contract.jsonl import JsonLines, lines
 from rpcinspect.views.phrases import printable_json
 from rpcinspect.views.shown import Shown
 

@@ -64,7 +64,7 @@ def answer(request: Request, decoding: Decoding, chosen: Filter | None, stack: E
 
 def _write_json(asked: Answer, run: Answers, shown: Shown | None, request: Request, stack: ExitStack) -> None:
     from rpcinspect.commands.objects import write_answer
-    from rpcinspect.views.jsonl import filter_json
+    from rpcinspect.views.contract.jsonl import filter_json
 
     objects = asked.json(run, request)
     if shown is not None and isinstance(run, Narrowed):
@@ -118,8 +118,8 @@ def _graph_messages(run: Answers, request: Request) -> int:
 
 
 def _show_graph(run: Answers, request: Request, console: Console) -> None:
-    from rpcinspect.views.graph_table import show_graph
-    from rpcinspect.views.table import write_line
+    from rpcinspect.views.text.graph import show_graph
+    from rpcinspect.views.text.table import write_line
 
     if request.format in DRAWINGS:
         _draw(run, request, console)
@@ -132,8 +132,8 @@ def _show_graph(run: Answers, request: Request, console: Console) -> None:
 
 
 def _draw(run: Answers, request: Request, console: Console, note: str | None = None) -> None:
-    from rpcinspect.views.graph_dot import dot_lines
-    from rpcinspect.views.graph_mermaid import mermaid_lines
+    from rpcinspect.views.graph.dot import dot_lines
+    from rpcinspect.views.graph.mermaid import mermaid_lines
 
     draw = dot_lines if request.format == "dot" else mermaid_lines
     for line in draw(_graphs(run, request), note):
@@ -141,20 +141,20 @@ def _draw(run: Answers, request: Request, console: Console, note: str | None = N
 
 
 def _graph_json(run: Answers, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.trace_json import graph_json
+    from rpcinspect.views.contract.trace import graph_json
 
     for graph in _graphs(run, request):
         yield from graph_json(graph, run.critical_path(graph))
 
 
 def _show_contexts(run: Answers, request: Request, console: Console) -> None:
-    from rpcinspect.views.contexts_table import show_contexts
+    from rpcinspect.views.text.contexts import show_contexts
 
     show_contexts(run.graphs, _start_ns(run), console)
 
 
 def _contexts_json(run: Answers, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.trace_json import contexts_json
+    from rpcinspect.views.contract.trace import contexts_json
 
     return contexts_json(run.graphs)
 
@@ -165,61 +165,61 @@ def _exchanges(run: Answers, request: Request) -> int:
 
 
 def _show_latency(run: Answers, request: Request, console: Console) -> None:
-    from rpcinspect.views.latency_table import show_latency
+    from rpcinspect.views.text.latency import show_latency
 
     show_latency(run.latency, console, show_all=request.show_all)
 
 
 def _latency_json(run: Answers, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.trace_json import latency_json
+    from rpcinspect.views.contract.trace import latency_json
 
     return latency_json(run.latency)
 
 
 def _show_profile(run: Answers, request: Request, console: Console) -> None:
-    from rpcinspect.views.profile_table import show_profile
+    from rpcinspect.views.text.profile import show_profile
 
     show_profile(run.profiles, console, every_call=request.show_all)
 
 
 def _profile_json(run: Answers, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.trace_json import profile_json
+    from rpcinspect.views.contract.trace import profile_json
 
     return profile_json(run.profiles)
 
 
 def _show_rrefs(run: Answers, request: Request, console: Console) -> None:
-    from rpcinspect.views.rrefs_table import show_rrefs
+    from rpcinspect.views.text.rrefs import show_rrefs
 
     show_rrefs(run.ledger, console, every_fork=request.show_all)
 
 
 def _rrefs_json(run: Answers, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.state_json import rrefs_json
+    from rpcinspect.views.contract.state import rrefs_json
 
     return rrefs_json(run.ledger)
 
 
 def _show_device_maps(run: Answers, request: Request, console: Console) -> None:
-    from rpcinspect.views.device_maps_table import show_device_maps
+    from rpcinspect.views.text.device_maps import show_device_maps
 
     show_device_maps(run.device_maps, console)
 
 
 def _device_maps_json(run: Answers, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.state_json import device_maps_json
+    from rpcinspect.views.contract.state import device_maps_json
 
     return device_maps_json(run.device_maps)
 
 
 def _show_closings(run: Answers, request: Request, console: Console) -> None:
-    from rpcinspect.views.closings_table import show_closings
+    from rpcinspect.views.text.closings import show_closings
 
     show_closings(run.closings, _start_ns(run), console)
 
 
 def _closings_json(run: Answers, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.state_json import closings_json
+    from rpcinspect.views.contract.state import closings_json
 
     return closings_json(run.closings)
 

@@ -70,12 +70,12 @@ def _opened(request: Request) -> OpenSession:
 
 def _planned(request: Request, made: Plan) -> int:
     if request.jsonl:
-        from rpcinspect.views.plan_json import plan_lines
+        from rpcinspect.views.replay.plan_json import plan_lines
 
         with open_output(request.output) as output:
             output.write(printable_json(plan_lines(made)))
     else:
-        from rpcinspect.views.plan_table import show_plan
+        from rpcinspect.views.replay.plan_table import show_plan
 
         with open_console(request.output) as console:
             show_plan(made, console, control=request.show_all)
@@ -135,12 +135,12 @@ def _not_started(request: Request, made: Plan, session: Session) -> ReplayOutcom
 
 def _write(request: Request, outcome: ReplayOutcome, result: Report, error: str | None) -> None:
     if request.jsonl:
-        from rpcinspect.views.replay_json import replay_lines
+        from rpcinspect.views.replay.replay_json import replay_lines
 
         with open_output(request.output) as output:
             output.write(printable_json(replay_lines(outcome, result, error)))
         return
-    from rpcinspect.views.replay_table import show_replay
+    from rpcinspect.views.replay.replay_table import show_replay
 
     with open_console(request.output) as console:
         show_replay(outcome, result, console, every_step=request.show_all, error=error)

@@ -12,7 +12,7 @@ from typing import Protocol
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, MessageColumns, Session
-from rpcinspect.views.message_json import text
+from rpcinspect.views.contract.message import text
 from rpcinspect.views.stream import answers_control, ends
 
 

@@ -14,7 +14,7 @@ from rpcinspect.equality.elements import Read, Tensors, tensors_of
 from rpcinspect.equality.tally import value_of
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.views.message_json import body_of, envelope_json, tensor_texts
+from rpcinspect.views.contract.message import body_of, envelope_json, tensor_texts
 from rpcinspect.views.phrases import counted, packed, printable, shorten
 
 VALUES = 8

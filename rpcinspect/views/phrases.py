@@ -24,7 +24,7 @@ from rpcinspect.trace.words import duration as duration
 from rpcinspect.trace.words import packed as packed
 from rpcinspect.trace.words import shorten as shorten
 from rpcinspect.trace.words import shorten_middle as shorten_middle
-from rpcinspect.views.message_json import body_of, tensor_texts, text
+from rpcinspect.views.contract.message import body_of, tensor_texts, text
 from rpcinspect.views.templates import template
 
 MAX_PHRASE = 2000

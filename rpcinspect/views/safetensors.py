@@ -27,7 +27,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes
 from rpcinspect.session.model import Session
-from rpcinspect.views.message_json import tensor_json, text
+from rpcinspect.views.contract.message import tensor_json, text
 from rpcinspect.views.tensors import bytes_of, place_of
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement

@@ -14,12 +14,12 @@ from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.names import Roster
-from rpcinspect.views.jsonl import head_lines, lines, tail_lines
-from rpcinspect.views.message_json import text
-from rpcinspect.views.message_line import MessageRenderer
+from rpcinspect.views.contract.jsonl import head_lines, lines, tail_lines
+from rpcinspect.views.contract.message import text
+from rpcinspect.views.contract.message_line import MessageRenderer
 from rpcinspect.views.phrases import Phrases
 from rpcinspect.views.shown import Shown
-from rpcinspect.views.table import Layout, Row, end_label, failed, line_width, write_line
+from rpcinspect.views.text.table import Layout, Row, end_label, failed, line_width, write_line
 
 ENDS_WIDTH = 25
 """Of two names of usual length; longer ones push the columns to the right."""

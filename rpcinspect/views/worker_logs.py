@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from rpcinspect.session.log_events import LogEvent, LogFile, WorkerLogs
-from rpcinspect.views.message_json import text
+from rpcinspect.views.contract.message import text
 from rpcinspect.views.phrases import counted, duration, path_label, printable, shorten
 
 Json: TypeAlias = dict[str, Any]

@@ -20,7 +20,7 @@ from rpcinspect.capture import Reading, TcpBlock, open_capture
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import CaptureError, RpcInspectError, UnknownFormatError
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.views.jsonl import JsonLines
+from rpcinspect.views.contract.jsonl import JsonLines
 from rpcinspect.wire.segment import Flow, Segmenter
 from tests.builders import Captured, ethernet, ipv4, ipv6, link_frame, packet, pcap_file
 from tests.commands.runner import decode

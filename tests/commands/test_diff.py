@@ -11,7 +11,7 @@ import pytest
 
 from tests.commands.runner import CAPTURES, CHAIN, Ran, rpcinspect, visible
 from tests.decoded import decode
-from tests.views.test_diff_json import check_contract
+from tests.views.diff.test_json_lines import check_contract
 
 LOCKED = CAPTURES / "ps_race_lock.pcap.gz"
 RACE = CAPTURES / "ps_race.pcap.gz"

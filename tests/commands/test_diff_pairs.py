@@ -13,7 +13,7 @@ import pytest
 from tests.commands.runner import rpcinspect
 from tests.pairs import Check, Json, checks
 from tests.truth import workload
-from tests.views.test_diff_json import check_contract
+from tests.views.diff.test_json_lines import check_contract
 
 LIKELY = {
     "function": {"function"},

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from rpcinspect.commands.questions import ANSWERS
-from rpcinspect.views import json_document
+from rpcinspect.views.contract.document import ANSWERS as LISTED
+from rpcinspect.views.contract.document import KEYS, SINGLE
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, decode
 from tests.commands.test_questions import BEST, BOOM, QUESTIONS
 
@@ -28,15 +29,15 @@ def by_kind(lines: list[dict[str, Any]]) -> dict[str, Any]:
     lists: dict[str, Any] = {"schema": 1}
     for line in lines:
         kind = line["kind"]
-        if kind in json_document.SINGLE:
+        if kind in SINGLE:
             lists[kind] = line
         else:
-            lists.setdefault(json_document.KEYS[kind], []).append(line)
+            lists.setdefault(KEYS[kind], []).append(line)
     return lists
 
 
 def test_every_question_has_its_lists() -> None:
-    assert set(json_document.ANSWERS) == set(ANSWERS)
+    assert set(LISTED) == set(ANSWERS)
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question[0])

@@ -15,7 +15,7 @@ from rpcinspect.rpc.pickles.python import read_python_pickle
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect, visible
 from tests.replay.hostile_captures import hostile
 from tests.replay.talks import UDF, udf
-from tests.views.test_plan_json import check_contract
+from tests.views.replay.test_plan_json import check_contract
 
 
 def replay(*arguments: object, stdin: bytes = b"") -> Ran:

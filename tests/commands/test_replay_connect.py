@@ -18,7 +18,7 @@ from rpcinspect.replay.workers.live_group import LiveGroup
 from tests.commands.runner import CAPTURES, CHAIN, Ran, rpcinspect
 from tests.replay.live_calls import run as ask
 from tests.replay.programs import QUIET, Forks, Programs, environment, free_port, until
-from tests.views.test_replay_json import check_contract
+from tests.views.replay.test_replay_json import check_contract
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("nothing_left")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect, visible
 from tests.replay.left_behind import descendants, temporary_folders
-from tests.views.test_replay_json import check_contract
+from tests.views.replay.test_replay_json import check_contract
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("nothing_left")

@@ -12,7 +12,7 @@ from rpcinspect import Comparison, OpenSession, Rules
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
-from rpcinspect.views.diff_json import diff_lines
+from rpcinspect.views.diff.json_lines import diff_lines
 from tests.diff.stories import codes, first
 from tests.logs import log_of, message
 

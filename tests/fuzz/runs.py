@@ -36,22 +36,22 @@ from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.rpclog.header import CPU, LoggedMessage, LoggedStorage
 from rpcinspect.rpclog.write import FIRST_LINE, message_line
 from rpcinspect.trace.answers import Trace, trace
-from rpcinspect.views.detail import detail
-from rpcinspect.views.diff_html import diff_html
-from rpcinspect.views.diff_json import diff_lines
-from rpcinspect.views.diff_table import show_diff
-from rpcinspect.views.graph_dot import dot_lines
-from rpcinspect.views.graph_mermaid import mermaid_lines
-from rpcinspect.views.jsonl import JsonLines
-from rpcinspect.views.perfetto import perfetto_pieces
+from rpcinspect.views.contract.jsonl import JsonLines
+from rpcinspect.views.diff.html_page import diff_html
+from rpcinspect.views.diff.json_lines import diff_lines
+from rpcinspect.views.diff.table import show_diff
+from rpcinspect.views.graph.dot import dot_lines
+from rpcinspect.views.graph.mermaid import mermaid_lines
+from rpcinspect.views.page.html_page import trace_html
+from rpcinspect.views.perfetto.trace import perfetto_pieces
 from rpcinspect.views.phrases import printable_json
-from rpcinspect.views.plan_json import plan_lines
-from rpcinspect.views.plan_table import show_plan
-from rpcinspect.views.reproducer import Wanted, reproducer, unwritable
-from rpcinspect.views.reproducer_names import STANDARD
-from rpcinspect.views.summary import show_summary
-from rpcinspect.views.table import MessageTable
-from rpcinspect.views.trace_html import trace_html
+from rpcinspect.views.replay.plan_json import plan_lines
+from rpcinspect.views.replay.plan_table import show_plan
+from rpcinspect.views.reproducer.names import STANDARD
+from rpcinspect.views.reproducer.script import Wanted, reproducer, unwritable
+from rpcinspect.views.text.detail import detail
+from rpcinspect.views.text.summary import show_summary
+from rpcinspect.views.text.table import MessageTable
 from rpcinspect.wire.tensorpipe_types import TpDevice
 from rpcinspect.writing.file import write_session
 from tests.decoded import parse
@@ -371,7 +371,7 @@ def _tables(opened: OpenSession) -> None:
 
 
 def _json(objects: Iterable[dict[str, object]]) -> bytes:
-    from rpcinspect.views.jsonl import lines
+    from rpcinspect.views.contract.jsonl import lines
 
     return lines(iter(objects))
 

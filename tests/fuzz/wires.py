@@ -22,7 +22,7 @@ from rpcinspect.capture.block import PacketBlock, TcpBlock
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.tensor import storage_lengths
-from rpcinspect.views.jsonl import JsonLines
+from rpcinspect.views.contract.jsonl import JsonLines
 from rpcinspect.wire.demux import Demux
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement

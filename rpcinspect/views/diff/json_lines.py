@@ -1,0 +1,92 @@
+"""A comparison as JSON Lines: the contract's `difference` lines, then the `verdict`.
+
+In: a comparison. Out: bytes that end with a line. Fields beyond the contract: of a difference what message it
+is in (`type`, `source`, `destination`, `function`, `request`, `control`), whether it `counts`, what it
+`follows`, and what `Difference.as_json` adds; of the verdict all but `same`, `first` and `counts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from rpcinspect.diff.model import Aligned, Comparison, Found, Side
+from rpcinspect.views.contract.jsonl import lines
+from rpcinspect.views.contract.message import text
+
+Json: TypeAlias = dict[str, Any]
+
+
+def diff_lines(comparison: Comparison) -> bytes:
+    """All lines of a comparison."""
+    return lines(_objects(comparison))
+
+
+def _objects(comparison: Comparison) -> Iterator[Json]:
+    for found in comparison.found:
+        yield {"kind": "difference", **difference_json(found, comparison)}
+    yield verdict_json(comparison)
+
+
+def difference_json(found: Found, comparison: Comparison) -> Json:
+    """A `difference` line without its kind."""
+    message = comparison.messages[found.message]
+    told = found.difference.as_json()
+    return {
+        "code": told.pop("code"),
+        **_place(message),
+        **told,
+        "type": message.type,
+        "source": text(message.source),
+        "destination": text(message.destination),
+        "function": None if message.function is None else text(message.function),
+        "request": message.request,
+        "control": message.control,
+        "counts": found.counts,
+        "follows": None if found.follows is None else _place(comparison.messages[found.follows]),
+    }
+
+
+def verdict_json(comparison: Comparison) -> Json:
+    """The `verdict` line."""
+    return {
+        "kind": "verdict",
+        "same": comparison.same,
+        "first": _first(comparison),
+        "counts": comparison.counts,
+        "tolerated": comparison.tolerated,
+        "different": comparison.different,
+        "paired": comparison.paired,
+        "unknown": comparison.unknown,
+        "a": _side(comparison.a),
+        "b": _side(comparison.b),
+        "notes": [text(note) for note in comparison.notes],
+    }
+
+
+def _first(comparison: Comparison) -> Json | None:
+    first = comparison.first
+    if first is None:
+        return None
+    return {
+        **difference_json(comparison.found[first.found], comparison),
+        "likely": first.likely,
+        "explanation": text(first.text),
+        "worker": None if first.worker is None else text(first.worker),
+        "following": first.following,
+        "beside": [_place(comparison.messages[place]) for place in first.beside],
+        "alike": [_place(comparison.messages[place]) for place in first.alike],
+    }
+
+
+def _side(side: Side) -> Json:
+    return {
+        "paths": [text(path) for path in side.paths],
+        "messages": side.messages,
+        "workers": [text(worker) for worker in side.workers],
+        "context": side.context,
+    }
+
+
+def _place(message: Aligned) -> Json:
+    return {"a": message.a, "b": message.b}

@@ -1,0 +1,289 @@
+"""Everything that the page of a comparison shows, as plain data that a template writes down.
+
+In: a comparison, and the two runs. Out: a `Page`; all of its text is printable, none of it is escaped for
+HTML.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from rpcinspect.diff.model import Aligned, Comparison, Explanation, Found, Side
+from rpcinspect.equality.rules import Rules
+from rpcinspect.session.model import CaptureInfo
+from rpcinspect.views.diff.rows import MAX_CHARTS, Kind, Link, Opened, Row, Rows, kind_of, rows_of
+from rpcinspect.views.diff.words import MEANINGS, following, numbers, tolerance, verdict_line
+from rpcinspect.views.message_facts import facts_of
+from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, pieces, printable, shorten
+from rpcinspect.views.text.summary import moment
+from rpcinspect.views.text.table import end_label
+
+MAX_BESIDE = 40
+"""Other places at which the runs part, that are named at the top."""
+MAX_WORKERS = 64
+MAX_BINS = 160
+"""Of the strip that shows where in the runs the differences are."""
+
+
+class File(Struct, frozen=True):
+    """A capture."""
+
+    path: str
+    format: str
+    time: str
+
+
+class Panel(Struct, frozen=True):
+    """One of the two runs."""
+
+    label: str
+    files: tuple[File, ...]
+    messages: str
+    workers: tuple[str, ...]
+    more_workers: int
+    context: str | None
+
+
+class FactRow(Struct, frozen=True):
+    """A fact of the first message in both runs; None where a run has none of this name."""
+
+    name: str
+    a: str | None
+    b: str | None
+    differs: bool
+
+
+class First(Struct, frozen=True):
+    """Where the runs part."""
+
+    row: Row
+    what: str
+    likely: str
+    text: str
+    worker: str | None
+    following: str
+    beside: tuple[Link, ...]
+    more_beside: int
+    facts: tuple[FactRow, ...]
+
+
+class CodeCount(Struct, frozen=True):
+    """How many differences there are of a code."""
+
+    code: str
+    meaning: str
+    counted: int
+    not_counted: int
+
+
+class Mark(Struct, frozen=True):
+    """Some neighbouring messages on the strip."""
+
+    x: int
+    kind: Kind
+    label: str
+    anchor: str | None
+
+
+class Page(Struct, frozen=True):
+    """The whole."""
+
+    title: str
+    same: bool
+    verdict: str
+    lead: str
+    panels: tuple[Panel, Panel]
+    rules: tuple[str, ...]
+    first: First | None
+    counts: tuple[CodeCount, ...]
+    marks: tuple[Mark, ...]
+    bins: int
+    rows: Rows
+    notes: tuple[str, ...]
+
+
+def page_of(comparison: Comparison, runs: tuple[Opened, Opened]) -> Page:
+    """What there is to show."""
+    rows = rows_of(comparison, runs)
+    shown = rows.by_place()
+    first = None if comparison.first is None else _first(comparison, comparison.first, shown, runs)
+    line = verdict_line(comparison)
+    marks, bins = _marks(comparison, shown)
+    return Page(
+        title=" and ".join(_name(side) for side in (comparison.a, comparison.b)),
+        same=comparison.same,
+        verdict=_capital(line) if first is None else f"Different: the runs part at {first.what}",
+        lead=_lead(comparison),
+        panels=(_panel("a", comparison.a, runs[0]), _panel("b", comparison.b, runs[1])),
+        rules=tuple(_rules(comparison.rules)),
+        first=first,
+        counts=tuple(_counts(comparison)),
+        marks=marks,
+        bins=bins,
+        rows=rows,
+        notes=tuple(_notes(comparison, rows)),
+    )
+
+
+def _name(side: Side) -> str:
+    name = path_label(side.paths[0].rpartition("/")[2]) if side.paths else "nothing"
+    more = f" and {len(side.paths) - 1} more" if len(side.paths) > 1 else ""
+    return name + more + ("" if side.context is None else f" context {packed(side.context)}")
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _lead(comparison: Comparison) -> str:
+    first = comparison.first
+    if first is None:
+        ended = "Nothing in them makes the two runs different."
+        return ended if comparison.messages else ""
+    verb = "is" if comparison.different == 1 else "are"
+    told = f"{comparison.different:,} of {counted(len(comparison.messages), 'message')} {verb} different"
+    return f"Likely {first.likely}: {printable(first.text)}. {told}."
+
+
+def _panel(label: str, side: Side, run: Opened) -> Panel:
+    return Panel(
+        label=label,
+        files=tuple(_file(info) for info in run.session.captures),
+        messages=counted(side.messages, "message"),
+        workers=tuple(end_label(worker) for worker in side.workers[:MAX_WORKERS]),
+        more_workers=max(0, len(side.workers) - MAX_WORKERS),
+        context=None if side.context is None else f"{packed(side.context)} ({side.context})",
+    )
+
+
+def _file(info: CaptureInfo) -> File:
+    kind = f"{info.format}, {info.compression}" if info.compression else info.format
+    time = "no packets"
+    if info.first_time_ns is not None and info.last_time_ns is not None:
+        took = duration(info.last_time_ns - info.first_time_ns)
+        time = f"{moment(info.first_time_ns, 6)}, {took}"
+    words = f"{kind}, {pieces(info.packets, info.reader)}, {amount(info.bytes)}"
+    return File(path_label(info.path), words, time)
+
+
+def _rules(rules: Rules) -> list[str]:
+    """How the runs were compared, where it is not by every bit."""
+    floats = tolerance(rules)
+    words = [] if floats is None else [floats]
+    if rules.ignore:
+        words.append(f"ignored: {', '.join(sorted(rules.ignore))}")
+    if rules.strict:
+        words.append("strict: form, order and the agents' own calls count")
+    words += [f"{end_label(a)} of a is {end_label(b)} of b" for a, b in sorted(rules.renames.items())]
+    return words or ["compared by their bits"]
+
+
+def _first(
+    comparison: Comparison, first: Explanation, rows: dict[int, Row], runs: tuple[Opened, Opened]
+) -> First:
+    place = comparison.found[first.found].message
+    message = comparison.messages[place]
+    links = [
+        Link(numbers(comparison.messages[at]), rows[at].anchor if at in rows else None)
+        for at in first.beside[:MAX_BESIDE]
+    ]
+    return First(
+        row=rows[place],
+        what=_what(message),
+        likely=first.likely,
+        text=printable(first.text),
+        worker=None if first.worker is None else end_label(first.worker),
+        following=f"{_capital(following(comparison))}.",
+        beside=tuple(links),
+        more_beside=len(first.beside) - len(links),
+        facts=tuple(_facts(comparison, place, runs)),
+    )
+
+
+def _what(message: Aligned) -> str:
+    source, destination = end_label(message.source), end_label(message.destination)
+    what = shorten(printable(message.function or message.type), 80)
+    if message.request:
+        return f"{numbers(message)}, where {source} sends {what} to {destination}"
+    return f"{numbers(message)}, where {source} answers {what} to {destination}"
+
+
+def _facts(comparison: Comparison, place: int, runs: tuple[Opened, Opened]) -> list[FactRow]:
+    message = comparison.messages[place]
+    told: list[dict[str, str]] = []
+    for run, index in zip(runs, (message.a, message.b), strict=True):
+        told.append({} if index is None else dict(facts_of(run.message(index), run.read)))
+    names = list(dict.fromkeys([*told[0], *told[1]]))
+    both = message.a is not None and message.b is not None
+    differing: set[str] = set()
+    for found in comparison.found:
+        if found.message == place and both:
+            for path in (found.difference.path, found.difference.b_path):
+                differing |= _named(path, names)
+    return [FactRow(name, told[0].get(name), told[1].get(name), name in differing) for name in names]
+
+
+def _named(path: str | None, names: Sequence[str]) -> set[str]:
+    """The fact that a path is about: the one with the longest name that the path begins with."""
+    fitting = [
+        name
+        for name in names
+        if path is not None and (path == name or path.startswith((f"{name}.", f"{name}[")))
+    ]
+    return {max(fitting, key=len)} if fitting else set()
+
+
+def _counts(comparison: Comparison) -> list[CodeCount]:
+    """Most first, what counts before what does not."""
+    counts = Counter(one.difference.code for one in comparison.found if one.counts)
+    others = Counter(one.difference.code for one in comparison.found if not one.counts)
+    return [
+        CodeCount(code, MEANINGS[code], counts[code], others[code])
+        for code in sorted(comparison.counts, key=lambda code: (-counts[code], -others[code], code))
+    ]
+
+
+RANKS = ("parts", "order", "follows", "unknown", "tolerated", "information")
+"""Of several kinds in one place of the strip the first is shown."""
+
+
+def _marks(comparison: Comparison, rows: dict[int, Row]) -> tuple[tuple[Mark, ...], int]:
+    """The strip: for each of some equal parts of the runs the weightiest of the messages in which something
+    differs, also of those without a row."""
+    total = len(comparison.messages)
+    bins = min(MAX_BINS, total)
+    found: dict[int, list[Found]] = {}
+    for one in comparison.found:
+        found.setdefault(one.message, []).append(one)
+    tops: dict[int, tuple[int, bool, int, Kind]] = {}
+    for place, its in found.items():
+        kind = kind_of(its)
+        weight = RANKS.index(kind), place not in rows, place, kind
+        x = place * bins // total
+        tops[x] = min(tops.get(x, weight), weight)
+    return tuple(
+        Mark(
+            x,
+            kind,
+            f"{numbers(comparison.messages[place])} {comparison.messages[place].type}",
+            None if hidden else rows[place].anchor,
+        )
+        for x, (_, hidden, place, kind) in sorted(tops.items())
+    ), bins
+
+
+def _notes(comparison: Comparison, rows: Rows) -> list[str]:
+    notes = [_capital(printable(note)) for note in comparison.notes]
+    if comparison.unknown:
+        told = counted(comparison.unknown, "message")
+        notes.append(f"{told} can't be compared in full, since both runs lack the same bytes")
+    if rows.hidden:
+        told = f"{counted(rows.hidden, 'message')} in which something differs have no row here"
+        notes.append(f"{told}: {rows.hidden_codes}. --format jsonl tells all of them")
+    if rows.charts_left_out:
+        told = counted(rows.charts_left_out, "more tensor")
+        notes.append(f"Histograms are drawn of the first {MAX_CHARTS} tensors; {told} differ")
+    return notes

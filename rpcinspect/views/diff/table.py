@@ -1,0 +1,170 @@
+"""A comparison for people: the verdict and the first difference on a screen, all differences on demand.
+
+In: a comparison, and the two runs for what their messages say. Out: lines of printable text on a console.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from rich.console import Console
+
+from rpcinspect.diff.model import Aligned, Comparison, Found, Side
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.views.diff.words import following, numbers, verdict_line
+from rpcinspect.views.difference import ONE_SIDED, told
+from rpcinspect.views.phrases import Phrases, counted, packed, path_label, printable, shorten
+from rpcinspect.views.text.table import end_label, join_ends, write_line
+
+MAX_DIFFERENCES = 4
+"""Of the first message, that are shown without --all."""
+MAX_INFORMATION = 2
+MAX_VALUE = 60
+MAX_PHRASE = 160
+
+
+class Messages(Protocol):
+    """Where the messages of a run are."""
+
+    def message(self, index: int) -> RpcRecord:
+        """The record of a message."""
+
+
+def show_diff(
+    comparison: Comparison, runs: tuple[Messages, Messages], console: Console, *, show_all: bool = False
+) -> None:
+    """Prints the summary; with `show_all` every difference too, before it."""
+    if show_all:
+        for found in comparison.found:
+            for line in _listed(found, comparison):
+                write_line(console, line, _style(found))
+        if comparison.found:
+            write_line(console, "")
+    for line, style in _summary(comparison, runs, show_all=show_all):
+        write_line(console, line, style)
+
+
+def _summary(
+    comparison: Comparison, runs: tuple[Messages, Messages], *, show_all: bool
+) -> Iterator[tuple[str, str]]:
+    """(line, style)."""
+    for label, side in (("a", comparison.a), ("b", comparison.b)):
+        yield _side_line(label, side), ""
+    yield verdict_line(comparison), "bold green" if comparison.same else "bold red"
+    if comparison.first is not None:
+        yield from _first(comparison, runs)
+    for line in _rest(comparison, show_all=show_all):
+        yield line, ""
+    for note in comparison.notes:
+        yield f"note: {printable(note)}", "yellow"
+
+
+def _side_line(label: str, side: Side) -> str:
+    paths = ", ".join(path_label(path) for path in side.paths)
+    context = "" if side.context is None else f", context {packed(side.context)}"
+    return f"{label}  {paths}{context}: {counted(side.messages, 'message')} between {_names(side.workers)}"
+
+
+def _names(workers: Sequence[str]) -> str:
+    shown = ", ".join(end_label(worker) for worker in workers[:6])
+    return f"{shown} and {len(workers) - 6} more" if len(workers) > 6 else shown or "nobody"
+
+
+def _first(comparison: Comparison, runs: tuple[Messages, Messages]) -> Iterator[tuple[str, str]]:
+    first = comparison.first
+    assert first is not None
+    place = comparison.found[first.found].message
+    message = comparison.messages[place]
+    yield "", ""
+    yield f"the runs part at {_where(message, comparison)}", "bold"
+    phrases = Phrases()
+    for label, run, index in (("a", runs[0], message.a), ("b", runs[1], message.b)):
+        if index is not None:
+            yield f"  {label} #{index}  {shorten(phrases.phrase(run.message(index)), MAX_PHRASE)}", ""
+    its = [one for one in comparison.found if one.message == place and one.counts]
+    for one in its[:MAX_DIFFERENCES]:
+        yield f"  {_difference(one)}", "red"
+    if len(its) > MAX_DIFFERENCES:
+        yield f"  and {counted(len(its) - MAX_DIFFERENCES, 'more difference')} in this message", "red"
+    yield f"likely {first.likely}: {printable(first.text)}", "bold"
+    if comparison.different > 1:
+        yield _others(comparison), ""
+
+
+def _others(comparison: Comparison) -> str:
+    first = comparison.first
+    assert first is not None
+    words = following(comparison)
+    others = [place for place in first.beside if place not in set(first.alike)]
+    if not others:
+        return words
+    shown = ", ".join(numbers(comparison.messages[place]) for place in others[:5])
+    more = f" and {len(others) - 5:,} more" if len(others) > 5 else ""
+    return f"{words}; the runs part at {shown}{more} too"
+
+
+def _where(message: Aligned, comparison: Comparison) -> str:
+    ends = join_ends(end_label(message.source), end_label(message.destination))
+    what = printable(message.function or message.type)
+    if message.request:
+        return f"{numbers(message)}, {ends}, {message.type}{f' {what}' if message.function else ''}"
+    request = None if message.answers is None else comparison.messages[message.answers]
+    answered = "" if request is None else f" answers {numbers(request)}"
+    return f"{numbers(message)}, {ends}, {message.type}{answered}{f' {what}' if message.function else ''}"
+
+
+def _difference(found: Found) -> str:
+    """`value  tensors[0].elements[3]  0.5 → 0.25  (0.25 apart; 1 of 12 elements differs)`."""
+    its = told(found.difference, MAX_VALUE)
+    code = found.difference.code
+    words = [code, "" if its.path == code else its.path, "" if its.values is None else " → ".join(its.values)]
+    details = [its.kind if code in ONE_SIDED else None, *its.extent, its.text]
+    details.append("within the tolerance" if found.difference.tolerated else None)
+    shown = "; ".join(detail for detail in details if detail is not None)
+    return "  ".join(word for word in (*words, f"({shown})" if shown else "") if word)
+
+
+def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
+    """What there is to say beside the first difference."""
+    counted_codes = Counter(one.difference.code for one in comparison.found if one.counts)
+    if sum(counted_codes.values()) > 1:
+        yield "differences: " + ", ".join(f"{count:,} {code}" for code, count in counted_codes.most_common())
+    others = [one for one in comparison.found if not one.counts]
+    control = sum(comparison.messages[one.message].control for one in others)
+    information = [one for one in others if not comparison.messages[one.message].control]
+    for code in dict.fromkeys(one.difference.code for one in information):
+        its = [one for one in information if one.difference.code == code]
+        if show_all:
+            yield f"not counted: {len(its):,} {code}"
+            continue
+        for one in its[:MAX_INFORMATION]:
+            message = comparison.messages[one.message]
+            ends = join_ends(end_label(message.source), end_label(message.destination))
+            yield (
+                f"not counted: {numbers(message)} {ends} {printable(message.function or message.type)}  "
+                + (_difference(one))
+            )
+        if len(its) > MAX_INFORMATION:
+            yield f"not counted: {len(its) - MAX_INFORMATION:,} more {code}"
+    if control:
+        yield f"not counted: {counted(control, 'difference')} in the agents' own calls"
+    if comparison.unknown:
+        told_of = counted(comparison.unknown, "message")
+        yield f"not known: {told_of} can't be compared in full, since both runs lack the same bytes"
+    if not show_all and len(comparison.found) > 1:
+        yield f"--all lists all {len(comparison.found):,} differences"
+
+
+def _listed(found: Found, comparison: Comparison) -> Iterator[str]:
+    """One difference of the list."""
+    message = comparison.messages[found.message]
+    ends = join_ends(end_label(message.source), end_label(message.destination))
+    what = f"{message.type} {printable(message.function)}" if message.function else message.type
+    follows = "" if found.follows is None else f"  follows {numbers(comparison.messages[found.follows])}"
+    yield f"{numbers(message):>8}  {ends}  {what}  {_difference(found)}{follows}"
+
+
+def _style(found: Found) -> str:
+    return "dim" if not found.counts else "bold red" if found.follows is None else "red"

@@ -1,0 +1,1 @@
+"""A whole run as one page of HTML, with its scripts and styles in `templates/`."""

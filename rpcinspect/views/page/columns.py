@@ -1,0 +1,200 @@
+"""The messages of a run as columns of small numbers: what the rows and the diagram of a page are made of.
+
+In: a run and the indexes to show. Out: a dict for JSON: one list for each column, and the tables of strings
+that they point into, each string once. What a column names by another message's index is the distance to it,
+0 for none, since that is short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rpcinspect.causes.calls import CLEAN_UP, Call, function_of
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.rpc.message import MessageType, is_request, type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import NONE, Session
+from rpcinspect.trace.answers import Trace
+from rpcinspect.trace.graph import failed
+from rpcinspect.trace.latency import size_of
+from rpcinspect.views.phrases import Phrases, packed, printable, shorten
+from rpcinspect.views.text.table import end_label
+
+Json = dict[str, Any]
+
+KINDS = ("call", "forward", "backward", "upkeep", "control")
+"""What a message is for, its answer likewise: a call, one within an autograd context, a backward pass, the
+freeing of contexts and references, the agents' own."""
+
+REQUEST, FAILED, PROBLEM, OPEN = 1, 2, 4, 8
+"""Bits of `flags`; OPEN: a request without an answer."""
+
+PASSES = frozenset(
+    {
+        MessageType.BACKWARD_AUTOGRAD_REQ,
+        MessageType.BACKWARD_AUTOGRAD_RESP,
+        MessageType.RREF_BACKWARD_REQ,
+        MessageType.RREF_BACKWARD_RESP,
+    }
+)
+UPKEEP = CLEAN_UP | {MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP, MessageType.RREF_ACK}
+COLUMNS = (
+    *("index", "time", "took", "src", "dst", "type", "body", "kind", "flags"),
+    *("partner", "parent", "nested", "context", "nbytes", "function", "edge", "text"),
+)
+"""`index` and `time` are distances to the message before."""
+MAX_TEXT = 300
+"""Of what a row says; the details say all of it."""
+
+
+class Strings:
+    """Each string once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, value: str) -> int:
+        """Its place in the table."""
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def table(self) -> list[str]:
+        """All of them."""
+        return list(self._numbers)
+
+
+class Lanes:
+    """The workers of a session in a fixed order; two jobs may have workers of the same name."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        places = {(w.job, w.name): n for n, w in enumerate(session.workers) if w.name is not None}
+        ends = [*zip(session.jobs, session.clients, strict=True)]
+        ends += zip(session.jobs, session.servers, strict=True)
+        found = list(dict.fromkeys(ends))
+        found.sort(key=lambda end: (end[0], places.get(end, len(places))))
+        self._number = {end: n for n, end in enumerate(found)}
+        several = len({job for job, _ in found}) > 1
+        self.labels = [end_label(label) + (f" (job {job})" if several else "") for job, label in found]
+
+    def of(self, row: int) -> tuple[int, int]:
+        """Sender and receiver of a message."""
+        session = self._session
+        job = session.jobs[session.messages.pipe[row]]
+        return self._number[job, session.source(row)], self._number[job, session.destination(row)]
+
+    def number(self, job: int, label: str) -> int | None:
+        """The lane of a worker; None of one that no pipe leads to."""
+        return self._number.get((job, label))
+
+
+def columns_of(
+    run: Trace, lanes: Lanes, indexes: Sequence[int], contexts: dict[tuple[int, int], int]
+) -> Json:
+    """`contexts`: (job, context id) → its place in the page's list of contexts."""
+    return _Columns(run, lanes, contexts).json(indexes)
+
+
+class _Columns:
+    def __init__(self, run: Trace, lanes: Lanes, contexts: dict[tuple[int, int], int]) -> None:
+        self._run = run
+        self._lanes = lanes
+        self._contexts = contexts
+        self._phrases = Phrases()
+        self._calls: dict[int, Call] = {}
+        """By the index of the request, and of the answer."""
+        for call in run.exchanges.calls:
+            self._calls[call.index] = call
+            if call.answer is not None:
+                self._calls[call.answer] = call
+        self._nested = {timing.request: timing.nested_ns or 0 for timing in run.latency.timings}
+        self._strings = {name: Strings() for name in ("texts", "types", "functions", "ids")}
+
+    def json(self, indexes: Sequence[int]) -> Json:
+        times = self._run.session.messages.time_ns
+        last_index, last_ns = 0, self._start(indexes)
+        start = last_ns
+        rows = []
+        for index in indexes:
+            record = self._run.messages[index]
+            begin = times[record.row]
+            rows.append((index - last_index, begin - last_ns, *self._row(index, record)))
+            last_index, last_ns = index, begin
+        tables = {name: strings.table() for name, strings in self._strings.items()}
+        return {
+            "count": len(indexes),
+            "start_ns": str(start),
+            "kinds": KINDS,
+            "lanes": self._lanes.labels,
+            "columns": dict(zip(COLUMNS, zip(*rows, strict=True), strict=False)),
+            **tables,
+        }
+
+    def _start(self, indexes: Sequence[int]) -> int:
+        """When the first message of the run began, whether it is shown or not."""
+        return min(self._run.session.messages.time_ns, default=0) if indexes else 0
+
+    def _row(self, index: int, record: RpcRecord) -> tuple[int, ...]:
+        """The values of a message, from `took` on."""
+        session, row = self._run.session, record.row
+        columns = session.messages
+        call = self._calls.get(index)
+        partner = columns.partner[row]
+        function = call.function if call is not None else function_of(record)
+        parent = self._run.causes.parents.get(index)
+        strings = self._strings
+        return (
+            max(0, columns.end_time_ns[row] - columns.time_ns[row]),
+            *self._lanes.of(row),
+            strings["types"].number(type_name(columns.type[row])),
+            strings["types"].number(type_name(message_type_of(record.rpc.command))),
+            KINDS.index(self._kind(record, call)),
+            self._flags(record, partner),
+            0 if partner == NONE else int(session.index[partner]) - index,
+            0 if parent is None else parent - index,
+            self._nested.get(index, 0),
+            self._context(index, call) + 1,
+            size_of(record),
+            0 if function is None else strings["functions"].number(printable(function)) + 1,
+            self._edge(record),
+            strings["texts"].number(shorten(self._phrases.phrase(record), MAX_TEXT)),
+        )
+
+    def _context(self, index: int, call: Call | None) -> int:
+        """The place of the message's context, an answer's like its request's; -1 for none."""
+        if call is None or call.context is None:
+            return -1
+        return self._contexts.get((call.job, call.context), -1)
+
+    def _edge(self, record: RpcRecord) -> int:
+        """The autograd message id of the envelope, 0 for none; 1 more than the place in `ids`."""
+        for envelope in record.rpc.envelopes:
+            if isinstance(envelope, RpcWithAutograd):
+                return self._strings["ids"].number(packed(envelope.autograd_metadata.autograd_message_id)) + 1
+        return 0
+
+    def _flags(self, record: RpcRecord, partner: int) -> int:
+        request = bool(self._run.session.messages.from_client[record.row])
+        return (
+            (REQUEST if request else 0)
+            | (FAILED if failed(record) else 0)
+            | (PROBLEM if record.problems else 0)
+            | (OPEN if request and partner == NONE and is_request(record.rpc.message.type) else 0)
+        )
+
+    def _kind(self, record: RpcRecord, call: Call | None) -> str:
+        """What a message is for; an answer is for what its request is."""
+        if self._run.session.messages.control[record.row]:
+            return "control"
+        kind = call.kind if call is not None else message_type_of(record.rpc.command)
+        if kind in PASSES:
+            return "backward"
+        if kind in UPKEEP:
+            return "upkeep"
+        wrapped = (
+            call.wrapped
+            if call is not None
+            else any(isinstance(envelope, RpcWithAutograd) for envelope in record.rpc.envelopes)
+        )
+        return "forward" if wrapped else "call"

@@ -1,0 +1,165 @@
+"""A whole run as one page of HTML that needs nothing but itself: opened from a disk, without a network.
+
+In: a run, what a filter picked. Out: pieces of UTF-8. What is small is written
+as HTML, through the template library's escaping; messages and contexts follow as data that the page's script
+unpacks (see `data`). The page's own policy allows this script and these styles, told by their hashes,
+and forbids everything else, loading above all.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from rpcinspect.trace.answers import Trace
+from rpcinspect.trace.graph import ContextGraph
+from rpcinspect.trace.narrowed import Answers
+from rpcinspect.views.contract.jsonl import failure_json
+from rpcinspect.views.contract.message_line import MessageRenderer
+from rpcinspect.views.contract.trace import graph_json
+from rpcinspect.views.graph.words import gradients_words
+from rpcinspect.views.message_facts import first_values
+from rpcinspect.views.page.columns import Lanes, columns_of
+from rpcinspect.views.page.data import chunks, cut, packed_json
+from rpcinspect.views.page.overview import page_of
+from rpcinspect.views.page.part import Part, part_of
+from rpcinspect.views.phrases import packed
+from rpcinspect.views.shown import Shown
+
+TEMPLATES = Path(__file__).parent / "templates"
+SCRIPTS = (
+    "trace_data.js",
+    "trace_rows.js",
+    "trace_filter.js",
+    "trace_axis.js",
+    "trace_lines.js",
+    "trace_sequence.js",
+    "trace_pointer.js",
+    "trace_messages.js",
+    "trace_detail.js",
+    "trace_contexts.js",
+    "trace.js",
+)
+"""In the order in which they are joined."""
+Json = dict[str, Any]
+
+
+def trace_html(run: Trace, shown: Shown | None = None) -> Iterator[bytes]:
+    """The page, piece by piece; the run's captures must be open, for the hashes of tensors."""
+    part = part_of(run, shown)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script, style = _script(), _style()
+    stream = environment.get_template("trace.html").stream(
+        page=page_of(run, part),
+        style=style,
+        policy=_policy(script, style),
+    )
+    stream.enable_buffering(64)
+    for piece in stream:
+        yield piece.encode("utf-8")
+    yield from _data(run, part)
+    yield b"<script>%b</script>\n</body>\n</html>\n" % script.encode("utf-8")
+
+
+def _data(run: Trace, part: Part) -> Iterator[bytes]:
+    """All that the script unpacks: the columns at once, the rest when it is looked at."""
+    lanes = Lanes(run.session)
+    contexts = {(graph.job, graph.context_id): n for n, graph in enumerate(part.graphs)}
+    data = columns_of(run, lanes, part.indexes, contexts)
+    data["contexts"] = [_context_row(graph, lanes) for graph in part.graphs]
+    data["findings"] = [
+        {"code": finding.code, "severity": finding.severity, "messages": finding.messages}
+        for finding in part.findings
+    ]
+    yield _element("data", 0, packed_json(data))
+    for count, text in chunks(_messages(run, part)):
+        yield _element("messages", count, text)
+    for count, text in chunks(_graph_json(part.answers, graph) for graph in part.graphs):
+        yield _element("contexts", count, text)
+
+
+def _messages(run: Trace, part: Part) -> Iterator[bytes]:
+    """Each message as `--format jsonl` has it, from `envelopes` on, with the first values of its tensors."""
+    source = run.source
+    assert source is not None
+    renderer = MessageRenderer(source)
+    for index in part.indexes:
+        record = run.messages[index]
+        tail = renderer.tail(record)
+        if record.rpc.tensors:
+            values = first_values(record, lambda extent: extent.read(source))
+            tail = b'%b,"values":%b}' % (tail[:-1], orjson.dumps(values))
+        failure = run.session.failures.get(record.row)
+        if failure is not None:
+            tail = b'"failure":%b,%b' % (orjson.dumps(failure_json(failure)), tail)
+        yield cut(b"{" + tail)
+
+
+def _element(name: str, count: int, text: bytes) -> bytes:
+    """Data is no script: the browser does not look at it."""
+    return b'<script type="text/plain" data-of="%b" data-count="%d">%b</script>\n' % (
+        name.encode(),
+        count,
+        text,
+    )
+
+
+def _context_row(graph: ContextGraph, lanes: Lanes) -> Json:
+    """What the list of contexts shows."""
+    gradients = graph.gradients
+    return {
+        "name": packed(graph.context_id),
+        "context_id": graph.context_id,
+        "creator": lanes.number(graph.job, graph.creator),
+        "workers": [lanes.number(graph.job, worker) for worker in graph.workers],
+        "duration_ns": graph.end_ns - graph.begin_ns,
+        "edges": len(graph.edges),
+        "words": gradients_words(graph),
+        "missing": len(graph.missing),
+        "failed": sum(gradient.failed for gradient in gradients),
+        "zero": sum(gradient.zero for gradient in gradients),
+        "nbytes": sum(edge.nbytes for edge in graph.edges) + sum(gradient.nbytes for gradient in gradients),
+        "cleanup": len(graph.cleanup),
+    }
+
+
+def _graph_json(run: Answers, graph: ContextGraph) -> bytes:
+    """A context in full: the objects of `--graph --format jsonl`."""
+    return orjson.dumps(list(graph_json(graph, run.critical_path(graph))))
+
+
+@cache
+def _script() -> str:
+    """One script of many files, with nothing of it in the page's global names."""
+    parts = [f"// {name}\n{(TEMPLATES / name).read_text(encoding='utf-8')}" for name in SCRIPTS]
+    return "\n".join(['"use strict";', "(() => {", *parts, "})();", ""])
+
+
+@cache
+def _style() -> str:
+    return (TEMPLATES / "trace.css").read_text(encoding="utf-8")
+
+
+def _policy(script: str, style: str) -> str:
+    """Nothing is loaded, nothing but this script runs."""
+    return (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode()}'"

@@ -1,0 +1,218 @@
+"""The tables of a page about a run, as plain data: captures, pipes, latency, references, device maps.
+
+In: results of a session and of `trace`. Out: `Table`s; all of their text is printable, none of it is escaped
+for HTML. What is too much for a page is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from rpcinspect.errors import Problem
+from rpcinspect.session.model import CaptureInfo, Session
+from rpcinspect.trace.device_maps import DeviceMap, Pairs
+from rpcinspect.trace.latency import Latency, LatencyGroup, Spread, Straggler
+from rpcinspect.trace.ledger import RRefStory
+from rpcinspect.views.graph.words import what_words
+from rpcinspect.views.phrases import amount, duration, path_label, printable, shorten
+from rpcinspect.views.text.summary import moment
+from rpcinspect.views.text.table import end_label, join_ends
+
+MAX_PIPES = 200
+MAX_LINKS = 12
+MAX_PROBLEMS = 50
+MAX_GROUPS = 100
+MAX_STRAGGLERS = 50
+MAX_RREFS = 300
+MAX_MAPS = 200
+
+TIMES = ("p50", "p90", "p99", "max", "own p50", "nested", "on the wire")
+GROUP_HEADER = ("count", "open", "failed", *TIMES, "requests", "answers")
+
+
+class Table(Struct, frozen=True):
+    """Rows of cells; a cell may have links to messages."""
+
+    header: tuple[str, ...]
+    rows: tuple[Row, ...]
+    numbers: frozenset[int] = frozenset()
+    """Columns that stand to the right."""
+    left_out: int = 0
+
+
+class Cell(Struct, frozen=True):
+    """Text, then links to messages."""
+
+    text: str = ""
+    links: tuple[int, ...] = ()
+    more: int = 0
+    """Links that are left out."""
+
+
+class Row(Struct, frozen=True):
+    """A line of a table."""
+
+    cells: tuple[Cell, ...]
+    style: str = ""
+    """`bad`, `odd` or nothing."""
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Row], numbers: Iterable[int] = (), left_out: int = 0
+) -> Table:
+    return Table(tuple(header), tuple(rows), frozenset(numbers), left_out)
+
+
+def row(*cells: str | Cell, style: str = "") -> Row:
+    return Row(tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells), style)
+
+
+def links(indexes: Sequence[int], text: str = "") -> Cell:
+    return Cell(text, tuple(indexes[:MAX_LINKS]), max(0, len(indexes) - MAX_LINKS))
+
+
+def captures_table(captures: Sequence[CaptureInfo]) -> Table:
+    rows = []
+    for info in captures:
+        kind = f"{info.format}, {info.compression}" if info.compression else info.format
+        begin = took = ""
+        if info.first_time_ns is not None and info.last_time_ns is not None:
+            begin, took = moment(info.first_time_ns, 6), duration(info.last_time_ns - info.first_time_ns)
+        rows.append(row(path_label(info.path), kind, f"{info.packets:,}", amount(info.bytes), begin, took))
+    return table(("capture", "format", "packets", "size", "first packet", "lasts"), rows, (2, 3, 5))
+
+
+def pipes_table(session: Session) -> Table:
+    rows = []
+    pipes = [pipe for pipe in session.pipes if not pipe.logged]
+    for pipe in pipes[:MAX_PIPES]:
+        number = pipe.number
+        channels = dict.fromkeys(name for _, name in pipe.channels)
+        rows.append(
+            row(
+                str(number),
+                join_ends(end_label(session.clients[number]), end_label(session.servers[number])),
+                printable(pipe.transport),
+                shorten(printable(", ".join(channels)), 60),
+                pipe.visible.value,
+                shorten(printable(pipe.reason or ""), 300),
+                style="" if pipe.visible.value == "full" else "odd",
+            )
+        )
+    header = ("pipe", "client → server", "transport", "channels", "visible", "why not all of it")
+    return table(header, rows, (0,), len(pipes) - len(rows))
+
+
+def problems_table(problems: Sequence[Problem]) -> Table:
+    """Those that belong to no message."""
+    rows = []
+    for problem in problems[:MAX_PROBLEMS]:
+        where = problem.location
+        place = [] if where.packet is None else [f"packet {where.packet}"]
+        place += [] if where.flow is None else [printable(where.flow)]
+        place += [] if where.offset is None else [f"offset {where.offset}"]
+        rows.append(row(problem.layer, shorten(printable(problem.reason), 300), ", ".join(place)))
+    return table(("layer", "problem", "where"), rows, (), len(problems) - len(rows))
+
+
+def groups_table(name: str, groups: Sequence[LatencyGroup], latency: Latency) -> Table:
+    several = len({group.job for group in latency.functions}) > 1
+    rows = []
+    for group in groups[:MAX_GROUPS]:
+        ends = join_ends(end_label(group.caller or "?"), end_label(group.callee or "?"))
+        label = ends if group.what is None else what_words(group.what)
+        rows.append(
+            row(
+                f"{label} (job {group.job})" if several else label,
+                f"{group.count:,}",
+                _count(group.count - group.answered),
+                _count(group.failed),
+                *_times(group.total),
+                "" if group.own is None else duration(group.own.p50),
+                duration(group.nested_ns) if group.nested_ns else "",
+                duration(group.wire_ns),
+                amount(group.request_bytes),
+                amount(group.answer_bytes),
+                style="bad" if group.failed else "odd" if group.answered < group.count else "",
+            )
+        )
+    header = (name, *GROUP_HEADER)
+    return table(header, rows, range(1, len(header)), len(groups) - len(rows))
+
+
+def _count(count: int) -> str:
+    return f"{count:,}" if count else ""
+
+
+def _times(spread: Spread | None) -> tuple[str, str, str, str]:
+    if spread is None:
+        return "", "", "", ""
+    return duration(spread.p50), duration(spread.p90), duration(spread.p99), duration(spread.max)
+
+
+def stragglers_table(stragglers: Sequence[Straggler]) -> Table:
+    rows = [
+        row(
+            links((one.request,)),
+            duration(one.total_ns),
+            f"{one.total_ns / one.median_ns:.0f}×" if one.median_ns else "",
+            join_ends(end_label(one.caller), end_label(one.callee)),
+            what_words(one.what),
+            "waits for its own calls" if one.nested else "",
+            style="odd",
+        )
+        for one in stragglers[:MAX_STRAGGLERS]
+    ]
+    header = ("straggler", "took", "of the median", "from → to", "function", "")
+    return table(header, rows, (1, 2), len(stragglers) - len(rows))
+
+
+def rrefs_table(stories: Sequence[RRefStory]) -> Table:
+    rows = []
+    for story in stories[:MAX_RREFS]:
+        what = "a local value" if story.what is None else what_words(story.what)
+        if story.what is None and story.creator != story.owner:
+            what = "? (its remote call was not captured)"
+        creator = "?" if story.creator is None else end_label(story.creator)
+        alive = ", ".join(
+            f"{f.fork_id[0]}:{f.fork_id[1]} at {end_label(f.holder or '?')}" for f in story.alive
+        )
+        rows.append(
+            row(
+                f"{story.rref_id[0]}:{story.rref_id[1]}",
+                "?" if story.owner is None else end_label(story.owner),
+                links(() if story.created is None else (story.created,), creator),
+                f"{what} ✗ raised" if story.failed else what,
+                f"{len(story.forks):,}",
+                shorten(alive, 120),
+                links(story.fetches),
+                links(story.backwards),
+                style="bad" if story.failed else "odd" if story.alive else "",
+            )
+        )
+    header = ("rref", "owner", "made by", "value of", "forks", "alive at the end", "fetched", "backward")
+    return table(header, rows, (4,), len(stories) - len(rows))
+
+
+def maps_table(maps: Sequence[DeviceMap]) -> Table:
+    rows = []
+    for one in maps[:MAX_MAPS]:
+        missing = [*one.uncovered, *(f"{device} in answers" for device in one.uncovered_answers)]
+        rows.append(
+            row(
+                join_ends(end_label(one.caller), end_label(one.callee)),
+                f"{one.tensors:,}",
+                " or ".join(_pairs(pairs) for pairs in one.seen) or "none seen",
+                _pairs(one.used),
+                links(one.messages, shorten(printable(", ".join(missing)), 200)),
+                style="bad" if one.messages else "",
+            )
+        )
+    header = ("caller → callee", "tensors", "map seen", "devices used", "not covered")
+    return table(header, rows, (1,), len(maps) - len(rows))
+
+
+def _pairs(pairs: Pairs) -> str:
+    return shorten(printable(", ".join(f"{a}→{b}" for a, b in pairs)), 200) or "empty"

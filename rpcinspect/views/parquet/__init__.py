@@ -1,0 +1,1 @@
+"""A session as one partition of a lake of Parquet files."""

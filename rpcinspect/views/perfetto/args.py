@@ -1,0 +1,91 @@
+"""What a trace says of a call, a message and a finding beside their time and place: names and `args`.
+
+In: exchanges, records, findings. Out: short texts and dicts for any JSON writer. Ids of 64 bits are written
+as creator:counter, since readers in JavaScript lose digits beyond 2⁵³.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from rpcinspect.causes.calls import Call, context_of
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.session.model import Finding
+from rpcinspect.trace.graph import failed
+from rpcinspect.trace.latency import size_of
+from rpcinspect.views.contract.message import text
+from rpcinspect.views.phrases import packed, shorten
+
+Json: TypeAlias = dict[str, Any]
+
+MAX_TENSORS = 8
+"""Tensors of a message that are told; of the others their number."""
+MAX_NAME = 200
+"""Characters of a function's name that stand in the name of a slice."""
+
+
+def what(call: Call) -> str:
+    """The function that is called, else the kind of request."""
+    return text(shorten(call.function or type_name(call.kind), MAX_NAME))
+
+
+def call_args(call: Call, parent: int | None) -> Json:
+    """A call at its caller; `parent` is the request that the caller was serving."""
+    args: Json = {
+        "request": call.index,
+        "answer": call.answer,
+        "callee": text(call.callee),
+        "type": call.type,
+        "function": None if call.function is None else text(call.function),
+        "request_bytes": size_of(call.request),
+        "answer_bytes": None if call.response is None else size_of(call.response),
+    }
+    if call.context is not None:
+        args["context"] = packed(call.context)
+    if parent is not None:
+        args["parent"] = parent
+    if call.control:
+        args["control"] = True
+    if call.response is not None and failed(call.response):
+        args["failed"] = True
+    return args
+
+
+def serve_args(call: Call) -> Json:
+    """The same call at its callee."""
+    return {"request": call.index, "answer": call.answer, "caller": text(call.caller)}
+
+
+def message_args(index: int, record: RpcRecord) -> Json:
+    """A message at its sender."""
+    args: Json = {
+        "message": index,
+        "type": type_name(record.rpc.message.type),
+        "bytes": size_of(record),
+        "packet": record.location.packet,
+    }
+    context = context_of(record)
+    if context is not None:
+        args["context"] = packed(context)
+    metas = [meta for meta in record.rpc.tensors if meta.part_of is None]
+    if metas:
+        args["tensors"] = [_tensor(meta) for meta in metas[:MAX_TENSORS]]
+        if len(metas) > MAX_TENSORS:
+            args["more_tensors"] = len(metas) - MAX_TENSORS
+    return args
+
+
+def _tensor(meta: TensorMeta) -> str:
+    return f"{meta.dtype}[{','.join(map(str, meta.sizes))}]"
+
+
+def finding_args(finding: Finding) -> Json:
+    """A finding in full."""
+    return {
+        "text": text(finding.text),
+        "remedy": None if finding.remedy is None else text(finding.remedy),
+        "messages": list(finding.messages),
+        "workers": [text(worker) for worker in finding.workers],
+    }

@@ -1,0 +1,1 @@
+"""Plans of replays and what came of them: for people, and as lines of the contract."""

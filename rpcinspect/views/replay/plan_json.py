@@ -1,0 +1,122 @@
+"""A plan as JSON Lines: the contract's `step` lines without results, then the `plan` line.
+
+In: a plan. Out: bytes that end with a line. Fields beyond the contract: of a step `session`, `sender`,
+`after`, `envelopes` and `note`; of the plan `sessions`, `ambiguous`, `overlaps`, `notes`, `left_out`,
+`trusted`, and each refused name's `reason`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from rpcinspect.replay.planning.group_kind import LIVE
+from rpcinspect.replay.planning.model import GlobalUse, Plan, PlannedSession, Step
+from rpcinspect.views.contract.jsonl import lines
+from rpcinspect.views.contract.message import text
+
+Json: TypeAlias = dict[str, Any]
+
+
+def plan_lines(plan: Plan) -> bytes:
+    """All lines of a plan."""
+    return lines(_objects(plan))
+
+
+def _objects(plan: Plan) -> Iterator[Json]:
+    for session in plan.sessions:
+        for step in session.steps:
+            yield step_json(step, session)
+    yield plan_json(plan)
+
+
+def step_json(step: Step, session: PlannedSession) -> Json:
+    """A `step` line; `result` and `difference` are for a replay to fill."""
+    skipped = step.action == "skip"
+    return {
+        "kind": "step",
+        "session": session.number,
+        "message": step.message,
+        "type": step.type,
+        "role": text(step.role),
+        "to": text(step.to),
+        "action": step.action,
+        "reason": text(f"{step.code}: {step.text}") if skipped else None,
+        "result": None,
+        "answer": step.answer,
+        "difference": None,
+        "sender": text(step.sender),
+        "after": step.after,
+        "envelopes": list(step.envelopes),
+        "note": None if skipped or step.text is None else text(step.text),
+    }
+
+
+def plan_json(plan: Plan) -> Json:
+    """The `plan` line."""
+    return {
+        "kind": "plan",
+        "roles": [text(role) for role in plan.roles],
+        "sends": plan.count("send"),
+        "answers": plan.count("answer"),
+        "skips": dict(plan.skips()),
+        "globals": [global_json(use, trusted=plan.trusted) for use in plan.globals],
+        "sessions": [
+            {
+                "session": session.number,
+                "job": session.cast.job,
+                "roles": [text(role) for role in session.cast.roles],
+                "live": [text(name) for name in session.cast.live],
+                "why": text(session.cast.why),
+                "sends": session.count("send"),
+                "answers": session.count("answer"),
+                "skips": dict(session.skips()),
+                "arrivals": list(session.arrivals),
+                "stand_ins": stand_ins_json(session),
+            }
+            for session in plan.sessions
+        ],
+        "ambiguous": [
+            {
+                "message": one.message,
+                "parents": list(one.parents),
+                "decided": one.decided,
+                "text": text(one.text),
+            }
+            for one in plan.ambiguities
+        ],
+        "overlaps": [
+            {"session": session.number, "message": one.message, "others": list(one.others)}
+            for session in plan.sessions
+            for one in session.overlaps
+        ],
+        "groups": {"captured": list(plan.captured_groups), "live": LIVE},
+        "notes": [text(note) for note in plan.notes],
+        "left_out": plan.left_out,
+        "trusted": plan.trusted,
+    }
+
+
+def stand_ins_json(session: PlannedSession) -> list[Json]:
+    """What live workers get for RRefs that are older than the capture."""
+    return [
+        {
+            "session": session.number,
+            "rref": list(one.rref),
+            "owner": text(one.owner),
+            "message": one.message,
+            "forks": [list(fork) for fork in one.forks],
+            "changed": list(one.changed),
+        }
+        for one in session.stand_ins
+    ]
+
+
+def global_json(use: GlobalUse, *, trusted: bool = False) -> Json:
+    """A name that would be imported or called."""
+    return {
+        "name": text(use.name),
+        "allowed": use.allowed or trusted,
+        "messages": list(use.messages),
+        "reason": text(use.reason) or None,
+    }

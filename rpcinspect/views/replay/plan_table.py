@@ -1,0 +1,127 @@
+"""A plan for people: each session's steps in order, then what is skipped and why, and what would be run.
+
+In: a plan. Out: lines of printable text on a console.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+
+from rpcinspect.replay.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
+from rpcinspect.views.phrases import counted, printable
+from rpcinspect.views.text.table import end_label, join_ends, pad, write_line
+
+MAX_INDEXES = 8
+MAX_DOUBTS = 10
+STYLES = {"send": "", "answer": "cyan", "skip": "dim"}
+
+
+def show_plan(plan: Plan, console: Console, *, control: bool = False) -> None:
+    """Prints everything; `control`: the agents' own calls too."""
+    for session in plan.sessions:
+        _show_session(session, console, len(plan.sessions), control=control)
+    for line, style in _closing(plan):
+        write_line(console, line, style)
+
+
+def _show_session(session: PlannedSession, console: Console, of: int, *, control: bool) -> None:
+    write_line(console, f"{session_title(session, of)} ({printable(session.cast.why)})", "bold")
+    for stand_in in session.stand_ins:
+        write_line(console, stand_in_line(stand_in), "yellow")
+    steps = [step for step in session.steps if control or step.code != "control"]
+    heads = step_heads(steps)
+    for step, head in zip(steps, heads, strict=True):
+        answer = "" if step.answer is None else f"#{step.answer}"
+        told = skip_phrase(step) if step.action == "skip" else printable(step.text or "")
+        write_line(console, f"{head}  {told or answer}".rstrip(), STYLES[step.action])
+    sums = f"{session.count('send')} to send, {counted(session.count('answer'), 'answer')} to give"
+    write_line(console, f"{sums}, {sum(session.skips().values())} skipped")
+    if session.overlaps:
+        shown = indexes([one.message for one in session.overlaps])
+        write_line(console, f"{shown}: overlapped calls of other played workers; they go by their answers")
+    write_line(console, "")
+
+
+def session_title(session: PlannedSession, of: int) -> str:
+    """`session 1 of 2: worker0 played, worker1 live`."""
+    cast = session.cast
+    played, live = ", ".join(map(end_label, cast.roles)), ", ".join(map(end_label, cast.live))
+    return f"session {session.number + 1} of {of}: {played} played, {live or 'nobody'} live"
+
+
+def stand_in_line(stand_in: StandIn) -> str:
+    """Who gets what before the first step."""
+    return printable(f"{stand_in.owner} gets a {stand_in.text}")
+
+
+def step_heads(steps: Sequence[Step]) -> list[str]:
+    """What each line begins with, in columns: number, action, ends, type."""
+    ends = max((cell_len(step_ends(step)) for step in steps), default=0)
+    kinds = max((len(step.type) for step in steps), default=0)
+    return [
+        f"{step.message:>6}  {step.action:<6}  {pad(step_ends(step), ends)}  {step.type:<{kinds}}"
+        for step in steps
+    ]
+
+
+def step_ends(step: Step) -> str:
+    """Who sends the request to whom."""
+    receiver = step.to if step.sender == step.role else step.role
+    return join_ends(end_label(step.sender), end_label(receiver))
+
+
+def skip_phrase(step: Step) -> str:
+    """Why it is skipped: code and words."""
+    return printable(f"{step.code}: {step.text}" if step.text else step.code or "")
+
+
+def _closing(plan: Plan) -> Iterator[tuple[str, str]]:
+    """(line, style) of what holds for all sessions."""
+    if plan.sessions:
+        sessions = f" in {counted(len(plan.sessions), 'session')}" if len(plan.sessions) > 1 else ""
+        sums = f"{plan.count('send')} to send, {counted(plan.count('answer'), 'answer')} to give{sessions}"
+        yield sums, "bold"
+    else:
+        yield "Nothing to replay: no worker started anything of its own.", "yellow"
+    if plan.left_out:
+        yield f"{counted(plan.left_out, 'request')} left out: not of this context, and not needed for it", ""
+    for code, count in plan.skips().items():
+        yield f"{count:>6}  {code}: {REASONS[code]}", ""
+    for note in plan.notes:
+        yield f"note: {printable(note)}", "yellow"
+    for doubt in plan.ambiguities[:MAX_DOUBTS]:
+        yield f"ambiguous: {printable(doubt.text)}", "yellow"
+    if len(plan.ambiguities) > MAX_DOUBTS:
+        more = counted(len(plan.ambiguities) - MAX_DOUBTS, "more ambiguous request")
+        yield f"and {more}; --role NAME decides them, --format jsonl lists them", "yellow"
+    yield from _names(plan)
+
+
+def _names(plan: Plan) -> Iterator[tuple[str, str]]:
+    if plan.globals:
+        yield "", ""
+        yield "what the live workers would import and call:", "bold"
+    for use in plan.globals:
+        yield name_line(use, allowed=use.allowed or plan.trusted)
+    if plan.refused:
+        count = counted(len(plan.refused), "name")
+        yield f"A replay would be refused: {count} that nobody allowed.", "bold red"
+    elif plan.trusted and any(not use.allowed for use in plan.globals):
+        yield "Nothing is refused: --trust-capture lets this capture run whatever it names.", "bold yellow"
+
+
+def name_line(use: GlobalUse, *, allowed: bool) -> tuple[str, str]:
+    """A name with what the gate says of it and the messages that bring it; and its style."""
+    mark, style = ("allowed", "") if allowed else ("REFUSED", "bold red")
+    reason = f"  {printable(use.reason)}" if use.reason else ""
+    return f"  {mark}  {printable(use.name)}{reason} ({indexes(use.messages)})", style
+
+
+def indexes(messages: Sequence[int]) -> str:
+    """`#3, #9 and 4 more`."""
+    shown = ", ".join(f"#{index}" for index in messages[:MAX_INDEXES])
+    more = len(messages) - MAX_INDEXES
+    return f"{shown} and {more:,} more" if more > 0 else shown

@@ -1,0 +1,225 @@
+"""What came of a replay as JSON Lines: the contract's `step`, `inbound` and `report` lines.
+
+In: an outcome and its report. Out: bytes that end with a line: run by run, session by session, the steps in
+the order of the plan, then the requests of live workers as they came, then, if that was asked for, what live
+workers hold (`gradients` lines, an addition); the report last. Fields beyond the contract stand behind its
+own; a difference has all that is known of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from rpcinspect.equality.difference import Difference
+from rpcinspect.replay.peers.recorder import NOT_RECORDED
+from rpcinspect.replay.planning.group_kind import LIVE
+from rpcinspect.replay.planning.model import PlannedSession
+from rpcinspect.replay.playing.outcome import (
+    InboundOutcome,
+    Recording,
+    ReplayOutcome,
+    Result,
+    SeedSearch,
+    SessionOutcome,
+    StepOutcome,
+)
+from rpcinspect.replay.playing.report import Counts, Report, first_difference, never
+from rpcinspect.replay.workers.live_group import Gradient
+from rpcinspect.views.contract.jsonl import lines
+from rpcinspect.views.contract.message import text
+from rpcinspect.views.replay.plan_json import global_json, stand_ins_json, step_json
+
+Json: TypeAlias = dict[str, Any]
+
+SIDES = {
+    "a_value": "captured",
+    "b_value": "live",
+    "b_path": "live_path",
+    "a_bits": "captured_bits",
+    "b_bits": "live_bits",
+}
+"""What the fields of a difference are called where the first message is the captured one."""
+
+
+def replay_lines(outcome: ReplayOutcome, made: Report, error: str | None = None) -> bytes:
+    """All lines. `error`: why nothing could be started."""
+    return lines(_objects(outcome, made, error))
+
+
+def _objects(outcome: ReplayOutcome, made: Report, error: str | None) -> Iterator[Json]:
+    for number, run in enumerate(outcome.runs or ((),)):
+        carried_out = {session.planned.number: session for session in run}
+        for planned in outcome.plan.sessions:
+            session = carried_out.get(planned.number)
+            steps = session.steps if session is not None else never(outcome, planned)
+            for step in steps:
+                yield outcome_json(step, planned, number)
+            if session is not None:
+                for one in session.inbound:
+                    yield inbound_json(one, planned, number)
+                yield from _held(session, number)
+    yield report_json(outcome, made, error)
+
+
+def outcome_json(one: StepOutcome, planned: PlannedSession, run: int) -> Json:
+    """A `step` line with its result."""
+    return {
+        **step_json(one.step, planned),
+        "result": one.result,
+        "difference": difference_json(one.differences, one.result),
+        "differences": len(one.differences),
+        "same_payload": one.same_payload,
+        "latency_s": one.latency_s,
+        "text": None if one.text is None else text(one.text),
+        "run": run,
+    }
+
+
+def inbound_json(one: InboundOutcome, planned: PlannedSession, run: int) -> Json:
+    """An `inbound` line."""
+    return {
+        "kind": "inbound",
+        "captured": one.captured,
+        "type": one.type,
+        "from": text(one.sender),
+        "result": one.result,
+        "difference": difference_json(one.differences, one.result),
+        "session": planned.number,
+        "role": text(one.role),
+        "differences": len(one.differences),
+        "same_payload": one.same_payload,
+        "text": None if one.text is None else text(one.text),
+        "run": run,
+    }
+
+
+def difference_json(differences: Sequence[Difference], result: Result | None) -> Json | None:
+    """The first difference that counts; null where none does."""
+    first = first_difference(differences, result)
+    if first is None:
+        return None
+    fields = {SIDES.get(name, name): value for name, value in first.as_json().items()}
+    return {name: fields[name] for name in ("path", "captured", "live")} | fields
+
+
+def _held(session: SessionOutcome, run: int) -> Iterator[Json]:
+    """What live workers hold, one line for each of their contexts."""
+    for worker, contexts in (session.gradients or {}).items():
+        for context, gradients in contexts.items():
+            yield {
+                "kind": "gradients",
+                "worker": text(worker),
+                "context_id": context,
+                "gradients": [gradient_json(gradient) for gradient in gradients],
+                "session": session.planned.number,
+                "run": run,
+            }
+
+
+def gradient_json(gradient: Gradient) -> Json:
+    """A leaf's gradient; `sha256` as of decoded tensors, null where its bytes are too many."""
+    return {
+        "dtype": text(gradient.dtype),
+        "shape": list(gradient.shape),
+        "layout": text(gradient.layout),
+        "parameter": gradient.parameter,
+        "sha256": None if gradient.data is None else hashlib.sha256(gradient.data).hexdigest(),
+    }
+
+
+def report_json(outcome: ReplayOutcome, made: Report, error: str | None = None) -> Json:
+    """The `report` line."""
+    return {
+        "kind": "report",
+        "verdict": made.verdict,
+        "engine": made.engine,
+        "device": made.device,
+        "roles": [text(role) for role in made.roles],
+        "sent": made.sent,
+        "answered": made.answered,
+        "failed": made.failed,
+        "skipped": dict(made.skipped),
+        "responses": counts_json(made.responses),
+        "gradients": counts_json(made.gradients),
+        "wall_s": made.wall_s,
+        "captured_wall_s": made.captured_wall_s,
+        "unanswered": made.unanswered,
+        "gradients_back": counts_json(made.gradients_back),
+        "not_observed": made.not_observed,
+        "self_calls": made.self_calls,
+        "out_of_reach": made.out_of_reach,
+        "not_replayed": dict(made.not_replayed),
+        "unexpected": made.unexpected,
+        "runs": made.runs,
+        "identical_runs": made.identical_runs,
+        "messages_wall_s": made.messages_wall_s,
+        "interrupted": made.interrupted,
+        "failures": [*_failures(outcome, error)],
+        "recording": recording_json(outcome.recording),
+        "groups": {"captured": list(outcome.plan.captured_groups), "live": LIVE},
+        "stand_ins": [one for session in outcome.plan.sessions for one in stand_ins_json(session)],
+        "seed_search": [search_json(one) for one in outcome.searches],
+        "notes": [text(note) for note in outcome.plan.notes],
+        "refused": [global_json(use) for use in made.refused],
+        "trusted": outcome.plan.trusted,
+    }
+
+
+def recording_json(made: Recording | None) -> Json | None:
+    """The capture of the replay, and what is not in it."""
+    if made is None:
+        return None
+    failure = None if made.failure is None else text(made.failure)
+    return {"path": text(str(made.path)), "failure": failure, "not_recorded": NOT_RECORDED}
+
+
+def search_json(made: SeedSearch) -> Json:
+    """What came of looking for seeds in a session."""
+    return {
+        "session": made.session,
+        "from": made.tries.start,
+        "to": made.tries.stop,
+        "tried": made.tried,
+        "wall_s": made.wall_s,
+        "found": [
+            {"worker": text(one.worker), "seed": one.seed, "explains": list(one.explains)}
+            for one in made.found
+        ],
+        "missing": [{"worker": text(name), "message": message} for name, message in made.missing.items()],
+        "out_of_time": made.out_of_time,
+        "failure": None if made.failure is None else text(made.failure),
+    }
+
+
+def counts_json(counts: Counts) -> Json:
+    """The contract's four, then why the others are none of them."""
+    return {
+        "expected": counts.expected,
+        "identical": counts.identical,
+        "tolerance": counts.tolerance,
+        "different": counts.different,
+        "unanswered": counts.unanswered,
+        "failed": counts.failed,
+        "skipped": counts.skipped,
+    }
+
+
+def _failures(outcome: ReplayOutcome, error: str | None) -> Iterator[Json]:
+    """Why sessions ended early, with the end of what the workers wrote that ended."""
+    if error is not None:
+        yield {"session": None, "run": None, "text": text(error), "output": {}}
+    for number, run in enumerate(outcome.runs):
+        for session in run:
+            if session.failure is not None or session.worker_output:
+                yield {
+                    "session": session.planned.number,
+                    "run": number,
+                    "text": None if session.failure is None else text(session.failure),
+                    "output": _output(session.worker_output or {}),
+                }
+
+
+def _output(tails: Mapping[str, str]) -> dict[str, str]:
+    return {text(worker): text(tail) for worker, tail in tails.items()}

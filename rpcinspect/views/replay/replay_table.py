@@ -1,0 +1,376 @@
+"""What came of a replay for people: gradients first, then answers, then what live workers sent, skips,
+failures, and the verdict as the last line.
+
+In: an outcome and its report. Out: lines of printable text on a console; a screen or less where everything is
+identical. `replay_steps` has the list of all steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+from rich.console import Console
+from rich.text import Text
+
+from rpcinspect.replay.peers.recorder import NOT_RECORDED
+from rpcinspect.replay.planning.gate import SCRIPT_PREFIX
+from rpcinspect.replay.planning.group_kind import LIVE
+from rpcinspect.replay.planning.model import REASONS
+from rpcinspect.replay.planning.sources import MAIN_NAMES
+from rpcinspect.replay.playing.outcome import (
+    InboundOutcome,
+    Recording,
+    ReplayOutcome,
+    SessionOutcome,
+    StepOutcome,
+)
+from rpcinspect.replay.playing.report import GRADIENT, RANK, Counts, Report, SessionResult, merged
+from rpcinspect.replay.workers.live_group import Gradient
+from rpcinspect.rpc.dtypes import DTYPES, element_value
+from rpcinspect.views.phrases import counted, duration, packed, path_label, printable
+from rpcinspect.views.replay.plan_table import indexes, name_line, session_title, stand_in_line
+from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
+from rpcinspect.views.text.table import end_label, join_ends
+
+Line = tuple[str, str]
+"""Text and style."""
+
+MAX_SHOWN = 10
+MAX_ALIKE = 3
+"""Failures with the same reason that are told one by one."""
+MAX_SESSIONS = 12
+MAX_OUTPUT_LINES = 15
+MAX_VALUES = 6
+
+VERDICT_STYLES = {"identical": "bold green", "tolerance": "bold green", "nothing-to-replay": "bold yellow"}
+VERDICT_WORDS = {"tolerance": "within the tolerance", "nothing-to-replay": "nothing to replay"}
+
+
+def show_replay(
+    outcome: ReplayOutcome,
+    made: Report,
+    console: Console,
+    *,
+    every_step: bool = False,
+    error: str | None = None,
+) -> None:
+    """Prints everything. `every_step`: the list of steps too; `error`: why nothing could be started."""
+    sessions = merged(outcome)
+    if every_step:
+        for session in sessions:
+            show_steps(session, console, len(sessions))
+    for line, style in _lines(outcome, made, sessions, error):
+        console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
+
+
+def _lines(
+    outcome: ReplayOutcome, made: Report, sessions: Sequence[SessionResult], error: str | None
+) -> Iterator[Line]:
+    if made.verdict == "refused":
+        yield "what a live worker would import and call, and nobody allowed:", "bold"
+        yield from (name_line(use, allowed=False) for use in made.refused)
+        yield verdict_line(made)
+        return
+    if outcome.runs:
+        yield from _sessions(sessions)
+        yield from _stand_ins(outcome)
+        yield from _results(outcome, made, sessions)
+    yield from _held(outcome)
+    yield from _skips(made)
+    if outcome.runs:
+        yield from _groups(outcome)
+        yield from _failures(outcome)
+        yield from _times(made)
+    yield from _searches(outcome)
+    yield from _recording(outcome.recording)
+    for note in outcome.plan.notes:
+        yield f"note: {printable(note)}", "yellow"
+    if outcome.plan.ambiguities:
+        count = len(outcome.plan.ambiguities)
+        doubts = counted(count, "request")
+        yield f"note: what sent {doubts} is not certain; --plan names {'it' if count == 1 else 'them'}", ""
+    if error is not None:
+        yield from _quoted(error)
+    yield verdict_line(made)
+
+
+def _sessions(sessions: Sequence[SessionResult]) -> Iterator[Line]:
+    """Who was played in each, in a line."""
+    left_out = 0
+    for place, session in enumerate(sessions):
+        counts = Counts.of(one.result for one in session.steps if one.result is not None)
+        if place >= MAX_SESSIONS and counts.alike == counts.expected:
+            left_out += 1
+            continue
+        did = (
+            f"{counts.alike} of {counts.expected} messages as captured"
+            if counts.expected
+            else "nothing to do"
+        )
+        yield f"{session_title(session.planned, len(sessions))}; {did}", "bold"
+    if left_out:
+        yield f"and {counted(left_out, 'more session')}, everything as captured", ""
+
+
+def _results(outcome: ReplayOutcome, made: Report, sessions: Sequence[SessionResult]) -> Iterator[Line]:
+    """Gradients, answers and requests of live workers: how many are alike, then each that is not."""
+    several = len(sessions) > 1
+    steps = [(one, session.planned.number) for session in sessions for one in session.steps]
+    gradients = [pair for pair in steps if pair[0].step.type == GRADIENT]
+    if made.gradients.expected:
+        yield f"gradients: {alike(made.gradients)}{_directions(made)}", _style(made.gradients)
+        yield from _bad(gradients, several)
+    others = [pair for pair in steps if pair[0].step.type != GRADIENT]
+    answers = [pair for pair in others if pair[0].step.action == "send"]
+    if made.responses.expected:
+        yield f"answers: {alike(made.responses)}", _style(made.responses)
+        yield from _bad(answers, several)
+    requests = [pair for pair in others if pair[0].step.action == "answer" and pair[0].result is not None]
+    counts = Counts.of(one.result for one, _ in requests)
+    if requests:
+        yield f"requests of live workers, apart from gradients: {alike(counts)}", _style(counts)
+        yield from _bad(requests, several)
+    yield from _unexpected(outcome, sessions)
+
+
+def alike(counts: Counts) -> str:
+    """`3 of 4 identical, 1 within the tolerance`."""
+    out = f"{counts.identical} of {counts.expected} identical"
+    return f"{out}, {counts.tolerance} within the tolerance" if counts.tolerance else out
+
+
+def _directions(made: Report) -> str:
+    """How many of the gradients were sent, which says that they were taken, and how many came back, which
+    says that they were computed again.
+    """
+    back, all_ = made.gradients_back, made.gradients
+    taken, sent = all_.alike - back.alike, all_.expected - back.expected
+    parts = [f"{taken} of {sent} sent and taken"] if sent else []
+    parts.append(f"{back.alike} of {back.expected} came back" if back.expected else "none to come back")
+    return f" ({', '.join(parts)})"
+
+
+def _style(counts: Counts) -> str:
+    return "" if counts.alike == counts.expected else "bold red"
+
+
+def _bad(pairs: Sequence[tuple[StepOutcome, int]], several: bool) -> Iterator[Line]:
+    """The steps that are not identical, the worst first; a few of those that failed for the same reason."""
+    bad = [pair for pair in pairs if pair[0].result not in ("identical", None)]
+    bad.sort(key=lambda pair: -RANK[pair[0].result or "identical"])
+    shown = 0
+    reasons: Counter[str | None] = Counter()
+    for one, session in bad:
+        reasons[one.text] += 1
+        if shown == MAX_SHOWN or (one.result == "failed" and reasons[one.text] > MAX_ALIKE):
+            continue
+        shown += 1
+        head, *why = outcome_lines(replace(one, text=one.text if reasons[one.text] == 1 else None))
+        where = f" (session {session + 1})" if several else ""
+        yield f"  {head}{where}", RESULT_STYLES[one.result or "identical"]
+        yield from ((f"      {line}", "") for line in why)
+    if len(bad) > shown:
+        yield f"  and {len(bad) - shown:,} more; --all lists every step", "yellow"
+
+
+def _unexpected(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> Iterator[Line]:
+    """What live workers sent that belongs to no step, and is not as captured."""
+    steps = {
+        (session.planned.number, one.step.message)
+        for session in sessions
+        for one in session.steps
+        if one.step.action == "answer"
+    }
+    bad: list[tuple[InboundOutcome, str]] = []
+    for number, run in enumerate(outcome.runs):
+        for session in run:
+            where = f" (session {session.planned.number + 1})" if len(sessions) > 1 else ""
+            where += f" (run {number + 1})" if len(outcome.runs) > 1 else ""
+            for one in session.inbound:
+                known = one.captured is not None and (session.planned.number, one.captured) in steps
+                if one.result not in ("identical", None) and not known:
+                    bad.append((one, where))
+    if bad:
+        yield f"not expected: {counted(len(bad), 'request')} of live workers", "bold red"
+    for one, where in bad[:MAX_SHOWN]:
+        like = "nothing like it was captured" if one.captured is None else f"#{one.captured}"
+        ends = join_ends(end_label(one.sender), end_label(one.role))
+        yield f"  {ends}  {one.type}  {like}{where}", RESULT_STYLES[one.result or "identical"]
+        yield from ((f"      {line}", "") for line in told(one.differences, one.result, one.text))
+    if len(bad) > MAX_SHOWN:
+        yield f"  and {len(bad) - MAX_SHOWN:,} more; --format jsonl lists them", "yellow"
+
+
+def _skips(made: Report) -> Iterator[Line]:
+    """Requests that no session replayed."""
+    for code, count in made.not_replayed.items():
+        yield f"skipped: {count:,} {code}: {REASONS.get(code, code)}", "" if code == "control" else "yellow"
+    if made.self_calls:
+        yield f"to oneself: {counted(made.self_calls, 'gradient')}, not among those above", ""
+    if made.not_observed:
+        yield f"not observed: {counted(made.not_observed, 'gradient')} between live workers", ""
+
+
+def _failures(outcome: ReplayOutcome) -> Iterator[Line]:
+    for number, run in enumerate(outcome.runs):
+        where = f" of run {number + 1}" if len(outcome.runs) > 1 else ""
+        for session in run:
+            if session.failure is not None:
+                first, *rest = session.failure.splitlines() or [""]
+                title = f"session {session.planned.number + 1}{where} ended early: {printable(first)}"
+                yield title, "bold red"
+                yield from _rest(rest)
+            yield from _output(session)
+
+
+def _output(session: SessionOutcome) -> Iterator[Line]:
+    """The end of what workers wrote that ended early."""
+    for worker, tail in (session.worker_output or {}).items():
+        written = [line for line in tail.splitlines() if line.strip()]
+        if not written:
+            yield f"{end_label(worker)} ended and had written nothing", "yellow"
+            continue
+        yield f"{end_label(worker)} ended; the last that it wrote:", "yellow"
+        yield from _rest(written[-MAX_OUTPUT_LINES:])
+
+
+def _rest(rows: Sequence[str]) -> Iterator[Line]:
+    for row in rows:
+        yield f"  {printable(row)}", ""
+
+
+def _quoted(error: str) -> Iterator[Line]:
+    first, *rest = error.splitlines() or [""]
+    yield printable(first), "bold red"
+    yield from _rest(rest)
+
+
+def _times(made: Report) -> Iterator[Line]:
+    runs = f" in {made.runs} runs" if made.runs > 1 else ""
+    times = [_seconds(value) for value in (made.messages_wall_s, made.captured_wall_s, made.wall_s)]
+    yield f"the messages took {times[0]}{runs}, {times[1]} in the capture; the whole replay {times[2]}", ""
+
+
+def _recording(made: Recording | None) -> Iterator[Line]:
+    if made is not None:
+        yield f"recorded in {path_label(str(made.path))}. {NOT_RECORDED}", ""
+    if made is not None and made.failure is not None:
+        yield f"the recording ends early: {printable(made.failure)}", "bold red"
+
+
+def _groups(outcome: ReplayOutcome) -> Iterator[Line]:
+    """What kind of group this was played in, where the captured one was of another kind."""
+    others = [kind for kind in outcome.plan.captured_groups if kind != LIVE]
+    if others:
+        yield f"the captured group was {others[0]} (init_rpc with world_size); here it is {LIVE}", ""
+
+
+def _stand_ins(outcome: ReplayOutcome) -> Iterator[Line]:
+    """What live workers got that is not what the capture began with."""
+    for session in outcome.plan.sessions:
+        where = f" (session {session.number + 1})" if len(outcome.plan.sessions) > 1 else ""
+        yield from ((f"{stand_in_line(one)}{where}", "yellow") for one in session.stand_ins)
+
+
+def _searches(outcome: ReplayOutcome) -> Iterator[Line]:
+    """Which seeds were found, and what they explain."""
+    for one in outcome.searches:
+        where = f" (session {one.session + 1})" if len(outcome.plan.sessions) > 1 else ""
+        tried = f"{counted(one.tried, 'seed')} tried in {_seconds(one.wall_s)}{where}"
+        for found in one.found:
+            told = f"with it {indexes(found.explains)} as captured, without it not"
+            yield f"seed: {end_label(found.worker)} had {found.seed}: {told}; {tried}", "green"
+        for worker, message in one.missing.items():
+            over = ", out of time" if one.out_of_time else ""
+            none = f"none from {one.tries[0]} to {one.tries[-1]} explains #{message} of {end_label(worker)}"
+            yield f"seed: {none}; {tried}{over}", "yellow"
+        if one.failure is not None:
+            yield f"seed: not looked for, since the session ends early{where}", "yellow"
+        elif not one.found and not one.missing:
+            yield f"seed: nothing to look for, all is as captured without one{where}", ""
+
+
+def _seconds(value: float) -> str:
+    return duration(round(value * 1e9))
+
+
+def _held(outcome: ReplayOutcome) -> Iterator[Line]:
+    """What live workers hold after the last run, if that was asked for."""
+    for session in outcome.runs[-1] if outcome.runs else ():
+        if session.gradients is None:
+            continue
+        where = f" (session {session.planned.number + 1})" if len(outcome.plan.sessions) > 1 else ""
+        if not any(session.gradients.values()):
+            yield f"live workers hold no gradients at the end{where}", ""
+        for worker, contexts in session.gradients.items():
+            yield from _contexts(worker, contexts, where)
+
+
+def _contexts(worker: str, contexts: Mapping[int, Sequence[Gradient]], where: str) -> Iterator[Line]:
+    for context, gradients in contexts.items():
+        leaves = counted(len(gradients), "gradient")
+        yield f"{end_label(worker)} holds {leaves} in context {packed(context)}{where}", "bold"
+        for gradient in gradients:
+            yield f"  {gradient_phrase(gradient)}", ""
+
+
+def gradient_phrase(gradient: Gradient) -> str:
+    """`[3,4] float32 parameter: 0.5 1.0 …`."""
+    words = [f"[{','.join(map(str, gradient.shape))}]", gradient.dtype]
+    if gradient.layout != "strided":
+        words.append(f"{gradient.layout}, shown dense")
+    if gradient.parameter:
+        words.append("parameter")
+    values = _first_values(gradient)
+    return printable(f"{' '.join(words)}: {values}")
+
+
+def _first_values(gradient: Gradient) -> str:
+    dtype = DTYPES.get(gradient.dtype)
+    if gradient.data is None:
+        return "too many bytes to show"
+    if dtype is None:
+        return f"{len(gradient.data):,} bytes"
+    size = dtype.item_bytes
+    starts = range(0, min(len(gradient.data), MAX_VALUES * size), size)
+    shown = [str(element_value(dtype, gradient.data[start : start + size])) for start in starts]
+    return " ".join(shown) + (" …" if len(gradient.data) > MAX_VALUES * size else "")
+
+
+def verdict_line(made: Report) -> Line:
+    """`identical: 12 of 12 gradients, 24 of 24 answers; 3 skipped (2 control, 1 self-call)`."""
+    word = VERDICT_WORDS.get(made.verdict, made.verdict)
+    style = VERDICT_STYLES.get(made.verdict, "bold red")
+    if made.interrupted:
+        word, style = f"interrupted; {word}", "bold red"
+    if made.verdict == "refused":
+        return f"{word}: nothing was started; {_how_to_allow(made)}", style
+    if made.runs > 1:
+        word = f"{word} ({made.identical_runs} of {made.runs} runs as captured)"
+    parts = [
+        _n_of_m(made.gradients, "gradient"),
+        _n_of_m(made.responses, "answer"),
+    ]
+    out = f"{word}: {', '.join(parts)}"
+    skipped = sum(made.not_replayed.values())
+    if skipped:
+        reasons = ", ".join(f"{count:,} {code}" for code, count in made.not_replayed.items())
+        out += f"; {skipped:,} skipped ({reasons})"
+    return out, style
+
+
+def _how_to_allow(made: Report) -> str:
+    """Which option names what was refused."""
+    modules = {use.name.removeprefix(SCRIPT_PREFIX).partition(".")[0] for use in made.refused}
+    scripts = modules & MAIN_NAMES
+    main = "--main FILE for the job's script, " if scripts else ""
+    return f"{main}--path DIR for your sources, or --allow MODULE says what may run"
+
+
+def _n_of_m(counts: Counts, noun: str) -> str:
+    if not counts.expected:
+        return f"no {noun}s"
+    near = f" (and {counts.tolerance} within the tolerance)" if counts.tolerance else ""
+    return f"{counts.identical} of {counted(counts.expected, noun)}{near}"

@@ -1,0 +1,132 @@
+"""Names and literals of Python source, checked and escaped: what a captured pickle may make of a script.
+
+In: globals as pickles name them, and text. Out: expressions, import statements, literals, all in ASCII. A
+name that is none, or that hides behind letters that look alike, raises `NoSourceError`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Collection
+
+from rpcinspect.rpc.pickles.tree import Global
+from rpcinspect.views.reproducer.layout import WIDTH
+
+
+class NoSourceError(Exception):
+    """Why a value can't be written down."""
+
+
+def quoted(text: str) -> str:
+    """A literal in ASCII, with double quotes where that needs no escapes."""
+    literal = ascii(text)
+    if literal[0] == "'" and '"' not in literal and "\\'" not in literal:
+        return f'"{literal[1:-1]}"'
+    return literal
+
+
+def quoted_bytes(raw: bytes) -> str:
+    """As `quoted`, of bytes."""
+    literal = repr(raw)
+    if literal[1] == "'" and '"' not in literal and "\\'" not in literal:
+        return f'b"{literal[2:-1]}"'
+    return literal
+
+
+def is_name(text: str) -> bool:
+    """Whether it can stand in source as it is."""
+    return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
+
+
+class Imports:
+    """The names that a script imports; a name that is taken gets another one."""
+
+    def __init__(
+        self, reserved: Collection[str], variables: re.Pattern[str], main: str | None = None
+    ) -> None:
+        """`reserved`, `variables`: names that the script itself has; `main`: the module that the job's script
+        is, to be imported in its place."""
+        self._variables = variables
+        self._reserved = set(reserved)
+        self._main = main
+        self._names: dict[tuple[str, str], str] = {}
+        self._taken: set[str] = set()
+        self.modules: set[str] = set()
+        """Modules that are imported whole."""
+
+    def reserve(self, name: str) -> None:
+        """A name that the script itself has."""
+        self._reserved.add(name)
+
+    def expression(self, name: Global) -> str:
+        """How the script says a global."""
+        module, words = self._module(name.module), name.name.split(".")
+        if not all(is_name(word) for word in words):
+            raise NoSourceError(f"{name.name[:80]!a} is no name")
+        if module in BUILTINS:
+            words[0] = PYTHON_2.get(words[0], words[0])
+            if words[0] not in vars(builtins):
+                raise NoSourceError(f"{name.name[:80]!a} is not built in")
+            return ".".join(words)
+        if module == "torch":
+            return f"torch.{name.name}"
+        return ".".join([self._import(module, words[0]), *words[1:]])
+
+    def _module(self, module: str) -> str:
+        if module in MAINS:
+            if self._main is None:
+                raise NoSourceError("it names the job's script: --main FILE tells which it is")
+            return self._main
+        if not all(is_name(word) for word in module.split(".")):
+            raise NoSourceError(f"{module[:80]!a} is no name of a module")
+        return module
+
+    def _import(self, module: str, name: str) -> str:
+        known = self._names.get((module, name))
+        if known is not None:
+            return known
+        chosen, number = name, 1
+        while self._is_taken(chosen):
+            last = module.rpartition(".")[2]
+            chosen = f"{last}_{name}" if number == 1 else f"{last}_{name}_{number}"
+            number += 1
+        self._names[module, name] = chosen
+        self._taken.add(chosen)
+        return chosen
+
+    def _is_taken(self, name: str) -> bool:
+        own = name in self._reserved or self._variables.fullmatch(name) is not None
+        return own or name in self._taken or hasattr(builtins, name)
+
+    def lines(self) -> list[str]:
+        """The import statements, in the order of modules."""
+        plain: dict[str, list[str]] = {}
+        others: dict[str, list[str]] = {}
+        for (module, name), chosen in sorted(self._names.items(), key=lambda item: _as_sorted(*item[0])):
+            if chosen == name:
+                plain.setdefault(module, []).append(name)
+            else:
+                others.setdefault(module, []).append(f"from {module} import {name} as {chosen}")
+        lines = []
+        for module in sorted({*plain, *others}):
+            line = f"from {module} import " + ", ".join(plain.get(module, ()))
+            if len(line) > WIDTH:
+                rows = "\n".join(f"    {name}," for name in plain[module])
+                line = f"from {module} import (\n{rows}\n)"
+            lines += [line] if module in plain else []
+            lines += others.get(module, ())
+        return lines
+
+
+def _as_sorted(module: str, name: str) -> tuple[str, int, str]:
+    """Constants, classes, then everything else, as the usual tools sort imports."""
+    kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
+    return module, kind, name
+
+
+BUILTINS = frozenset({"builtins", "__builtin__", "exceptions"})
+MAINS = frozenset({"__main__", "__mp_main__"})
+PYTHON_2 = {"long": "int", "unicode": "str", "xrange": "range"}
+"""What protocols 0 to 2 call by their old names."""

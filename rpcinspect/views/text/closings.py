@@ -1,0 +1,104 @@
+"""Who left first, on a terminal: the workers that ended connections, in the order of time.
+
+In: `Closings`. Out: lines of printable text on a console.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+
+from rpcinspect.trace.closings import Closings, Departure
+from rpcinspect.views.phrases import counted
+from rpcinspect.views.text.columns import columns
+from rpcinspect.views.text.table import cut_line, end_label, line_width, write_line
+from rpcinspect.views.worker_logs import said
+
+HEADER = ("seconds", "worker", "ended", "reset", "unanswered requests to it", "its own, not waited for")
+SHOWN = 6
+MAX_REPORTS = 30
+
+
+def show_closings(closings: Closings, start_ns: int, console: Console) -> None:
+    """Prints everything; times count from `start_ns`, the first message of the capture."""
+    width = line_width(console)
+    for line, style in _lines(closings, start_ns):
+        write_line(console, cut_line(line, width), style)
+
+
+def _lines(closings: Closings, start_ns: int) -> Iterator[tuple[str, str]]:
+    first = closings.first and (closings.first.job, closings.first.worker)
+    if closings.departures:
+        rows = [_row(departure, start_ns) for departure in closings.departures]
+        head, *lines = columns(HEADER, rows, right=(0,))
+        yield head, "bold"
+        for departure, line in zip(closings.departures, lines, strict=True):
+            yield line, "red" if (departure.job, departure.worker) == first else ""
+        yield "", ""
+    if closings.open_pipes:
+        yield f"of {counted(closings.open_pipes, 'pipe')} the end was not captured", ""
+    yield from _reports(closings, start_ns)
+    yield from _verdict(closings)
+
+
+def _reports(closings: Closings, start_ns: int) -> Iterator[tuple[str, str]]:
+    """What workers' own logs say."""
+    if not closings.reports:
+        return
+    shown = closings.reports[:MAX_REPORTS]
+    rows = [
+        (
+            "" if one.time_ns is None else f"{(one.time_ns - start_ns) / 1e9:.6f}",
+            end_label(one.worker or "?"),
+            end_label(one.peer or ""),
+            said(one),
+        )
+        for one in shown
+    ]
+    head, *lines = columns(("seconds", "log of", "lost", "what it says"), rows, right=(0,))
+    yield head, "bold"
+    yield from ((line, "") for line in lines)
+    if len(closings.reports) > len(shown):
+        yield f"… and {len(closings.reports) - len(shown):,} more", ""
+    yield "", ""
+
+
+def _verdict(closings: Closings) -> Iterator[tuple[str, str]]:
+    first, report = closings.first, closings.first_report
+    by_logs = None if report is None else report.peer
+    if first is None:
+        if report is not None:
+            gone = (
+                f"by their logs {end_label(by_logs or '?')} was gone first: {end_label(report.worker or '?')}"
+            )
+            yield f"{gone} says so; see the log of {end_label(by_logs or '?')}", "bold red"
+        elif closings.departures:
+            yield "nobody left while a request was in flight that somebody waits for", ""
+        elif not closings.open_pipes:
+            yield "no pipe was seen", ""
+        return
+    told = f"{end_label(first.worker)} left first, with "
+    if first.unanswered:
+        told += f"{counted(len(first.unanswered), 'request')} to it unanswered"
+    else:
+        told += f"{counted(len(first.waiting), 'request')} of its own not answered yet"
+    yield f"{told}: see its log; what others report after that follows from it", "bold red"
+    if by_logs is not None and by_logs != first.worker:
+        yield f"the logs say otherwise: the first that they tell of is {end_label(by_logs)}", "yellow"
+
+
+def _row(departure: Departure, start_ns: int) -> tuple[str, ...]:
+    return (
+        f"{(departure.time_ns - start_ns) / 1e9:.6f}",
+        end_label(departure.worker),
+        counted(len(departure.pipes), "pipe"),
+        f"{departure.reset:,}" if departure.reset else "",
+        _numbers(departure.unanswered),
+        _numbers(departure.waiting),
+    )
+
+
+def _numbers(indexes: Sequence[int]) -> str:
+    shown = ", ".join(f"#{index}" for index in indexes[:SHOWN])
+    return f"{shown} and {len(indexes) - SHOWN:,} more" if len(indexes) > SHOWN else shown

@@ -1,0 +1,291 @@
+"""One message in full: how it travelled, its envelopes, its fields, its tensors; each part with its bytes.
+
+In: a record, the session and the captures' bytes. Out: rich texts, a line or a block of lines each. Ranges
+of bytes are half open: `371..444` is 73 bytes long. Those of a stream count from its first byte, as
+Wireshark's "follow TCP stream" shows it; those of tensors are places in the (uncompressed) capture file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from rpcinspect.errors import DecodeError
+from rpcinspect.rpc.envelope import FOOTER_BYTES, split_wrapped
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.rpc.tensor_values import first_values
+from rpcinspect.session.model import NONE, Session
+from rpcinspect.views.contract.message import body_of, envelope_json, tensor_text, tensor_texts
+from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
+from rpcinspect.views.tensors import bytes_of, hash_of, place_of, storage_of
+from rpcinspect.views.text.summary import moment
+from rpcinspect.wire.ranges import CaptureBytes
+
+FAILURES = {
+    "timeout": "its caller's time-out ended it",
+    "connection": "its connection broke",
+    "error": "its caller's agent failed it",
+}
+"""By the reason of a `CallFailure`."""
+HEX_ROWS = 16
+VALUES = 8
+MAX_FIELD = 20_000
+PIECES = 4
+PART_NAMES = ("message type", "message id", "payload", "tensor table")
+
+
+def detail(
+    record: RpcRecord, session: Session, source: CaptureBytes, *, every_byte: bool = False
+) -> Iterator[Text]:
+    """Everything about one message; of long byte ranges the beginning, unless `every_byte`."""
+    rows = None if every_byte else HEX_ROWS
+    yield from _head(record, session)
+    yield from _envelopes(record)
+    yield from _body(record)
+    yield from _tensors(record, session, source, rows)
+    yield from _bytes(record, rows)
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def _field(name: str, value: object, indent: int = 2) -> Text:
+    told = shorten(printable(str(value)), MAX_FIELD)
+    return Text(f"{' ' * indent}{name}: {told}".rstrip())
+
+
+def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
+    row, tp = record.row, record.tp
+    messages = session.messages
+    source, destination = session.source(row), session.destination(row)
+    name = type_name(record.rpc.message.type)
+    number = int(session.index[row])
+    yield Text(f"message {number}: {name}, {printable(source)} → {printable(destination)}", style="bold")
+    yield _field("id", record.rpc.message.id)
+    partner = messages.partner[row]
+    if partner != NONE:
+        other = int(session.index[partner])
+        if tp.from_client:
+            latency = messages.time_ns[partner] - tp.last_ns
+            yield _field("answered by", f"message {other}, after {duration(latency)}")
+        else:
+            latency = tp.first_ns - messages.end_time_ns[partner]
+            yield _field("answers", f"message {other}, after {duration(latency)}")
+    failure = session.failures.get(row)
+    if failure is not None:
+        waited = duration(failure.time_ns - tp.first_ns)
+        told = f": {failure.text}" if failure.text else ""
+        yield _field("given up", f"{FAILURES[failure.reason]} {waited} after it began{told}")
+    start = min(messages.time_ns)
+    took = duration(tp.last_ns - tp.first_ns)
+    yield _field(
+        "time", f"{(tp.first_ns - start) / 1e9:.9f} s after the first, {moment(tp.first_ns, 9)}, takes {took}"
+    )
+    file = path_label(session.captures[tp.capture].path)
+    if tp.pipe.logged:
+        yield _field("place", f"{file}, record {tp.packet}, at byte {tp.offset}")
+    else:
+        where = record.location
+        yield _field("pipe", f"{tp.pipe.number}, {tp.pipe.transport}, {tp.pipe.visible.value}")
+        yield _field("place", f"{file}, packet {where.packet}, {where.flow}, offset {where.offset}")
+    for problem in record.problems:
+        yield Text(f"  problem: {problem.layer}: {printable(problem.reason)}", style="red")
+
+
+def _envelopes(record: RpcRecord) -> Iterator[Text]:
+    for envelope in record.rpc.envelopes:
+        told = envelope_json(envelope)
+        events = told.pop("events", None)
+        yield _title(f"envelope {told.pop('type')}")
+        yield from _fields(told)
+        if events is not None:
+            yield from _events(events)
+
+
+def _events(events: list[dict[str, Any]]) -> Iterator[Text]:
+    """One line per profiler event; times count from the first."""
+    yield _field("events", counted(len(events), "event"))
+    start = min((event["cpu_ns"] for event in events), default=0)
+    for number, event in enumerate(events):
+        words = [f"{event['kind']:<5} +{(event['cpu_ns'] - start) / 1e6:.3f} ms"]
+        if event["name"]:
+            words.append(event["name"])
+        if event["shapes"]:
+            words.append(f"shapes {event['shapes']}")
+        if event["cpu_memory"]:
+            words.append(f"{event['cpu_memory']:+,} bytes")
+        if event["cuda_recorded"]:
+            words.append(f"cuda:{event['cuda_device']} {event['cuda_us']} µs")
+        if event["cuda_memory"]:
+            words.append(f"{event['cuda_memory']:+,} bytes on cuda:{event['cuda_device']}")
+        words.append(f"(thread {event['thread_id']}, handle {event['handle']}, node {event['node_id']})")
+        yield _field(str(number), "  ".join(words), 4)
+
+
+def _body(record: RpcRecord) -> Iterator[Text]:
+    told = body_of(record, tensor_texts(record))
+    yield _title(f"body {told.pop('type')}")
+    unknown = told.pop("payload_hex", None)
+    if unknown is not None:
+        yield _field("not understood", f"{counted(len(unknown) // 2, 'byte')}, see below")
+    if told.get("error", told) is None:
+        del told["error"]
+    yield from _fields(told)
+    for suspicion in record.facts.suspicions:
+        yield Text(
+            f"  unsafe ({suspicion.severity}): {printable(f'{suspicion.name}: {suspicion.reason}')}",
+            style="red" if suspicion.severity == "error" else "yellow",
+        )
+
+
+def _fields(told: dict[str, Any]) -> Iterator[Text]:
+    for name, value in told.items():
+        if name in ("context_id", "autograd_message_id"):
+            yield _field(name, f"{value} ({packed(value)})")
+        elif isinstance(value, dict) and value:
+            yield _field(name, "")
+            for key, item in value.items():
+                yield from _value(printable(str(key)), item, 4)
+        elif isinstance(value, list) and value and not all(isinstance(item, int) for item in value):
+            yield _field(name, "")
+            for number, item in enumerate(value):
+                yield from _value(str(number), item, 4)
+        else:
+            yield from _value(name, value, 2)
+
+
+def _value(name: str, value: object, indent: int) -> Iterator[Text]:
+    """Captured text with line breaks, as tracebacks have, stays readable: a line each."""
+    if isinstance(value, str) and "\n" in value:
+        yield _field(name, "", indent)
+        for line in value[:MAX_FIELD].split("\n"):
+            yield Text(f"{' ' * (indent + 2)}{printable(line)}".rstrip())
+        if len(value) > MAX_FIELD:
+            yield Text(f"{' ' * (indent + 2)}… {counted(len(value) - MAX_FIELD, 'more character')}")
+    else:
+        yield _field(name, value, indent)
+
+
+def _tensors(record: RpcRecord, session: Session, source: CaptureBytes, rows: int | None) -> Iterator[Text]:
+    for index, meta in enumerate(record.rpc.tensors):
+        parameter = index in record.facts.parameters
+        yield _title(printable(tensor_text(index, meta, parameter=parameter)))
+        yield from _tensor(record, meta, source)
+        yield from _storage(record, meta, session, source, rows)
+
+
+def _tensor(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> Iterator[Text]:
+    """What is known of a tensor, and its first elements."""
+    place = place_of(record, meta)
+    if meta.layout == "strided":
+        yield _field("layout", f"stride {list(meta.strides)}, offset {meta.storage_offset}")
+    if meta.part_of is not None:
+        yield _field("part of", f"tensor#{meta.part_of}")
+    if meta.parts:
+        yield _field("parts", ", ".join(f"{name} tensor#{part}" for name, part in meta.parts))
+    if meta.quantizer is not None:
+        quantizer = meta.quantizer
+        scale = (
+            f", scale {quantizer.scale}, zero point {quantizer.zero_point}" if quantizer.axis is None else ""
+        )
+        axis = f", axis {quantizer.axis}" if quantizer.axis is not None else ""
+        yield _field("quantizer", f"{quantizer.scheme}{scale}{axis}")
+    yield _field("device", f"{meta.device} → {place.target_device or meta.device}")
+    if meta.storage is None:
+        return
+    size = "?" if place.storage_nbytes is None else amount(place.storage_nbytes)
+    missing = f", {place.missing_bytes:,} missing" if place.missing_bytes else ""
+    yield _field("storage", f"{meta.storage}, {size}, {place.placement.value}{missing}")
+    digest = hash_of(record, meta, source)
+    if digest is not None:
+        yield _field("sha256", digest)
+    data = bytes_of(record, meta, source)
+    if data is None:
+        return
+    try:
+        values = first_values(meta, data, VALUES)
+    except DecodeError as error:
+        yield _field("values", f"can't be told: {error}")
+    else:
+        yield _field("values", ", ".join(map(str, values)) or "none")
+
+
+def _storage(
+    record: RpcRecord, meta: TensorMeta, session: Session, source: CaptureBytes, rows: int | None
+) -> Iterator[Text]:
+    """The bytes of a tensor's storage and where they lie; shared ones are shown at the first tensor only."""
+    storage = storage_of(record, meta)
+    if storage is None or storage.extent is None:
+        return
+    first = next(i for i, other in enumerate(record.rpc.tensors) if other.storage == meta.storage)
+    if record.rpc.tensors[first] is not meta:
+        yield _field("bytes", f"those of tensor#{first}")
+        return
+    pieces = storage.extent.pieces
+    for capture, offset, length in pieces[:PIECES]:
+        info = session.captures[capture]
+        unpacked = f" ({info.compression}, unpacked)" if info.compression else ""
+        yield Text(f"  bytes: {offset}..{offset + length} of {path_label(info.path)}{unpacked}")
+    if len(pieces) > PIECES:
+        yield _field("bytes", f"and {counted(len(pieces) - PIECES, 'more piece')}")
+    data = bytes_of(record, meta, source)
+    if data:
+        yield Text(hexdump(data, 0, rows))
+
+
+def _bytes(record: RpcRecord, rows: int | None) -> Iterator[Text]:
+    """The frames of the descriptor connection, cut into the parts that were told above."""
+    if record.tp.pipe.logged:
+        for name, data in zip(PART_NAMES, record.tp.payloads, strict=True):
+            yield from _chunk(name, data, 0, rows, "part")
+        return
+    at = record.tp.offset
+    yield from _chunk("descriptor", record.tp.descriptor_body, at + 8, rows)
+    at += 8 + len(record.tp.descriptor_body)
+    for number, payload in enumerate(record.tp.payloads):
+        at += 8
+        name = PART_NAMES[number] if number < len(PART_NAMES) else f"payload {number}"
+        if number == 2 and record.tp.payload_missing is None:
+            yield from _payload(record, payload, at, rows)
+        else:
+            yield from _chunk(name, payload, at, rows)
+        at += record.tp.descriptor.payloads[number].length
+
+
+def _payload(record: RpcRecord, payload: bytes, at: int, rows: int | None) -> Iterator[Text]:
+    """The command, then each envelope's suffix from the innermost out, as they lie in the stream."""
+    suffixes: list[tuple[str, bytes]] = []
+    for envelope in record.rpc.envelopes:
+        payload, suffix = split_wrapped(payload)
+        footer = len(suffix).to_bytes(FOOTER_BYTES, "big")
+        suffixes.append((f"envelope {type_name(envelope.message_type)}", suffix + footer))
+    yield from _chunk("command", payload, at, rows)
+    at += len(payload)
+    for name, suffix in reversed(suffixes):
+        yield from _chunk(name, suffix, at, rows)
+        at += len(suffix)
+
+
+def _chunk(name: str, data: bytes, at: int, rows: int | None, of: str = "stream") -> Iterator[Text]:
+    """`of`: what its place is counted in."""
+    yield _title(f"bytes of {name}: {at}..{at + len(data)} of the {of}")
+    if data:
+        yield Text(hexdump(data, at, rows))
+
+
+def hexdump(data: bytes, start: int, rows: int | None = HEX_ROWS) -> str:
+    """Hex and ASCII, 16 bytes a row, offsets from `start`; says how much is left out after `rows`."""
+    out = []
+    shown_bytes = len(data) if rows is None else min(len(data), rows * 16)
+    for at in range(0, shown_bytes, 16):
+        row = data[at : at + 16]
+        shown = "".join(chr(b) if 32 <= b < 127 else "." for b in row)
+        out.append(f"  {start + at:08x}  {row.hex(' ').ljust(47)}  {shown}")
+    if len(data) > shown_bytes:
+        out.append(f"  … {counted(len(data) - shown_bytes, 'more byte')} (--all shows them)")
+    return "\n".join(out)

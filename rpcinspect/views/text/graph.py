@@ -1,0 +1,138 @@
+"""The autograd graph of a context on a terminal: workers as lanes, edges and gradients as arrows in the order
+of time; then the edges that got no gradient, and what the context's duration consists of.
+
+In: a `ContextGraph` and its critical path. Out: lines of printable text on a console.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from rpcinspect.trace.critical_path import Segment
+from rpcinspect.trace.graph import ContextGraph
+from rpcinspect.views.graph.words import (
+    edge_words,
+    gradient_words,
+    graph_title,
+    passing_words,
+    tensors_words,
+    what_words,
+)
+from rpcinspect.views.phrases import duration, packed, printable
+from rpcinspect.views.text.columns import columns
+from rpcinspect.views.text.lanes import Lanes
+from rpcinspect.views.text.table import cut_line, line_width, write_line
+
+Line = tuple[str, str]
+"""Text and style."""
+
+KINDS = {
+    "request": "request on the wire",
+    "answer": "answer on the wire",
+    "busy": "works",
+    "pause": "works, between calls",
+    "unanswered": "never answers",
+}
+
+TAKEN = {"BACKWARD_AUTOGRAD_RESP", "CLEANUP_AUTOGRAD_CONTEXT_RESP"}
+
+
+def show_graph(
+    graph: ContextGraph, path: Sequence[Segment], console: Console, *, several_jobs: bool = False
+) -> None:
+    """Prints everything."""
+    width = line_width(console)
+    # what is said once may take several lines of a terminal
+    console.print(Text(graph_title(graph, several_jobs), style="bold"), soft_wrap=not console.is_terminal)
+    write_line(console, "")
+    for line, style in _messages(graph, width):
+        write_line(console, cut_line(line, width), style)
+    for line, style in (*_without(graph), *_path(path, graph)):
+        write_line(console, cut_line(line, width), style)
+
+
+def _messages(graph: ContextGraph, width: int | None) -> Iterator[Line]:
+    lanes = Lanes(graph.workers, width)
+    end = max([graph.end_ns, *(m.end_ns for m in graph.passing)]) - graph.begin_ns
+    time_width = max(len("ms"), len(f"{end / 1e6:.3f}"))
+    rows: list[tuple[int, int, str, str, str]] = []
+    """(index, time, arrow, words, style)."""
+    missing = {edge.forward for edge in graph.missing}
+    for edge in graph.edges:
+        arrow = lanes.arrow(edge.sender, edge.receiver)
+        style = "red" if edge.forward in missing else ""
+        rows.append((edge.forward, edge.begin_ns, arrow, edge_words(edge), style))
+        for gradient in edge.gradients:
+            arrow = lanes.arrow(edge.receiver, edge.sender, "┄")
+            style = "red" if gradient.failed else "yellow" if gradient.zero else "green"
+            rows.append((gradient.message, gradient.begin_ns, arrow, gradient_words(edge, gradient), style))
+    for message in graph.passing:
+        if message.kind in TAKEN and graph.shown is None:
+            continue  # it says nothing but that the request was taken
+        arrow = lanes.arrow(message.source, message.destination, "╌")
+        style = "red" if message.failed else "dim"
+        rows.append((message.message, message.begin_ns, arrow, passing_words(message), style))
+    number_width = max((len(str(row[0])) for row in rows), default=1) + 1
+    yield f"{'ms':>{time_width}}  {lanes.header()}  {'#':>{number_width}}", "bold"
+    for index, time_ns, arrow, words, style in sorted(row for row in rows if graph.shows(row[0])):
+        time = f"{(time_ns - graph.begin_ns) / 1e6:.3f}"
+        yield f"{time:>{time_width}}  {arrow}  {f'#{index}':>{number_width}}  {words}", style
+
+
+def _without(graph: ContextGraph) -> Iterator[Line]:
+    """The edges that a pass left without a gradient."""
+    missing = [edge for edge in graph.missing if graph.shows(edge.forward)]
+    if not missing:
+        return
+    yield "", ""
+    rows = [
+        (
+            f"#{edge.forward}",
+            packed(edge.autograd_message_id),
+            f"{printable(edge.sender)} → {printable(edge.receiver)}",
+            what_words(edge.what),
+            tensors_words(edge.tensors),
+        )
+        for edge in missing
+    ]
+    head, *lines = columns(("no gradient", "edge", "from → to", "function", "tensors"), rows)
+    yield head, "bold red"
+    yield from ((line, "red") for line in lines)
+
+
+def _path(path: Sequence[Segment], graph: ContextGraph) -> Iterator[Line]:
+    """The critical path or parts of it, and its sums by worker."""
+    if not path:
+        return
+    begin, total = graph.begin_ns, graph.end_ns - graph.begin_ns
+    rows = [
+        (
+            f"{(segment.begin_ns - begin) / 1e6:.3f}",
+            duration(segment.took_ns),
+            f"{100 * segment.took_ns / total:.0f} %" if total else "",
+            printable(segment.worker),
+            KINDS[segment.kind],
+            "" if segment.request is None else f"#{segment.request} {what_words(segment.what or '')}",
+        )
+        for segment in path
+    ]
+    yield "", ""
+    parts = "critical path," if graph.shown is None else "parts of the critical path of"
+    yield f"{parts} {duration(total)}", "bold"
+    head, *lines = columns(("ms", "took", "share", "worker", "does", "exchange"), rows, right=(0, 1, 2))
+    yield head, "bold"
+    yield from ((line, "") for line in lines)
+    yield f"in all: {_sums(path, total)}", ""
+
+
+def _sums(path: Sequence[Segment], total: int) -> str:
+    sums: dict[str, int] = defaultdict(int)
+    for segment in path:
+        wire = segment.kind in ("request", "answer")
+        sums["on the wire" if wire else printable(segment.worker)] += segment.took_ns
+    ordered = sorted(sums.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {duration(took)} ({100 * took / total:.0f} %)" for name, took in ordered)

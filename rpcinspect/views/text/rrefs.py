@@ -1,0 +1,90 @@
+"""The ledger of remote references on a terminal: a line each, then the forks of those that are still alive.
+
+In: `RRefStory`s. Out: lines of printable text on a console.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+
+from rpcinspect.trace.ledger import ForkStory, RRefStory
+from rpcinspect.views.graph.words import what_words
+from rpcinspect.views.phrases import counted
+from rpcinspect.views.text.columns import columns
+from rpcinspect.views.text.table import cut_line, end_label, line_width, write_line
+
+
+def show_rrefs(stories: Sequence[RRefStory], console: Console, *, every_fork: bool = False) -> None:
+    """Prints everything; with `every_fork` the forks that were given back too."""
+    width = line_width(console)
+    for line, style in _lines(stories, every_fork):
+        write_line(console, cut_line(line, width), style)
+
+
+def _lines(stories: Sequence[RRefStory], every_fork: bool) -> Iterator[tuple[str, str]]:
+    if not stories:
+        yield "no remote reference was seen", ""
+        return
+    several = len({story.job for story in stories}) > 1
+    header = [*(["job"] if several else []), "rref", "owner", "made by", "value of", "forks", "alive"]
+    header += ["fetched", "backward"]
+    rows = [[*([str(story.job)] if several else []), *_row(story)] for story in stories]
+    head, *lines = columns(header, rows, right=range(4 + several, 8 + several))
+    yield head, "bold"
+    for story, line in zip(stories, lines, strict=True):
+        yield line, "red" if story.failed else "yellow" if story.alive else ""
+    forks = [(story, f) for story in stories for f in (story.forks if every_fork else story.alive)]
+    if forks:
+        yield "", ""
+        yield from _forks(forks)
+    left = sum(len(story.alive) for story in stories)
+    yield "", ""
+    yield f"{counted(len(stories), 'RRef')}, {counted(left, 'fork')} alive when the capture ends", ""
+
+
+def _row(story: RRefStory) -> list[str]:
+    what = what_words(story.what) if story.what is not None else "a local value"
+    if story.what is None and story.creator != story.owner:
+        what = "? (its remote call was not captured)"
+    made = "?" if story.creator is None else end_label(story.creator)
+    return [
+        _id(story.rref_id),
+        "?" if story.owner is None else end_label(story.owner),
+        made if story.created is None else f"{made} #{story.created}",
+        f"{what} ✗ raised" if story.failed else what,
+        f"{len(story.forks):,}",
+        f"{len(story.alive):,}",
+        f"{len(story.fetches):,}",
+        f"{len(story.backwards):,}",
+    ]
+
+
+def _forks(forks: Sequence[tuple[RRefStory, ForkStory]]) -> Iterator[tuple[str, str]]:
+    rows = [
+        (
+            _id(fork.fork_id),
+            _id(story.rref_id),
+            "?" if fork.holder is None else end_label(fork.holder),
+            _number(fork.begin)
+            if fork.giver is None
+            else f"{_number(fork.begin)} from {end_label(fork.giver)}",
+            _number(fork.requested),
+            _number(fork.accepted),
+            fork.state if fork.deleted is None else f"deleted {_number(fork.deleted)}",
+        )
+        for story, fork in forks
+    ]
+    head, *lines = columns(("fork", "rref", "held by", "came", "owner told", "giver told", "end"), rows)
+    yield head, "bold"
+    for (_, fork), line in zip(forks, lines, strict=True):
+        yield line, "yellow" if fork.state == "alive" else ""
+
+
+def _number(index: int | None) -> str:
+    return "" if index is None else f"#{index}"
+
+
+def _id(pair: tuple[int, int]) -> str:
+    return f"{pair[0]}:{pair[1]}"

@@ -1,0 +1,196 @@
+"""What stands below the table: sums, workers, counts by type, findings, problems.
+
+In: the session. Out: rich texts, a paragraph or a table each, that a terminal of any width can wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+
+from rich.console import Console
+from rich.text import Text
+
+from rpcinspect.errors import Problem
+from rpcinspect.session.model import CaptureInfo, Finding, Session
+from rpcinspect.views.empty import why_empty
+from rpcinspect.views.phrases import amount, counted, duration, path_label, pieces, printable
+from rpcinspect.views.shown import Shown
+from rpcinspect.views.text.columns import columns
+from rpcinspect.views.worker_logs import file_lines
+from rpcinspect.wire.clocks import ClockOffset
+
+SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+MAX_PROBLEMS = 20
+MAX_INDEXES = 8
+NEGLIGIBLE_NS = 1_000
+"""Clocks that agree so well need no word."""
+
+
+def show_summary(
+    session: Session, console: Console, *, hidden_control: int, shown: Shown | None = None
+) -> None:
+    """Prints everything; in words that wrap at a terminal's edge, in whole lines to a file."""
+    for part in summary(session, hidden_control, shown):
+        console.print(part, soft_wrap=not console.is_terminal)
+
+
+def summary(session: Session, hidden_control: int, shown: Shown | None = None) -> Iterator[Text]:
+    """Paragraph by paragraph."""
+    yield Text()
+    yield from _captures(session)
+    if shown is not None:
+        match = "matches" if shown.count == 1 else "match"
+        yield Text(f"{counted(shown.count, 'message')} {match} {printable(shown.text)}", style="bold")
+    if hidden_control:
+        yield Text(
+            f"{counted(hidden_control, 'message')} of the agents' own calls not shown (--all shows them)"
+        )
+    yield from _sums(session)
+    reason = why_empty(session)
+    if reason is not None:
+        yield Text(reason, style="yellow")
+    if session.worker_logs is not None:
+        for line, strange in file_lines(session.worker_logs):
+            yield Text(line, style="yellow" if strange else "")
+    if session.workers:
+        yield from _workers(session)
+    if session.totals.by_type:
+        width = max(len("count"), len(f"{max(session.totals.by_type.values()):,}"))
+        counts = [(name, f"{count:,}".rjust(width)) for name, count in session.totals.by_type.items()]
+        yield from _table(("message", "count"), counts)
+    findings = session.findings if shown is None else shown.findings(session)
+    for finding in findings:
+        yield Text()
+        yield finding_text(finding)
+    others = len(session.findings) - len(findings)
+    if others:
+        name = "names" if others == 1 else "name"
+        yield Text()
+        yield Text(f"{counted(others, 'more finding')} {name} none of the messages that match: not shown")
+    if session.problems:
+        yield Text()
+        yield from _problems(session)
+
+
+def _captures(session: Session) -> Iterator[Text]:
+    messages = counted(session.totals.messages, "message")
+    if len(session.captures) == 1:
+        yield Text(f"{messages} in {_capture(session.captures[0])}", style="bold")
+        return
+    yield Text(f"{messages} in {len(session.captures)} captures", style="bold")
+    for capture in session.captures:
+        yield Text(f"  {_capture(capture)}")
+        if capture.clock is not None and (
+            capture.clock.certain or capture.clock.uncertainty_ns > NEGLIGIBLE_NS
+        ):
+            yield Text(f"    {_clock(capture.clock)}")
+
+
+def _capture(capture: CaptureInfo) -> str:
+    name = path_label(capture.path)
+    told = f"{name} ({capture.format}, {pieces(capture.packets, capture.reader)}"
+    if capture.first_time_ns is not None and capture.last_time_ns is not None:
+        span = duration(capture.last_time_ns - capture.first_time_ns)
+        told += f", {span} from {moment(capture.first_time_ns)}"
+    return f"{told})"
+
+
+def _clock(clock: ClockOffset) -> str:
+    """How a capture's clock differs from the first one's, and whether that was made up for."""
+    way = "ahead of" if clock.offset_ns > 0 else "behind"
+    size, doubt = duration(abs(clock.offset_ns)), duration(clock.uncertainty_ns)
+    by = f"by {counted(clock.connections, 'connection')} that both hold"
+    told = f"its clock is {size} {way} the first one's (± {doubt}, {by})"
+    return (
+        f"{told}: its times were {'set right' if clock.certain else 'left alone, since that is too little'}"
+    )
+
+
+def moment(time_ns: int, digits: int = 0) -> str:
+    """A time stamp in UTC; the bare seconds where no calendar reaches."""
+    seconds, rest = divmod(time_ns, 1_000_000_000)
+    try:
+        date = datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds} s"
+    return f"{date}{f'.{rest:09}'[: digits + 1] if digits else ''} UTC"
+
+
+def _sums(session: Session) -> Iterator[Text]:
+    totals = session.totals
+    sizes = [f"{amount(totals.rpc_bytes)} of RPC", f"{amount(totals.tensor_bytes)} of tensors"]
+    if totals.missing_bytes:
+        sizes.append(f"{amount(totals.missing_bytes)} missing")
+    if totals.store_bytes:
+        sizes.append(f"{amount(totals.store_bytes)} of the TCPStore")
+    if totals.skipped_bytes:
+        sizes.append(f"{amount(totals.skipped_bytes)} of other traffic")
+    yield Text(", ".join(sizes))
+    counts = []
+    if session.contexts:
+        counts.append(counted(len(session.contexts), "autograd context"))
+    if session.rrefs:
+        counts.append(counted(len(session.rrefs), "RRef"))
+    counts.append(counted(totals.problems, "problem"))
+    yield Text(", ".join(counts))
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Text]:
+    """A header and rows."""
+    yield Text()
+    for number, line in enumerate(columns(header, rows)):
+        yield Text(line, style="" if number else "bold")
+
+
+def finding_text(finding: Finding) -> Text:
+    """A finding: severity and code, what it is, which messages, what helps."""
+    text = Text()
+    text.append(f"{finding.severity}: {finding.code}", style=SEVERITY_STYLES[finding.severity])
+    text.append(f"  {printable(finding.text)}")
+    if finding.messages:
+        shown = ", ".join(f"#{index}" for index in finding.messages[:MAX_INDEXES])
+        more = len(finding.messages) - MAX_INDEXES
+        text.append(f" ({shown}{f' and {more:,} more' if more > 0 else ''})")
+    if finding.remedy:
+        text.append(f"\n  {printable(finding.remedy)}")
+    return text
+
+
+def _problems(session: Session) -> Iterator[Text]:
+    """Problems that belong to no message; those of messages are at their lines."""
+    for problem in session.problems[:MAX_PROBLEMS]:
+        yield Text(problem_line(problem, session.captures), style="yellow")
+    more = len(session.problems) - MAX_PROBLEMS
+    if more > 0:
+        yield Text(f"… and {counted(more, 'more problem')}; --format jsonl lists all", style="yellow")
+
+
+def problem_line(problem: Problem, captures: Sequence[CaptureInfo]) -> str:
+    """Layer, reason, and as much of the place as is known."""
+    where = problem.location
+    place = []
+    if where.capture is not None and len(captures) > 1:
+        place.append(path_label(captures[where.capture].path))
+    if where.packet is not None:
+        place.append(f"packet {where.packet}")
+    if where.flow is not None:
+        place.append(where.flow)
+    if where.offset is not None:
+        place.append(f"offset {where.offset}")
+    at = f" ({', '.join(place)})" if place else ""
+    return f"problem: {problem.layer}: {printable(problem.reason)}{at}"
+
+
+def _workers(session: Session) -> Iterator[Text]:
+    """Who took part; jobs and groups only where there are several."""
+    workers = session.workers
+    jobs, groups = {w.job for w in workers}, {w.group for w in workers}
+    header = ["worker", "id", *(["job"] if len(jobs) > 1 else []), *(["group"] if len(groups) > 1 else [])]
+    rows = []
+    for worker in workers:
+        row = [printable(worker.name or "?"), "?" if worker.id is None else str(worker.id)]
+        row += [str(worker.job)] if len(jobs) > 1 else []
+        row += [str(worker.group)] if len(groups) > 1 else []
+        rows.append((*row, printable(", ".join(worker.addresses)) or "?"))
+    yield from _table((*header, "listens at"), rows)

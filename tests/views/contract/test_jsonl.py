@@ -1,0 +1,151 @@
+"""JSON Lines: the fast way of writing them against the plain forms, and how they are put together. What each
+line must hold is tested in tests/test_contract.py.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from rpcinspect.rpc.message import type_name
+from rpcinspect.session.model import Finding
+from rpcinspect.views.contract.jsonl import (
+    JsonLines,
+    finding_json,
+    head_lines,
+    lines,
+    message_line,
+    tail_lines,
+    worker_json,
+)
+from rpcinspect.views.contract.message import body_json, envelope_json, tensor_json, tensor_text
+from rpcinspect.views.tensors import hash_of, place_of
+from tests.views.opened import CAPTURES, Opened, opened
+
+CAPTURED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))
+
+
+def plain(capture: Opened, index: int) -> dict[str, Any]:
+    """A message's line from `message` and the session, without any cache."""
+    record, session = capture.message(index), capture.session
+    row, rpc, parameters = record.row, record.rpc, record.facts.parameters
+    pickle = record.facts.pickle
+    texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(rpc.tensors)]
+    tensors = []
+    for number, meta in enumerate(rpc.tensors):
+        place = place_of(record, meta)
+        tensors.append(
+            tensor_json(
+                meta,
+                storage_nbytes=place.storage_nbytes,
+                missing_bytes=place.missing_bytes,
+                placement=place.placement.value,
+                sha256=hash_of(record, meta, capture.bytes),
+                target_device=place.target_device,
+                parameter=number in parameters,
+            )
+        )
+    where = record.location
+    return {
+        "kind": "message",
+        "index": index,
+        "time_ns": record.tp.first_ns,
+        "end_time_ns": record.tp.last_ns,
+        "pipe": record.tp.pipe.number,
+        "src": session.source(row),
+        "dst": session.destination(row),
+        "type": type_name(rpc.message.type),
+        "id": rpc.message.id,
+        "request": record.tp.from_client,
+        "answers": session.answers(row),
+        "control": bool(session.messages.control[row]),
+        "envelopes": [envelope_json(envelope) for envelope in rpc.envelopes],
+        "body": body_json(rpc.command, texts, pickle.error or pickle if pickle is not None else None),
+        "tensors": tensors,
+        "problems": [
+            {
+                "layer": problem.layer,
+                "reason": problem.reason,
+                "packet": problem.location.packet,
+                "offset": problem.location.offset,
+            }
+            for problem in record.problems
+        ],
+        "location": {
+            "capture": where.capture,
+            "packet": where.packet,
+            "flow": where.flow,
+            "offset": where.offset,
+        },
+    }
+
+
+def written(capture: Opened, *, hashes: bool = True) -> list[bytes]:
+    view = JsonLines(io.BytesIO(), capture.bytes, hashes=hashes)
+    for record in capture.records:
+        view.feed([record])
+    return list(view.finish(capture.session))
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_the_fast_form_is_the_plain_form(name: str) -> None:
+    with opened(Path(name)) as capture:
+        found = [json.loads(line) for line in b"".join(written(capture)).splitlines()]
+        messages = [line for line in found if line["kind"] == "message"]
+        assert messages == [plain(capture, index) for index in range(len(capture.records))]
+        assert list(messages[0] if messages else {}) == list(plain(capture, 0) if messages else {})
+
+
+@pytest.mark.parametrize("name", ["torch/snap300.pcap", "torch/sparse.pcap", "torch/chan_uvcma.pcap"])
+def test_cut_sparse_and_invisible_tensors_too(name: str, shared: Path) -> None:
+    with opened(shared / "captures" / name) as capture:
+        found = [json.loads(line) for line in b"".join(written(capture)).splitlines()]
+        messages = [line for line in found if line["kind"] == "message"]
+        assert messages == [plain(capture, index) for index in range(len(capture.records))]
+
+
+def test_one_line_is_the_line_of_all() -> None:
+    with opened(Path("rref_relay.pcap.gz")) as capture:
+        every = [line for line in b"".join(written(capture)).splitlines(True) if b'"kind":"message"' in line]
+        for index, line in enumerate(every):
+            assert message_line(capture.message(index), capture.session, capture.bytes) == line
+
+
+def test_pieces_end_with_a_line_and_stay_small() -> None:
+    with opened(Path("basic_chain.pcap")) as capture:
+        capture.session.order = np.tile(capture.session.order, 100)  # as if it had 2,400 messages
+        pieces = written(capture, hashes=False)
+    assert all(piece.endswith(b"\n") for piece in pieces)
+    assert [piece.count(b"\n") for piece in pieces[1:-1]] == [1000, 1000, 400]
+    indexes = [json.loads(line)["index"] for piece in pieces[1:-1] for line in piece.splitlines()]
+    assert indexes == [*range(24)] * 100
+
+
+def test_parts_come_in_the_order_of_the_contract() -> None:
+    with opened(Path("rref_relay.pcap.gz")) as capture:
+        before = [line["kind"] for line in head_lines(capture.session)]
+        after = [line["kind"] for line in tail_lines(capture.session)]
+    assert before == ["capture"] + ["worker"] * 3 + ["pipe"] * before.count("pipe")
+    assert after == [*["context"] * 1, *["rref"] * 4, "summary"]
+
+
+def test_text_that_utf8_lacks_is_escaped() -> None:
+    with opened(Path("basic_chain.pcap")) as capture:
+        worker = replace(capture.session.workers[0], name="\udcff\x1b", addresses=("a\ud800",))
+    assert worker_json(worker)["name"] == "\\xff\x1b"
+    finding = Finding(code="unsafe-pickle", severity="error", text="\udcfe", workers=("\udcff",))
+    assert json.loads(lines(iter([finding_json(finding)]))) == {
+        "kind": "finding",
+        "code": "unsafe-pickle",
+        "severity": "error",
+        "messages": [],
+        "workers": ["\\xff"],
+        "text": "\\xfe",
+        "remedy": None,
+    }

@@ -1,0 +1,31 @@
+"""Remote references, device maps and ends of connections as JSON Lines."""
+
+from __future__ import annotations
+
+from rpcinspect.views.contract.jsonl import lines
+from rpcinspect.views.contract.state import closings_json, device_maps_json, rrefs_json
+from tests.decoded import decode
+from tests.trace.runs import SHARED, traced, workload_trace
+from tests.truth import capture_of
+
+
+def test_an_rref_line_is_the_contracts_and_more() -> None:
+    told = list(rrefs_json(workload_trace("rref_relay").ledger))
+    plain = decode(capture_of("rref_relay")).of("rref")
+    assert [{key: mine[key] for key in theirs} for mine, theirs in zip(told, plain, strict=True)] == plain
+    assert all(len(line["stories"]) == len(line["forks"]) for line in told)
+
+
+def test_device_maps_have_their_pairs() -> None:
+    told = list(device_maps_json(workload_trace("devmap_cpu").device_maps))
+    assert {line["kind"] for line in told} == {"device_map"}
+    assert [["cpu", "cpu"]] in [line["used"] for line in told]
+    assert all(line["line"] is None for line in told)
+
+
+def test_closings_end_with_who_was_first() -> None:
+    path = SHARED / "torch-suite" / "DistAutogradTest.test_backward_node_failure.pcap.gz"
+    told = list(closings_json(traced(path).closings))
+    assert [line["kind"] for line in told[:-1]] == ["departure"] * (len(told) - 1)
+    assert told[-1]["first"] == "worker1"
+    assert lines(iter(told)).count(b"\n") == len(told)

@@ -1,0 +1,177 @@
+"""The page of a whole run as HTML: well formed, complete, self-contained, and not to be taken over by what
+was captured. What a browser makes of it is in test_trace_browser.py."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from hashlib import sha256
+from typing import Any
+
+import orjson
+import pytest
+from msgspec.structs import replace
+
+from rpcinspect.rpc.command import ExceptionResponse, PythonResp
+from rpcinspect.session.model import Worker
+from rpcinspect.trace.answers import Trace
+from rpcinspect.trace.touched import Touched
+from rpcinspect.views.contract.message_line import MessageRenderer
+from rpcinspect.views.contract.trace import graph_json
+from rpcinspect.views.message_facts import facts_of
+from rpcinspect.views.page.data import KEYS, cut
+from rpcinspect.views.page.html_page import SCRIPTS, TEMPLATES
+from rpcinspect.views.shown import Shown
+from tests.diff.stories import Story
+from tests.truth import CAPTURES
+from tests.views.page.pages import HOSTILE, SCRIPT, PageData, Parsed, page_text, story_run, with_run
+from tests.views.page.test_data import as_strings
+
+NAMES = sorted(path.name.partition(".")[0] for path in CAPTURES.glob("*.pcap*"))
+IDS = {key.decode() for key in KEYS.split(b"|")}
+
+
+def check_page(page: str) -> tuple[Parsed, PageData]:
+    """What holds of every page."""
+    assert page.startswith("<!DOCTYPE html>\n<html")
+    parsed = Parsed(page)
+    data = PageData.of(parsed)
+    assert not parsed.tags.keys() & {"link", "img", "iframe", "object", "form", "base", "embed", "video"}
+    for tag, name, value in parsed.attributes:
+        assert not name.startswith("on"), (tag, name)
+        assert name not in ("src", "srcset", "action", "style", "xlink:href", "formaction"), (tag, name)
+        assert not re.match(r"\s*(?:[a-z]+:|//)", value, re.I) or (tag, name) == ("meta", "content"), value
+    for link in parsed.links:
+        if re.fullmatch(r"#m\d+", link):
+            assert int(link[2:]) in range(10**6)
+        elif not link.startswith("#q="):
+            assert link[1:] in parsed.ids, link
+    assert all(character == "\n" or character.isprintable() for character in page)
+    style = page[page.index("<style>") + 7 : page.index("</style>")]
+    assert not re.search(r"url\(|@import|expression", style)
+    own = [text for given, text in parsed.scripts if not given]
+    assert len(own) == 1
+    policies = [value for tag, name, value in parsed.attributes if (tag, name) == ("meta", "content")]
+    assert policies[0] == (
+        f"default-src 'none'; script-src {hash_of(own[0])}; style-src {hash_of(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    no_lost_digits(data.data)
+    no_lost_digits(data.messages)
+    no_lost_digits(data.contexts)
+    return parsed, data
+
+
+def hash_of(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def no_lost_digits(value: Any, key: str | None = None) -> None:
+    """Ids are strings, whatever their size; no number is beyond what JavaScript holds exactly."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            no_lost_digits(inner, name)
+    elif isinstance(value, list):
+        for inner in value:
+            no_lost_digits(inner)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        assert key not in IDS, key
+        assert abs(value) < 1 << 53
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bundled_captures(name: str) -> None:
+    with_run(name, check_against_run)
+
+
+def check_against_run(run: Trace) -> None:
+    parsed, data = check_page(page_text(run))
+    source = run.source
+    assert source is not None
+    renderer = MessageRenderer(source)
+    assert data.data["count"] == len(run.messages) == len(data.messages)
+    assert data.sums("index") == [*range(len(run.messages))]
+    for record, said in zip(run.messages, data.messages, strict=True):
+        values = said.pop("values", None)
+        assert (values is None) == (not said["tensors"])
+        if values is not None:
+            facts = dict(facts_of(record, lambda extent: extent.read(source)))
+            shown = [facts.get(f"tensors[{number}].elements", "") for number in range(len(values))]
+            assert len(facts) > 190 or values == shown
+        assert said == as_strings(json.loads(cut(b"{" + renderer.tail(record))))
+    assert len(data.contexts) == len(run.graphs) == len(data.data["contexts"])
+    for graph, said, row in zip(run.graphs, data.contexts, data.data["contexts"], strict=True):
+        assert said == as_strings(json.loads(orjson.dumps([*graph_json(graph, run.critical_path(graph))])))
+        assert row["context_id"] == str(graph.context_id) == said[0]["context_id"]
+        assert (row["edges"], row["missing"]) == (len(graph.edges), len(graph.missing))
+    for finding, told in zip(run.session.findings, data.data["findings"], strict=True):
+        assert (told["code"], told["messages"]) == (finding.code, list(finding.messages))
+        assert finding.code in parsed.words
+        assert " ".join(finding.text.split())[:80] in parsed.words
+    for worker in run.session.workers:
+        assert worker.name is None or worker.name in parsed.words
+
+
+def test_captured_text_is_text_or_packed() -> None:
+    raw = HOSTILE.encode("utf-8")
+    answer = b"\x80\x02X" + len(raw).to_bytes(4, "little") + raw + b"."  # PROTO 2, BINUNICODE, STOP
+    story = Story()
+    story.ask(f"app.{HOSTILE}", 1, PythonResp(answer))
+    story.ask(f"app.{HOSTILE}", 1, ExceptionResponse(raw))
+    run = story_run(story)
+    session = run.session
+    session.clients = tuple(HOSTILE for _ in session.clients)
+    session.servers = tuple(f"{HOSTILE}2" for _ in session.servers)
+    session.workers = (Worker(name=HOSTILE, id=0, group=0, addresses=(HOSTILE,)),)
+    session.captures = tuple(replace(capture, path=f"/a/{HOSTILE}") for capture in session.captures)
+    session.findings = tuple(
+        replace(finding, text=HOSTILE, remedy=HOSTILE, workers=(HOSTILE,)) for finding in session.findings
+    )
+    page = page_text(run)
+    parsed, data = check_page(page)
+    assert SCRIPT not in page
+    assert "<img" not in page
+    assert parsed.words.count(SCRIPT) >= 3
+    assert any(SCRIPT in text for text in data.data["texts"])
+    assert any(SCRIPT in str(said["body"]) for said in data.messages)
+    assert SCRIPT in data.data["functions"][0]
+
+
+def test_only_what_a_filter_picked() -> None:
+    def check(run: Trace) -> None:
+        graph = run.graphs[0]
+        index = graph.edges[0].forward
+        rows = bytearray(len(run.messages))
+        for one in (index, index + 1):
+            rows[int(run.session.order[one])] = 1
+        shown = Shown("fn ~ <b>", bytes(rows), Touched(frozenset({(graph.job, graph.context_id)})))
+        parsed, data = check_page(page_text(run, shown))
+        assert data.sums("index") == [index, index + 1]
+        assert len(data.messages) == 2
+        assert [one["context_id"] for one in data.data["contexts"]] == [str(graph.context_id)]
+        assert "Only the messages that match fn ~ <b>" in parsed.words
+        assert "2 of 118" in parsed.words
+        assert len(data.data["findings"]) < len(run.session.findings)
+
+    with_run("ps_race", check)
+
+
+def test_an_empty_run() -> None:
+    parsed, data = check_page(page_text(story_run(Story())))
+    assert (data.data["count"], data.messages, data.contexts) == (0, [], [])
+    assert "No RPC messages" in parsed.words
+
+
+def test_the_script_makes_text_and_asks_for_nothing() -> None:
+    names = {path.name for path in TEMPLATES.glob("trace*.js")}
+    assert names == set(SCRIPTS)
+    forbidden = (
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|\bFunction\(|\bfetch\(|import\(|"
+    )
+    forbidden += r"XMLHttpRequest|WebSocket|localStorage|sessionStorage|setTimeout\(['\"]|</script|<!--"
+    for name in SCRIPTS:
+        text = (TEMPLATES / name).read_text(encoding="utf-8")
+        assert not re.search(forbidden, text), name
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), name
+        assert text.isprintable() or all(c == "\n" or c.isprintable() for c in text), name

@@ -1,0 +1,103 @@
+"""What a page tells before anybody asks, against the session."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from msgspec.structs import replace
+
+from rpcinspect.session.model import Finding, Worker
+from rpcinspect.trace.touched import Touched
+from rpcinspect.views.page.overview import MAX_FINDINGS, SEVERITIES, page_of
+from rpcinspect.views.page.part import Part, part_of
+from rpcinspect.views.shown import Shown
+from tests.diff.stories import Story
+from tests.trace.runs import workload_trace
+from tests.views.page.pages import story_run
+
+
+@pytest.mark.parametrize("name", ["basic_chain", "ps_race", "bwd_boom", "devmap_cpu_refused"])
+def test_sums(name: str) -> None:
+    run = workload_trace(name)
+    page = page_of(run, part_of(run, None))
+    facts = {fact.name: fact for fact in page.facts}
+
+    def told(count: int, one: str, many: str) -> bool:
+        """Whether the page says so, and not "1 workers"."""
+        found = facts.get(one if count == 1 else many)
+        return found is not None and found.value == f"{count:,}"
+
+    severities = Counter(finding.severity for finding in run.session.findings)
+    assert told(len(run.messages), "message", "messages")
+    assert told(len(run.session.workers), "worker", "workers")
+    assert told(len(run.graphs), "autograd context", "autograd contexts")
+    assert told(severities["error"], "error found", "errors found")
+    assert told(severities["warning"], "warning", "warnings")
+    errors = facts["error found" if severities["error"] == 1 else "errors found"]
+    assert errors.bad == bool(severities["error"])
+    missing = sum(len(graph.missing) for graph in run.graphs)
+    assert told(missing, "gradient never came", "gradients never came") == bool(missing)
+    assert sum(int(row.cells[3].text) for row in page.workers.rows) == len(run.messages)
+    assert {count.name: count.count for count in page.types} == run.session.totals.by_type
+    assert [card.text for card in page.findings] == [
+        finding.text for finding in sorted(run.session.findings, key=lambda f: SEVERITIES.index(f.severity))
+    ]
+    assert page.filter is None
+
+
+def test_who_left_first_and_why_there_is_nothing() -> None:
+    assert page_of(*both("faults/dies")).closings is not None
+    assert page_of(*both("basic_chain")).closings is None
+    empty = story_run(Story())
+    page = page_of(empty, part_of(empty, None))
+    assert page.lead == "No message was found."
+    assert page.empty is not None
+    assert page.types == ()
+
+
+def test_workers_without_a_name_are_called_by_where_they_listen() -> None:
+    story = Story()
+    story.ask("app.f")
+    run = story_run(story)
+    session = run.session
+    session.workers = (
+        Worker(name=None, id=None, group=0, addresses=(session.clients[1],)),
+        Worker(name=None, id=7, group=0, addresses=()),
+        Worker(name=None, id=None, group=0, addresses=()),
+    )
+    page = page_of(run, part_of(run, None))
+    assert [row.cells[0].text for row in page.workers.rows] == [session.clients[1], "worker:7", "?"]
+
+
+def both(name: str) -> tuple:  # type: ignore[type-arg]
+    run = workload_trace(name)
+    return run, part_of(run, None)
+
+
+def test_a_filter_changes_the_sums_and_is_named() -> None:
+    run = workload_trace("ps_race")
+    rows = bytes(int(run.session.index[row] < 30) for row in range(len(run.messages)))
+    page = page_of(run, part_of(run, Shown("index < 30\x1b", rows, Touched())))
+    assert page.filter == "index < 30\\x1b"
+    assert page.facts[0].value == "30 of 118"
+    assert sum(count.count for count in page.types) == 30
+    assert page.findings_hidden == 4
+    assert sum(int(row.cells[3].text) for row in page.workers.rows) == 30
+
+
+def test_the_worst_findings_come_first_and_the_rest_is_counted() -> None:
+    run = workload_trace("basic_chain")
+    findings = tuple(
+        Finding(code="zero-gradient", severity="info", text=f"t{n}", messages=tuple(range(n)))
+        for n in range(MAX_FINDINGS + 20)
+    )
+    findings += (Finding(code="error-response", severity="error", text="boom\u202e", messages=(1,)),)
+    part = replace(part_of(run, None), findings=findings)
+    assert isinstance(part, Part)
+    page = page_of(run, part)
+    assert (len(page.findings), page.findings_left_out) == (MAX_FINDINGS, 21)
+    assert page.findings[0].text == "boom\\u202e"
+    assert page.findings[0].number == len(findings) - 1
+    assert page.findings[20].count == 19
+    assert len(page.findings[20].links) == 12

@@ -1,0 +1,67 @@
+"""Names and literals: those that are taken get others, hostile ones get nowhere, text stays text."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcinspect.rpc.pickles.tree import Global
+from rpcinspect.views.reproducer.names import VARIABLE
+from rpcinspect.views.reproducer.python_names import Imports, NoSourceError, is_name, quoted, quoted_bytes
+
+
+def test_names_that_are_taken_get_others() -> None:
+    imports = Imports({"taken"}, VARIABLE)
+    assert imports.expression(Global("a.b", "f")) == "f"
+    assert imports.expression(Global("c.b", "f")) == "b_f"
+    assert imports.expression(Global("c.b", "taken")) == "b_taken"
+    assert imports.expression(Global("m", "len")) == "m_len"
+    assert imports.expression(Global("m", "out12")) == "m_out12"
+    imports.reserve("worker0")
+    assert imports.expression(Global("m", "worker0")) == "m_worker0"
+    assert imports.expression(Global("m", "Class.method")) == "Class.method"
+    assert imports.expression(Global("torch", "float32")) == "torch.float32"
+    assert imports.expression(Global("builtins", "len")) == "len"
+    assert imports.lines() == [
+        "from a.b import f",
+        "from c.b import f as b_f",
+        "from c.b import taken as b_taken",
+        "from m import Class",
+        "from m import len as m_len",
+        "from m import out12 as m_out12",
+        "from m import worker0 as m_worker0",
+    ]
+
+
+def test_the_jobs_script() -> None:
+    assert Imports((), VARIABLE, "train").expression(Global("__main__", "f")) == "f"
+    imports = Imports((), VARIABLE, "train")
+    imports.expression(Global("__mp_main__", "f"))
+    assert imports.lines() == ["from train import f"]
+    with pytest.raises(NoSourceError, match="--main"):
+        Imports((), VARIABLE).expression(Global("__main__", "f"))
+
+
+HOSTILE = [
+    Global("os; import x", "f"),
+    Global("os", "system('x')"),
+    Global("os\n", "f"),
+    Global("", "f"),
+    Global("m", ""),
+    Global("m", "a..b"),
+    Global("m", "class"),
+    Global("m.import", "f"),
+    Global("\u0430", "f"),  # a Cyrillic letter
+    Global("builtins", "no_such_thing"),
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_hostile_names_have_no_source(name: Global) -> None:
+    with pytest.raises(NoSourceError):
+        Imports((), VARIABLE).expression(name)
+
+
+def test_literals() -> None:
+    assert [quoted(text) for text in ("a", "it's", 'a "b"')] == ['"a"', '"it\'s"', "'a \"b\"'"]
+    assert quoted_bytes(b"a") == 'b"a"'
+    assert [text for text in ("a", "1a", "class", "é", "_") if is_name(text)] == ["a", "_"]

@@ -1,0 +1,54 @@
+"""Who left first, on a terminal."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rpcinspect.trace.closings import Closings
+from rpcinspect.views.text.closings import show_closings
+from tests.commands.runner import visible
+from tests.trace.runs import SHARED, traced, workload_trace
+from tests.views.graphs import HOSTILE
+from tests.views.opened import file_console
+
+FAILED = SHARED / "torch-suite" / "DistAutogradTest.test_backward_node_failure.pcap.gz"
+
+
+def shown(closings: Closings) -> list[str]:
+    console, out = file_console()
+    show_closings(closings, 0, console)
+    return out.getvalue().splitlines()
+
+
+def test_the_first_that_left_is_named_with_what_it_left() -> None:
+    closings = traced(FAILED).closings
+    lines = shown(closings)
+    assert [line.split()[1] for line in lines[1:4]] == [d.worker for d in closings.departures]
+    assert lines[-1].startswith("worker1 left first, with 2 requests to it unanswered")
+
+
+def test_one_that_did_not_wait_for_its_own_requests() -> None:
+    first = traced(FAILED).closings.first
+    assert first is not None
+    alone = replace(first, unanswered=(), waiting=(3,))
+    lines = shown(Closings(departures=(alone,), first=alone, open_pipes=0))
+    assert lines[-1].startswith("worker1 left first, with 1 request of its own not answered yet: see its log")
+
+
+def test_an_orderly_end_is_told_so() -> None:
+    lines = shown(workload_trace("basic_chain").closings)
+    assert lines[-1] == "nobody left while a request was in flight that somebody waits for"
+
+
+def test_ends_that_were_not_captured() -> None:
+    assert shown(Closings(departures=(), first=None, open_pipes=2)) == ["of 2 pipes the end was not captured"]
+    assert shown(Closings(departures=(), first=None, open_pipes=0)) == ["no pipe was seen"]
+
+
+def test_captured_names_are_harmless() -> None:
+    closings = traced(FAILED).closings
+    assert closings.first is not None
+    hostile = replace(closings.first, worker=HOSTILE, unanswered=tuple(range(9)))
+    lines = shown(Closings(departures=(hostile,), first=hostile, open_pipes=0))
+    assert visible("\n".join(lines))
+    assert "#5 and 3 more" in lines[1]

@@ -1,0 +1,38 @@
+"""Small tables: aligned by what a terminal shows, not by characters."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+
+from rpcinspect.views.text.columns import columns
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    head, *rows = columns(
+        ("a", "count", "rest"), [("x", "1", "last"), ("long name", "1,000", "")], right=(1,)
+    )
+    assert head == "a          count  rest"
+    assert rows == ["x              1  last", "long name  1,000"]
+
+
+def test_wide_characters_take_two_cells() -> None:
+    lines = list(columns(("name", "x"), [("訓練", "1"), ("abc", "2")]))
+    assert {cell_len(line) for line in lines} == {7}
+
+
+def test_names_give_way_to_numbers_on_a_narrow_terminal() -> None:
+    long = "rpc_sync#module.function(worker0 -> worker1)#remote_op: aten::mul"
+    rows = [(long, "1,000", "12 ms"), ("short", "1", "3 µs")]
+    head, first, second = columns(("name", "count", "took"), rows, right=(1, 2), width=58)
+    assert cell_len(first) == 58
+    assert first.startswith("rpc_sync")
+    assert first.endswith("remote_op: aten::mul  1,000  12 ms")
+    assert second.split() == ["short", "1", "3", "µs"]
+    assert cell_len(head) == 58
+    assert list(columns(("name", "count", "took"), rows, right=(1, 2), width=580))[1].startswith(long)
+    least = list(columns(("name", "count", "took"), rows, right=(1, 2), width=10))[1]
+    assert cell_len(least.partition("  ")[0]) == 28
+
+
+def test_without_rows_there_is_a_header() -> None:
+    assert list(columns(("a", "b"), [])) == ["a  b"]

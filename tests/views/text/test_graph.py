@@ -1,0 +1,95 @@
+"""The graph on a terminal."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+from rich.cells import cell_len
+
+from rpcinspect.views.graph.words import graph_title
+from rpcinspect.views.text.graph import show_graph
+from tests.commands.runner import visible
+from tests.trace.runs import workload_trace
+from tests.views.graphs import every_kind, graph
+from tests.views.opened import file_console, terminal_console
+
+
+def shown(name: str) -> list[str]:
+    console, out = file_console()
+    trace = workload_trace(name)
+    show_graph(trace.graphs[0], trace.critical_path(trace.graphs[0]), console)
+    return out.getvalue().splitlines()
+
+
+def test_every_edge_and_gradient_has_an_arrow_in_the_order_of_time() -> None:
+    lines = shown("basic_chain")
+    assert lines[0].startswith("context 0:0, made by worker0: 2 workers, 4 edges, gradients for 4 of 4")
+    arrows = [line for line in lines if "▶" in line or "◀" in line]
+    numbers = [int(re.findall(r"#(\d+) ", line)[0]) for line in arrows]
+    assert numbers == sorted(numbers) == [6, 7, 8, 9, 10, 11, 13, 15, 18, 19]
+    assert [line.split()[1][0] for line in arrows[:4]] == ["├", "◀", "├", "◀"]
+    assert sum("gradient of" in line for line in arrows) == 4
+    assert not any("no gradient" in line for line in lines)
+
+
+def test_edges_without_a_gradient_are_listed() -> None:
+    lines = shown("bwd_boom")
+    at = next(i for i, line in enumerate(lines) if line.startswith("no gradient"))
+    assert [line.split()[0] for line in lines[at + 1 : at + 3]] == ["#8", "#9"]
+    assert lines[at + 3] == ""
+
+
+def test_the_shares_of_the_critical_path_add_up() -> None:
+    lines = shown("basic_chain")
+    at = next(i for i, line in enumerate(lines) if line.startswith("critical path"))
+    shares = [int(found[1]) for line in lines[at:-1] if (found := re.search(r"(\d+) %", line))]
+    assert abs(sum(shares) - 100) <= len(shares)
+    sums = [int(share) for share in re.findall(r"\((\d+) %\)", lines[-1])]
+    assert abs(sum(sums) - 100) <= len(sums)
+
+
+def test_captured_names_are_harmless() -> None:
+    console, out = file_console()
+    show_graph(every_kind(), (), console)
+    assert visible(out.getvalue())
+    assert "critical path" not in out.getvalue()
+
+
+def test_lines_end_at_the_terminals_edge() -> None:
+    for width in (20, 60, 100):
+        console, out = terminal_console(width)
+        show_graph(every_kind(), (), console)
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()[1:]
+        assert max(map(cell_len, lines)) <= width
+
+
+def test_a_context_of_which_little_is_known() -> None:
+    console, out = file_console()
+    show_graph(graph(workers=("worker:7",), backward_ns=None), (), console)
+    assert "nothing to differentiate" in out.getvalue()
+
+
+def test_what_is_not_shown_is_left_out_and_what_is_said_of_the_context_stays() -> None:
+    whole = every_kind()
+    console, out = file_console()
+    show_graph(replace(whole, shown=frozenset([2, 7])), (), console)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == graph_title(whole)
+    assert [int(number) for number in re.findall(r"  #(\d+)  ", out.getvalue())] == [2, 7]
+    assert not any(line.startswith("no gradient") for line in lines)
+    console, out = file_console()
+    show_graph(replace(whole, shown=frozenset([5])), (), console)
+    assert "no gradient" in out.getvalue()
+
+
+def test_parts_of_a_path_keep_their_shares_of_the_whole() -> None:
+    run = workload_trace("bwd_boom")
+    (one,) = run.graphs
+    path = run.critical_path(one)
+    console, out = file_console()
+    show_graph(replace(one, shown=frozenset()), path[4:5], console)
+    told = out.getvalue().splitlines()[-4:]
+    assert told[0] == "parts of the critical path of 16 ms"
+    whole = next(line for line in shown("bwd_boom") if f" #{path[4].request} " in line and "answer" in line)
+    assert told[2].split() == whole.split()

@@ -1,0 +1,177 @@
+"""What stands below the table, and why there may be nothing above it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from rich.cells import cell_len
+
+from rpcinspect.errors import Location, Problem
+from rpcinspect.session.model import Finding, Session, Totals
+from rpcinspect.views.empty import empty_line, why_empty
+from rpcinspect.views.text.summary import finding_text, moment, problem_line, show_summary, summary
+from rpcinspect.wire.clocks import ClockOffset
+from tests.views.opened import CAPTURES, file_console, opened, terminal_console
+
+
+def session_of(*names: str) -> Session:
+    with opened(*map(Path, names)) as capture:
+        return capture.session
+
+
+def shown(session: Session, hidden: int = 0) -> list[str]:
+    return "\n".join(part.plain for part in summary(session, hidden)).split("\n")
+
+
+def test_a_summary() -> None:
+    size = "pcap, 961 packets, 3.73 s from 2026-11-28 00:29:08 UTC"
+    lines = shown(session_of("bwd_boom.pcap.gz"), 16)[1:]
+    heads = [line.partition("  ")[0] for line in lines[19:] if line and not line.startswith(" ")]
+    assert heads == ["error: error-response", "error: missing-gradient"]
+    assert lines[:19] == [
+        f"32 messages in {CAPTURES / 'bwd_boom.pcap.gz'} ({size})",
+        "16 messages of the agents' own calls not shown (--all shows them)",
+        "9.07 KB of RPC, 64 bytes of tensors, 9.89 KB of the TCPStore, 4.58 KB of other traffic",
+        "1 autograd context, no problems",
+        "",
+        "worker   id  listens at",
+        "worker0  0   127.0.0.1:39039",
+        "worker1  1   127.0.0.1:43877",
+        "worker2  2   127.0.0.1:41353",
+        "",
+        "message                        count",
+        "PYTHON_CALL                        8",
+        "FORWARD_AUTOGRAD_REQ               2",
+        "BACKWARD_AUTOGRAD_REQ              2",
+        "CLEANUP_AUTOGRAD_CONTEXT_REQ       4",
+        "PYTHON_RET                         8",
+        "FORWARD_AUTOGRAD_RESP              2",
+        "CLEANUP_AUTOGRAD_CONTEXT_RESP      4",
+        "EXCEPTION                          2",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_it_fits_terminals(width: int) -> None:
+    console, out = terminal_console(width)
+    show_summary(session_of("transport_matrix_uv_only.pcap.gz"), console, hidden_control=8)
+    plain = [line.split("\x1b[0m")[-1].lstrip("\x1b[01;36m") for line in out.getvalue().splitlines()]
+    assert max(map(cell_len, plain)) <= width
+    assert "\x1b[36minfo: invisible-transport\x1b[0m" in out.getvalue()
+
+
+def test_it_is_not_wrapped_in_files() -> None:
+    console, out = file_console()
+    show_summary(session_of("transport_matrix_default.pcap"), console, hidden_control=0)
+    assert "2 of 2 pipes: messages are moved by the transport shm, which a capture of TCP can't hold." in (
+        out.getvalue()
+    )
+    assert max(map(len, out.getvalue().splitlines())) > 80
+    assert not any(line != line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_findings_name_messages_and_remedy() -> None:
+    finding = Finding(
+        code="unsafe-pickle",
+        severity="error",
+        text="os.system\x1b[2J: a process.",
+        remedy="Beware.",
+        messages=tuple(range(10)),
+    )
+    assert finding_text(finding).plain == (
+        r"error: unsafe-pickle  os.system\x1b[2J: a process. (#0, #1, #2, #3, #4, #5, #6, #7 and 2 more)"
+        "\n  Beware."
+    )
+
+
+def test_problems_tell_as_much_of_the_place_as_is_known() -> None:
+    session = session_of("basic_chain.pcap")
+    one, two = session.captures, (*session.captures, *session.captures)
+    whole = Location(capture=0, packet=7, flow="a:1>b:2", offset=30)
+    assert (
+        problem_line(Problem("tcp", "odd\n", whole), one)
+        == r"problem: tcp: odd\n (packet 7, a:1>b:2, offset 30)"
+    )
+    assert problem_line(Problem("tcp", "odd", Location()), one) == "problem: tcp: odd"
+    assert f"({CAPTURES / 'basic_chain.pcap'}, packet 7" in problem_line(Problem("tcp", "odd", whole), two)
+
+
+def test_many_problems_are_counted() -> None:
+    session = session_of("basic_chain.pcap")
+    session.problems = tuple(Problem("tcp", str(n), Location()) for n in range(25))
+    lines = shown(session)
+    assert lines[-1] == "… and 5 more problems; --format jsonl lists all"
+    assert sum(line.startswith("problem: ") for line in lines) == 20
+
+
+def test_moments() -> None:
+    assert moment(0) == "1970-01-01 00:00:00 UTC"
+    assert moment(1_700_000_000_123_456_789, 9) == "2023-11-14 22:13:20.123456789 UTC"
+    assert moment(1_700_000_000_123_456_789, 3) == "2023-11-14 22:13:20.123 UTC"
+    assert moment(1 << 62).endswith(" UTC")
+    assert moment(10**30).endswith(" s")
+    assert moment(-1).endswith("1969-12-31 23:59:59 UTC")
+
+
+NOTHING = Totals(
+    messages=0,
+    by_type={},
+    problems=0,
+    rpc_bytes=0,
+    tensor_bytes=0,
+    missing_bytes=0,
+    skipped_bytes=0,
+    store_bytes=0,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"captures": ()}, "the capture holds no packets"),
+        ({"pipes": ()}, "the capture holds no TCP payload"),
+        ({"pipes": (), "totals": replace(NOTHING, skipped_bytes=5000)}, "TCP payload (5 KB) is neither"),
+        ({"pipes": (), "totals": replace(NOTHING, store_bytes=9)}, "no pipe between them was captured"),
+        ({}, "no message was sent or captured on them"),
+    ],
+)
+def test_why_there_is_nothing(changes: dict[str, object], reason: str) -> None:
+    session = replace(session_of("basic_chain.pcap"), **{"totals": NOTHING, "findings": (), **changes})
+    told = why_empty(session)
+    assert told is not None
+    assert reason in told
+    assert told == empty_line(session)
+    assert told in shown(session)
+
+
+def test_findings_tell_why_where_there_are_some() -> None:
+    session = session_of("transport_matrix_default.pcap")
+    assert why_empty(session) is None
+    line = empty_line(session)
+    assert line is not None
+    assert line.startswith("No RPC messages: 2 of 2 pipes: ")
+    assert "\n" not in line
+    full = session_of("basic_chain.pcap")
+    assert (why_empty(full), empty_line(full)) == (None, None)
+
+
+def test_what_clocks_differ_by_is_told_with_what_was_done_about_it() -> None:
+    session = session_of("basic_chain.pcap", "bwd_boom.pcap.gz")
+    first, second = session.captures
+    for clock, size, done in (
+        (
+            ClockOffset(offset_ns=3_000_000, uncertainty_ns=40_000, connections=6),
+            "3 ms ahead of",
+            "set right",
+        ),
+        (ClockOffset(offset_ns=-30_000, uncertainty_ns=40_000, connections=1), "30 µs behind", "left alone"),
+    ):
+        session.captures = (first, replace(second, clock=clock))
+        (line,) = [line for line in shown(session) if "its clock" in line]
+        assert f"{size} the first one's (± 40 µs, by {clock.connections} connection" in line
+        assert f"its times were {done}" in line
+    same = ClockOffset(offset_ns=0, uncertainty_ns=0, connections=3)
+    session.captures = (first, replace(second, clock=same))
+    assert not any("its clock" in line for line in shown(session))
