@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from rpcinspect.errors import CaptureError
 
 settings.register_profile("rpcinspect", deadline=None)  # how long an example takes is the machine's matter
 settings.load_profile("rpcinspect")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in the background of a script; what tests start would ignore it, too, which some of them press.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPO = Path(__file__).resolve().parent.parent
 SHARED = REPO.parent / "shared"
