@@ -182,12 +182,30 @@ def test_the_interpreter_is_ours() -> None:
     assert need_agent().path.count(f"cpython-{sys.version_info.major}{sys.version_info.minor}") == 1
 
 
+HOLDER = """
+import fcntl
+with open("x.rpclog", "r+b") as log:
+    fcntl.lockf(log, fcntl.LOCK_EX)
+    print("held", flush=True)
+    input()
+"""
+
+
 def test_a_full_queue_drops_where_that_was_asked_for(parent: Parent, tmp_path: Path) -> None:
-    """What was dropped is counted, and nobody takes it for lost by the capture."""
+    """What was dropped is counted, and nobody takes it for lost by the capture.
+
+    The queue gets full because another process holds the log's lock meanwhile, as a slow writer would.
+    """
     (tmp_path / "functions.py").write_text(FUNCTIONS)
+    (tmp_path / "holder.py").write_text(HOLDER)
     body = """
-calls = [rpc.rpc_async("worker1", functions.length, args=(torch.zeros(2000),)) for _ in range(300)]
-assert [call.wait() for call in calls] == [2000] * 300
+import subprocess
+pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+with subprocess.Popen([sys.executable, "holder.py"], **pipes, text=True) as holder:
+    assert holder.stdout.readline() == "held\\n"
+    calls = [rpc.rpc_async("worker1", functions.length, args=(torch.zeros(2000),)) for _ in range(300)]
+    assert [call.wait() for call in calls] == [2000] * 300
+    holder.communicate("now\\n")
 """
     done = parent.run_workers(tmp_path, job(body, when_full="drop", queue_bytes=65536))
     assert [worker.returncode for worker in done] == [0, 0], done[0].stderr
