@@ -13,8 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.capture import Live, Reading
+from rpcinspect.capture.source import STDIN_NAME
 from rpcinspect.commands.arguments import wrong_reading
 from rpcinspect.commands.output import overwritten_input
+from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options, Progress
 
 if TYPE_CHECKING:
@@ -66,8 +68,8 @@ class Request(Struct, frozen=True, kw_only=True):
     log_zone: str | None = None
     logs_read: tuple[WorkerLog, ...] = ()
     """What they say."""
-    stdin: str = STDIN
-    """Where standard input can be read, more than once if it was copied to a file."""
+    copies: tuple[tuple[str, str], ...] = ()
+    """(path of the copy, name) of each input among `files` that was copied so that it can be read twice."""
     progress: Progress | None = None
     """Hears how far the reading is."""
 
@@ -115,7 +117,19 @@ class Request(Struct, frozen=True, kw_only=True):
         inputs = self.files if self.interface is None else (Live(self.interface),)
         options = replace(options or Options(), reading=reading, progress=self.progress)
         zone_s = None if self.log_zone is None else _zone(self.log_zone)
-        return Decoding(inputs, replace(options, worker_logs=self.logs_read, log_zone_s=zone_s))
+        try:
+            return Decoding(inputs, replace(options, worker_logs=self.logs_read, log_zone_s=zone_s))
+        except CaptureError as error:
+            raise CaptureError(self._in_its_words(str(error))) from error
+
+    def named(self, file: str) -> str:
+        """The name by which the user knows one of `files`."""
+        return dict(self.copies).get(file, file)
+
+    def _in_its_words(self, text: str) -> str:
+        for path, name in self.copies:
+            text = text.replace(f"{path}:", f"{STDIN_NAME if name == STDIN else name}:", 1)
+        return text
 
 
 def mistake(request: Request) -> str | None:

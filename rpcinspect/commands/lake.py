@@ -32,7 +32,9 @@ def open_lake(request: Request) -> Lake:
             raise
         raise OutputError(WHAT_TO_INSTALL) from error
     assert request.output is not None
-    name = request.partition if request.partition is not None else partition_name(request.files)
+    name = request.partition
+    if name is None:
+        name = partition_name([request.named(file) for file in request.files])
     return Lake(request.output, name)
 
 

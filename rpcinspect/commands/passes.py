@@ -1,12 +1,14 @@
 """Passes over the captures of a request: records into views, and the session with what a filter picks of it.
 
-In: what the command line asked for. Out: what a pass has found. Standard input is copied where more than one
-pass is needed.
+In: what the command line asked for. Out: what a pass has found. Standard input and pipes are copied where
+more than one pass is needed.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -18,6 +20,7 @@ from msgspec.structs import replace
 
 from rpcinspect.commands.decode_request import STDIN, Request
 from rpcinspect.commands.output import writing
+from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
@@ -35,16 +38,33 @@ class View(Protocol):
 
 
 def readable_twice(request: Request, stack: ExitStack) -> Request:
-    """The request with standard input copied to a deleted temporary file that can be opened again."""
-    if STDIN not in request.files:
+    """The request with standard input and pipes copied to deleted temporary files that open again."""
+    copies = {name: _copied(name, stack) for name in request.files if name == STDIN or _is_pipe(name)}
+    if not copies:
         return request
+    files = tuple(copies.get(name, name) for name in request.files)
+    return replace(request, files=files, copies=tuple((path, name) for name, path in copies.items()))
+
+
+def _is_pipe(name: str) -> bool:
+    """Also what shells make of `<(command)`."""
+    try:
+        return stat.S_ISFIFO(os.stat(name).st_mode)
+    except (OSError, ValueError):
+        return False  # who opens it reports it better
+
+
+def _copied(name: str, stack: ExitStack) -> str:
+    """The path of a copy."""
+    try:
+        source = sys.stdin.buffer if name == STDIN else stack.enter_context(open(name, "rb"))  # noqa: SIM115
+    except OSError as error:
+        raise CaptureError(f"{name}: {error.strerror}") from error
     copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
     with writing(Path(tempfile.gettempdir())):
-        shutil.copyfileobj(sys.stdin.buffer, copy)
+        shutil.copyfileobj(source, copy)
         copy.seek(0)
-    path = f"/dev/fd/{copy.fileno()}"
-    files = tuple(path if name == STDIN else name for name in request.files)
-    return replace(request, files=files, stdin=path)
+    return f"/dev/fd/{copy.fileno()}"
 
 
 def spool(stack: ExitStack) -> BinaryIO:
@@ -91,9 +111,8 @@ def read(request: Request, chosen: Filter | None) -> tuple[Session, Shown | None
 
 
 def named(session: Session, request: Request) -> Session:
-    """The session with standard input called so again."""
+    """The session with copied inputs called by their own names."""
     session.captures = tuple(
-        replace(capture, path=STDIN) if capture.path == request.stdin else capture
-        for capture in session.captures
+        [replace(capture, path=request.named(capture.path)) for capture in session.captures]
     )
     return session

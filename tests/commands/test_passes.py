@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from rpcinspect.commands.decode_request import STDIN, Request
 from rpcinspect.commands.filtering import read_filter
 from rpcinspect.commands.passes import chosen_at_once, read, readable_twice, spool, take, take_chosen
 from rpcinspect.rpc.record import RpcRecord
-from tests.commands.runner import CHAIN
+from tests.commands.runner import CHAIN, decode
 
 REQUEST = Request(files=(str(CHAIN),))
 
@@ -72,6 +74,35 @@ def test_standard_input_can_be_read_twice_and_keeps_its_name(monkeypatch: pytest
             assert [capture.path for capture in session.captures] == [STDIN]
     with ExitStack() as stack:
         assert readable_twice(REQUEST, stack) is REQUEST
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--message", "6"),
+        ("--format", "rpclog", "-o", "run.rpclog"),
+        ("--tensors", "tensors"),
+        ("-w", "part.pcap"),
+    ],
+    ids=lambda options: options[0],
+)
+def test_a_pipe_that_has_a_name_can_be_read_twice(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("run.fifo")
+    with ThreadPoolExecutor() as pool:
+        written = pool.submit(Path("run.fifo").write_bytes, CHAIN.read_bytes())
+        piped = decode("run.fifo", *options)
+        assert written.result() == CHAIN.stat().st_size
+    assert (piped.code, piped.out) == (0, decode(CHAIN, *options).out.replace(str(CHAIN), "run.fifo"))
+
+
+@pytest.mark.parametrize(("data", "said"), [(b"", "empty file"), (b"hello, world", "not a pcap")])
+def test_a_copy_goes_by_the_name_of_what_was_copied(data: bytes, said: str) -> None:
+    ran = decode("-", "--message", "6", stdin=data)
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith(f"rpcinspect: standard input: {said}")
 
 
 def test_a_spool_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
