@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.capture import PacketBlock, open_capture, pcap
+from rpcinspect.capture import CaptureReader, PacketBlock, open_capture, skim
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.command import PythonCall, PythonResp
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.views.contract.jsonl import JsonLines
 from rpcinspect.views.stream import JsonStream
-from tests.builders import pcap_file, pcapng_file
+from tests.builders import Captured, pcap_file, pcapng_file
 from tests.decoded import pieces
 from tests.truth import CAPTURES
 from tests.wire.conversations import (
@@ -354,17 +355,32 @@ def test_long_messages_are_taken_one_by_one(tmp_path: Path, monkeypatch: pytest.
         assert [len(block) for block in decoding.blocks()] == [1] * 12
 
 
+def captured(reader: CaptureReader) -> Iterator[Captured]:
+    """The packets of a capture."""
+    for block in reader.blocks():
+        assert isinstance(block, PacketBlock)
+        for offset, caplen, time_ns in zip(block.offset, block.caplen, block.time_ns, strict=True):
+            yield Captured(reader.pread(int(offset), int(caplen)), int(time_ns))
+
+
 @pytest.mark.parametrize(
     "name", ["basic_chain", "param_detach", "profiled_legacy", "transport_matrix_default"]
 )
-def test_packets_that_are_not_read_to_their_end_at_first(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pcapng", [False, True])
+def test_packets_that_are_not_read_to_their_end_at_first(
+    name: str, pcapng: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As those of tensors of megabytes: the same comes out."""
     path = CAPTURES / f"{name}.pcap"
+    if pcapng:
+        path = tmp_path / "copy.pcapng"
+        with open_capture(str(CAPTURES / f"{name}.pcap")) as reader:
+            path.write_bytes(pcapng_file(captured(reader)))
     whole = list(pieces(path))
     monkeypatch.setattr("rpcinspect.capture.source.WINDOW", 4096)
-    monkeypatch.setattr(pcap, "LARGE_PACKET", 1)
-    monkeypatch.setattr(pcap, "HEAD", 80)
-    monkeypatch.setattr(pcap, "SKIMMED_PACKETS", 7)
+    monkeypatch.setattr(skim, "LARGE_PACKET", 1)
+    monkeypatch.setattr(skim, "HEAD", 80)
+    monkeypatch.setattr(skim, "SKIMMED_PACKETS", 7)
     with open_capture(str(path)) as reader:
         assert any(isinstance(block, PacketBlock) and block.heads for block in reader.blocks())
     assert b"".join(pieces(path)) == b"".join(whole)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s, PacketBlock
 from rpcinspect.capture.pcap import MAX_CAPLEN, Report
+from rpcinspect.capture.skim import Records, are_large, by_heads, skim
 from rpcinspect.capture.source import Source
 from rpcinspect.errors import CaptureError, UnknownFormatError
 
@@ -113,18 +114,29 @@ class _Walker:
         self._interfaces: list[Interface] = []
         self._number = 1
         self._time_ns = 0
+        self._told: set[str] = set()
 
     def blocks(self) -> Iterator[PacketBlock]:
-        base, needed = 0, 12
-        while window := self._source.window(base, needed):
+        base, needed, large = 0, 12, False
+        while True:
+            first = self._number
+            if large and (records := skim(self._source, base, _FIXED[_ENHANCED], self._size_of)) is not None:
+                yield by_heads(self._source, records, self._block(records))
+                large = are_large(self._number - first, records.end - base)
+                base = records.end
+                continue
+            window = self._source.window(base, needed)
+            if not window:
+                return
             at = 0
             while True:  # not only the window's end ends a block of packets
                 starts, end = self._walk(window, at)
                 if starts:
-                    yield self._block(window, base, starts)
+                    yield self._block(Records.of_window(window, base, starts))
                 if end == at:
                     break
                 at = end
+            large = self._source.complete and are_large(self._number - first, at)
             if at:
                 base, needed = base + at, 12
                 continue
@@ -135,7 +147,7 @@ class _Walker:
                 needed = size
                 continue
             if self._cut(window, base, size):
-                yield self._block(window, base, [0])
+                yield self._block(Records.of_window(window, base, [0]))
             return
 
     def _walk(self, window: bytes, position: int) -> tuple[list[int], int]:
@@ -172,6 +184,15 @@ class _Walker:
             position += length + 3 & ~3  # some writers forget to pad
         return starts, position
 
+    def _size_of(self, head: bytes) -> int:
+        """Size of an enhanced packet of a known interface; 0 for any other block.
+
+        Where the interface is not known, the walk by windows may still find it described further on.
+        """
+        kind, size, interface = struct.unpack_from(self._order + "III", head)
+        usual = kind == _ENHANCED and size >= _LEAST[_ENHANCED] and interface < len(self._interfaces)
+        return int(size) + 3 & ~3 if usual else 0
+
     def _section(self, window: bytes, position: int) -> bool:
         """Take over a section header; False if it is not whole or can't be."""
         order = BYTE_ORDERS.get(window[position + 8 : position + 12])
@@ -182,6 +203,7 @@ class _Walker:
             return False
         self._order = order
         self._interfaces = []
+        self._told = set()
         return True
 
     def _incomplete(self, window: bytes, base: int) -> int | None:
@@ -216,16 +238,16 @@ class _Walker:
         )
         return kind in _FIXED and len(window) >= _FIXED[kind]
 
-    def _block(self, window: bytes, base: int, starts: list[int]) -> PacketBlock:
-        """Columns of the packets at `starts`; the last may be cut by the end of the window."""
-        start = np.array(starts, dtype=np.int64)
-        padded = window if starts[-1] + 28 <= len(window) else window + bytes(28)
+    def _block(self, records: Records) -> PacketBlock:
+        """Columns of these packets; the last may be cut by the end of the file."""
+        window, start = records.window, records.at
+        padded = window if start[-1] + 28 <= len(window) else window + bytes(28)
         view: np.ndarray[Any, Any] = np.ndarray((len(padded) - 27,), "V28", padded, strides=(1,))
         fields = view[start].view(self._order + "u4").reshape(-1, 7).astype(np.int64)
         kind, size, interface = fields[:, 0], fields[:, 1], fields[:, 2]
         caplen, length = fields[:, 5], fields[:, 6]
         ticks = (fields[:, 3].astype(np.uint64) << np.uint64(32)) | fields[:, 4].astype(np.uint64)
-        data = start + 28
+        offset = records.place + 28
         room = size - 32
         obsolete = kind == _OBSOLETE
         if obsolete.any():
@@ -235,38 +257,44 @@ class _Walker:
         if simple.any():
             length = np.where(simple, fields[:, 2], length)
             interface = np.where(simple, 0, interface)
-            data = np.where(simple, start + 12, data)
+            offset = np.where(simple, records.place + 12, offset)
             room = np.where(simple, size - 16, room)
             snap = (self._interfaces[0].snap_length if self._interfaces else 0) or MAX_CAPLEN
             caplen = np.where(simple, np.minimum(np.minimum(length, snap), room), caplen)
-        self._check(caplen, room, interface, base + start)
-        caplen = np.minimum(np.minimum(caplen, room), len(window) - data)
+        self._check(caplen, room, interface, records.place)
+        caplen = np.minimum(np.minimum(caplen, room), records.end - offset)
         known = np.minimum(interface, len(self._interfaces))
         time_ns, link_type = self._times(ticks, known, simple)
         block = PacketBlock(
             capture=self._capture,
             first_number=self._number,
             window=window,
-            window_offset=base,
-            offset=base + data,
+            window_offset=int(records.place[0] - start[0]),
+            offset=offset,
             caplen=caplen,
             length=np.maximum(length, caplen),
             time_ns=time_ns,
             link_type=link_type,
         )
-        self._number += len(starts)
+        self._number += len(start)
         return block
 
     def _check(self, caplen: Int64s, room: Int64s, interface: Int64s, start: Int64s) -> None:
-        """Report the first packet of each kind that contradicts its block or the interfaces."""
-        for wrong, what in (
-            (caplen > room, "says more captured bytes than its block has"),
-            (interface >= len(self._interfaces), "names an interface that was not described"),
-        ):
-            if wrong.any():
-                first = int(wrong.argmax())
-                number = self._number + first
-                self._report(f"packet {number} {what}, at byte {int(start[first]):,} of the file", number)
+        """Report the first packet of the section that contradicts its block, and that for the interfaces:
+        what is reported must not depend on how packets fall into blocks.
+        """
+        firsts = [
+            (int(wrong.argmax()), what)
+            for wrong, what in (
+                (caplen > room, "says more captured bytes than its block has"),
+                (interface >= len(self._interfaces), "names an interface that was not described"),
+            )
+            if what not in self._told and wrong.any()
+        ]
+        for row, what in sorted(firsts):
+            self._told.add(what)
+            number = self._number + row
+            self._report(f"packet {number} {what}, at byte {int(start[row]):,} of the file", number)
 
     def _times(
         self, ticks: NDArray[np.uint64], interface: Int64s, simple: NDArray[np.bool_]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import struct
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.capture import CaptureReader, PacketBlock, open_capture, pcap
+from rpcinspect.capture import CaptureReader, open_capture, pcap
 from rpcinspect.capture.pcap import write_pcap
 from rpcinspect.errors import CaptureError, UnknownFormatError
 from tests.builders import Captured, pcap_file
@@ -167,96 +166,6 @@ def test_numbers_go_on_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             assert (block.capture, block.first_number) == (3, following)
             following += len(block)
     assert following == 51
-
-
-# --- large packets, of which the first bytes are read ---
-
-
-@pytest.fixture
-def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tells large packets, in small files."""
-    monkeypatch.setattr("rpcinspect.capture.source.WINDOW", 512)
-    for name, value in (
-        ("LARGE_PACKET", 100),
-        ("HEAD", 60),
-        ("SKIMMED_PACKETS", 8),
-        ("SKIMMED_BYTES", 2_000),
-    ):
-        monkeypatch.setattr(pcap, name, value)
-
-
-def columns(block: PacketBlock) -> list[list[int]]:
-    return [c.tolist() for c in (block.offset, block.caplen, block.length, block.time_ns, block.link_type)]
-
-
-def skimmed(path: Path) -> tuple[list[list[int]], int, CaptureReader]:
-    """All columns of a file, how many packets were read by their first bytes, and the closed reader."""
-    found: list[list[int]] = [[] for _ in range(5)]
-    count = 0
-    with open_capture(str(path)) as reader:
-        for block in reader.blocks():
-            assert block.first_number == len(found[0]) + 1
-            for column, more in zip(found, columns(block), strict=True):
-                column += more
-            if block.heads is None:
-                continue
-            count += len(block)
-            whole = block.heads.whole()
-            assert columns(whole) == columns(block)
-            assert whole.first_number == block.first_number
-            seen = zip(block.heads.at.tolist(), block.heads.seen.tolist(), whole.offset.tolist(), strict=True)
-            for at, size, offset in seen:
-                start = offset - whole.window_offset
-                assert block.window[at : at + size] == whole.window[start : start + size]
-    return found, count, reader
-
-
-SIZES = [*range(400, 100, -11), 0, 1, 700, 3_000, 90, 59, 60, 61, *[5] * 40, *[300] * 12]
-
-
-def test_large_packets_are_read_by_their_heads(small_is_large: None, tmp_path: Path) -> None:
-    packets = [Captured(bytes([size % 251]) * size, 1_000 + size, size + 7) for size in SIZES]
-    data = pcap_file(packets)
-    (tmp_path / "whole").write_bytes(data)
-    found, count, reader = skimmed(tmp_path / "whole")
-    assert found[1] == SIZES
-    assert found[2] == [size + 7 for size in SIZES]
-    assert found[3] == [1_000 + size for size in SIZES]
-    assert 20 < count < len(SIZES)
-    assert reader.problems == []
-    assert reader.bytes == len(data)
-    with gzip.open(tmp_path / "packed", "wb") as packed:
-        packed.write(data)
-    again, count, _ = skimmed(tmp_path / "packed")
-    assert again == found
-    assert count == 0  # it must be unpacked from its beginning anyway
-
-
-def test_cut_among_large_packets(
-    small_is_large: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = pcap_file([Captured(bytes(size), size) for size in SIZES[:24]])
-    path = tmp_path / "cut"
-    for size in range(600, len(data), 13):
-        path.write_bytes(data[:size])
-        with monkeypatch.context() as usual:
-            usual.setattr(pcap, "LARGE_PACKET", 1 << 40)
-            expected, count, plain = skimmed(path)
-        assert count == 0
-        found, _, reader = skimmed(path)
-        assert found == expected
-        assert reader.problems == plain.problems
-        assert reader.bytes == plain.bytes
-
-
-def test_damage_among_large_packets(small_is_large: None, tmp_path: Path) -> None:
-    data = pcap_file([Captured(bytes(300), n) for n in range(20)])
-    at = 24 + 12 * 316
-    (tmp_path / "x").write_bytes(data[:at] + struct.pack("<IIII", 0, 0, 1 << 30, 1 << 30) + data[at + 16 :])
-    found, count, reader = skimmed(tmp_path / "x")
-    assert len(found[0]) == 12
-    assert count > 0
-    assert [(p.location.packet, "damage" in p.reason) for p in reader.problems] == [(13, True)]
 
 
 @pytest.mark.parametrize("nanoseconds", [True, False])
