@@ -78,6 +78,7 @@ def read(path: Path) -> tuple[Found, int]:
         for block in reader.blocks():
             whole = block
             packets += columns(block)
+            assert reader.bytes >= (block.offset + block.caplen).max()
             if block.heads is not None:
                 count += len(block)
                 whole = block.heads.whole()
@@ -227,6 +228,17 @@ def test_contradictions_are_told_once_for_each_section(tmp_path: Path) -> None:
     path.write_bytes(part * 2)
     found, _ = same_both_ways(path)
     assert [problem.location.packet for problem in found.problems] == [2, 2, 13, 13]
+
+
+def test_contradictions_are_told_in_the_order_of_packets(tmp_path: Path) -> None:
+    too_long = bytearray(enhanced("<", bytes(300)))
+    too_long[20:24] = struct.pack("<I", 1_000)
+    path = tmp_path / "contradictions"
+    for size in (0, 300):  # in one window, and in several
+        unknown = enhanced("<", bytes(size), interface_id=1)
+        path.write_bytes(section() + interface() + unknown + bytes(too_long) * 9)
+        found, _ = same_both_ways(path)
+        assert [problem.location.packet for problem in found.problems] == [1, 2]
 
 
 def unusual(order: str, data: bytes, ticks: int, interface_id: int, more: int, options: int) -> bytes:
