@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from rpcinspect.session.model import Worker
+from rpcinspect.session.names import ID_LABEL
 
 
 class Label(Struct, frozen=True):
@@ -35,9 +36,8 @@ def labels(seen: Iterable[str], workers: Sequence[Worker], job: int) -> list[Lab
     for text in dict.fromkeys(seen):
         known = ids.get(text)
         if known is None:
-            start, colon, number = text.partition(":")
-            bare = start == "worker" and colon and number.isdigit()
-            found.append(Label(text, False, int(number) if bare else None))
+            bare = ID_LABEL.fullmatch(text)
+            found.append(Label(text, False, int(bare[1]) if bare else None))
         else:
             found.append(Label(text, True, next(iter(known)) if len(known) == 1 else None))
     return found

@@ -77,9 +77,15 @@ def amount(count: int) -> str:
     return f"{size:,.0f} GB"
 
 
+MAX_ID_CHARACTERS = 40
+"""Of an id as people write it."""
+
+
 def read_packed(value: str) -> int | None:
     """The 64-bit id of `281474976710657` or `1:1` (creator:counter, as `packed` writes it), or None."""
     creator, colon, counter = value.partition(":")
+    if len(value) > MAX_ID_CHARACTERS:  # Python refuses to read a number of 4,300 digits
+        return None
     if not all(part.isascii() and part.isdigit() for part in ((creator, counter) if colon else (creator,))):
         return None
     if not colon:

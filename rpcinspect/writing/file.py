@@ -24,7 +24,7 @@ from rpcinspect.wire.segment import Endpoint
 from rpcinspect.wire.tcp_frames import LINK_TYPE
 from rpcinspect.wire.tcp_frames import Talk as Framer
 from rpcinspect.writing.pipes import Numbered, pipe_talks
-from rpcinspect.writing.places import placed
+from rpcinspect.writing.places import endpoint, placed
 from rpcinspect.writing.stores import store_talk
 from rpcinspect.writing.talks import (
     CLIENT,
@@ -102,9 +102,9 @@ def _known_ends(session: Session) -> set[Endpoint]:
     found |= {pipe.listener for pipe in session.pipes if pipe.listener is not None}
     for worker in session.workers:
         for address in worker.addresses:
-            host, _, port = address.rpartition(":")
-            if port.isdecimal():
-                found.add(Endpoint(host.strip("[]"), int(port)))
+            end = endpoint(address)
+            if end is not None:
+                found.add(end)
     return found
 
 

@@ -67,6 +67,6 @@ def endpoint(address: str) -> Endpoint | None:
         ip = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         return None
-    if not port.isascii() or not port.isdecimal() or not 0 < int(port[:6]) < 1 << 16:
+    if not port.isascii() or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 1 << 16:
         return None
     return Endpoint(str(ip), int(port))

@@ -35,9 +35,10 @@ def test_labels_of_one_job() -> None:
         Worker(name="w0", id=0, group=0, addresses=()),
         Worker(name="w0", id=4, group=0, addresses=(), job=1),
     )
-    seen = ["w0", "worker:3", "10.0.0.1:80", "w0"]
+    seen = ["w0", "worker:3", "10.0.0.1:80", "w0", "worker:²"]
     assert labels(seen, workers, 1) == [
         Label("w0", True, 4),
         Label("worker:3", False, 3),
         Label("10.0.0.1:80", False, None),
+        Label("worker:²", False, None),
     ]

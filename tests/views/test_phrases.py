@@ -220,6 +220,8 @@ def test_messages_of_a_pattern_have_the_phrase_of_the_whole_message() -> None:
         ("65536:1", None),
         (f"1:{1 << 48}", None),
         (str(1 << 63), None),
+        ("9" * 5000, None),
+        ("0:" + "9" * 5000, None),
         ("-1", None),
         ("", None),
     ],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.opened import OpenSession
 from rpcinspect.wire.segment import Endpoint
@@ -48,8 +50,27 @@ def test_sessions_of_packets_stay_as_they_are() -> None:
         assert placed(opened.session) is opened.session
 
 
+def test_a_worker_may_have_published_anything() -> None:
+    """A store's value may be a megabyte of digits, which Python reads as no number."""
+    output = io.BytesIO()
+    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+        said = (f"10.0.0.1:{'9' * 5000}", "host:\u00b2")
+        workers = tuple([replace(worker, addresses=said) for worker in opened.session.workers])
+        write_session(output, replace(opened.session, workers=workers), opened.messages(), opened.read)
+    assert output.getvalue()
+
+
 def test_addresses() -> None:
     assert endpoint("127.0.0.1:80") == Endpoint("127.0.0.1", 80)
     assert endpoint("[fd00::2]:80") == Endpoint("fd00::2", 80)
-    for none in ("host:80", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:99999", "shm://1a", "127.0.0.1:x", ":1"):
+    hostile = ("127.0.0.1:0000809999", f"127.0.0.1:{'9' * 5000}")
+    for none in (
+        "host:80",
+        "127.0.0.1",
+        "127.0.0.1:0",
+        "127.0.0.1:99999",
+        "shm://1a",
+        "127.0.0.1:x",
+        *hostile,
+    ):
         assert endpoint(none) is None

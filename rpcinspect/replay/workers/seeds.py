@@ -50,11 +50,11 @@ def read_range(word: str) -> range | None:
     """`0:100` or `100`: the seeds to try, the last number left out."""
     first, colon, last = word.rpartition(":")
     try:
-        found = range(int(first, 0) if colon else 0, int(last, 0))
+        begin, end = int(first, 0) if colon else 0, int(last, 0)
     except ValueError:
         return None
-    fits = 0 < len(found) <= MAX_TRIES and found[0] in SEEDS and found[-1] in SEEDS
-    return found if fits else None
+    fits = begin < end <= begin + MAX_TRIES and begin in SEEDS and end - 1 in SEEDS
+    return range(begin, end) if fits else None
 
 
 def unknown(seeds: Seeds, live: Iterable[str]) -> list[str]:

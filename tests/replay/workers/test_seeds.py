@@ -47,6 +47,7 @@ def test_the_last_one_holds() -> None:
         ("0", None),
         ("a:b", None),
         (f"0:{MAX_TRIES + 1}", None),
+        (f"0:{1 << 80}", None),
         (f"{(1 << 64) - 1}:{(1 << 64) + 1}", None),
     ],
 )
