@@ -216,6 +216,14 @@ def _mistake_in_logs(request: Request) -> str | None:
     return None
 
 
+def _log_paths(request: Request) -> list[str]:
+    if not request.worker_logs:
+        return []
+    from rpcinspect.commands.worker_logs import read_named
+
+    return [read_named(log)[1] for log in request.worker_logs]
+
+
 def _mistake_in_redacting(request: Request) -> str | None:
     if not request.redact:
         return None if request.redact_seed is None else "--redact-seed is for --redact"
@@ -240,8 +248,9 @@ def _mistake_in_tables(request: Request) -> str | None:
 
 
 def _mistake_in_outputs(request: Request) -> str | None:
+    inputs = [*request.files, *_log_paths(request)]
     for option, path in (("--output", request.output), ("-w", request.write)):
-        overwritten = overwritten_input(path, request.files)
+        overwritten = overwritten_input(path, inputs)
         if overwritten is not None:
             return f"{overwritten}: is an input, {option} would overwrite it"
     if request.write is not None and str(request.write) == STDIN:

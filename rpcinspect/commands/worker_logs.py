@@ -36,11 +36,16 @@ def read_zone(text: str) -> int | None:
     return -seconds if match[1] == "-" else seconds
 
 
-def _read(named: str) -> WorkerLog:
-    worker, path = None, named
+def read_named(named: str) -> tuple[str | None, str]:
+    """The worker, if one is named, and the path of its log."""
     match = _NAMED.fullmatch(named)
     if match is not None and not Path(named).exists():
-        worker, path = match[1], match[2]
+        return match[1], match[2]
+    return None, named
+
+
+def _read(named: str) -> WorkerLog:
+    worker, path = read_named(named)
     try:
         with Path(path).open("rb") as file:
             packed = file.read(2) == GZIP

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,12 @@ def test_a_log_that_is_not_there() -> None:
     ran = rpcinspect("decode", CHAIN, *given("no/such.log"))
     assert ran.code == 3
     assert "no/such.log: can't be read" in ran.err
+
+
+@pytest.mark.parametrize("named", ["own.log", "worker0=own.log"])
+def test_a_log_is_not_written_over(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(LOGS[0], "own.log")
+    ran = rpcinspect("decode", KILLED, "--worker-log", named, "-o", "own.log")
+    assert (ran.code, ran.err) == (2, "rpcinspect: own.log: is an input, --output would overwrite it\n")
+    assert Path("own.log").read_bytes() == LOGS[0].read_bytes()
