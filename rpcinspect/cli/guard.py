@@ -11,7 +11,7 @@ from rpcinspect.errors import CaptureError, OutputError, RpcInspectError
 
 def guarded(command: Callable[[], int]) -> int:
     """The command's exit code; expected errors become one line on stderr and a code."""
-    from rpcinspect.commands.output import give_up_stdout, say
+    from rpcinspect.commands.output import give_up_stdout, say, temporary_folder
 
     try:
         return command()
@@ -27,3 +27,10 @@ def guarded(command: Callable[[], int]) -> int:
         return exit_codes.USAGE
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
+    except OSError:
+        try:
+            temporary_folder()  # most commands need one, in a dozen places
+        except OutputError as error:
+            say(str(error))
+            return exit_codes.USAGE
+        raise

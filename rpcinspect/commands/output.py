@@ -9,6 +9,7 @@ import io
 import os
 import stat
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +75,16 @@ def writing(path: Path | None) -> Iterator[None]:
     except OSError as error:
         where = "standard output" if path is None else str(path)
         raise OutputError(f"{where}: can't be written: {error.strerror or error}") from error
+
+
+def temporary_folder() -> Path:
+    """Where temporary files go; `OutputError` where none can be written."""
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError as error:
+        raise OutputError(
+            f"{error.strerror}: is the disk full, or read-only? TMPDIR may name another folder"
+        ) from error
 
 
 def overwritten_input(output: Path | None, inputs: Sequence[str]) -> str | None:

@@ -13,13 +13,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from msgspec.structs import replace
 
 from rpcinspect.commands.decode_request import STDIN, Request
-from rpcinspect.commands.output import writing
+from rpcinspect.commands.output import temporary_folder, writing
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
@@ -61,7 +60,7 @@ def _copied(name: str, stack: ExitStack) -> str:
     except OSError as error:
         raise CaptureError(f"{name}: {error.strerror}") from error
     copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-    with writing(Path(tempfile.gettempdir())):
+    with writing(temporary_folder()):
         shutil.copyfileobj(source, copy)
         copy.seek(0)
     return f"/dev/fd/{copy.fileno()}"
@@ -69,13 +68,13 @@ def _copied(name: str, stack: ExitStack) -> str:
 
 def spool(stack: ExitStack) -> BinaryIO:
     """A temporary file without a name: nothing is left of it, however we end."""
-    with writing(Path(tempfile.gettempdir())):
+    with writing(temporary_folder()):
         return stack.enter_context(tempfile.TemporaryFile(buffering=0))
 
 
 def take(decoding: Decoding, views: list[View], wanted: Callable[[RpcRecord], bool] | None = None) -> None:
     """Feeds every record that is wanted to views that keep what they make in temporary files."""
-    with writing(Path(tempfile.gettempdir())):
+    with writing(temporary_folder()):
         for records in decoding.blocks():
             shown = records if wanted is None else [r if wanted(r) else None for r in records]
             for view in views:

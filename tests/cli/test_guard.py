@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.guard import guarded
 from rpcinspect.errors import CaptureError, OutputError, RpcInspectError
+from tests.commands.runner import CHAIN
 
 
 @pytest.mark.parametrize(
@@ -41,3 +45,14 @@ def test_a_mistake_of_ours_is_not_hidden() -> None:
 
     with pytest.raises(ZeroDivisionError):
         guarded(command)
+
+
+def test_without_a_place_for_temporary_files_one_line_says_so() -> None:
+    """No file may grow, as on a full disk; what is written to a pipe may."""
+    command = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
+    command += f"import sys; sys.argv = ['rpcinspect', 'decode', {str(CHAIN)!r}]; "
+    command += "from rpcinspect.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (exit_codes.USAGE, "")
+    assert done.stderr.startswith("rpcinspect: No usable temporary directory found in [")
+    assert len(done.stderr.splitlines()) == 1
