@@ -91,6 +91,7 @@ class Command:
         self._ours.sendall(b"!")
         failed = self._ours.recv(MAX_REPORT)  # nothing comes once the program has replaced ours
         if failed:
+            _, self._status = os.waitpid(self.pid, 0)
             number = int(failed)
             code = NOT_FOUND if number == errno.ENOENT else NOT_RUNNABLE
             raise CommandError(f"{self._program}: can't be run: {os.strerror(number)}", code)

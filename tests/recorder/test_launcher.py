@@ -42,9 +42,14 @@ def test_a_program_that_the_system_refuses(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"\x00\x01")
     program.chmod(0o755)
-    with pytest.raises(CommandError, match="Exec format error") as caught:
-        run(str(program))
+    with (
+        pytest.raises(CommandError, match="Exec format error") as caught,
+        Command([str(program)], os.environ, list) as command,
+    ):
+        command.begin()
     assert caught.value.code == 126
+    with pytest.raises(ChildProcessError):  # nobody is left who would have to be waited for
+        os.waitpid(command.pid, os.WNOHANG)
 
 
 def test_what_the_stage_opens_reaches_us() -> None:
