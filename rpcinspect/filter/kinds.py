@@ -89,7 +89,10 @@ def _scaled(word: str, units: dict[str, int], wanted: str) -> int:
         if not number and not unit:
             return 0
         raise ValueError(wanted)
-    return int((number * units[unit]).to_integral_value("ROUND_FLOOR"))
+    value = int((number * units[unit]).to_integral_value("ROUND_FLOOR"))
+    if abs(value) >= 10 ** (MAX_DIGITS - 1):  # what is written of it could not be read again
+        raise ValueError(wanted)
+    return value
 
 
 def _duration(word: str) -> int:

@@ -75,6 +75,8 @@ def test_values(kind: Kind, word: str, value: Any) -> None:
         (SIZE, "1ms"),
         (SIZE, "1mb"),
         (SIZE, "9" * 100),
+        (SIZE, "1e400"),
+        (DURATION, "-1e39ns"),
         (NUMBER, "1.5"),
         (NUMBER, "1_000"),
         (NUMBER, "٣"),
