@@ -130,12 +130,17 @@ class Programs(Struct):
         return StoreAddress("127.0.0.1", self.port)
 
     def start(self, *names: str) -> None:
-        """Starts workers and waits until they are members."""
+        """Starts workers, each once the one before is a member: of two that join at once, torch's first may
+        call the second too early.
+        """
         for name in names:
             rank = self.names.index(name)
             arguments = [str(PROGRAM), *self.names, *map(str, self.arguments)]
             self.running[name] = self.start_program(arguments, environment(rank, self.port))
-        until(lambda: set(names) <= self.members().keys() and self.token() == b"", START_S)
+            self._wait_for(name)
+
+    def _wait_for(self, name: str) -> None:
+        until(lambda: name in self.members() and self.token() == b"", START_S)
 
     def members(self) -> Mapping[str, int]:
         """As the store has them; nobody while there is no store."""

@@ -83,11 +83,15 @@ def work(rank):
 
 
 def test_a_group_without_a_size_is_one_job(parent: Parent, tmp_path: Path) -> None:
+    """One joins after the other: of two at once, torch's first may call the second too early and fail."""
     body = """
 def work(rank):
+    while rank == 1 and not os.path.exists("joined"):
+        time.sleep(0.01)
     with rpcinspect.recording("x.rpclog"):
         path = f"tcp://127.0.0.1:{os.environ['MASTER_PORT']}"
         rpc.init_rpc(f"worker{rank}", rank=rank, rpc_backend_options=options(init_method=path))
+        open("joined", "w").close()
         assert not rpc.api._get_current_rpc_agent().is_static_group
         if rank == 1:
             assert rpc.rpc_sync("worker0", torch.add, args=(torch.ones(2), 1))[0] == 2
