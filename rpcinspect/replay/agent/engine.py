@@ -74,10 +74,11 @@ def start_agents(
     place: Place,
     bring: Bringer,
 ) -> dict[str, AgentPeer]:
-    """A process for each played worker, each a member of the group, each told to begin."""
+    """A process for each played worker, each a member of the group, and each has begun: until then torch
+    unpickles what comes, and another worker's request may be quicker than what we tell the process."""
     cast = material.planned.cast
     children = {role: group.start_agent(role, material.worker_ids[role]) for role in cast.roles}
-    return {
+    peers = {
         role: AgentPeer(
             loop,
             _part(role, material, passes[role], place),
@@ -88,6 +89,9 @@ def start_agents(
         )
         for role, child in children.items()
     }
+    for peer in peers.values():
+        peer.begin()
+    return peers
 
 
 def _part(role: str, material: Material, passes: Passes, place: Place) -> Part:

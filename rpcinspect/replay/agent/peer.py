@@ -128,9 +128,14 @@ class AgentPeer:
         self._questions = 0
         self._rrefs = OwnRRefs()
         self._made: list[Object] = []
+        self._begun = False
         loop.watch(self, control.sock, READ)
         loop.add_timer(self._check)
         control.send({"do": "begin", "contexts": list(part.contexts)})
+
+    def begin(self) -> None:
+        """Waits until the process plays: what reaches it before that, it would unpickle."""
+        self._hear_until(lambda: self._begun)
 
     # --- for the player -------------------------------------------------------------------------------------
 
@@ -221,8 +226,13 @@ class AgentPeer:
         return int(on), int(local)
 
     def _until_made(self) -> Object:
-        """What the process says of an RRef that it was to make; whatever else it says is heard."""
-        while not self._made:
+        """What the process says of an RRef that it was to make."""
+        self._hear_until(lambda: bool(self._made))
+        return self._made.pop(0)
+
+    def _hear_until(self, done: Callable[[], bool]) -> None:
+        """Waits for something that the process says; whatever else it says is heard."""
+        while not done():
             heard = self._control.receive(MADE_S)
             if heard is None:
                 raise ReplayError(f"the process that plays {self.name} has ended")
@@ -231,7 +241,6 @@ class AgentPeer:
             heard = self._control.receive(MADE_S)
             if heard is not None:
                 self._hear(*heard)
-        return self._made.pop(0)
 
     def _linked(self, context: int | None, edge: int | None) -> Object:
         """The id of a message that is to be sent, and the received ones whose gradients hang at it."""
@@ -316,6 +325,8 @@ class AgentPeer:
             self._hear_end(int(what["context"]), what["error"])
         elif said == "made":
             self._made.append(what)
+        elif said == "begun":
+            self._begun = True
         elif said == "failed" and what["n"] is not None:
             self._open.lost(int(what["n"]), f"torch's agent could not send it: {what['error']}")
         elif said == "failed":

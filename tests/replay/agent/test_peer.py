@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -75,6 +76,23 @@ def ends() -> Iterator[Ends]:
         yield found
     ours.close()
     theirs.close()
+
+
+def test_it_waits_until_the_process_plays(ends: Ends) -> None:
+    waiting = threading.Thread(target=ends.peer.begin)
+    waiting.start()
+    ends.process.send({"said": "failed", "do": "call", "n": 7, "error": "something else"})
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    ends.process.send({"said": "begun"})
+    waiting.join(5)
+    assert not waiting.is_alive()
+
+
+def test_a_process_that_ends_before_it_plays(ends: Ends) -> None:
+    ends.process.close()
+    with pytest.raises(ReplayError, match="the process that plays w0 has ended"):
+        ends.peer.begin()
 
 
 def test_a_call_and_its_answer(ends: Ends) -> None:
