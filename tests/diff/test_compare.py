@@ -15,6 +15,7 @@ from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.views.diff.json_lines import diff_lines
 from tests.diff.stories import codes, first
 from tests.logs import log_of, message
+from tests.places import workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "captures"
@@ -23,7 +24,7 @@ LARGE = {"stress_lossy.pcap.gz", "stress_basic.pcap.gz", "stress_mpt_uv.pcap.gz"
 
 def captures() -> list[Path]:
     """Every capture present."""
-    found = sorted(ROOT.glob("captures/**/*.pcap*"))
+    found = workloads()
     for folder in ("torch", "torch-suite", "versions", "examples"):
         found += sorted((SHARED / folder).glob("*.pcap*"))
     return found

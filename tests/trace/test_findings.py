@@ -11,6 +11,7 @@ import pytest
 from rpcinspect.commands.decode import Request, run
 from tests.conftest import REPO, SHARED
 from tests.contract import CODES
+from tests.places import workloads
 from tests.trace.code_captures import CAUSED, recorded
 from tests.trace.talks import of_path
 from tests.truth import CAPTURES
@@ -53,7 +54,7 @@ PROVOKED: dict[str, set[str]] = {
 }
 """Capture → the codes of severity error that its job provokes on purpose. All others have none."""
 
-BUNDLED = sorted(path for path in CAPTURES.rglob("*.pcap*") if path.name.endswith((".pcap", ".pcap.gz")))
+BUNDLED = workloads()
 FOREIGN = [
     path.relative_to(SHARED / "captures").as_posix()
     for folder in ("torch", "torch-suite", "versions", "examples")

@@ -16,9 +16,10 @@ from rpcinspect.writing.log import write_log
 from rpcinspect.writing.pipes import Numbered
 from tests.decoded import Decoded, decode
 from tests.logs import blocks_of, convert, without_packets
+from tests.places import workloads
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-BUNDLED = sorted(ROOT.joinpath("captures").rglob("*.pcap*"))
+BUNDLED = workloads()
 HUGE = 600_000
 """Bytes of shared captures that are left out."""
 
