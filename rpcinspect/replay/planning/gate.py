@@ -99,7 +99,7 @@ class Gate:
 
     def _allowed(self, module: str, name: str) -> bool:
         """Whether the user agreed to a name."""
-        return any(a.covers(module, name) for a in self._allow) or self._sources.define(module, name)
+        return any(a.covers(module, name) for a in self._allow) or self._sources.defines(module, name)
 
     # --- TorchScript: runs no Python, but functions and classes that the live process has compiled ----------
 

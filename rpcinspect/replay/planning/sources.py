@@ -1,9 +1,14 @@
-"""The user's own files: which names they define. They are parsed, never imported.
+"""What the user's own files define: functions, classes and values, and what is only an alias of something
+else.
 
-In: the files and folders that the user named by `--main` and `--path`. Out: whether a module of that name
-lies there and defines a name: a function, a class, a method in a class, or a name that is assigned. What a
-file only imports it does not define, so that `mymodule.Popen` gets nowhere. Files are read when a pickle
-names their module.
+In: the files and folders that the user named by `--main` and `--path`. Out: of a name in one of these
+modules, whether only code of these files would run if it were called, else whose it is; of a class, what
+making, restoring and calling its objects would run. Files are parsed when a name in them is asked for, never
+imported.
+
+The rule is written down in docs/replay.md. A name may be bound in several places of a file: it is an alias as
+soon as one of them makes it one. What is not the user's own and harmless all the same stands in
+`source_names`.
 """
 
 from __future__ import annotations
@@ -13,13 +18,46 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
 
 from rpcinspect.errors import OutputError
+from rpcinspect.replay.planning.source_bindings import read_bindings
+from rpcinspect.replay.planning.source_files import SearchPath, SourceFile
+from rpcinspect.replay.planning.source_meaning import Meanings
+from rpcinspect.replay.planning.source_model import File, Meaning, OwnClass, alias, combined
+from rpcinspect.replay.planning.source_names import BASES, CONSTRUCTED, ITEMS, RESTORED
 
 MAIN_NAMES = frozenset({"__main__", "__mp_main__"})
 MAX_SOURCE_BYTES = 1 << 24
-NOT_THE_USERS = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "builtins"}
-"""A folder of the user's does not replace these in a live worker, which has imported them already."""
+
+Kind = Literal["function", "class", "value", "alias"]
+
+
+class Definition(Struct, frozen=True):
+    """What a file of the user's says about a name."""
+
+    kind: Kind
+    of: str = ""
+    """Of an alias: what it is, as one says it: `subprocess.getoutput`, `decorated by click.command`."""
+
+
+class ClassFacts(Struct, frozen=True):
+    """What the objects of a class run. Each text is empty where that is only code of the user's files, or
+    harmless code of its bases, else the reason of refusal.
+    """
+
+    constructing: str = ""
+    """`cls(*args)`"""
+    restoring: str = ""
+    """A pickle's object of it: `__new__`, its state, its use as a key."""
+    calling: str = ""
+    """`obj(*args)`"""
+    items: str = ""
+    """A pickle's items: `append`, `extend`, `add`, `__setitem__`."""
+    bases: tuple[str, ...] = ()
+    """Classes of others that it inherits from, by full name."""
 
 
 class Sources:
@@ -27,72 +65,152 @@ class Sources:
 
     def __init__(self, main: Path | None = None, paths: Sequence[Path] = ()) -> None:
         """Raises `OutputError` where a file that was named can't be read or parsed."""
-        self._paths = tuple(paths)
-        self._modules: dict[str, frozenset[str]] = {}
-        for path in self._paths:
+        for path in paths:
             if not path.exists():
                 raise OutputError(f"{path}: there is no such file or folder")
+        beside = [] if main is None else [main.resolve().parent]
+        # As workers.workers has it for live workers.
+        self._search = SearchPath(paths, [*beside, *(Path(folder) for folder in sys.path if folder)])
+        self._files: dict[str, File | SourceFile | None] = {}
+        self._meanings = Meanings(self._parsed)
         if main is not None:
-            found = definitions(main)
-            for name in MAIN_NAMES:
-                self._modules[name] = found
+            script = _parse(SourceFile(main), "__main__", self._search)
+            self._files.update(dict.fromkeys(MAIN_NAMES, script))
 
-    def define(self, module: str, name: str) -> bool:
-        """Whether a file that the user named is this module and defines this name, or `Class.method`."""
-        return name in self._defined(module)
+    def find(self, module: str, name: str) -> Definition | None:
+        """What a file of the user's says of a name, which may be `Class.method`; None where no file of the
+        user's is this module, or none binds the name.
 
-    def _defined(self, module: str) -> frozenset[str]:
-        known = self._modules.get(module)
-        if known is None:
-            file = self._file(module)
-            known = self._modules[module] = definitions(file) if file is not None else frozenset()
-        return known
-
-    def _file(self, module: str) -> Path | None:
-        parts = module.split(".")
-        if parts[0] in NOT_THE_USERS or not all(part.isidentifier() for part in parts):
+        Raises `OutputError` for a file that can't be read or parsed.
+        """
+        file = self._of(module)
+        if isinstance(file, SourceFile):
+            return Definition("alias", f"in {file.path.name}, which is compiled")
+        found = self._found(file, name) if file is not None else None
+        if found is None:
             return None
-        for path in self._paths:
-            if path.is_file():
-                if path.stem == module:
-                    return path
-                continue
-            place = path.joinpath(*parts)
-            for candidate in (place / "__init__.py", place.with_name(f"{place.name}.py")):
-                if candidate.is_file():
-                    return candidate
-        return None
+        return _defined(found)
+
+    def defines(self, module: str, name: str) -> bool:
+        """Whether a file of the user's defines a name, so that only code of these files is its own."""
+        found = self.find(module, name)
+        return found is not None and found.kind != "alias"
+
+    def class_facts(self, module: str, name: str) -> ClassFacts | None:
+        """What the objects of a class run; None where the name is no class that the files define."""
+        file = self._parsed(module)
+        found = self._found(file, name) if file is not None else None
+        if found is None or found.kind != "class":
+            return None
+        facts = [self._facts(own) for own in found.classes]
+        return ClassFacts(
+            constructing=next((one.constructing for one in facts if one.constructing), ""),
+            restoring=next((one.restoring for one in facts if one.restoring), ""),
+            calling=next((one.calling for one in facts if one.calling), ""),
+            items=next((one.items for one in facts if one.items), ""),
+            bases=tuple(dict.fromkeys(base for one in facts for base in one.bases)),
+        )
+
+    # --- files ----------------------------------------------------------------------------------------------
+
+    def _of(self, module: str) -> File | SourceFile | None:
+        """A parsed file, or one that can't be parsed since it is compiled."""
+        if module not in self._files:
+            source = self._search.find(module)
+            parsed = source is not None and not source.compiled
+            self._files[module] = _parse(source, module, self._search) if parsed and source else source
+        return self._files[module]
+
+    def _parsed(self, module: str) -> File | None:
+        file = self._of(module)
+        return file if isinstance(file, File) else None
+
+    # --- names ----------------------------------------------------------------------------------------------
+
+    def _found(self, file: File, name: str) -> Meaning | None:
+        """The meaning of a name with dots; what a file imports is an alias, of its own files too."""
+        first, *others = name.split(".")
+        for binding in file.scope.names.get(first, ()):
+            if binding.how == "import":
+                return alias(".".join([binding.text, *others]))
+        found = self._meanings.name(file, first)
+        for part in others:
+            if found is None or found.kind == "alias":
+                return found
+            known = [self._meanings.member(own, part) for own in found.classes]
+            there = [one for one in known if one is not None]
+            found = combined(there) if there else None
+        return found
+
+    def _facts(self, own: OwnClass) -> ClassFacts:
+        order = self._meanings.order(own)
+        bases = tuple(kind for kind in order if type(kind) is str)
+        unknown = next((f"it inherits from {base}" for base in bases if base not in BASES), "")
+        known = [BASES[base] for base in bases if base in BASES]
+        constructing = next((base.constructing for base in known if base.constructing), "")
+        restoring = next((base.restoring for base in known if base.restoring), "")
+        items = "" if any(base.collects for base in known) else self._collects(own)
+        return ClassFacts(
+            constructing=unknown or constructing or self._foreign(own, CONSTRUCTED),
+            restoring=unknown or restoring or self._foreign(own, RESTORED),
+            calling=self._calling(own),
+            items=unknown or self._foreign(own, ITEMS) or items,
+            bases=bases,
+        )
+
+    def _calling(self, own: OwnClass) -> str:
+        for kind in self._meanings.order(own):
+            if type(kind) is OwnClass:
+                call = self._meanings.own_member(kind, "__call__")
+                if call is not None:
+                    return f"its __call__ is {call.of}" if call.kind == "alias" else ""
+            elif kind not in BASES:
+                return f"it inherits from {kind}"
+            elif BASES[kind].forwards:
+                through = self._meanings.member(own, BASES[kind].forwards)
+                if through is not None and through.kind == "function":
+                    return ""
+                return f"it defines no {BASES[kind].forwards}"
+        return "it defines no __call__"
+
+    def _foreign(self, own: OwnClass, names: frozenset[str]) -> str:
+        """The first of these methods that the class, or one of its bases in the files, binds to an alias."""
+        for name, found in self._bound(own, names):
+            if found.kind == "alias":
+                return f"its {name} is {found.of}"
+        return ""
+
+    def _collects(self, own: OwnClass) -> str:
+        if any(found.kind == "function" for _, found in self._bound(own, ITEMS)):
+            return ""
+        return "it defines no append, extend, add or __setitem__"
+
+    def _bound(self, own: OwnClass, names: frozenset[str]) -> Iterator[tuple[str, Meaning]]:
+        for kind in self._meanings.order(own):
+            for name in sorted(names):
+                found = self._meanings.own_member(kind, name) if type(kind) is OwnClass else None
+                if found is not None:
+                    yield name, found
 
 
-def definitions(file: Path) -> frozenset[str]:
-    """The names that a source file defines at its top level, and `Class.name` for what its classes define."""
+def _defined(found: Meaning) -> Definition:
+    if found.kind == "module":
+        return Definition("alias", f"the module {found.of}")
+    return Definition(found.kind, found.of)
+
+
+def _parse(source: SourceFile, module: str, search: SearchPath) -> File:
+    """The bindings of a source file. Raises `OutputError` where it can't be read or parsed."""
+    path = source.path
     try:
-        if file.stat().st_size > MAX_SOURCE_BYTES:
-            raise OutputError(f"{file}: too large for a source file")
+        if path.stat().st_size > MAX_SOURCE_BYTES:
+            raise OutputError(f"{path}: too large for a source file")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the user's code, which is not ours to judge
-            tree = ast.parse(file.read_bytes(), str(file))
+            tree = ast.parse(path.read_bytes(), str(path))
+        scope = read_bindings(tree, module, package=source.package is not None)
     except OSError as error:
-        raise OutputError(f"{file}: can't be read: {error.strerror or error}") from error
+        raise OutputError(f"{path}: can't be read: {error.strerror or error}") from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise OutputError(f"{file}: can't be parsed as Python: {error}") from error
-    return frozenset(_names(tree.body, ""))
-
-
-def _names(body: Sequence[ast.stmt], prefix: str) -> Iterator[str]:
-    """Definitions of a block, those under `if`, `try` and `with` included."""
-    for node in body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield prefix + node.name
-        elif isinstance(node, ast.ClassDef):
-            yield prefix + node.name
-            yield from _names(node.body, f"{prefix}{node.name}.")
-        elif isinstance(node, ast.Assign):
-            yield from (prefix + t.id for t in node.targets if isinstance(t, ast.Name))
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
-            yield prefix + node.target.id
-        elif isinstance(node, (ast.If, ast.Try, ast.With)):
-            for part in ("body", "orelse", "finalbody"):
-                yield from _names(getattr(node, part, ()), prefix)
-            for handler in getattr(node, "handlers", ()):
-                yield from _names(handler.body, prefix)
+        raise OutputError(f"{path}: can't be parsed as Python: {error}") from error
+    return File(module, scope, lambda name: search.has_submodule(source, name))

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rpcinspect.errors import OutputError
-from rpcinspect.replay.planning.sources import Sources, definitions
+from rpcinspect.replay.planning.sources import Sources
+
+
+def defined(tmp_path: Path, source: str) -> Callable[[str], str | None]:
+    """How a file defines a name: its kind, and what an alias is."""
+    (tmp_path / "job.py").write_text(source)
+    sources = Sources(None, [tmp_path])
+
+    def said(name: str) -> str | None:
+        found = sources.find("job", name)
+        return None if found is None else " ".join((found.kind, found.of)).strip()
+
+    return said
+
 
 SOURCE = """
 import os
 from subprocess import Popen
 raise SystemExit("this file must not run")
+def make(n): ...
 x, size = 1, 2
 run = make(1)
 limit: int = 3
@@ -39,15 +54,20 @@ with open("x") as opened:
     def under_with(): ...
 """
 DEFINED = {
-    *("run", "limit", "f", "g", "C", "C.kind", "C.method", "C.D", "C.D.deep", "last"),
-    *("under_if", "under_else", "tried", "fallback", "under_with"),
+    **dict.fromkeys(("make", "f", "g", "C.method", "C.D.deep", "under_if", "under_else"), "function"),
+    **dict.fromkeys(("tried", "fallback", "under_with"), "function"),
+    **dict.fromkeys(("C", "C.D"), "class"),
+    **dict.fromkeys(("x", "size", "run", "limit", "last", "C.kind"), "value"),
+    **dict.fromkeys(("declared", "inner", "f.inner", "f.__globals__", "absent", "C.absent"), None),
+    "os": "alias os",
+    "Popen": "alias subprocess.Popen",
+    "os.system": "alias os.system",
 }
 
 
-def test_definitions_are_read_and_imports_are_none(tmp_path: Path) -> None:
-    file = tmp_path / "job.py"
-    file.write_text(SOURCE)
-    assert definitions(file) == DEFINED
+@pytest.mark.parametrize("name", DEFINED)
+def test_what_a_file_defines(name: str, tmp_path: Path) -> None:
+    assert defined(tmp_path, SOURCE)(name) == DEFINED[name]
 
 
 def test_modules_are_found_as_python_finds_them(tmp_path: Path) -> None:
@@ -56,28 +76,28 @@ def test_modules_are_found_as_python_finds_them(tmp_path: Path) -> None:
     (tmp_path / "pkg" / "sub" / "leaf.py").write_text("def low(): ...")
     (tmp_path / "alone.py").write_text("def here(): ...")
     sources = Sources(None, [tmp_path])
-    assert sources.define("pkg", "top")
-    assert sources.define("pkg.sub.leaf", "low")
-    assert sources.define("alone", "here")
-    assert not sources.define("alone", "there")
-    assert not sources.define("pkg.sub", "low")
-    assert not sources.define("nowhere", "here")
+    assert sources.defines("pkg", "top")
+    assert sources.defines("pkg.sub.leaf", "low")
+    assert sources.defines("alone", "here")
+    assert not sources.defines("alone", "there")
+    assert not sources.defines("pkg.sub", "low")
+    assert not sources.defines("nowhere", "here")
 
 
 def test_a_single_file_is_one_module(tmp_path: Path) -> None:
     (tmp_path / "alone.py").write_text("def here(): ...")
     sources = Sources(None, [tmp_path / "alone.py"])
-    assert sources.define("alone", "here")
-    assert not sources.define("other", "here")
+    assert sources.defines("alone", "here")
+    assert not sources.defines("other", "here")
 
 
 def test_the_main_script_is_main_in_both_ways(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("def step(): ...")
     sources = Sources(tmp_path / "train.py")
-    assert sources.define("__main__", "step")
-    assert sources.define("__mp_main__", "step")
-    assert not sources.define("train", "step")
-    assert not sources.define("__main__", "other")
+    assert sources.defines("__main__", "step")
+    assert sources.defines("__mp_main__", "step")
+    assert not sources.defines("train", "step")
+    assert not sources.defines("__main__", "other")
 
 
 def test_nobody_takes_the_place_of_a_standard_module_or_leaves_the_folder(tmp_path: Path) -> None:
@@ -86,8 +106,8 @@ def test_nobody_takes_the_place_of_a_standard_module_or_leaves_the_folder(tmp_pa
     (tmp_path / "out.py").write_text("def f(): ...")
     sources = Sources(None, [tmp_path / "in"])
     for module in ("os", "..out", "../out", "in.os", "", "."):
-        assert not sources.define(module, "system")
-        assert not sources.define(module, "f")
+        assert not sources.defines(module, "system")
+        assert not sources.defines(module, "f")
 
 
 def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,282 @@
+"""Every place of a source file where a name of the module, or of a class in it, is bound.
+
+In: the syntax tree of a file. Out: for the module and for each class, name → bindings in the order of the
+text: definitions, assignments with their values, imports with what they name, and in words whatever else
+binds a name (loops, `with`, `except`, patterns, `del`, `global`, …). Assignments to attributes are told of
+classes by their name, and of the object or class of a method. Nothing is judged here; `sources` does that.
+
+Assumes that the file binds by statements and `:=`. What `setattr`, `globals()`, `vars()`, `exec`,
+`sys.modules` or another file binds is not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Literal, TypeAlias, TypeVar
+
+from msgspec import Struct, field
+
+How = Literal["def", "class", "assign", "import", "other"]
+MAX_WORDS = 60
+_Key = TypeVar("_Key", str, tuple[str, str])
+
+
+class Binding(Struct, frozen=True):
+    """One place where a name is bound."""
+
+    how: How
+    node: ast.AST
+    """The definition, the value of an assignment, or the statement."""
+    text: str = ""
+    """Of an import what it names, in full; of `other` what binds it, in words."""
+    line: int = 0
+    top: int = 0
+    """Which statement of the module it is in."""
+    sure: bool = False
+    """Whether it is a statement of the module's or the class's own body, so that it always runs."""
+    scope: Scope | None = None
+    """Where names in its expressions are looked up; None in a function."""
+    body: Scope | None = None
+    """Of a class."""
+    me: str = ""
+    """In a method, its name for its object."""
+
+
+class Scope(Struct):
+    """The body of a module or of a class."""
+
+    name: str = ""
+    """Of a class, with the classes around it: `Outer.Inner`."""
+    outer: Scope | None = None
+    """Of a class, what it stands in; a module if that is a function."""
+    names: Bindings = field(default_factory=dict)
+    attributes: Bindings = field(default_factory=dict)
+    """Of a class: what its methods assign to attributes of their object or class."""
+    patches: dict[tuple[str, str], list[Binding]] = field(default_factory=dict)
+    """Of a module: (class, attribute) → what is assigned to it, wherever in the file."""
+    stars: list[Binding] = field(default_factory=list)
+    """Of a module: its `from x import *`."""
+
+
+Bindings: TypeAlias = "dict[str, list[Binding]]"
+
+
+def read_bindings(tree: ast.Module, module: str, *, package: bool) -> Scope:
+    """All bindings of a file. `module`: its name, which relative imports are relative to."""
+    scope = Scope()
+    reader = _Reader(scope, module if package else module.rpartition(".")[0])
+    for number, statement in enumerate(tree.body):
+        reader.top = number
+        reader.read(statement, _Place(scope, sure=True))
+    return scope
+
+
+def words(node: ast.AST) -> str:
+    """An expression as it is written, on one line, shortened."""
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except RecursionError:
+        text = "an expression"
+    return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 1]}…"
+
+
+class _Place(Struct, frozen=True):
+    """Where a statement stands."""
+
+    scope: Scope | None
+    """Whose names it binds; None in a function, whose names nobody outside can use."""
+    sure: bool = False
+    class_: Scope | None = None
+    """The class around it, to which names that begin with `__` are private."""
+    me: str = ""
+    """In a method, its name for its object or class."""
+    globals: set[str] = field(default_factory=set)
+    """What `global` says of the function's or the class's names."""
+
+
+class _Reader:
+    """Walks the statements and expressions of a file."""
+
+    def __init__(self, module: Scope, package: str) -> None:
+        self._module = module
+        self._package = package
+        self.top = 0
+
+    def read(self, node: ast.AST, place: _Place) -> None:
+        """Binds what a statement, or an expression in it, binds."""
+        if isinstance(node, ast.expr) and not _binds(node):
+            return
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            self._function(node, place)
+        elif isinstance(node, ast.ClassDef):
+            self._class(node, place)
+        elif isinstance(node, ast.Import):
+            self._import(node, place)
+        elif isinstance(node, ast.ImportFrom):
+            self._import_from(node, place)
+        elif isinstance(node, ast.Global):
+            place.globals.update(_mangled(name, place) for name in node.names)
+        elif isinstance(node, ast.Assign):
+            self.read(node.value, place)
+            for target in node.targets:
+                self._target(target, node.value, place)
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+            if isinstance(node, ast.AnnAssign):
+                self.read(node.annotation, place)
+            if node.value is not None:  # a declaration alone binds nothing
+                self.read(node.value, place)
+                self._target(node.target, node.value, place)
+        elif type(node).__name__ == "TypeAlias":  # Python 3.12: an object that can't be called
+            self._bind(node.name.id, "assign", ast.Constant(None), place)  # type: ignore[attr-defined]
+        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            self._comprehension(node, place)
+        else:
+            self._other(node, place)
+
+    def _all(self, nodes: Iterable[ast.AST], place: _Place) -> None:
+        for node in nodes:
+            self.read(node, place)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, place: _Place) -> None:
+        self.read(node.args, place)  # defaults and annotations
+        me, body = place.me, [node.body] if isinstance(node, ast.Lambda) else node.body
+        if not isinstance(node, ast.Lambda):
+            self._all((*node.decorator_list, *([node.returns] if node.returns is not None else ())), place)
+            self._bind(node.name, "def", node, place)
+            parameters = [*node.args.posonlyargs, *node.args.args]
+            if place.scope is not None and place.scope is place.class_ and parameters:
+                me = parameters[0].arg
+        self._all(body, _Place(None, class_=place.class_, me=me))
+
+    def _class(self, node: ast.ClassDef, place: _Place) -> None:
+        self._all((*node.decorator_list, *node.bases, *(k.value for k in node.keywords)), place)
+        around = place.scope if place.scope is not None else self._module
+        inner = Scope(f"{around.name}.{node.name}" if around.name else node.name, around)
+        self._bind(node.name, "class", node, place, body=inner)
+        self._all(node.body, _Place(inner, sure=True, class_=inner))
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, place: _Place
+    ) -> None:
+        """Its variables are its own; `:=` in it binds outside."""
+        for generator in node.generators:
+            self._changed(generator.target, _Place(None, class_=place.class_, me=place.me))
+            self._all((generator.iter, *generator.ifs), place)
+        self._all((node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,), place)
+
+    def _import(self, node: ast.Import, place: _Place) -> None:
+        for alias in node.names:
+            first = alias.name.partition(".")[0]
+            self._bind(alias.asname or first, "import", node, place, alias.name if alias.asname else first)
+
+    def _import_from(self, node: ast.ImportFrom, place: _Place) -> None:
+        package = self._package.split(".") if self._package else []
+        around = package[: max(len(package) - node.level + 1, 0)] if node.level else []
+        module = ".".join([*around, *([node.module] if node.module else [])])
+        for alias in node.names:
+            if alias.name == "*":
+                self._module.stars.append(Binding("import", node, module, node.lineno, self.top))
+            else:
+                name = f"{module}.{alias.name}"
+                self._bind(alias.asname or alias.name, "import", node, place, name)
+
+    def _other(self, node: ast.AST, place: _Place) -> None:
+        """Compound statements, handlers, patterns and expressions: whatever in them is a target."""
+        if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
+            self._changed(node, place)
+            return
+        for name in (getattr(node, "name", None), getattr(node, "rest", None)):
+            if isinstance(name, str):  # of an exception, or of a pattern
+                self._bind(name, "other", node, place)
+        inner = _Place(place.scope, False, place.class_, place.me, place.globals)
+        self._all(ast.iter_child_nodes(node), inner)
+
+    # --- targets --------------------------------------------------------------------------------------------
+
+    def _target(self, target: ast.AST, value: ast.AST, place: _Place) -> None:
+        """Binds a target of an assignment."""
+        if isinstance(target, ast.Name):
+            self._bind(target.id, "assign", value, place)
+        elif isinstance(target, ast.Attribute):
+            self.read(target.value, place)
+            self._attribute(target, "assign", value, place)
+        elif parts := _parts(target, value):
+            for part, of in parts:
+                self._target(part, of, place)
+        else:
+            self._changed(target, place)
+
+    def _changed(self, target: ast.AST, place: _Place) -> None:
+        """Binds the names in a target that gets what the text does not show, or is deleted."""
+        if isinstance(target, ast.Name):
+            self._bind(target.id, "other", target, place)
+        elif isinstance(target, ast.Attribute):
+            self.read(target.value, place)
+            self._attribute(target, "other", target, place)
+        elif isinstance(target, (ast.Tuple, ast.List, ast.Starred)):
+            for part in ast.iter_child_nodes(target):
+                if isinstance(part, ast.expr):
+                    self._changed(part, place)
+        else:  # an item: it binds no name
+            self._all(ast.iter_child_nodes(target), place)
+
+    def _bind(
+        self, name: str, how: How, node: ast.AST, place: _Place, text: str = "", body: Scope | None = None
+    ) -> None:
+        name = _mangled(name, place)
+        if name in place.globals:
+            self._add(self._module.names, name, self._binding("other", node, place))
+        elif place.scope is not None:
+            self._add(place.scope.names, name, self._binding(how, node, place, text, body))
+
+    def _attribute(self, target: ast.Attribute, how: How, value: ast.AST, place: _Place) -> None:
+        """`Class.name = …` anywhere, and `self.name = …` in a method."""
+        name, owner = _mangled(target.attr, place), target.value
+        binding = self._binding(how, value, place)
+        if place.me and place.class_ is not None and ast.unparse(owner) in _own_class(place.me):
+            self._add(place.class_.attributes, name, binding)
+        elif isinstance(owner, ast.Name):
+            self._add(self._module.patches, (owner.id, name), binding)
+        elif isinstance(owner, ast.Attribute):
+            self._add(self._module.patches, (owner.attr, name), binding)
+
+    def _binding(
+        self, how: How, node: ast.AST, place: _Place, text: str = "", body: Scope | None = None
+    ) -> Binding:
+        line = getattr(node, "lineno", 0)
+        text = text if how != "other" else f"changed in line {line}"
+        return Binding(how, node, text, line, self.top, place.sure, place.scope, body, place.me)
+
+    @staticmethod
+    def _add(table: dict[_Key, list[Binding]], key: _Key, binding: Binding) -> None:
+        table.setdefault(key, []).append(binding)
+
+
+def _binds(node: ast.expr) -> bool:
+    """Whether walking an expression could find a target: most are long data, some too deep to walk."""
+    if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
+        return True
+    return any(isinstance(part, (ast.NamedExpr, ast.comprehension)) for part in ast.walk(node))
+
+
+def _parts(target: ast.AST, value: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
+    """The parts of a target with the parts of the value that they get; none where the text does not tell."""
+    if not (isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List))):
+        return []
+    if any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts)):
+        return []
+    return list(zip(target.elts, value.elts)) if len(target.elts) == len(value.elts) else []  # noqa: B905
+
+
+def _own_class(me: str) -> tuple[str, ...]:
+    """How a method writes its object, or its class."""
+    return (me, f"{me}.__class__", f"type({me})", "__class__")
+
+
+def _mangled(name: str, place: _Place) -> str:
+    """A private name as the compiler spells it."""
+    if place.class_ is None or not name.startswith("__") or name.endswith("__") or "." in name:
+        return name
+    owner = place.class_.name.rpartition(".")[2].lstrip("_")
+    return f"_{owner}{name}" if owner else name

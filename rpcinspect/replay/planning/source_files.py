@@ -1,0 +1,120 @@
+"""Which file a module would be imported from by a live worker: the search of CPython's FileFinder and
+PathFinder.
+
+In: the files and folders of `--path`, and what a live worker searches after them. Out: the source file of a
+module that lies where the user said, or why there is none. Nothing is imported. Mirrors
+`importlib._bootstrap_external`: within a folder a package goes before compiled modules, those before source,
+that before byte code, and all before a folder without `__init__`; of folders the first that has it, but one
+without `__init__` only if no other has a module of the name.
+
+Assumes that no import of the user's code changes `sys.path` or `sys.meta_path`; a live worker checks what it
+imported against the file that was read (`workers.worker_main`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+COMPILED_FIRST = (".so", ".pyd", ".dylib")
+NOT_THE_USERS = (
+    frozenset(sys.stdlib_module_names)
+    | frozenset(sys.builtin_module_names)
+    | {"torch", "numpy", "rpcinspect", "__main__", "__mp_main__", "sitecustomize", "usercustomize"}
+    | {"__hello__", "__hello_alias__", "__hello_only__", "__phello__", "__phello_alias__"}
+)
+"""What a live worker has imported before it searches the user's folders, or finds without searching."""
+
+
+class SourceFile(Struct, frozen=True):
+    """Where a module comes from."""
+
+    path: Path
+    package: Path | None = None
+    """The folder of a package, whose `__init__` this is."""
+    compiled: bool = False
+    """Whether it is machine or byte code, of which nothing can be read."""
+
+
+class _Folder(Struct, frozen=True):
+    """Where modules are searched."""
+
+    path: Path
+    named: bool
+    """Whether the user named it, or a folder around it, as one whose modules are his."""
+
+
+class SearchPath:
+    """Folders in the order in which a live worker searches them."""
+
+    def __init__(self, paths: Sequence[Path], after: Sequence[Path] = ()) -> None:
+        self._files = frozenset(path.parent.resolve() / path.name for path in paths if os.path.isfile(path))
+        own = [
+            _Folder(path.parent if os.path.isfile(path) else path, not os.path.isfile(path)) for path in paths
+        ]
+        named = {folder.path.resolve() for folder in own if folder.named}
+        order = dict.fromkeys([*(folder.path.resolve() for folder in own), *(p.resolve() for p in after)])
+        self._folders = tuple(_Folder(path, path in named) for path in order)
+        self._listed: dict[Path, frozenset[str]] = {}
+
+    def find(self, module: str) -> SourceFile | None:
+        """The file of a module; None where it is not one of the user's."""
+        parts = module.split(".")
+        if parts[0] in NOT_THE_USERS or not all(part.isidentifier() for part in parts):
+            return None
+        found, folders = None, self._folders
+        for part in parts:
+            found, folders = self._in(folders, part)  # of a module that is no package, there are no folders
+        return found
+
+    def has_submodule(self, package: SourceFile, name: str) -> bool:
+        """Whether importing something sets this attribute of a package: its submodule of that name."""
+        if package.package is None:
+            return False
+        found, portions = self._in((_Folder(package.package, True),), name)
+        return found is not None or bool(portions)
+
+    def _in(self, folders: Sequence[_Folder], name: str) -> tuple[SourceFile | None, tuple[_Folder, ...]]:
+        """A module in these folders, and the folders in which its submodules are searched."""
+        portions: list[_Folder] = []
+        for folder in folders:
+            inner = folder.path / name
+            is_folder = name in self._names(folder.path) and os.path.isdir(inner)
+            package = self._file(inner, "__init__") if is_folder else None
+            if package is not None:
+                return self._users(package, folder, inner), (_Folder(inner, folder.named),)
+            module = self._file(folder.path, name)
+            if module is not None:
+                return self._users(module, folder), ()
+            if is_folder:
+                portions.append(_Folder(inner, folder.named))
+        return None, tuple(portions)
+
+    def _users(self, file: Path, folder: _Folder, package: Path | None = None) -> SourceFile | None:
+        """Nothing where what would be imported is not the user's."""
+        if not folder.named and file not in self._files:
+            return None
+        return SourceFile(file, package, file.suffix != ".py")
+
+    def _file(self, folder: Path, stem: str) -> Path | None:
+        names = self._names(folder)
+        compiled = sorted(n for n in names if n.startswith(f"{stem}.") and n.endswith(COMPILED_FIRST))
+        for name in (*compiled, f"{stem}.py", f"{stem}.pyc"):
+            if name in names and os.path.isfile(folder / name):
+                return folder / name
+        return None
+
+    def _names(self, folder: Path) -> frozenset[str]:
+        """What lies in a folder, spelt as there: on some systems a file is there by other spellings too."""
+        known = self._listed.get(folder)
+        if known is None:
+            try:
+                known = frozenset(entry.name for entry in folder.iterdir())
+            except OSError:
+                known = frozenset()
+            self._listed[folder] = known
+        return known

@@ -1,0 +1,369 @@
+"""What a name or an expression in the user's files stands for: code of these files, or an alias of something
+else.
+
+In: the bindings of parsed files. Out: for a name of a module, or of a class in it, one meaning over all
+places that bind it: an alias as soon as one of them makes it one. Imports are followed among the user's own
+files, and bases of classes in the order in which Python looks names up (C3). Mirrors, for what `source_names`
+lists, what decorators and base classes of the standard library and of torch do.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Iterable, Sequence
+
+from rpcinspect.replay.planning.source_bindings import Binding, Scope, words
+from rpcinspect.replay.planning.source_model import (
+    FUNCTION,
+    LITERAL,
+    OBJECT,
+    File,
+    Meaning,
+    OwnClass,
+    alias,
+    combined,
+)
+from rpcinspect.replay.planning.source_names import (
+    APPLIED,
+    BASES,
+    CLASS_MAKERS,
+    CLASS_WRAPPERS,
+    CONSTANTS,
+    HARMLESS_METHODS,
+    METACLASSES,
+    PARTIAL,
+    WRAPPER_MAKERS,
+    WRAPPERS,
+)
+
+
+class Meanings:
+    """Looks up names; remembers what it found."""
+
+    def __init__(self, file: Callable[[str], File | None]) -> None:
+        self._file = file
+        """The user's file of a module."""
+        self._known: dict[int, Meaning] = {}
+        self._open: set[int] = set()
+
+    # --- names ----------------------------------------------------------------------------------------------
+
+    def name(self, file: File, name: str) -> Meaning | None:
+        """A name of a module; None where nothing in its file binds it."""
+        bindings = file.scope.names.get(name)
+        if not bindings:
+            return None
+        meaning = self._bound(file, bindings)
+        if meaning.kind in ("alias", "module"):
+            return meaning
+        if file.submodules(name):
+            return alias(f"the module {file.module}.{name}")
+        certain = max((binding.top for binding in bindings if binding.sure), default=-1)
+        if certain < 0 and "__getattr__" in file.scope.names:
+            return alias("perhaps what __getattr__ gives")
+        later = [star for star in file.scope.stars if star.top >= certain]
+        return combined([meaning, *self._of_stars(later, name)])
+
+    def member(self, own: OwnClass, name: str) -> Meaning | None:
+        """An attribute of a class or of its objects; None where neither it nor a base of it has it."""
+        order = self.order(own)
+        found = None
+        for kind in order:
+            if isinstance(kind, str):
+                found = self._inherited(own, kind, name)
+            else:
+                found = self.own_member(kind, name)
+            if found is not None:
+                break
+        if found is None:
+            return None
+        mine = [kind for kind in order if type(kind) is OwnClass]
+        if any("__getattribute__" in kind.body.names for kind in mine):
+            return alias("what __getattribute__ gives")
+        set_later = [
+            self._meaning(kind.file, b, own) for kind in mine for b in kind.body.attributes.get(name, ())
+        ]
+        return combined([found, *set_later])
+
+    def own_member(self, own: OwnClass, name: str) -> Meaning | None:
+        """What the body of a class binds, or an assignment to its attribute."""
+        simple = own.name.rpartition(".")[2]
+        bindings = [*own.body.names.get(name, ()), *own.file.scope.patches.get((simple, name), ())]
+        for binding in bindings:
+            if binding.how == "import":
+                return alias(binding.text)
+        return self._bound(own.file, bindings) if bindings else None
+
+    def _inherited(self, own: OwnClass, base: str, name: str) -> Meaning | None:
+        """What a class of others gives; None where it has nothing of that name."""
+        known = BASES.get(base)
+        if known is not None and known.bare:
+            return None
+        through = (
+            APPLIED.get(base) if name == "apply" else known.forwards if known and name == "__call__" else None
+        )
+        if name in HARMLESS_METHODS.get(base, ()) or (through and self._defines(own, through)):
+            return FUNCTION
+        return alias(f"inherited from {base}")
+
+    def _defines(self, own: OwnClass, name: str) -> bool:
+        found = self.member(own, name)
+        return found is not None and found.kind == "function"
+
+    def order(self, own: OwnClass) -> Sequence[OwnClass | str]:
+        """The classes in which attributes are looked up, those of others by full name: C3, as `__mro__`.
+
+        Bases without attributes stand last, which keeps `Generic[T]` from mattering.
+        """
+        if id(own) in self._open:
+            return (own, "itself")
+        self._open.add(id(own))
+        try:
+            bases = self._bases(own)
+            bare = [base for base in bases if type(base) is str and _is_bare(base)]
+            others = [base for base in bases if base not in bare]
+            lines = [[*self.order(base)] if type(base) is OwnClass else [base] for base in others]
+            bare += [base for line in lines for base in line if type(base) is str and _is_bare(base)]
+            lines = [[base for base in line if base not in bare] for line in lines]
+            merged = _merged([*lines, others])
+        finally:
+            self._open.discard(id(own))
+        if merged is None:
+            return (own, "bases in no order")
+        return (own, *merged, *dict.fromkeys(bare))
+
+    def _bases(self, own: OwnClass) -> list[OwnClass | str]:
+        if own.definition is None:
+            return [own.base]
+        node = own.definition.node
+        found: list[OwnClass | str] = []
+        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+            plain = base.value if isinstance(base, ast.Subscript) else base  # Generic[T]
+            meaning = self.expression(own.file, own.definition.scope, plain)
+            if meaning.kind == "class" and len(meaning.classes) == 1:
+                found.append(meaning.classes[0])
+            else:
+                found.append(meaning.foreign or meaning.of or words(base))
+        return found
+
+    # --- bindings -----------------------------------------------------------------------------------------
+
+    def _bound(self, file: File, bindings: Iterable[Binding]) -> Meaning:
+        return combined([self._meaning(file, binding) for binding in bindings])
+
+    def _meaning(self, file: File, binding: Binding, own: OwnClass | None = None) -> Meaning:
+        """`own`: the class by whose methods an attribute is set."""
+        known = self._known.get(id(binding))
+        if known is not None:
+            return known
+        if id(binding) in self._open:
+            return alias("itself")
+        self._open.add(id(binding))
+        try:
+            found = self._read(file, binding, own)
+        finally:
+            self._open.discard(id(binding))
+        if own is None:
+            self._known[id(binding)] = found
+        return found
+
+    def _read(self, file: File, binding: Binding, own: OwnClass | None) -> Meaning:
+        node = binding.node
+        if binding.how == "def" and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return self._function(file, binding, node)
+        if binding.how == "class" and isinstance(node, ast.ClassDef):
+            return self._class(file, binding, node)
+        if binding.how == "import":
+            return self.imported(binding.text)
+        if binding.how == "other":
+            return alias(binding.text)
+        if own is not None and isinstance(node, ast.Attribute) and _is_name(node.value, binding.me):
+            return self.member(own, node.attr) or alias(words(node))
+        return self.expression(file, binding.scope, node)
+
+    def _function(
+        self, file: File, binding: Binding, node: ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> Meaning:
+        for decorator in node.decorator_list:
+            is_made = isinstance(decorator, ast.Call)
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            by = self.expression(file, binding.scope, called)
+            if by.kind == "class":
+                by = self._object(by)
+            if by.kind == "alias" and by.foreign not in (WRAPPER_MAKERS if is_made else WRAPPERS):
+                return alias(f"decorated by {by.of}")
+        return FUNCTION
+
+    def _class(self, file: File, binding: Binding, node: ast.ClassDef) -> Meaning:
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            by = self.expression(file, binding.scope, called)
+            if by.foreign not in CLASS_WRAPPERS:
+                return alias(f"decorated by {by.foreign or words(called)}")
+        for keyword in node.keywords:
+            if keyword.arg is None or keyword.arg == "metaclass":
+                by = self.expression(file, binding.scope, keyword.value)
+                if by.foreign not in METACLASSES and not self._is_own_metaclass(by):
+                    return alias(f"made by the metaclass {by.foreign or words(keyword.value)}")
+        body = binding.body
+        return Meaning("class", classes=(OwnClass(body.name if body else node.name, file, binding),))
+
+    def _is_own_metaclass(self, by: Meaning) -> bool:
+        order = [kind for own in by.classes for kind in self.order(own)]
+        return bool(order) and all(type(kind) is OwnClass or kind in METACLASSES for kind in order)
+
+    # --- what expressions give ------------------------------------------------------------------------------
+
+    def imported(self, name: str) -> Meaning:
+        """A module or a name of one, by full name: of the user's files, or foreign."""
+        module, _, last = name.rpartition(".")
+        file = self._file(module) if module else None
+        found = self.name(file, last) if file is not None else None
+        if found is not None:
+            return found
+        return Meaning("module", of=name) if self._file(name) is not None else alias(name, foreign=name)
+
+    def expression(self, file: File, scope: Scope | None, node: ast.AST) -> Meaning:
+        """`scope`: where names in it are looked up; None in a function, whose own names are not followed."""
+        if isinstance(node, ast.Lambda):
+            return FUNCTION
+        if isinstance(node, (ast.Constant, ast.JoinedStr)) or _is_arithmetic(node):
+            return LITERAL
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            return self._container(file, scope, node.elts)
+        if isinstance(node, ast.Dict):
+            return self._container(file, scope, [part for part in (*node.keys, *node.values) if part])
+        if isinstance(node, ast.IfExp):
+            return combined([self.expression(file, scope, part) for part in (node.body, node.orelse)])
+        if isinstance(node, ast.BoolOp):
+            return combined([self.expression(file, scope, part) for part in node.values])
+        if isinstance(node, ast.NamedExpr):
+            return self.expression(file, scope, node.value)
+        if scope is not None and isinstance(node, ast.Name):
+            return self._looked_up(file, scope, node.id)
+        if scope is not None and isinstance(node, ast.Attribute):
+            return self._attribute(self.expression(file, scope, node.value), node)
+        if scope is not None and isinstance(node, ast.Call):
+            return self._call(file, scope, node)
+        return alias(words(node))
+
+    def _container(self, file: File, scope: Scope | None, parts: Iterable[ast.AST]) -> Meaning:
+        """A container is a value; of what is not the user's it is an alias."""
+        for part in parts:
+            meaning = self.expression(file, scope, part)
+            if meaning.kind in ("alias", "module"):
+                return alias(meaning.of)
+        return LITERAL
+
+    def _looked_up(self, file: File, scope: Scope, name: str) -> Meaning:
+        """A plain name: the class body's around it, the module's, a builtin."""
+        found: list[Meaning] = []
+        if scope is not file.scope and name in scope.names:
+            found.append(self._bound(file, scope.names[name]))
+            if any(binding.sure for binding in scope.names[name]):
+                return found[0]
+        of_module = self.name(file, name)
+        if of_module is not None:
+            return combined([*found, of_module])
+        found += self._of_stars(file.scope.stars, name)
+        if not found:
+            found = [alias(name, foreign=f"builtins.{name}" if hasattr(builtins, name) else "")]
+        return combined(found)
+
+    def _attribute(self, owner: Meaning, node: ast.Attribute) -> Meaning:
+        if owner.kind == "module":
+            return self.imported(f"{owner.of}.{node.attr}")
+        if owner.foreign:
+            return self.imported(f"{owner.foreign}.{node.attr}")
+        found = [self.member(own, node.attr) for own in owner.classes]
+        known = [meaning for meaning in found if meaning is not None]
+        return combined(known) if known else alias(words(node))
+
+    def _call(self, file: File, scope: Scope, node: ast.Call) -> Meaning:
+        """What a call gives: an object of the user's, or what a listed function makes of its first
+        argument."""
+        called = self.expression(file, scope, node.func)
+        if called.kind == "function":
+            return OBJECT
+        if called.kind == "class":
+            return self._object(called)
+        if called.foreign in CONSTANTS:
+            builtin = called.foreign.startswith("builtins.")
+            return self._container(file, scope, _arguments(node)) if builtin else LITERAL
+        if called.foreign in CLASS_MAKERS:
+            made = OwnClass(words(node), file, None, CLASS_MAKERS[called.foreign])
+            return Meaning("class", classes=(made,))
+        if not node.args:
+            return alias(words(node))
+        wraps = called.foreign in WRAPPERS
+        if isinstance(node.func, ast.Call):  # torch.no_grad()(f)
+            wraps = self.expression(file, scope, node.func.func).foreign in WRAPPER_MAKERS
+        of = self.expression(file, scope, node.args[0])
+        if called.foreign == PARTIAL:
+            wraps, of = True, self._object(of) if of.kind == "class" else of
+        return of if wraps and of.kind in ("function", "value") else alias(words(node))
+
+    def _object(self, made: Meaning) -> Meaning:
+        """An object of a class of the user's: what a call of it runs must be the user's too."""
+        for own in made.classes:
+            for kind in self.order(own):
+                if type(kind) is OwnClass:
+                    call = self.own_member(kind, "__call__")
+                    if call is None:
+                        continue
+                    if call.kind == "alias":
+                        return alias(f"an object of {own.name}, whose __call__ is {call.of}")
+                    break
+                if kind not in BASES:
+                    return alias(f"an object of {own.name}, which inherits from {kind}")
+        return OBJECT
+
+    def _of_stars(self, stars: Iterable[Binding], name: str) -> list[Meaning]:
+        """What `from x import *` may bind a name to. Of files of the user's it is known."""
+        found = []
+        for star in stars:
+            file = self._file(star.text)
+            if file is None or id(star) in self._open:
+                found.append(alias(f"perhaps of from {star.text} import *"))
+                continue
+            self._open.add(id(star))
+            meaning = self.name(file, name)
+            found += [meaning] if meaning is not None else self._of_stars(file.scope.stars, name)
+            self._open.discard(id(star))
+        return found
+
+
+def _merged(lines: list[list[OwnClass | str]]) -> list[OwnClass | str] | None:
+    """C3: the first class of a line that stands behind no other, again and again. None where there is
+    none."""
+    merged: list[OwnClass | str] = []
+    lines = [line for line in lines if line]
+    while lines:
+        behind = [kind for line in lines for kind in line[1:]]
+        first = next((line[0] for line in lines if line[0] not in behind), None)
+        if first is None:
+            return None
+        merged.append(first)
+        lines = [rest for line in lines if (rest := line[1:] if line[0] == first else line)]
+    return merged
+
+
+def _is_bare(base: str) -> bool:
+    return base in BASES and BASES[base].bare
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _arguments(node: ast.Call) -> list[ast.AST]:
+    return [*node.args, *(keyword.value for keyword in node.keywords)]
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    """Whether an expression has operators and literals only."""
+    if not isinstance(node, (ast.UnaryOp, ast.BinOp, ast.Compare)):
+        return False
+    plain = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Compare, ast.unaryop, ast.operator, ast.cmpop)
+    return all(isinstance(part, plain) for part in ast.walk(node))

@@ -1,0 +1,79 @@
+"""What names of the user's files stand for, as `source_meaning` finds it and `sources` tells it.
+
+A meaning says whose code it is: a function, a class or a value of the files, or an alias of something else.
+Where several places bind a name, their meanings are combined into the one that promises least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from rpcinspect.replay.planning.source_bindings import Binding, Scope
+
+
+class File(Struct, frozen=True, eq=False):
+    """A parsed file."""
+
+    module: str
+    scope: Scope
+    submodules: Callable[[str], bool]
+    """Whether it is a package with a submodule of that name."""
+
+
+class OwnClass(Struct, frozen=True, eq=False):
+    """A class that one of the files makes."""
+
+    name: str
+    file: File
+    definition: Binding | None = None
+    """None where a call made it."""
+    base: str = ""
+    """Of one that a call made: what it inherits from."""
+
+    @property
+    def body(self) -> Scope:
+        """Its bindings."""
+        return self.definition.body if self.definition and self.definition.body else Scope()
+
+
+class Meaning(Struct, frozen=True):
+    """What something stands for."""
+
+    kind: Literal["function", "class", "value", "alias", "module"]
+    of: str = ""
+    """Of an alias what it is, in words; of a module its name."""
+    foreign: str = ""
+    """Of an alias, if it is exactly something of another module: its full name."""
+    classes: tuple[OwnClass, ...] = ()
+    """Of a class: more than one if several places define it."""
+    literal: bool = False
+    """Of a value: whether it is only data."""
+
+
+FUNCTION, LITERAL, OBJECT = Meaning("function"), Meaning("value", literal=True), Meaning("value")
+
+
+def alias(of: str, foreign: str = "") -> Meaning:
+    """What is not the user's."""
+    return Meaning("alias", of=of, foreign=foreign)
+
+
+def combined(meanings: Sequence[Meaning]) -> Meaning:
+    """What a name stands for that is bound in several places, one or more."""
+    if all(meaning == meanings[0] for meaning in meanings):
+        return meanings[0]
+    for meaning in meanings:
+        if meaning.kind == "alias":
+            return alias(meaning.of)
+        if meaning.kind == "module":
+            return alias(f"the module {meaning.of}")
+    kinds = {meaning.kind for meaning in meanings if not meaning.literal}
+    if len(kinds) > 1 and "class" in kinds:
+        return alias("a class, or something else")
+    classes = tuple(dict.fromkeys(own for meaning in meanings for own in meaning.classes))
+    if classes:
+        return Meaning("class", classes=classes)
+    return FUNCTION if "function" in kinds else OBJECT if kinds else LITERAL

@@ -1,0 +1,46 @@
+"""What is promised of a name that several places bind."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcinspect.replay.planning.source_bindings import Scope
+from rpcinspect.replay.planning.source_model import (
+    FUNCTION,
+    LITERAL,
+    OBJECT,
+    File,
+    Meaning,
+    OwnClass,
+    alias,
+    combined,
+)
+
+ONE = OwnClass("One", File("job", Scope(), lambda name: False))
+TWO = OwnClass("Two", ONE.file)
+CLASS = Meaning("class", classes=(ONE,))
+MODULE = Meaning("module", of="helpers")
+
+
+@pytest.mark.parametrize(
+    ("meanings", "expected"),
+    [
+        ([FUNCTION], FUNCTION),
+        ([FUNCTION, FUNCTION], FUNCTION),
+        ([LITERAL, LITERAL], LITERAL),
+        ([LITERAL, OBJECT], OBJECT),
+        ([OBJECT, FUNCTION], FUNCTION),
+        ([LITERAL, CLASS], CLASS),  # None where an import fails
+        ([CLASS, Meaning("class", classes=(TWO,))], Meaning("class", classes=(ONE, TWO))),
+        ([CLASS, OBJECT], alias("a class, or something else")),
+        ([CLASS, FUNCTION], alias("a class, or something else")),
+        ([FUNCTION, alias("os.system", "os.system")], alias("os.system")),
+        ([alias("os.system", "os.system")] * 2, alias("os.system", "os.system")),
+        ([alias("os.a", "os.a"), alias("os.b", "os.b")], alias("os.a")),
+        ([MODULE, MODULE], MODULE),
+        ([MODULE, FUNCTION], alias("the module helpers")),
+        ([FUNCTION, MODULE], alias("the module helpers")),
+    ],
+)
+def test_the_meaning_that_promises_least(meanings: list[Meaning], expected: Meaning) -> None:
+    assert combined(meanings) == expected
