@@ -1,11 +1,11 @@
 """`make damage`: what is left of captures that were started late, stopped early, or lost packets.
 
     python bench/damage.py                       every capture, 100 seeds: some minutes on two cores
-    python bench/damage.py --quick               the bundled captures, 3 seeds
+    python bench/damage.py --quick               the workloads of captures/, 3 seeds
     python bench/damage.py --seeds 10 x.pcap     only these captures, which must be intact
     python bench/damage.py --write docs/damage.md    and puts the tables there, between two marker lines
 
-In: intact captures, the bundled ones and those in ../shared/captures where they are. Out: tables of what
+In: intact captures, by default those that tests/damage.py names. Out: tables of what
 became of their messages and tensors; each fault as a line on the standard error; exit status 1 if there is
 any. tests/damage.py does the work.
 """
@@ -80,7 +80,7 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="PAGE")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     options = parser.parse_args()
-    paths = options.captures or intact_captures(ROOT)
+    paths = options.captures or intact_captures()
     if options.quick and not options.captures:
         paths = [path for path in paths if path.parent == ROOT / "captures"]
     seeds = options.seeds or (3 if options.quick else 100)

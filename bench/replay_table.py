@@ -5,7 +5,7 @@
     bench/replay_table.py --write docs/replay.md     and puts the table there, between two marker lines python
     bench/replay_table.py --agent-only --write PAGE  only torch's agent; all other columns of the page stay
 
-In: the captures of ../shared/captures/torch-suite that hold gradients, and its INDEX.tsv, which tells how
+In: the captures of captures/torch-suite that hold gradients, and its INDEX.tsv, which tells how
 many: another program counted them. Each is replayed by `rpcinspect replay`, with the functions of those tests
 allowed by name: once, which is what is timed, then with `--repeat` for the other runs; and once by torch's
 own agent (`--engine agent`), whose columns come last. Out: a line for each, and for all. Exit status 1 if a
@@ -30,7 +30,7 @@ from typing import Any
 from marked import put
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITE = ROOT.parent / "shared" / "captures" / "torch-suite"
+SUITE = ROOT / "captures" / "torch-suite"
 GRADIENT = "BACKWARD_AUTOGRAD_REQ"
 FLAG = "DistAutogradTest.test_multiple_backward_with_errors"
 """Its backward fails while a class attribute says so, which every worker's own program sets halfway."""
@@ -268,8 +268,6 @@ def main() -> int:
         "--agent-only", action="store_true", help="keep the page's columns of the wire engine"
     )
     options = parser.parse_args()
-    if not SUITE.is_dir():
-        raise SystemExit(f"{SUITE} is not there")
     chosen = rows(options.names)
     kept = cells_of(options.write) if options.agent_only and options.write is not None else {}
     print(" | ".join([*HEAD, *AGENT]))

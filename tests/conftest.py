@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from rpcinspect.errors import CaptureError
+from tests.places import ROOT
 
 settings.register_profile("rpcinspect", deadline=None)  # how long an example takes is the machine's matter
 settings.load_profile("rpcinspect")
@@ -19,21 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a script; what tests start would ignore it, too, which some of them press.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-REPO = Path(__file__).resolve().parent.parent
-SHARED = REPO.parent / "shared"
-NOT_SHARED = "the shared captures are not beside this checkout"
-
-if not (SHARED / "captures").is_dir():
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-        """A test that opens one of them is skipped, whichever way it does."""
-        try:
-            return (yield)
-        except (OSError, CaptureError) as error:
-            if f"{SHARED}/" in str(error):
-                pytest.skip(NOT_SHARED)
-            raise
+pytest_plugins = ("tests.looks",)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,14 +34,6 @@ def pytest_collection() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder of captures that lies beside the checkout, where there is one."""
-    if not (SHARED / "captures").is_dir():
-        pytest.skip(NOT_SHARED)
-    return SHARED
-
-
-@pytest.fixture(scope="session")
 def repo() -> Path:
     """The root of the checkout."""
-    return REPO
+    return ROOT

@@ -31,6 +31,7 @@ from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.wire.records import Placement, TpTensor
 from tests.carriers import Carriers, Needs, packets_of
+from tests.places import OTHER_JOBS, all_foreign, recordings
 
 Keep = Sequence[bool]
 """For each packet of a capture, whether the copy has it."""
@@ -327,14 +328,11 @@ OTHER_CUTS = [*_fixed("tail", keep_tail_cut, 0.2, 0.5, 0.8), *_fixed("both ends"
 DAMAGES = [*HEAD_CUTS, *OTHER_CUTS, *LOSSES]
 
 NOT_INTACT = ("snap300", "stress_lossy")
-FOLDERS = ("torch", "torch-suite", "versions", "examples")
 
 
-def intact_captures(repo: Path) -> list[Path]:
-    """The bundled captures that hold all packets, and those beside the checkout, where there are any."""
-    shared = repo.parent / "shared" / "captures"
-    folders = [repo / "captures", *(shared / folder for folder in FOLDERS)]
-    found = [path for folder in folders for path in sorted(folder.glob("*.pcap*"))]
+def intact_captures() -> list[Path]:
+    """The captures that hold all packets; of the workloads, those that lie in no folder of their own."""
+    found = [*recordings(".", *OTHER_JOBS), *all_foreign("examples")]
     return [path for path in found if path.name.split(".")[0] not in NOT_INTACT]
 
 

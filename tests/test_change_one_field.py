@@ -24,6 +24,7 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.decode import DecodedRpc, RpcDecoder, reencode
 from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingResp
 from rpcinspect.rpc.message import from_payloads
+from tests.places import recorded
 
 VERSIONS = ("1.8.1", "1.13.1", "2.14.1")
 
@@ -156,8 +157,8 @@ CHANGES: tuple[Change, ...] = (
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_only_that_field_changes(shared: Path, change: Change, version: str) -> None:
-    path = shared / "captures" / "versions" / f"torch-{version}.pcap"
+def test_only_that_field_changes(change: Change, version: str) -> None:
+    path = recorded(f"versions/torch-{version}.pcap")
     tried = 0
     for rpc in messages(path):
         changed = change(rpc)

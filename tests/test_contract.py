@@ -13,13 +13,13 @@ import pytest
 
 from tests.contract import BODIES, CODES, ENVELOPES, KINDS, PROBLEM, UNKNOWN, check
 from tests.decoded import Decoded, decode, parse, pieces, stream
+from tests.places import recorded
 from tests.truth import CAPTURES as BUNDLED
 
 Json = dict[str, Any]
 
-SHARED = BUNDLED.parent.parent / "shared" / "captures"
 
-# Between them every kind of line and of message occurs; the shared ones are damaged or of old releases.
+# Between them every kind of line and of message occurs; the last ones are damaged or of old releases.
 CAPTURES = {
     **{
         name: BUNDLED / f"{name}{ending}"
@@ -35,22 +35,19 @@ CAPTURES = {
             "devmap_cpu_refused": ".pcap.gz",
         }.items()
     },
-    "1.8.1": SHARED / "versions" / "torch-1.8.1.pcap",
-    "chan_shmuv": SHARED / "torch" / "chan_shmuv.pcap",
-    "kitchen": SHARED / "torch" / "kitchen.pcap",
-    "snap300": SHARED / "torch" / "snap300.pcap",
-    "stress_lossy": SHARED / "torch" / "stress_lossy.pcap.gz",
-    "two": SHARED / "torch" / "two.pcap",
-    "node_failure": SHARED / "torch-suite" / "DistAutogradTest.test_backward_node_failure.pcap.gz",
+    "1.8.1": recorded("versions/torch-1.8.1.pcap"),
+    "chan_shmuv": recorded("torch/chan_shmuv.pcap"),
+    "kitchen": recorded("torch/kitchen.pcap"),
+    "snap300": recorded("torch/snap300.pcap"),
+    "stress_lossy": recorded("torch/stress_lossy.pcap"),
+    "two": recorded("torch/two.pcap"),
+    "node_failure": recorded("torch-suite/DistAutogradTest.test_backward_node_failure.pcap.gz"),
 }
 
 
 @pytest.fixture(params=CAPTURES)
 def path(request: pytest.FixtureRequest) -> Path:
-    found = CAPTURES[request.param]
-    if SHARED in found.parents and not found.exists():
-        pytest.skip("the shared captures are not beside this checkout")
-    return found
+    return CAPTURES[request.param]
 
 
 @pytest.fixture
@@ -83,10 +80,10 @@ def test_envelopes_and_bodies(decoded: Decoded) -> None:
 
 
 def test_all_types_of_messages_occur() -> None:
-    names = [name for name, path in CAPTURES.items() if SHARED not in path.parents]
-    bodies = {m["body"]["type"] for name in names for m in decode(CAPTURES[name]).messages}
+    bodies = {m["body"]["type"] for path in CAPTURES.values() for m in decode(path).messages}
     assert bodies == set(BODIES)
-    envelopes = {e["type"] for name in names for m in decode(CAPTURES[name]).messages for e in m["envelopes"]}
+    messages = (message for path in CAPTURES.values() for message in decode(path).messages)
+    envelopes = {envelope["type"] for message in messages for envelope in message["envelopes"]}
     assert envelopes == set(ENVELOPES)
 
 

@@ -30,7 +30,6 @@ from tests.damage import (
     Damage,
     Original,
     Verdict,
-    intact_captures,
     keep_bursts,
     keep_head_cut,
     keep_random,
@@ -38,13 +37,13 @@ from tests.damage import (
     pooled,
 )
 from tests.decoded import decode
+from tests.places import recorded
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "damage.md"
-TORCH = ROOT.parent / "shared" / "captures" / "torch"
-LOSSY, CUT = "stress_lossy.pcap.gz", "snap300.pcap"
+LOSSY, CUT = recorded("torch/stress_lossy.pcap"), recorded("torch/snap300.pcap")
 
-BUNDLED = (
+QUICK = (
     "basic_chain",
     "ctx_crowd",
     "dtype_zoo",
@@ -54,23 +53,17 @@ BUNDLED = (
     "transport_matrix_uv_mpt",
     "transport_matrix_uv_only",
     "views_alias",
+    *("torch/chan_mpt", "torch/chan_shmuv", "torch/hosts4", "torch/kitchen", "torch/rref"),
+    "versions/torch-1.8.1",
 )
-BESIDE = ("chan_mpt", "chan_shmuv", "hosts4", "kitchen", "rref", "torch-1.8.1")
-LARGE = ("stress_basic",)
+LARGE = ("torch/stress_basic",)
 """Only their heads are cut here."""
 SEEDS = 3
 
 
 @lru_cache(maxsize=32)
 def original(name: str) -> Original:
-    (path,) = (path for path in intact_captures(ROOT) if path.name.split(".pcap")[0] == name)
-    return Original(path)
-
-
-def quick() -> list[str]:
-    """Those of the captures above that are there."""
-    there = {path.name.split(".pcap")[0] for path in intact_captures(ROOT)}
-    return [name for name in (*BUNDLED, *BESIDE) if name in there]
+    return Original(recorded(f"{name}.pcap"))
 
 
 # --- the harness sees what it is to see ---
@@ -179,19 +172,19 @@ def test_as_many_packets_are_lost_as_is_said(share: float) -> None:
 # --- the intact captures, damaged ---
 
 
-@pytest.mark.parametrize("name", quick())
+@pytest.mark.parametrize("name", QUICK)
 def test_cuts(name: str) -> None:
     faults = pooled(damage.verdicts(original(name), 1) for damage in (*HEAD_CUTS, *OTHER_CUTS)).faults
     assert faults == []
 
 
 @pytest.mark.parametrize("damage", LOSSES, ids=lambda damage: damage.name)
-@pytest.mark.parametrize("name", quick())
+@pytest.mark.parametrize("name", QUICK)
 def test_losses(name: str, damage: Damage) -> None:
     assert damage.verdicts(original(name), SEEDS).faults == []
 
 
-@pytest.mark.parametrize("name", [name for name in quick() if name in ("basic_chain", "ps_race", "chan_mpt")])
+@pytest.mark.parametrize("name", ["basic_chain", "ps_race", "torch/chan_mpt"])
 def test_messages_that_come_at_once_are_right_too(name: str) -> None:
     """What `--stream` shows: fewer tensors have a certain place, but none has a wrong one."""
     whole = original(name)
@@ -204,9 +197,7 @@ def test_messages_that_come_at_once_are_right_too(name: str) -> None:
 
 def test_late_starts_leave_nearly_every_tensor_certain() -> None:
     """Every later message comes out; of all their tensors, pooled, 98 % have a certain place."""
-    there = {path.name.split(".pcap")[0] for path in intact_captures(ROOT)}
-    names = [*quick(), *(name for name in LARGE if name in there)]
-    wholes = [original(name) for name in names]
+    wholes = [original(name) for name in (*QUICK, *LARGE)]
     total = pooled(damage.verdicts(w, 1) for w in wholes if w.channels == {"basic"} for damage in HEAD_CUTS)
     assert total.faults == []
     assert total.counts["message out"] > 500
@@ -270,27 +261,27 @@ def _whole_in(data: bytes) -> Iterator[int]:
                 yield number
 
 
-@pytest.mark.parametrize(("name", "whole"), [(CUT, 11), (LOSSY, 238)])
-def test_what_is_whole_comes_out(shared: Path, name: str, whole: int) -> None:
-    expected = set(whole_messages(TORCH / name))
+@pytest.mark.parametrize(("path", "whole"), [(CUT, 11), (LOSSY, 238)], ids=["cut", "lossy"])
+def test_what_is_whole_comes_out(path: Path, whole: int) -> None:
+    expected = set(whole_messages(path))
     assert len(expected) == whole
-    with Decoding([str(TORCH / name)]) as decoding:
+    with Decoding([str(path)]) as decoding:
         found = {key_of(record) for record in decoding.records() if record.tp.payload_missing is None}
     assert expected - found == set()
 
 
 def test_the_scan_finds_what_is_known_to_be_there(chain: Original) -> None:
-    path = next(path for path in intact_captures(ROOT) if path.name.startswith("basic_chain"))
+    path = recorded("basic_chain.pcap")
     assert set(whole_messages(path)) == set(chain.messages)
 
 
-def test_no_tensor_of_a_lossy_capture_is_wrong(shared: Path) -> None:
+def test_no_tensor_of_a_lossy_capture_is_wrong() -> None:
     """Each call of stress.py sends its own number in every element, and as its first argument.
 
     15 of the tensors with elements have a certain place and all bytes: of the 16 lanes every one lost some.
     """
     certain = 0
-    for message in decode(TORCH / LOSSY).messages:
+    for message in decode(LOSSY).messages:
         text = (message["body"].get("args") or [message["body"].get("value")])[0]
         number = re.match(r"\(?(\d+)", text or "")
         for tensor in message["tensors"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import struct
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import Any
 import pytest
 
 from tests.decoded import decode
+from tests.places import content
 
 CAPTURES = ("basic_chain.pcap", "param_detach.pcap", "devmap_cpu.pcap.gz")
 
 
 def records(path: Path) -> list[bytes]:
     """The packets of a classic little-endian pcap, with their record headers."""
-    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    data = content(path)
     out, at = [], 24
     while at + 16 <= len(data):
         size = struct.unpack_from("<I", data, at + 8)[0]

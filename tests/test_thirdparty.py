@@ -24,9 +24,8 @@ import pytest
 
 from rpcinspect import exit_codes
 from tests.commands.runner import decode
+from tests.places import foreign, recorded
 from tests.wire.reading import OneWay, read_streams
-
-CAPTURES = Path(__file__).resolve().parent.parent.parent / "shared" / "captures"
 
 NO_CAPTURE = "pcap version 1.4 is not known"  # 1.4 does not exist
 NO_PACKETS = "No RPC messages: the capture holds no packets."
@@ -156,18 +155,13 @@ ENDINGS: dict[str, str] = {
 """Every file → what is said: why there are no messages (exit code 0), or that it is no capture (3)."""
 
 
-def names(folder: str) -> list[str]:
-    """Captures of a folder; one test that skips where there are none."""
-    return sorted(path.name for path in (CAPTURES / folder).glob("*.pcap*")) or ["absent"]
+def test_the_table_is_complete() -> None:
+    assert sorted(ENDINGS) == sorted(path.name for path in foreign("thirdparty").glob("*.pcap*"))
 
 
-def test_the_table_is_complete(shared: Path) -> None:
-    assert sorted(ENDINGS) == names("thirdparty")
-
-
-@pytest.mark.parametrize("name", names("thirdparty"))
-def test_every_file_ends_well(name: str, shared: Path) -> None:
-    done = decode(shared / "captures" / "thirdparty" / name, "--format", "jsonl")
+@pytest.mark.parametrize("name", ENDINGS)
+def test_every_file_ends_well(name: str) -> None:
+    done = decode(foreign(f"thirdparty/{name}"), "--format", "jsonl")
     expected = ENDINGS[name]
     assert done.code == (exit_codes.UNREADABLE if expected == NO_CAPTURE else exit_codes.OK)
     line, *more = done.err.splitlines()
@@ -285,18 +279,18 @@ def _there(content: Bytes, start: int = 0) -> Iterator[int]:
     return (at for at in range(start, len(content)) if content[at] is not None)
 
 
-TORCH = ["two", "kitchen", "snap300", "chan_mpt", "hosts4", "rref", "stress_lossy"]
+TORCH = ("two", "kitchen", "snap300", "chan_mpt", "hosts4", "rref", "stress_lossy")
 WITH_STREAMS = [
-    *(f"torch/{name}" for name in names("torch") if name.partition(".")[0] in TORCH),
+    *(f"torch/{name}.pcap" for name in TORCH),
     *(f"thirdparty/{name}" for name, ending in ENDINGS.items() if ending == TCP),
 ]
 
 
 @pytest.mark.parametrize("name", WITH_STREAMS)
-def test_streams_are_those_of_tshark(name: str, shared: Path) -> None:
+def test_streams_are_those_of_tshark(name: str) -> None:
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed")
-    path = shared / "captures" / name
+    path = recorded(name) if name.startswith("torch/") else foreign(name)
     found = [difference(stream, theirs) for _, stream, theirs in pairs(path)]
     assert [text for text in found if text] == DIFFERENT.get(path.name, [])
 
@@ -324,9 +318,9 @@ DIFFERENT = {
 DROPPED = re.compile(r"the one in packet (\d+) dropped")
 
 
-def test_copies_that_differ_are_reported(shared: Path) -> None:
+def test_copies_that_differ_are_reported() -> None:
     """The files that whoever collected them calls so, and a few more; tshark shows the first copy, too."""
-    folder = shared / "captures" / "thirdparty"
+    folder = foreign("thirdparty")
     found: dict[str, list[int]] = {}
     for name in ENDINGS:
         for one in decode(folder / name, "--format", "jsonl").objects:

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tests.places import workloads
 from tests.truth import (
     CAPTURES,
     CLOCK_NS,
@@ -19,7 +20,7 @@ from tests.truth import (
     workload,
 )
 
-RECORDED = sorted(str(path.relative_to(CAPTURES).with_suffix("")) for path in CAPTURES.rglob("*.truth"))
+RECORDED = sorted(str(path.relative_to(CAPTURES)).partition(".pcap")[0] for path in workloads())
 OF_THEIR_OWN = ["logs/killed", "redaction/vault"]
 """Made for worker logs and for redaction, and held to their truth there: tests/trace/test_worker_logs.py,
 tests/commands/test_worker_logs.py, tests/redaction. They do not print all that they do."""

@@ -14,6 +14,7 @@ from rpcinspect.capture import open_capture
 from rpcinspect.capture.reader import READERS
 from rpcinspect.errors import CaptureError, Problem
 from tests.builders import Captured, pcap_file, pcapng_file
+from tests.places import foreign
 
 PACKETS = [Captured(b"b", 20), Captured(b"a", 10), Captured(b"c", 30)]
 
@@ -65,9 +66,9 @@ def test_magics_do_not_hide_each_other() -> None:
     assert {len(magic) for magic in magics} == {4}
 
 
-def test_captures_of_other_projects(shared: Path) -> None:
+def test_captures_of_other_projects() -> None:
     """Every one ends without any exception but CaptureError, with the number of packets of the list."""
-    folder = shared / "captures" / "thirdparty"
+    folder = foreign("thirdparty")
     with (folder / "INDEX.tsv").open() as index:
         expected = {row["file"]: int(row["packets"]) for row in csv.DictReader(index, delimiter="\t")}
     wrong = []

@@ -25,11 +25,10 @@ from rpcinspect.wire.segment import Flow, Segmenter
 from tests.builders import Captured, ethernet, ipv4, ipv6, link_frame, packet, pcap_file
 from tests.commands.runner import decode
 from tests.decoded import Json, parse
+from tests.places import recordings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHAIN = ROOT / "captures" / "basic_chain.pcap"
-SHARED = ROOT.parent / "shared" / "captures" / "torch"
-STRESS = {"stress_basic.pcap.gz", "stress_lossy.pcap.gz", "stress_mpt_uv.pcap.gz"}
 
 TSHARK = Reading(reader="tshark")
 NATIVE = Reading(reader="native")
@@ -72,28 +71,26 @@ def messages(output: list[Json]) -> list[Json]:
 # --- the same as the native reader ---
 
 
-def torch_captures(*, stress: bool) -> list[str]:
-    """Names of the captures beside the checkout."""
-    names = sorted(path.name for path in SHARED.glob("*.pcap*"))
-    return [name for name in names if (name in STRESS) == stress] or ["none"]
+STRESS = recordings("torch", like="stress_*.pcap*")
+TORCH = [path for path in recordings("torch") if path not in STRESS]
 
 
 @needs_tshark
-@pytest.mark.parametrize("name", torch_captures(stress=False))
-def test_captures_of_torch(name: str, shared: Path) -> None:
-    same(shared / "captures" / "torch" / name)
+@pytest.mark.parametrize("path", TORCH, ids=lambda path: path.name)
+def test_captures_of_torch(path: Path) -> None:
+    same(path)
 
 
 @needs_tshark
 @pytest.mark.slow
-@pytest.mark.parametrize("name", torch_captures(stress=True))
-def test_captures_of_torch_under_stress(name: str, shared: Path) -> None:
-    assert messages(same(shared / "captures" / "torch" / name))
+@pytest.mark.parametrize("path", STRESS, ids=lambda path: path.name)
+def test_captures_of_torch_under_stress(path: Path) -> None:
+    assert messages(same(path))
 
 
 @needs_tshark
 @pytest.mark.slow
-@pytest.mark.parametrize("path", sorted((ROOT / "captures").glob("*.pcap*")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", recordings("."), ids=lambda path: path.name)
 def test_bundled_captures(path: Path) -> None:
     same(path)
 

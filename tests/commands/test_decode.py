@@ -18,6 +18,7 @@ from rpcinspect.commands.decode import run
 from rpcinspect.commands.decode_request import Request
 from rpcinspect.errors import CaptureError, OutputError
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, decode, visible
+from tests.places import content
 
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
 PROFILED = CAPTURES / "profiled_legacy.pcap"
@@ -428,8 +429,7 @@ def test_hostile_text_in_full_reaches_no_terminal(case: str, tmp_path: Path) -> 
 def hostile(case: str, tmp_path: Path) -> Path:
     """A capture with texts replaced by others of the same length."""
     name, substitutes = SUBSTITUTES[case]
-    data = (CAPTURES / name).read_bytes()
-    data = gzip.decompress(data) if name.endswith(".gz") else data
+    data = content(name)
     for text, evil in substitutes.items():
         assert len(text) == len(evil)
         assert text in data

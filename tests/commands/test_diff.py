@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from tests.commands.runner import CAPTURES, CHAIN, Ran, rpcinspect, visible
 from tests.decoded import decode
+from tests.places import content, recorded
 from tests.views.diff.test_json_lines import check_contract
 
 LOCKED = CAPTURES / "ps_race_lock.pcap.gz"
@@ -122,7 +122,7 @@ def test_several_captures_of_one_run(tmp_path: Path) -> None:
 
 
 def test_standard_input(tmp_path: Path) -> None:
-    assert diff("-", RACE, stdin=gzip.decompress(RACE.read_bytes())).code == 0
+    assert diff("-", RACE, stdin=content(RACE)).code == 0
 
 
 def test_an_output_file(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_an_output_file(tmp_path: Path) -> None:
     assert input_.read_bytes() == CHAIN.read_bytes()
 
 
-def test_the_options_are_the_rules(shared: Path) -> None:
-    old, new = (shared / "captures" / "versions" / f"torch-{v}.pcap" for v in ("1.8.1", "2.14.1"))
+def test_the_options_are_the_rules() -> None:
+    old, new = (recorded(f"versions/torch-{v}.pcap") for v in ("1.8.1", "2.14.1"))
     assert diff(old, new).code == 1
     ran = diff(old, new, "--ignore", "device,latency", "--ignore", "profile-events")
     assert ran.code == 0
@@ -146,11 +146,9 @@ def test_the_options_are_the_rules(shared: Path) -> None:
     assert diff(old, new, "--ignore", "device,latency,profile-events", "--strict").code == 1
 
 
-def test_what_a_release_changed_is_counted_by_class(shared: Path) -> None:
+def test_what_a_release_changed_is_counted_by_class() -> None:
     """Against what `decode` shows of them: target devices, a schema, an error."""
-    captures = {
-        v: shared / "captures" / "versions" / f"torch-{v}.pcap" for v in ("1.8.1", "1.13.1", "2.14.1")
-    }
+    captures = {v: recorded(f"versions/torch-{v}.pcap") for v in ("1.8.1", "1.13.1", "2.14.1")}
     heard = {version: decode(path).messages for version, path in captures.items()}
     told = verdict(diff(captures["1.8.1"], captures["2.14.1"], "--format", "jsonl"))
     tensors = [tensor for message in heard["1.8.1"] for tensor in message["tensors"]]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect
+from tests.places import recorded
 from tests.replay.hostile_captures import APP, SYSTEM, Job, called_with, sings
 
 SECONDS = 240
@@ -116,15 +117,16 @@ def test_require_all(tmp_path: Path) -> None:
     assert "--require-all: 2 requests skipped" in zoo.err
 
 
-def test_functions_of_the_jobs_script(shared: Path, tmp_path: Path) -> None:
+def test_functions_of_the_jobs_script(tmp_path: Path) -> None:
     """They were pickled as `__mp_main__.leaf`; the script imports them from the file."""
-    captures = shared / "captures/torch"
-    options = ("--main", captures / "scripts/nested.py", "--export", tmp_path / "out")
-    assert rpcinspect("replay", captures / "nested.pcap", *options).code == 0
+    options = ("--main", recorded("torch/scripts/nested.py"), "--export", tmp_path / "out")
+    assert rpcinspect("replay", recorded("torch/nested.pcap"), *options).code == 0
     script = (tmp_path / "out/reproduce.py").read_text()
     assert re.search(r"^from nested import (\w+, )*mid", script, re.MULTILINE)
     assert "__mp_main__" not in script
-    without = rpcinspect("replay", captures / "nested.pcap", "--export", tmp_path / "no", "--trust-capture")
+    without = rpcinspect(
+        "replay", recorded("torch/nested.pcap"), "--export", tmp_path / "no", "--trust-capture"
+    )
     assert "--main FILE tells which it is" in without.err
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.commands.members import Json, Messages, key_of, messages_of
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, decode
 from tests.filter.from_json import picked
-from tests.trace.runs import SHARED
+from tests.places import recorded
 
 Lines: TypeAlias = list[Json]
 Narrow: TypeAlias = Callable[[Lines, Messages, set[int]], Lines]
@@ -26,7 +26,7 @@ REINIT = CAPTURES / "reinit.pcap.gz"
 RACE = CAPTURES / "ps_race.pcap.gz"
 RREF = CAPTURES / "rref_relay.pcap.gz"
 DEVICES = CAPTURES / "devmap_cpu.pcap.gz"
-FAILED = SHARED / "torch-suite" / "DistAutogradTest.test_backward_node_failure.pcap.gz"
+FAILED = recorded("torch-suite/DistAutogradTest.test_backward_node_failure.pcap.gz")
 PROFILED = CAPTURES / "profiled_legacy.pcap"
 QUESTIONS = (
     ("--graph", "0:0"),

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.runner import CAPTURES, CHAIN, rpcinspect
+from tests.places import recorded
 from tests.replay.left_behind import descendants
 
 pytest.importorskip("torch")
@@ -192,18 +193,18 @@ def test_a_worker_that_never_answers(tmp_path: Path) -> None:
         ("import nowhere", "import: ModuleNotFoundError: No module named 'nowhere'"),
     ],
 )
-def test_a_main_script_that_fails(text: str, reason: str, tmp_path: Path, shared: Path) -> None:
+def test_a_main_script_that_fails(text: str, reason: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"def f(a, b):\n    return a * b\n\n{text}\n", encoding="utf-8")
-    ran = rpcinspect("replay", shared / "captures" / "torch" / "dyn.pcap", "--main", script)
+    ran = rpcinspect("replay", recorded("torch/dyn.pcap"), "--main", script)
     assert ran.code == 1
     assert reason in ran.out
     assert "Traceback" not in ran.out + ran.err
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_a_script_that_lacks_what_is_called(shared: Path) -> None:
-    scripts = shared / "captures" / "torch" / "scripts"
-    ran = rpcinspect("replay", shared / "captures" / "torch" / "dyn.pcap", "--main", scripts / "nested.py")
+def test_a_script_that_lacks_what_is_called() -> None:
+    scripts = recorded("torch/scripts")
+    ran = rpcinspect("replay", recorded("torch/dyn.pcap"), "--main", scripts / "nested.py")
     assert ran.code == 4
     assert "REFUSED  __mp_main__.f " in ran.out

@@ -15,19 +15,15 @@ from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.views.diff.json_lines import diff_lines
 from tests.diff.stories import codes, first
 from tests.logs import log_of, message
-from tests.places import workloads
+from tests.places import others, recorded, workloads
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared" / "captures"
 LARGE = {"stress_lossy.pcap.gz", "stress_basic.pcap.gz", "stress_mpt_uv.pcap.gz", "kitchen.pcap"}
 
 
 def captures() -> list[Path]:
     """Every capture present."""
-    found = workloads()
-    for folder in ("torch", "torch-suite", "versions", "examples"):
-        found += sorted((SHARED / folder).glob("*.pcap*"))
-    return found
+    return [*workloads(), *others()]
 
 
 def each_capture() -> pytest.MarkDecorator:
@@ -111,8 +107,8 @@ def test_two_recordings_of_one_job() -> None:
         assert comparison.paired == len(comparison.messages) > 0
 
 
-def test_two_releases_say_the_same(shared: Path) -> None:
-    paths = [str(shared / "captures" / "versions" / f"torch-{v}.pcap") for v in ("1.13.1", "2.14.1")]
+def test_two_releases_say_the_same() -> None:
+    paths = [str(recorded(f"versions/torch-{v}.pcap")) for v in ("1.13.1", "2.14.1")]
     comparison = rpcinspect.compare(*paths)
     assert comparison.same
     assert codes(comparison) == []
@@ -122,8 +118,8 @@ def test_two_releases_say_the_same(shared: Path) -> None:
     assert note == "1 error text differs only in what is not compared: paths (1), line numbers (1)"
 
 
-def test_an_old_release_names_no_target_devices(shared: Path) -> None:
-    paths = [str(shared / "captures" / "versions" / f"torch-{v}.pcap") for v in ("1.8.1", "2.14.1")]
+def test_an_old_release_names_no_target_devices() -> None:
+    paths = [str(recorded(f"versions/torch-{v}.pcap")) for v in ("1.8.1", "2.14.1")]
     comparison = rpcinspect.compare(*paths)
     assert first(comparison)[0] == "device"
     assert first(comparison)[3] == "device-or-dtype"
@@ -150,11 +146,10 @@ def test_two_contexts_of_one_run(opened: Opened) -> None:
 
 def test_what_neither_has_is_told_and_not_called_equal() -> None:
     hidden = str(ROOT / "captures" / "transport_matrix_default.pcap")
-    cut = ROOT.parent / "shared" / "captures" / "torch" / "snap300.pcap"
-    if cut.exists():
-        comparison = rpcinspect.compare(str(cut), str(cut))
-        assert comparison.same
-        assert comparison.unknown > 0
+    cut = str(recorded("torch/snap300.pcap"))
+    comparison = rpcinspect.compare(cut, cut)
+    assert comparison.same
+    assert comparison.unknown > 0
     assert rpcinspect.compare(hidden, hidden).same
 
 

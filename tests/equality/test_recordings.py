@@ -23,6 +23,7 @@ from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from tests.equality.builders import STRICT, changed
+from tests.places import recorded
 from tests.session.records import tp_message
 from tests.test_change_one_field import CHANGES, Change
 
@@ -84,14 +85,14 @@ def test_two_recordings_of_one_job() -> None:
     assert set(recordings(*pair)) == {()}
 
 
-def test_two_recordings_of_another(shared: Path) -> None:
-    pair = [shared / "captures" / "torch" / f"{name}.pcap" for name in ("chan_mpt", "chan_legacystore")]
+def test_two_recordings_of_another() -> None:
+    pair = [recorded(f"torch/{name}.pcap") for name in ("chan_mpt", "chan_legacystore")]
     assert set(recordings(pair[0], pair[1])) == {()}
 
 
-def test_two_releases(shared: Path) -> None:
+def test_two_releases() -> None:
     """The same job: paths, line numbers and ids of the releases' own are no differences."""
-    pair = [shared / "captures" / "versions" / f"torch-{version}.pcap" for version in ("1.13.1", "2.14.1")]
+    pair = [recorded(f"versions/torch-{version}.pcap") for version in ("1.13.1", "2.14.1")]
     assert set(recordings(pair[0], pair[1])) == {()}
 
 
@@ -151,8 +152,8 @@ def versions(path: Path) -> OpenSession:
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_one_changed_field_is_the_one_difference(shared: Path, change: Change) -> None:
-    opened = versions(shared / "captures" / "versions" / "torch-2.14.1.pcap")
+def test_one_changed_field_is_the_one_difference(change: Change) -> None:
+    opened = versions(recorded("versions/torch-2.14.1.pcap"))
     ids = IdMap()
     for a in opened.messages():
         assert compare_messages(a, changed(a, a.rpc), opened.read, opened.read, STRICT, ids) == []

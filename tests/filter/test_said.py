@@ -15,16 +15,15 @@ from rpcinspect.filter.said import Reader
 from rpcinspect.opened import OpenSession
 from tests.decoded import decode
 from tests.filter.from_json import FROM_JSON, values
+from tests.places import recorded
 from tests.truth import CAPTURES
 
 BUNDLED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))
-SHARED = CAPTURES.parent.parent / "shared" / "captures" / "torch"
-SUITE = SHARED.parent / "torch-suite"
 ERRORS = (
     "DistOptimizerTest.test_dist_optim_exception.pcap.gz",
     "DistAutogradTest.test_backward_accumulate_grads.pcap.gz",
 )
-DAMAGED = ("snap300.pcap", "stress_lossy.pcap.gz")
+DAMAGED = ("torch/snap300.pcap", "torch/stress_lossy.pcap")
 
 
 def asked(*paths: Path) -> list[dict[str, list[Any]]]:
@@ -61,17 +60,15 @@ def test_fields_are_what_jsonl_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_fields_of_damaged_messages_are_what_jsonl_says(name: str, shared: Path) -> None:
-    if not (SHARED / name).exists():
-        pytest.skip(f"{name} is not there")
-    assert_as_in_json(SHARED / name)
+def test_fields_of_damaged_messages_are_what_jsonl_says(name: str) -> None:
+    assert_as_in_json(recorded(name))
 
 
-def test_every_field_is_of_some_real_message(shared: Path) -> None:
+def test_every_field_is_of_some_real_message() -> None:
     """Flags are true of some and false of others."""
     seen: dict[str, set[Any]] = {field.name: set() for field in FIELDS}
-    paths = [*(CAPTURES / name for name in BUNDLED), *(SHARED / name for name in DAMAGED)]
-    paths += [SHARED / "nested.pcap", *(SUITE / name for name in ERRORS)]
+    paths = [*(CAPTURES / name for name in BUNDLED), *(recorded(name) for name in DAMAGED)]
+    paths += [recorded("torch/nested.pcap"), *(recorded(f"torch-suite/{name}") for name in ERRORS)]
     for path in paths:
         for message in asked(path):
             for name, its in message.items():

@@ -1,4 +1,4 @@
-"""What fuzzing begins with: pieces of real captures, the bundled ones and those of ../shared where it is.
+"""What fuzzing begins with: pieces of real captures, the bundled ones and others where there are any.
 
 Out: messages and pickles, of which targets make their seeds. `python -m tests.fuzz.corpus DIR` writes the
 seeds of all targets as files.
@@ -6,7 +6,6 @@ seeds of all targets as files.
 
 from __future__ import annotations
 
-import gzip
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,17 +16,11 @@ from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.envelope import split_wrapped
 from rpcinspect.rpc.record import RpcRecord
 from tests.fuzz.mutation import MAX_BYTES
+from tests.places import all_foreign, recordings
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = (
-    ROOT / "captures",
-    ROOT / "captures" / "faults",
-    ROOT.parent / "shared" / "captures" / "torch",
-    ROOT.parent / "shared" / "captures" / "versions",
-)
-OTHERS = ROOT.parent / "shared" / "captures" / "thirdparty"
-"""Captures of other protocols, for their headers."""
-MAX_CAPTURE = 200_000
+FOLDERS = (".", "faults", "torch", "versions")
+MAX_CAPTURE = 100_000
 """Compressed or not: what a larger capture has, a smaller one has too."""
 
 
@@ -49,20 +42,12 @@ class Message:
 
 def captures() -> list[Path]:
     """Those that are small enough."""
-    found = [path for folder in FOLDERS if folder.is_dir() for path in sorted(folder.glob("*.pcap*"))]
-    return [path for path in found if path.stat().st_size <= MAX_CAPTURE]
+    return [path for path in recordings(*FOLDERS) if path.stat().st_size <= MAX_CAPTURE]
 
 
-def others() -> list[Path]:
-    """Of other protocols."""
-    return sorted(OTHERS.glob("*.pcap*")) if OTHERS.is_dir() else []
-
-
-@cache
-def plain(path: Path) -> bytes:
-    """The bytes of a capture, decompressed."""
-    data = path.read_bytes()
-    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+def of_other_protocols() -> list[Path]:
+    """Captures of others, for their headers; none where they are not."""
+    return all_foreign("thirdparty")
 
 
 @cache

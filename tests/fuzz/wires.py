@@ -52,6 +52,7 @@ from tests.fuzz.mutation import (
     pack,
     unpack,
 )
+from tests.places import content
 from tests.wire.conversations import (
     Hole,
     Network,
@@ -147,9 +148,9 @@ def _without_file(lines: Sequence[dict[str, object]]) -> list[dict[str, object]]
 
 
 def capture_seeds() -> Iterator[bytes]:
-    for path in (*corpus.captures(), *corpus.others()):
+    for path in (*corpus.captures(), *corpus.of_other_protocols()):
         try:
-            data = corpus.plain(path)
+            data = content(path)
         except (OSError, EOFError, ValueError):
             data = path.read_bytes()
         yield data[: MAX_BYTES if len(data) <= 2 * MAX_BYTES else MAX_BYTES // 2]
@@ -334,7 +335,7 @@ def packet_seeds() -> Iterator[bytes]:
     parts = ipv6_fragments(body, "::1", "::2", [24, 40])
     yield pack([eth + link_frame(1, part) for part in (parts[2], parts[0], parts[1])])
     yield pack([eth + bytes(12) + b"\x88\x47" + mpls(four)])
-    for path in (*corpus.captures()[:3], *corpus.others()):
+    for path in (*corpus.captures()[:3], *corpus.of_other_protocols()):
         rows = _rows(path.read_bytes())
         if len(rows) > 1 and len(rows[0][0]) == 24:
             kind = rows[0][0][20:22]
@@ -419,10 +420,10 @@ def _told(outcome: Outcome) -> list[tuple[object, ...]]:
         tensors = tuple(
             (t.placement.value, None if t.extent is None else t.extent.read(outcome.bytes)) for t in m.tensors
         )
-        for tensor, (placement, content) in zip(m.tensors, tensors, strict=True):
+        for tensor, (placement, held) in zip(m.tensors, tensors, strict=True):
             if placement == Placement.CERTAIN.value:
-                assert content is not None
-                assert len(content) == tensor.descriptor.length
+                assert held is not None
+                assert len(held) == tensor.descriptor.length
         said.append(
             (str(m.flow), m.from_client, m.offset, m.payloads, m.payload_missing, m.after_loss, tensors)
         )

@@ -24,6 +24,7 @@ from rpcinspect.replay.playing.report import Report, report
 from rpcinspect.replay.replayer import ReplayOptions, replay, with_modules
 from rpcinspect.replay.workers.workers import WorkerOptions, Workers
 from tests.commands.runner import rpcinspect
+from tests.places import recorded
 from tests.truth import CAPTURES, Workload, capture_of, workload
 
 pytest.importorskip("torch")
@@ -157,24 +158,20 @@ FEWER = ("prof2_legacy", "devmap", "kitchen", "sparse", "dyn")
 @pytest.mark.parametrize(
     "job", [pytest.param(job, marks=[pytest.mark.slow] * (job.name in FEWER), id=job.name) for job in TORCH]
 )
-def test_a_job_whose_functions_are_in_its_main_script(job: Job, shared: Path) -> None:
+def test_a_job_whose_functions_are_in_its_main_script(job: Job) -> None:
     """torch.multiprocessing makes `__mp_main__.f` of a script's function."""
-    folder = shared / "captures" / "torch"
-    script = folder / "scripts" / f"{job.script or job.name}.py"
+    script = recorded(f"torch/scripts/{job.script or job.name}.py")
     gate = Gate((), Sources(script, []))
     options = ReplayOptions(workers=WorkerOptions(main=str(script)), rules=ROUNDED)
-    job.check(*replayed(folder / f"{job.name}.pcap", gate, options))
+    job.check(*replayed(recorded(f"torch/{job.name}.pcap"), gate, options))
 
 
 @pytest.mark.parametrize("version", ["1.13.1", "2.14.1"])
-def test_captures_of_other_releases(version: str, shared: Path) -> None:
+def test_captures_of_other_releases(version: str) -> None:
     """As on the command line: the same job under the oldest release that writes what ours reads, and a newer
     one."""
-    folder = shared / "captures" / "versions"
-    script = folder / "simple.py"
-    ran = rpcinspect(
-        "replay", folder / f"torch-{version}.pcap", "--main", script, "--rtol", "3e-7", "--atol", "0"
-    )
+    capture, script = recorded(f"versions/torch-{version}.pcap"), recorded("versions/simple.py")
+    ran = rpcinspect("replay", capture, "--main", script, "--rtol", "3e-7", "--atol", "0")
     assert (ran.code, ran.err) == (0, "")
     assert "gradients: 9 of 9 " in ran.out
     assert "answers: 15 of 15 " in ran.out
@@ -184,14 +181,14 @@ def test_captures_of_other_releases(version: str, shared: Path) -> None:
 
 
 @pytest.mark.slow
-def test_everybody_calls_everybody(shared: Path) -> None:
+def test_everybody_calls_everybody() -> None:
     """As torch tests its optimizers: four workers that all train with the parameters of all. Each is live
     once, against the other three played."""
     capture = "DistOptimizerTest.test_dist_optim_none_grads.pcap.gz"
     gate = Gate(
         (Allowance("torch.testing._internal"), Allowance("torch.distributed.rpc.rref_proxy", "_local_invoke"))
     )
-    outcome, made = replayed(shared / "captures" / "torch-suite" / capture, gate)
+    outcome, made = replayed(recorded(f"torch-suite/{capture}"), gate)
     assert not_alike(outcome, ("identical",)) == []
     casts = [session.planned.cast for session in outcome.runs[0]]
     assert [cast.live for cast in casts] == [("worker0",), ("worker1",), ("worker2",), ("worker3",)]

@@ -5,9 +5,10 @@ Deliberately another way than the package's own: it only has to work on captures
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.places import content
 
 # how every descriptor of an RPC message starts: 4 payloads, the first of 4 and 8 bytes
 SIGNATURE = bytes.fromhex("b9 03 bd 00 ba 04 b9 02 04 bd 00 b9 02 08 bd 00 b9 02")
@@ -71,9 +72,7 @@ def _joined(parts: dict[int, bytes]) -> bytes:
 
 
 def _packets(path: Path) -> Iterator[bytes]:
-    raw = path.read_bytes()
-    if raw[:2] == b"\x1f\x8b":
-        raw = gzip.decompress(raw)
+    raw = content(path)
     if raw[:4] not in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1"):
         return
     header = LINK_HEADERS[int.from_bytes(raw[20:22], "little")]

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from rpcinspect.opened import open_session
 from rpcinspect.trace.answers import Trace, trace
-from tests.truth import CAPTURES, capture_of
-
-SHARED = CAPTURES.parent.parent / "shared" / "captures"
+from tests.truth import capture_of
 
 
 @lru_cache(maxsize=64)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rpcinspect.opened import open_session
 from rpcinspect.trace.answers import trace
-from tests.trace.runs import SHARED, workload_trace
+from tests.places import recorded
+from tests.trace.runs import workload_trace
 from tests.truth import capture_of
 
 
@@ -16,7 +17,7 @@ def test_an_answer_is_made_once() -> None:
 
 
 def test_a_capture_without_messages_has_empty_answers() -> None:
-    with open_session(str(SHARED / "torch" / "chan_shm.pcap")) as opened:
+    with open_session(str(recorded("torch/chan_shm.pcap"))) as opened:
         run = trace(opened.session, opened.messages())
     assert opened.session.totals.messages == 0
     assert run.graphs == ()

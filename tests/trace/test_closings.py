@@ -8,16 +8,17 @@ import pytest
 
 from rpcinspect.opened import open_session
 from rpcinspect.trace.answers import trace
-from tests.trace.runs import SHARED, traced, workload_trace
+from tests.places import recorded, recordings
+from tests.trace.runs import traced, workload_trace
 from tests.truth import CLOCK_NS, capture_of, workload
 
-SUITE = sorted((SHARED / "torch-suite").glob("*.pcap.gz"))
+SUITE = recordings("torch-suite")
 NODE_FAILURE = "DistAutogradTest.test_backward_node_failure"
 """Workers with odd ranks leave without a shutdown, the others keep calling them."""
 
 
 def test_workers_that_leave_are_told_in_order() -> None:
-    closings = traced(SHARED / "torch-suite" / f"{NODE_FAILURE}.pcap.gz").closings
+    closings = traced(recorded(f"torch-suite/{NODE_FAILURE}.pcap.gz")).closings
     assert closings.first is not None
     assert [d.worker for d in closings.departures[:2]] == ["worker1", "worker3"]
     assert closings.first.worker == "worker1"
@@ -25,7 +26,7 @@ def test_workers_that_leave_are_told_in_order() -> None:
 
 
 def test_what_was_in_flight_are_the_calls_that_fail() -> None:
-    trace = traced(SHARED / "torch-suite" / f"{NODE_FAILURE}.pcap.gz")
+    trace = traced(recorded(f"torch-suite/{NODE_FAILURE}.pcap.gz"))
     first = trace.closings.first
     assert first is not None
     open_calls = [call for call in trace.exchanges.calls if call.answer is None]

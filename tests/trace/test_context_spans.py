@@ -10,7 +10,8 @@ import pytest
 from rpcinspect.opened import open_session
 from rpcinspect.trace.context_spans import ContextSpan, ContextSpans
 from rpcinspect.trace.graph import ContextGraph
-from tests.trace.runs import SHARED, traced, workload_trace
+from tests.places import recordings
+from tests.trace.runs import traced, workload_trace
 from tests.truth import CAPTURES
 
 BUNDLED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))
@@ -44,9 +45,9 @@ def test_spans_are_those_of_the_graphs(name: str) -> None:
     assert spans(path) == tuple(map(as_the_graph_says, traced(path).graphs))
 
 
-def test_spans_are_those_of_the_graphs_in_pytorchs_tests(shared: Path) -> None:
+def test_spans_are_those_of_the_graphs_in_pytorchs_tests() -> None:
     seen = 0
-    for path in sorted((SHARED / "torch-suite").glob("*Autograd*.pcap.gz"))[::7]:
+    for path in recordings("torch-suite", like="*Autograd*.pcap.gz")[::7]:
         found = spans(path)
         assert found == tuple(map(as_the_graph_says, traced(path).graphs)), path.name
         seen += len(found)

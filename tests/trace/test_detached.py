@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.session.model import Finding
+from tests.places import recorded
 from tests.replay.talks import Workers
 from tests.trace.talks import SECOND, findings, of_capture, of_path
 from tests.truth import workload
@@ -34,9 +33,9 @@ def test_runs_that_lose_none(name: str) -> None:
     assert told(of_capture(name)[1]) == []
 
 
-def test_what_every_worker_of_a_test_of_pytorch_does_is_told_once(shared: Path) -> None:
+def test_what_every_worker_of_a_test_of_pytorch_does_is_told_once() -> None:
     """Each of four workers asks each other one to train, with tensors that require grad and no context."""
-    path = shared / "captures/torch-suite/DistAutogradTest.test_trainer_ps.pcap.gz"
+    path = recorded("torch-suite/DistAutogradTest.test_trainer_ps.pcap.gz")
     [finding] = told(of_path(str(path))[1])
     assert sorted(finding.workers) == [f"worker{rank}" for rank in range(4)]
     assert len(finding.messages) == 12

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.trace.device_maps import DeviceMap, part_of, read_device_maps
-from tests.trace.runs import SHARED, traced, workload_trace
+from tests.places import recorded
+from tests.trace.runs import traced, workload_trace
 from tests.truth import capture_of, workload
 
 
@@ -52,7 +53,7 @@ def test_the_cpu_needs_no_map() -> None:
         for one in maps(name).values():
             assert one.used == (("cpu", "cpu"),) or one.tensors == 0
             assert (one.line, one.uncovered, one.messages) == (None, (), ())
-    for one in traced(SHARED / "torch" / "devmap.pcap").device_maps:
+    for one in traced(recorded("torch/devmap.pcap")).device_maps:
         assert one.messages == ()
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.commands.decode import Request, run
-from tests.conftest import REPO, SHARED
 from tests.contract import CODES
-from tests.places import workloads
+from tests.places import ROOT, others, workloads
 from tests.trace.code_captures import CAUSED, recorded
 from tests.trace.talks import of_path
 from tests.truth import CAPTURES
@@ -55,11 +54,6 @@ PROVOKED: dict[str, set[str]] = {
 """Capture → the codes of severity error that its job provokes on purpose. All others have none."""
 
 BUNDLED = workloads()
-FOREIGN = [
-    path.relative_to(SHARED / "captures").as_posix()
-    for folder in ("torch", "torch-suite", "versions", "examples")
-    for path in sorted((SHARED / "captures" / folder).glob("*.pcap*"))
-]
 
 
 def check(path: Path, name: str) -> None:
@@ -78,7 +72,7 @@ def check(path: Path, name: str) -> None:
 
 
 def bare(path: str) -> str:
-    return path.removesuffix(".gz").removesuffix(".pcap")
+    return path.removesuffix(".zst").removesuffix(".gz").removesuffix(".pcap")
 
 
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda path: bare(path.relative_to(CAPTURES).as_posix()))
@@ -86,9 +80,9 @@ def test_bundled_captures(path: Path) -> None:
     check(path, bare(path.relative_to(CAPTURES).as_posix()))
 
 
-@pytest.mark.parametrize("name", FOREIGN)
-def test_other_captures(name: str, shared: Path) -> None:
-    check(shared / "captures" / name, bare(name.rpartition("/")[2]))
+@pytest.mark.parametrize("path", others(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_other_captures(path: Path) -> None:
+    check(path, bare(path.name))
 
 
 def test_every_fault_of_a_bundled_job_is_told() -> None:
@@ -148,6 +142,6 @@ def test_each_section_says_the_severities_and_a_remedy() -> None:
 
 def sections() -> dict[str, str]:
     """Code → what docs/findings.md says of it."""
-    text = (REPO / "docs" / "findings.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
     parts = re.split(r"^## `([a-z-]+)`$", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -12,7 +12,8 @@ from rpcinspect.opened import open_session
 from rpcinspect.trace.answers import trace
 from rpcinspect.trace.graph import ContextGraph, find_graphs
 from tests.decoded import decode
-from tests.trace.runs import SHARED, traced, workload_trace
+from tests.places import recorded
+from tests.trace.runs import traced, workload_trace
 from tests.truth import Json, workload
 
 CONTEXTS = [
@@ -118,7 +119,7 @@ def test_every_message_of_a_context_is_told_once() -> None:
 
 def test_sparse_gradients_count_their_indices() -> None:
     graphs = traced(
-        SHARED / "torch-suite/TensorPipeAgentDistAutogradTest.test_backward_simple_sparse.pcap.gz"
+        recorded("torch-suite/TensorPipeAgentDistAutogradTest.test_backward_simple_sparse.pcap.gz")
     )
     sparse = [
         tensor
@@ -158,7 +159,7 @@ def test_edges_of_calls_after_the_pass_await_nothing() -> None:
 
 
 def test_zero_gradients_are_those_whose_bytes_are_zeros() -> None:
-    path = SHARED / "torch-suite/DistAutogradTest.test_backward_unused_tensors.pcap.gz"
+    path = recorded("torch-suite/DistAutogradTest.test_backward_unused_tensors.pcap.gz")
     with open_session(str(path)) as opened:
         graphs = trace(opened.session, opened.messages(), source=opened.bytes).graphs
     zero = {g.message: [t.zero for t in g.tensors] for graph in graphs for g in graph.gradients}
@@ -175,5 +176,5 @@ def test_zero_gradients_are_those_whose_bytes_are_zeros() -> None:
 
 
 def test_without_the_bytes_no_gradient_is_zero() -> None:
-    path = SHARED / "torch-suite/DistAutogradTest.test_backward_unused_tensors.pcap.gz"
+    path = recorded("torch-suite/DistAutogradTest.test_backward_unused_tensors.pcap.gz")
     assert not any(g.zero for graph in traced(path).graphs for g in graph.gradients)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from rpcinspect.rpc.command import CleanupAutogradContextReq, PythonRemoteCall, RemoteRet, RRefUserDelete
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.session.model import Finding
 from rpcinspect.trace.wire_facts import WireFacts
+from tests.places import recorded
 from tests.replay.talks import Workers, udf
 from tests.trace.talks import SECOND, closed, findings, named, of_capture, of_path
 from tests.truth import workload
@@ -71,15 +70,15 @@ def test_a_worker_that_left_took_the_context_with_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["test_backward_node_failure", "test_multiple_backward_with_errors"])
-def test_workers_of_pytorch_that_leave_leak_nothing(name: str, shared: Path) -> None:
+def test_workers_of_pytorch_that_leave_leak_nothing(name: str) -> None:
     """They are gone within milliseconds after their contexts' last message."""
-    path = shared / f"captures/torch-suite/DistAutogradTest.{name}.pcap.gz"
+    path = recorded(f"torch-suite/DistAutogradTest.{name}.pcap.gz")
     assert told(of_path(str(path))[1], "leaked-context") == []
 
 
-def test_passes_of_pytorch_that_hang_leave_their_contexts_behind(shared: Path) -> None:
+def test_passes_of_pytorch_that_hang_leave_their_contexts_behind() -> None:
     """Each rank's pass waits for ten seconds in vain, and then the job ends."""
-    path = shared / "captures/torch-suite/DistAutogradTest.test_backward_unused_send_function.pcap.gz"
+    path = recorded("torch-suite/DistAutogradTest.test_backward_unused_send_function.pcap.gz")
     found = told(of_path(str(path))[1], "leaked-context")
     assert sorted(finding.workers for finding in found) == [
         (f"worker{rank}", f"worker{(rank + 1) % 4}") for rank in range(4)

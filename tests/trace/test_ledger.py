@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.trace.ledger import ForkStory, RRefStory
-from tests.trace.runs import SHARED, traced, workload_trace
+from tests.places import recorded
+from tests.trace.runs import traced, workload_trace
 from tests.truth import workload
 
 
@@ -84,7 +85,7 @@ def test_fetches_and_backwards_are_counted() -> None:
 
 @pytest.mark.parametrize("name", ["torch/rref.pcap", "torch/kitchen.pcap", "torch/nested.pcap"])
 def test_a_fork_has_one_state(name: str) -> None:
-    trace = traced(SHARED / name)
+    trace = traced(recorded(name))
     for story, plain in zip(trace.ledger, trace.session.rrefs, strict=True):
         alive = {fork.fork_id for fork in story.alive}
         assert alive == {fork.to_value() for fork in plain.live_forks}

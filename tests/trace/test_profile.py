@@ -17,11 +17,12 @@ from torch.autograd.profiler_util import EventList
 from rpcinspect.rpc.envelope import RpcWithProfilingResp
 from rpcinspect.rpc.profiling import LegacyEvent
 from rpcinspect.trace.profile import MEMORY, CallProfile, operator_runs, rows_of
-from tests.trace.runs import SHARED, traced, workload_trace
+from tests.places import recorded
+from tests.trace.runs import traced, workload_trace
 from tests.truth import workload
 
 KINDS = ("mark", "push", "pop", "memory_alloc")
-SHARED_PROFILED = [
+PROFILED = [
     "torch/prof2_legacy.pcap",
     "torch/kitchen.pcap",
     "versions/torch-1.13.1.pcap",
@@ -92,7 +93,7 @@ def same(events: Sequence[LegacyEvent]) -> None:
 @cache
 def event_lists() -> list[tuple[LegacyEvent, ...]]:
     """Of every profiled answer there is."""
-    traces = [workload_trace("profiled_legacy"), *(traced(SHARED / name) for name in SHARED_PROFILED)]
+    traces = [workload_trace("profiled_legacy"), *(traced(recorded(name)) for name in PROFILED)]
     return [
         envelope.profiled_events
         for trace in traces
@@ -178,11 +179,11 @@ def test_names_and_nodes_are_those_that_the_worker_prints() -> None:
 
 
 def test_times_are_those_that_the_worker_prints() -> None:
-    line = (SHARED / "torch" / "prof2_legacy.truth").read_text().splitlines()[0]
+    line = (recorded("torch/prof2_legacy.truth")).read_text().splitlines()[0]
     printed = [row for row in json.loads(line.removeprefix("TRUTH "))["evs"] if "#remote_op" in row[0]]
     told = [
         [profile.shown(run), run.node_id, round(run.total_ns / 1000, 1)]
-        for profile in traced(SHARED / "torch" / "prof2_legacy.pcap").profiles
+        for profile in traced(recorded("torch/prof2_legacy.pcap")).profiles
         for run in profile.runs
     ]
     names = {name for name, _, _ in printed}
@@ -194,7 +195,7 @@ def test_times_are_those_that_the_worker_prints() -> None:
 
 
 def test_a_nested_call_tells_its_mode_and_others_do_not() -> None:
-    profiles = traced(SHARED / "torch" / "prof2_legacy.pcap").profiles
+    profiles = traced(recorded("torch/prof2_legacy.pcap")).profiles
     modes = {(profile.key, profile.caller): profile.mode_known for profile in profiles}
     assert modes["rpc_sync#f(worker1 -> worker0)", "worker1"]
     assert modes["rpc_remote#f(worker0 -> worker1)", "worker0"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rpcinspect.session.model import NONE
 from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.touched import Pair, Touched, Touching
-from tests.trace.runs import SHARED, traced, workload_trace
+from tests.places import recordings
+from tests.trace.runs import traced, workload_trace
 from tests.truth import CAPTURES
 
 NAMES = ("basic_chain", "bwd_boom", "rref_relay", "ps_race", "reinit", "devmap_cpu")
@@ -65,10 +68,10 @@ def test_each_message_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((SHARED / "torch-suite").glob("DistAutogradTest*.pcap*"))[:12], ids=lambda path: path.name
+    "path", recordings("torch-suite", like="DistAutogradTest*.pcap*")[:12], ids=lambda path: path.name
 )
-def test_all_messages_touch_all_that_is_known(path: object) -> None:
-    run = traced(path)  # type: ignore[arg-type]
+def test_all_messages_touch_all_that_is_known(path: Path) -> None:
+    run = traced(path)
     contexts, rrefs = members(run)
     found = touched(run)
     assert found.contexts == {key for key, its in contexts.items() if its}

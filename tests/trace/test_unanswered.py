@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from rpcinspect.rpc.command import CleanupAutogradContextReq, RRefUserDelete
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.trace.wire_facts import WireFacts
+from tests.places import recorded
 from tests.replay.talks import Workers
 from tests.trace.talks import SECOND, closed, codes, findings, of_capture, of_path
 from tests.truth import workload
@@ -52,9 +51,9 @@ def test_a_caller_that_does_not_wait() -> None:
     assert "log of w0" in (finding.remedy or "")
 
 
-def test_workers_of_pytorch_that_leave_are_told_apart_from_those_that_are_left(shared: Path) -> None:
+def test_workers_of_pytorch_that_leave_are_told_apart_from_those_that_are_left() -> None:
     """Ranks 1 and 3 exit at once, with their clean-up under way; the others call them until that fails."""
-    path = shared / "captures/torch-suite/DistAutogradTest.test_backward_node_failure.pcap.gz"
+    path = recorded("torch-suite/DistAutogradTest.test_backward_node_failure.pcap.gz")
     found = [finding for finding in of_path(str(path))[1] if finding.code == "unanswered-request"]
     blamed = {finding.text.rpartition(": ")[2]: finding.workers for finding in found}
     assert len(found) == 4

@@ -11,8 +11,9 @@ from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.trace.waits import waiting_requests
+from tests.places import foreign
 from tests.replay.talks import Workers
-from tests.trace.runs import SHARED, traced, workload_trace
+from tests.trace.runs import traced, workload_trace
 
 GRADIENT = MessageType.BACKWARD_AUTOGRAD_REQ
 
@@ -63,9 +64,7 @@ RUNS = ["pairs/base", "ctx_crowd", "bwd_boom", "rref_relay", "examples/rnn_basic
 @pytest.mark.parametrize("name", RUNS)
 def test_nobody_works_on_the_path_of_a_pass_while_its_own_gradients_are_out(name: str) -> None:
     """Where the receiver of a gradient "works", none that it sent in the context was out."""
-    if name.endswith(".gz") and not SHARED.is_dir():
-        pytest.skip("the shared captures are not beside this checkout")
-    trace = traced(SHARED / name) if name.endswith(".gz") else workload_trace(name)
+    trace = traced(foreign(name)) if name.endswith(".gz") else workload_trace(name)
     calls = trace.exchanges.by_index()
     spans = 0
     for graph in trace.graphs:

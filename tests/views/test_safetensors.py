@@ -12,8 +12,9 @@ import pytest
 from rpcinspect.errors import OutputError
 from rpcinspect.views import safetensors as view
 from rpcinspect.views.safetensors import TensorWriter
+from tests.places import recorded
 from tests.torch_values import digest, tensors_of
-from tests.views.opened import CAPTURES, opened
+from tests.views.opened import opened
 
 Json = dict[str, Any]
 QUANTISED = {"qint8": "int8", "quint8": "uint8", "qint32": "int32"}
@@ -52,18 +53,14 @@ def restored(torch: Any, line: Json, stored: Any) -> Any:
     return stored.clone().view(getattr(torch, name)).reshape(line["shape"])
 
 
-CASES = ["dtype_zoo.pcap.gz", "views_alias.pcap.gz", "shared kitchen", "shared sparse"]
+CASES = ["dtype_zoo.pcap.gz", "views_alias.pcap.gz", "torch/kitchen.pcap", "torch/sparse.pcap"]
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("case", CASES)
-def test_every_tensor_has_the_bits_that_were_sent(
-    case: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_every_tensor_has_the_bits_that_were_sent(case: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    path = CAPTURES / case
-    if case.startswith("shared"):
-        path = request.getfixturevalue("shared") / "captures" / "torch" / f"{case.split()[1]}.pcap"
+    path = recorded(case)
     write(path, tmp_path)
     loaded, lines = load_all(tmp_path), index_of(tmp_path)
     seen = tensors_of(path)

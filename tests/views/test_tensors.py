@@ -9,6 +9,7 @@ import pytest
 
 from rpcinspect.views.tensors import NO_STORAGE, bytes_of, hash_of, place_of, storage_of
 from rpcinspect.wire.records import Placement
+from tests.places import recorded
 from tests.views.opened import CAPTURES, opened
 
 
@@ -49,8 +50,8 @@ def test_bytes_that_never_were_on_the_wire() -> None:
         assert hash_of(record, meta, capture.bytes) is None
 
 
-def test_a_sparse_tensor_is_as_certain_as_its_parts(shared: Path) -> None:
-    with opened(shared / "captures" / "torch" / "sparse.pcap") as capture:
+def test_a_sparse_tensor_is_as_certain_as_its_parts() -> None:
+    with opened(recorded("torch/sparse.pcap")) as capture:
         record = capture.message(4)
         sparse = record.rpc.tensors[0]
         assert sparse.layout == "sparse_coo"
@@ -62,8 +63,8 @@ def test_a_sparse_tensor_is_as_certain_as_its_parts(shared: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 40])
-def test_cut_packets_leave_bytes_missing(shared: Path, cut: int) -> None:
-    with opened(shared / "captures" / "torch" / "snap300.pcap") as capture:
+def test_cut_packets_leave_bytes_missing(cut: int) -> None:
+    with opened(recorded("torch/snap300.pcap")) as capture:
         missing = 0
         for record in capture.records:
             for meta in record.rpc.tensors:

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from rpcinspect.pipeline import Decoding
 from rpcinspect.session.model import Session
+from tests.places import content, recorded
 from tests.truth import CAPTURES
 
-HOSTS = CAPTURES.parent.parent / "shared" / "captures" / "torch" / "hosts4.pcap"
+HOSTS = "torch/hosts4.pcap"
 """Workers on 10.9.0.1 and 10.9.0.2, seen on the link between them."""
 FIRST = bytes([10, 9, 0, 1])
 SOURCE = slice(26, 30)
@@ -51,7 +52,7 @@ def session_of(*paths: Path) -> Session:
 
 
 def both(folder: Path, *, way_ns: int, clock_ns: int, seed: int = 0, skip: int = 0) -> tuple[Path, Path]:
-    data, jitter = HOSTS.read_bytes(), random.Random(seed)
+    data, jitter = content(HOSTS), random.Random(seed)
     paths = folder / "first.pcap", folder / "second.pcap"
     paths[0].write_bytes(seen_at(data, True, way_ns, 0, jitter))
     paths[1].write_bytes(seen_at(data, False, way_ns, clock_ns, jitter, skip=skip))
@@ -80,7 +81,7 @@ def test_the_offset_lies_within_what_is_told(
 
 
 def test_times_are_set_right_where_the_clocks_surely_differ(tmp_path: Path) -> None:
-    plain = session_of(HOSTS)
+    plain = session_of(recorded(HOSTS))
     session = session_of(*both(tmp_path, way_ns=50_000, clock_ns=3 * 10**9))
     clock = session.captures[1].clock
     assert clock is not None
@@ -95,7 +96,7 @@ def test_times_are_set_right_where_the_clocks_surely_differ(tmp_path: Path) -> N
 
 def test_a_host_whose_own_traffic_comes_later_in_time_is_put_in_order(tmp_path: Path) -> None:
     """The second capture alone has the end of the run: with its own clock, that end would come first."""
-    data, jitter = HOSTS.read_bytes(), random.Random(1)
+    data, jitter = content(HOSTS), random.Random(1)
     whole = seen_at(data, False, 50_000, -(10**9) * 3600, jitter)
     first, second = tmp_path / "first.pcap", tmp_path / "second.pcap"
     cut = len(data) * 3 // 4
@@ -105,7 +106,7 @@ def test_a_host_whose_own_traffic_comes_later_in_time_is_put_in_order(tmp_path: 
     first.write_bytes(seen_at(data[:at], True, 50_000, 0, jitter))
     second.write_bytes(whole)
     session = session_of(first, second)
-    plain = session_of(HOSTS)
+    plain = session_of(recorded(HOSTS))
     assert [session.messages.id[row] for row in session.order] == [
         plain.messages.id[row] for row in plain.order
     ]
@@ -131,11 +132,11 @@ def test_a_capture_that_starts_late_is_enough(tmp_path: Path) -> None:
 
 def test_one_file_given_twice_has_one_clock(tmp_path: Path) -> None:
     copy = tmp_path / "copy.pcap"
-    copy.write_bytes(HOSTS.read_bytes())
-    clock = session_of(HOSTS, copy).captures[1].clock
+    copy.write_bytes(content(HOSTS))
+    clock = session_of(recorded(HOSTS), copy).captures[1].clock
     assert clock is not None
     assert (clock.offset_ns, clock.uncertainty_ns, clock.certain) == (0, 0, False)
 
 
 def test_captures_of_different_hosts_say_nothing_of_their_clocks() -> None:
-    assert session_of(HOSTS, CAPTURES / "basic_chain.pcap").captures[1].clock is None
+    assert session_of(recorded(HOSTS), CAPTURES / "basic_chain.pcap").captures[1].clock is None

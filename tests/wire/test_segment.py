@@ -30,6 +30,7 @@ from tests.builders import (
     packet_block,
     tcp,
 )
+from tests.places import foreign, recorded
 
 A, B = "10.0.0.1:5000", "10.0.0.2:6000"
 A6, B6 = "[2001:db8::1]:5000", "[::1]:6000"
@@ -265,7 +266,7 @@ FIELDS = (
     *("tcp.seq_raw", "tcp.ack_raw", "tcp.len", "tcp.flags"),
 )
 
-TORCH = ["hosts4.pcap", "kitchen.pcap", "snap300.pcap", "chan_mpt.pcap", "stress_lossy.pcap.gz"]
+TORCH = ["hosts4.pcap", "kitchen.pcap", "snap300.pcap", "chan_mpt.pcap", "stress_lossy.pcap"]
 THIRD_PARTY = [
     "be_ns__PcapPlusPlus__nanosecs_big_endian.pcap",
     "kuznetzov__pcap-parser__modified-format.pcap",
@@ -322,10 +323,10 @@ def seen_by_tshark(path: Path) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     "name", [*(f"torch/{name}" for name in TORCH), *(f"thirdparty/{name}" for name in THIRD_PARTY)]
 )
-def test_rows_are_those_of_tshark(name: str, shared: Path) -> None:
+def test_rows_are_those_of_tshark(name: str) -> None:
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed")
-    path = shared / "captures" / name
+    path = recorded(name) if name.startswith("torch/") else foreign(name)
     segmenter = Segmenter()
     rows: list[tuple[object, ...]] = []
     with open_capture(str(path)) as reader:
@@ -345,8 +346,8 @@ def test_rows_are_those_of_tshark(name: str, shared: Path) -> None:
     assert rows == seen_by_tshark(path)
 
 
-def test_every_packet_of_every_capture_is_a_segment_or_counted(shared: Path) -> None:
-    for path in sorted((shared / "captures" / "thirdparty").glob("*pcap*")):
+def test_every_packet_of_every_capture_is_a_segment_or_counted() -> None:
+    for path in sorted(foreign("thirdparty").glob("*pcap*")):
         if "invalid-version-1" in path.name:
             continue
         segmenter, segments = Segmenter(), set()

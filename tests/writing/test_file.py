@@ -15,22 +15,17 @@ from rpcinspect.causes.calls import read_exchanges
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.facts import read_facts
 from tests.decoded import decode
+from tests.places import others, recorded
 from tests.truth import CAPTURES
 from tests.writing.rewritten import assert_same, raw_messages, rest, rewrite, told
 
-SHARED = CAPTURES.parent.parent / "shared" / "captures"
 BUNDLED = sorted(
     str(path.relative_to(CAPTURES)) for path in [*CAPTURES.glob("*.pcap*"), *CAPTURES.glob("pairs/*.pcap*")]
 )
-WHOLE = sorted(
-    str(path.relative_to(SHARED))
-    for folder in ("torch", "versions", "examples")
-    for path in (SHARED / folder).glob("*.pcap*")
-) or ["absent"]
 LESS = {
-    "torch/chan_shmuv.pcap": "opened over shared memory: written as opened over TCP",
-    "torch/snap300.pcap": "cut packets: written as gaps",
-    "torch/stress_lossy.pcap.gz": "lost packets",
+    "chan_shmuv": "opened over shared memory: written as opened over TCP",
+    "snap300": "cut packets: written as gaps",
+    "stress_lossy": "lost packets",
 }
 """What can't be written as it was; each has a test of its own."""
 
@@ -46,12 +41,17 @@ def test_bundled_captures_stay_the_same(name: str, tmp_path: Path) -> None:
     assert_same([CAPTURES / name], out)
 
 
-@pytest.mark.parametrize("name", [name for name in WHOLE if name not in LESS])
-def test_shared_captures_stay_the_same(name: str, shared: Path, tmp_path: Path) -> None:
+OTHERS = [
+    path for path in others() if path.parent.name != "torch-suite" and path.name.split(".")[0] not in LESS
+]
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.name)
+def test_other_captures_stay_the_same(path: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.pcap"
-    rewrite([SHARED / name], out)
-    if decode(SHARED / name).messages:
-        assert_same([SHARED / name], out)
+    rewrite([path], out)
+    if decode(path).messages:
+        assert_same([path], out)
 
 
 def test_several_captures_are_written_as_one_with_their_jobs(tmp_path: Path) -> None:
@@ -71,18 +71,18 @@ def test_written_again_it_stays_what_it_is(tmp_path: Path) -> None:
     assert_same([one], two)
 
 
-def test_a_pipe_that_was_opened_out_of_sight(shared: Path, tmp_path: Path) -> None:
-    path, out = SHARED / "torch" / "chan_shmuv.pcap", tmp_path / "out.pcap"
+def test_a_pipe_that_was_opened_out_of_sight(tmp_path: Path) -> None:
+    path, out = recorded("torch/chan_shmuv.pcap"), tmp_path / "out.pcap"
     rewrite([path], out)
     assert told(decode(out)) == told(decode(path))
     assert raw_messages(out) == raw_messages(path)
     assert {pipe["visible"] for pipe in decode(out).of("pipe")} == {"full"}
 
 
-@pytest.mark.parametrize("name", ["torch/snap300.pcap", "torch/stress_lossy.pcap.gz"])
-def test_lost_bytes_are_lost_again_and_nothing_else(name: str, shared: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["torch/snap300.pcap", "torch/stress_lossy.pcap"])
+def test_lost_bytes_are_lost_again_and_nothing_else(name: str, tmp_path: Path) -> None:
     """Of a storage whose bytes are in doubt nothing is written: the message's times are those of the rest."""
-    path, out = SHARED / name, tmp_path / "out.pcap"
+    path, out = recorded(name), tmp_path / "out.pcap"
     rewrite([path], out)
     before = {_key(m): m for m in decode(path).messages}
     after = {_key(m): m for m in decode(out).messages}
@@ -147,10 +147,10 @@ def test_tshark_has_nothing_to_say(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_program("tshark") is None, reason="tshark is not installed")
-def test_tensors_before_their_messages_leave_connections_in_order(shared: Path, tmp_path: Path) -> None:
+def test_tensors_before_their_messages_leave_connections_in_order(tmp_path: Path) -> None:
     """Under load a tensor is captured long before its descriptor; on its own connection all is in order."""
     out = tmp_path / "out.pcap"
-    rewrite([SHARED / "torch" / "stress_basic.pcap.gz"], out)
+    rewrite([recorded("torch/stress_basic.pcap.gz")], out)
     assert experts(out) == []
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rpcinspect.opened import OpenSession
 from rpcinspect.wire.segment import Endpoint
 from rpcinspect.wire.tensorpipe import (
@@ -15,6 +13,7 @@ from rpcinspect.wire.tensorpipe import (
 )
 from rpcinspect.writing.pipes import Numbered, pipe_talks
 from rpcinspect.writing.talks import CLIENT, SERVER, Ports, Talk
+from tests.places import recorded
 from tests.truth import CAPTURES, capture_of
 
 
@@ -57,10 +56,7 @@ def test_the_handshake_says_where_everything_is() -> None:
 
 
 def test_1_8_has_no_connection_for_replies() -> None:
-    path = CAPTURES.parent.parent / "shared" / "captures" / "versions" / "torch-1.8.1.pcap"
-    if not path.exists():
-        pytest.skip("the shared captures are not beside this checkout")
-    with OpenSession([str(path)]) as opened:
+    with OpenSession([str(recorded("versions/torch-1.8.1.pcap"))]) as opened:
         pipe = opened.session.pipes[0]
         messages = [Numbered(n, r) for n, r in enumerate(opened.messages()) if r.tp.pipe is pipe]
         talks = pipe_talks(pipe, "", messages, 0, Ports(set()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +18,7 @@ from rpcinspect.replay.peers.control_calls import (
     read_control_call,
 )
 from rpcinspect.rpc.message import Message, MessageType
+from tests.places import recorded
 
 
 @pytest.mark.parametrize("is_join", [True, False])
@@ -48,8 +48,8 @@ def test_answers(call: ControlCall, value: object) -> None:
     assert pickle.loads(control_answer(call).payload) == value
 
 
-def test_calls_of_a_captured_dynamic_group(shared: Path) -> None:
-    with rpcinspect.open(str(shared / "captures" / "torch" / "dyn.pcap")) as opened:
+def test_calls_of_a_captured_dynamic_group() -> None:
+    with rpcinspect.open(str(recorded("torch/dyn.pcap"))) as opened:
         found = [read_control_call(record.rpc.message) for record in opened.messages()]
     assert [call for call in found if call is not None] == [
         UpdateGroupMembership("worker0", 0, True),

@@ -17,17 +17,12 @@ from rpcinspect.replay.planning.model import REASONS, Plan, PlannedSession, Step
 from rpcinspect.replay.planning.plan import PlanError, PlanOptions, plan
 from rpcinspect.replay.planning.sources import Sources
 from rpcinspect.rpc.command import PythonCall
-from tests.conftest import SHARED
+from tests.places import others, recorded, recordings
 from tests.replay.talks import Workers, udf
 from tests.session.records import Talk, pipe
 from tests.truth import CAPTURES, workload
 
 BUNDLED = sorted(path for path in CAPTURES.iterdir() if path.name.endswith((".pcap", ".pcap.gz")))
-FOREIGN = [
-    path.relative_to(SHARED / "captures").as_posix()
-    for folder in ("torch", "torch-suite", "versions", "examples")
-    for path in sorted((SHARED / "captures" / folder).glob("*.pcap*"))
-]
 
 
 @lru_cache(maxsize=4)
@@ -108,9 +103,9 @@ def test_every_bundled_capture_has_a_sound_plan(path: Path) -> None:
     check_plan(*planned(path))
 
 
-@pytest.mark.parametrize("name", FOREIGN)
-def test_every_other_capture_has_a_sound_plan(name: str, shared: Path) -> None:
-    check_plan(*planned(shared / "captures" / name))
+@pytest.mark.parametrize("path", others(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_other_capture_has_a_sound_plan(path: Path) -> None:
+    check_plan(*planned(path))
 
 
 @settings(max_examples=60, deadline=None)
@@ -233,9 +228,9 @@ def test_tensors_that_are_not_on_the_wire() -> None:
     assert planned(path_of("transport_matrix_default"))[0].sessions == ()
 
 
-def test_nested_calls_of_the_chain_and_of_the_circle(shared: Path) -> None:
+def test_nested_calls_of_the_chain_and_of_the_circle() -> None:
     """nested.py: worker1 and worker2 call on; `cyc` passes through the driver, which is played."""
-    made, exchanges = planned(shared / "captures" / "torch" / "nested.pcap")
+    made, exchanges = planned(recorded("torch/nested.pcap"))
     calls = exchanges.by_index()
     (session,) = made.sessions
     by_function: dict[str, list[str]] = {}
@@ -262,19 +257,18 @@ def test_nested_calls_of_the_chain_and_of_the_circle(shared: Path) -> None:
         ("devmap", 4),
     ],
 )
-def test_other_scripts(name: str, sends: int, shared: Path) -> None:
-    made, _ = planned(shared / "captures" / "torch" / f"{name}.pcap")
+def test_other_scripts(name: str, sends: int) -> None:
+    made, _ = planned(recorded(f"torch/{name}.pcap"))
     assert made.count("send") == sends
     assert set(made.skips()) == {"control"}
     assert made.ambiguities == ()
 
 
-def test_torchs_own_tests_replay_nearly_every_gradient(shared: Path) -> None:
+def test_torchs_own_tests_replay_nearly_every_gradient() -> None:
     """Of the gradients with a played and a live end in some session, few are skipped."""
-    names = [name for name in FOREIGN if name.startswith("torch-suite/")]
     both = done = 0
-    for name in names:
-        made, exchanges = planned(shared / "captures" / name)
+    for path in recordings("torch-suite"):
+        made, exchanges = planned(path)
         calls = exchanges.by_index()
         touched: set[int] = set()
         played: set[int] = set()

@@ -18,6 +18,7 @@ from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.replay.workers.workers import Workers
 from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.tensor import Quantizer, TensorMeta, to_tensor_table
+from tests.places import recorded
 from tests.replay.live_calls import SECONDS, python_call, value_of
 
 Case = tuple[bytes, tuple[bytes, ...]]
@@ -229,8 +230,8 @@ def test_everything_captured_passes(repo: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["kitchen", "sparse", "script", "rref", "nested", "devmap"])
-def test_everything_shared_passes(shared: Path, name: str) -> None:
-    every_message_passes(shared / "captures" / "torch" / f"{name}.pcap")
+def test_everything_shared_passes(name: str) -> None:
+    every_message_passes(recorded(f"torch/{name}.pcap"))
 
 
 def every_message_passes(path: Path) -> None:

@@ -13,6 +13,7 @@ from rpcinspect.opened import open_session
 from rpcinspect.replay.planning.sessions import Cast, changes_state, default_casts, named_casts, workers_of
 from rpcinspect.rpc.command import Command, PythonRemoteCall, RemoteRet
 from rpcinspect.rpc.types import GloballyUniqueId
+from tests.places import recorded
 from tests.replay.talks import Workers, udf
 from tests.truth import CAPTURES
 
@@ -134,8 +135,8 @@ def test_trainers_of_one_parameter_server_are_played_together(name: str) -> None
         ("JitDistAutogradTest.test_dist_backward", 1, 3),
     ],
 )
-def test_torchs_own_tests(name: str, count: int, live: int, shared: Path) -> None:
-    found = of_capture(shared / "captures" / "torch-suite" / f"{name}.pcap.gz")
+def test_torchs_own_tests(name: str, count: int, live: int) -> None:
+    found = of_capture(recorded(f"torch-suite/{name}.pcap.gz"))
     assert [len(cast.live) for cast in found] == [live] * count
     for cast in found:
         assert {*cast.roles, *cast.live} == {"worker0", "worker1", "worker2", "worker3"}

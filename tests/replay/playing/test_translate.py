@@ -39,14 +39,13 @@ from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id, unpack_id
 from tests.equality.builders import STRICT, from_parts, record
+from tests.places import recordings
 from tests.replay.live_calls import SECONDS, python_call, value_of
 from tests.replay.talks import udf
 from tests.session.records import tp_message
 
 ROOT = Path(__file__).resolve().parents[3]
-OURS = sorted((ROOT / "captures").glob("*.pcap*"))
-TORCH = sorted((ROOT.parent / "shared" / "captures" / "torch").glob("*.pcap*"))
-ALL = [path for path in (*OURS, *TORCH) if "stress" not in path.name]
+ALL = [path for path in recordings(".", "torch") if "stress" not in path.name]
 
 Move = Callable[[str, int | GloballyUniqueId], int | GloballyUniqueId]
 

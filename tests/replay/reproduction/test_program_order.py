@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from rpcinspect.opened import OpenSession
@@ -20,6 +18,7 @@ from rpcinspect.replay.reproduction.program_model import (
 )
 from rpcinspect.replay.reproduction.programs import programs
 from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
+from tests.places import recordings
 from tests.replay.reproduction.test_reproduction import made
 
 
@@ -114,10 +113,10 @@ def test_nobody_waits_for_ever(name: str) -> None:
     assert not stuck(programs(made(name)))
 
 
-def test_nobody_waits_for_ever_where_everybody_calls_everybody(shared: Path) -> None:
+def test_nobody_waits_for_ever_where_everybody_calls_everybody() -> None:
     """Many calls of all workers overlap at all others."""
     waits = 0
-    for path in sorted((shared / "captures/torch-suite").glob("*.pcap.gz")):
+    for path in recordings("torch-suite"):
         with OpenSession([str(path)]) as opened:
             options = ReproductionOptions(trust=True)
             found = programs(

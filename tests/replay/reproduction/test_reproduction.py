@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from rpcinspect.replay.reproduction.reproduced import Handle, Reproduction
 from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
+from tests.places import recorded
 from tests.truth import CAPTURES, capture_of, workload
 
 
@@ -160,10 +160,10 @@ def test_nothing_at_all() -> None:
     assert not made("transport_matrix_default.pcap").calls
 
 
-def test_rrefs_that_are_made_late_on_the_wire(shared: Path) -> None:
+def test_rrefs_that_are_made_late_on_the_wire() -> None:
     """Workers call each other for the first time: the pipe to the maker's callee takes longest."""
     name = "TensorPipeAgentDistAutogradTest.test_backward_rref_nested_sparse.pcap.gz"
-    with OpenSession([str(shared / "captures/torch-suite" / name)]) as opened:
+    with OpenSession([str(recorded("torch-suite") / name)]) as opened:
         options = ReproductionOptions(trust=True)
         found = reproduction(opened.session, opened.messages(), options, Gate(), anything)
     assert not found.skipped

@@ -26,6 +26,7 @@ from rpcinspect.views.contract.jsonl import (
 )
 from rpcinspect.views.contract.message import body_json, envelope_json, tensor_json, tensor_text
 from rpcinspect.views.tensors import hash_of, place_of
+from tests.places import recorded
 from tests.views.opened import CAPTURES, Opened, opened
 
 CAPTURED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))
@@ -103,8 +104,8 @@ def test_the_fast_form_is_the_plain_form(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["torch/snap300.pcap", "torch/sparse.pcap", "torch/chan_uvcma.pcap"])
-def test_cut_sparse_and_invisible_tensors_too(name: str, shared: Path) -> None:
-    with opened(shared / "captures" / name) as capture:
+def test_cut_sparse_and_invisible_tensors_too(name: str) -> None:
+    with opened(recorded(name)) as capture:
         found = [json.loads(line) for line in b"".join(written(capture)).splitlines()]
         messages = [line for line in found if line["kind"] == "message"]
         assert messages == [plain(capture, index) for index in range(len(capture.records))]

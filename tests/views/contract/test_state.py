@@ -5,7 +5,8 @@ from __future__ import annotations
 from rpcinspect.views.contract.jsonl import lines
 from rpcinspect.views.contract.state import closings_json, device_maps_json, rrefs_json
 from tests.decoded import decode
-from tests.trace.runs import SHARED, traced, workload_trace
+from tests.places import recorded
+from tests.trace.runs import traced, workload_trace
 from tests.truth import capture_of
 
 
@@ -24,7 +25,7 @@ def test_device_maps_have_their_pairs() -> None:
 
 
 def test_closings_end_with_who_was_first() -> None:
-    path = SHARED / "torch-suite" / "DistAutogradTest.test_backward_node_failure.pcap.gz"
+    path = recorded("torch-suite/DistAutogradTest.test_backward_node_failure.pcap.gz")
     told = list(closings_json(traced(path).closings))
     assert [line["kind"] for line in told[:-1]] == ["departure"] * (len(told) - 1)
     assert told[-1]["first"] == "worker1"

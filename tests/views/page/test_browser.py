@@ -11,7 +11,7 @@ import pytest
 from rpcinspect.rpc.command import PythonResp
 from tests.browser import Browser, Tab, browser, needs_chromium
 from tests.diff.stories import Story
-from tests.trace.runs import SHARED
+from tests.places import recordings
 from tests.truth import CAPTURES
 from tests.views.page.pages import HOSTILE, page_text, story_run, with_run
 
@@ -267,9 +267,8 @@ def test_fifty_thousand_messages(chromium: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared captures are not beside this checkout")
 def test_every_capture_of_torchs_own_tests(chromium: Browser, tmp_path: Path) -> None:
-    paths = sorted((SHARED / "torch-suite").glob("*.pcap*"))
+    paths = recordings("torch-suite")
     assert len(paths) > 40
     tab = chromium.tab()
     for number, path in enumerate(paths):

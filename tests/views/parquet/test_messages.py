@@ -10,12 +10,12 @@ import pytest
 
 from tests.decoded import Decoded, Json, decode
 from tests.filter.from_json import FROM_JSON
+from tests.places import recorded
 from tests.trace.runs import traced
 from tests.truth import CAPTURES
 from tests.views.parquet.lakes import rows, write_lake
 
 BUNDLED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))
-SHARED = CAPTURES.parent.parent / "shared" / "captures"
 OTHERS = (
     "torch/kitchen.pcap",
     "torch/sparse.pcap",
@@ -146,9 +146,9 @@ def test_columns_of_tensors_are_what_jsonl_says(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_damaged_and_exotic_captures_give_the_same(name: str, tmp_path: Path, shared: Path) -> None:
-    assert_as_in_json(SHARED / name, tmp_path / "a")
-    assert_tensors_as_in_json(SHARED / name, tmp_path / "b")
+def test_damaged_and_exotic_captures_give_the_same(name: str, tmp_path: Path) -> None:
+    assert_as_in_json(recorded(name), tmp_path / "a")
+    assert_tensors_as_in_json(recorded(name), tmp_path / "b")
 
 
 def test_sizes_add_up(tmp_path: Path) -> None:

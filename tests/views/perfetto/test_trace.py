@@ -20,7 +20,7 @@ from rpcinspect.views.shown import Shown
 from tests import perfetto_ui
 from tests.browser import browser
 from tests.perfetto_ui import needs_perfetto, perfetto
-from tests.places import workloads
+from tests.places import recordings, workloads
 from tests.views.opened import CAPTURES
 from tests.views.perfetto import trace_processor
 from tests.views.perfetto.trace_events import check, ns, of
@@ -28,14 +28,8 @@ from tests.views.perfetto.trace_processor import needs_trace_processor
 
 Json = dict[str, Any]
 
-SHARED = CAPTURES.parent.parent / "shared" / "captures"
 BUNDLED = workloads()
-OTHERS = sorted(
-    path
-    for folder in ("torch", "torch-suite", "versions")
-    for path in (SHARED / folder).glob("*.pcap*")
-    if path.is_file()
-)
+OTHERS = recordings("torch", "torch-suite", "versions")
 CHAIN = CAPTURES / "basic_chain.pcap"
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
 

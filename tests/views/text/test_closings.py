@@ -7,11 +7,12 @@ from msgspec.structs import replace
 from rpcinspect.trace.closings import Closings
 from rpcinspect.views.text.closings import show_closings
 from tests.commands.runner import visible
-from tests.trace.runs import SHARED, traced, workload_trace
+from tests.places import recorded
+from tests.trace.runs import traced, workload_trace
 from tests.views.graphs import HOSTILE
 from tests.views.opened import file_console
 
-FAILED = SHARED / "torch-suite" / "DistAutogradTest.test_backward_node_failure.pcap.gz"
+FAILED = recorded("torch-suite/DistAutogradTest.test_backward_node_failure.pcap.gz")
 
 
 def shown(closings: Closings) -> list[str]:

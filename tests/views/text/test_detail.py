@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from rpcinspect.rpc.message import from_payloads
 from rpcinspect.views.text.detail import detail, hexdump
+from tests.places import content
 from tests.views.opened import CAPTURES, Opened, opened
 
 CHUNK = re.compile(r"bytes of (.+): (\d+)\.\.(\d+) of the stream")
@@ -80,8 +80,7 @@ def test_ranges_of_the_stream_are_those_that_tshark_follows() -> None:
 
 @pytest.mark.parametrize("name", ["basic_chain.pcap", "views_alias.pcap.gz"])
 def test_ranges_of_tensors_are_places_in_the_file(name: str) -> None:
-    data = (CAPTURES / name).read_bytes()
-    data = gzip.decompress(data) if name.endswith(".gz") else data
+    data = content(name)
     seen = 0
     with opened(Path(name)) as capture:
         for index, record in enumerate(capture.session.order):

@@ -1,7 +1,4 @@
-"""Decode over the captures beside the checkout, against their scripts, their truth and their index.
-
-All of it is skipped, with the reason, where ../shared is absent.
-"""
+"""Decode over the recordings of other jobs, against their scripts, their truth and their index."""
 
 from __future__ import annotations
 
@@ -22,17 +19,12 @@ import pytest
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import round_trips
 from tests.decoded import Decoded, decode
+from tests.places import foreign, others, recorded, recordings
 from tests.torch_values import described, digest, tensors_of
 
 Json = dict[str, Any]
 
-CAPTURES = Path(__file__).resolve().parent.parent.parent / "shared" / "captures"
-
-
-def names(folder: str) -> list[str]:
-    """Captures of a folder; one test that skips where there are none."""
-    return sorted(path.name for path in (CAPTURES / folder).glob("*.pcap*")) or ["absent"]
-
+SUITE = [path.name for path in recordings("torch-suite")]
 
 # name → workers, messages, TRUTH tensors, those of them that are on the wire. From the scripts beside the
 # captures and the table of check results in facts/wire-format.md (section 12), counted by another decoder.
@@ -78,42 +70,39 @@ def decoded(path: Path) -> Decoded:
 
 
 def torch_capture(name: str) -> Path:
-    plain = CAPTURES / "torch" / f"{name}.pcap"
-    return plain if plain.exists() else plain.with_name(f"{name}.pcap.gz")
+    return recorded(f"torch/{name}.pcap")
 
 
-def intact() -> list[str]:
-    """Every capture that has all bytes of its messages, as folder/name."""
-    folders = ("torch", "versions", "torch-suite", "examples")
-    found = [f"{folder}/{name}" for folder in folders for name in names(folder)]
-    return [name for name in found if LOSSY not in name and CUT not in name]
+def intact() -> list[Path]:
+    """Every capture that has all bytes of its messages."""
+    return [path for path in others() if LOSSY not in path.name and CUT not in path.name]
 
 
 # --- PyTorch's own suite ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
-def index(shared: Path) -> dict[str, Json]:
-    with (shared / "captures" / "torch-suite" / "INDEX.tsv").open(newline="") as file:
+def index() -> dict[str, Json]:
+    with (recorded("torch-suite/INDEX.tsv")).open(newline="") as file:
         return {row["capture"]: row for row in csv.DictReader(file, delimiter="\t")}
 
 
 def test_the_suite_has_51_captures(index: dict[str, Json]) -> None:
-    assert sorted(index) == names("torch-suite")
+    assert sorted(index) == SUITE
     assert len(index) == 51
 
 
-@pytest.mark.parametrize("name", names("torch-suite"))
+@pytest.mark.parametrize("name", SUITE)
 def test_suite_counts_by_type(index: dict[str, Json], name: str) -> None:
-    summary = decoded(CAPTURES / "torch-suite" / name).summary
+    summary = decoded(recorded(f"torch-suite/{name}")).summary
     told = {kind: int(n) for kind, _, n in (pair.partition("=") for pair in index[name]["by_type"].split())}
     assert summary["by_type"] == told
     assert summary["messages"] == int(index[name]["messages"])
 
 
-@pytest.mark.parametrize("name", names("torch-suite"))
-def test_suite_has_no_problem(shared: Path, name: str) -> None:
-    result = decoded(CAPTURES / "torch-suite" / name)
+@pytest.mark.parametrize("name", SUITE)
+def test_suite_has_no_problem(name: str) -> None:
+    result = decoded(recorded(f"torch-suite/{name}"))
     problems = result.problems()
     assert result.summary["problems"] == len(problems)
     if name in CLOSED_INSIDE_A_MESSAGE:
@@ -126,10 +115,10 @@ def test_suite_has_no_problem(shared: Path, name: str) -> None:
         assert sorted(m["answers"] for m in result.messages if not m["request"]) == requests
 
 
-@pytest.mark.parametrize("name", names("torch-suite"))
-def test_suite_workers(shared: Path, name: str) -> None:
+@pytest.mark.parametrize("name", SUITE)
+def test_suite_workers(name: str) -> None:
     """The suite starts 4 workers, its remote modules 2; each speaks at least in the barriers."""
-    result = decoded(CAPTURES / "torch-suite" / name)
+    result = decoded(recorded(f"torch-suite/{name}"))
     world = 2 if name.startswith("RemoteModuleTest") else 4
     expected = [(f"worker{rank}", rank, 0) for rank in range(world)]
     assert [(w["name"], w["id"], w["group"]) for w in result.of("worker")] == expected
@@ -139,12 +128,12 @@ def test_suite_workers(shared: Path, name: str) -> None:
 # --- captures with a truth ----------------------------------------------------------------------------------
 
 
-def test_every_torch_capture_has_a_row(shared: Path) -> None:
-    assert {name.split(".")[0] for name in names("torch")} == {*TORCH, LOSSY}
+def test_every_torch_capture_has_a_row() -> None:
+    assert {path.name.split(".")[0] for path in recordings("torch")} == {*TORCH, LOSSY}
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_workers_and_message_counts(shared: Path, name: str) -> None:
+def test_workers_and_message_counts(name: str) -> None:
     workers, messages, _, _ = TORCH[name]
     result = decoded(torch_capture(name))
     expected = [(f"worker{rank}", rank) for rank in range(workers)]
@@ -159,12 +148,12 @@ def test_workers_and_message_counts(shared: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in TORCH if not name.startswith("stress")])
-def test_truth_tensors(shared: Path, name: str) -> None:
+def test_truth_tensors(name: str) -> None:
     """Each is found with dtype, shape, first values and sum; sparse ones as `dense`."""
     _, _, count, on_the_wire = TORCH[name]
     truth = [
         tensor
-        for line in (shared / "captures" / "torch" / f"{name}.truth").read_text().splitlines()
+        for line in (recorded(f"torch/{name}.truth")).read_text().splitlines()
         for tensor in printed_tensors(json.loads(line.removeprefix("TRUTH ")))
     ]
     assert len(truth) == count
@@ -204,10 +193,10 @@ def check_hashes(seen: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_other_releases(shared: Path, version: str) -> None:
+def test_other_releases(version: str) -> None:
     """One job under three releases: the gradient, the error and the profile that worker0 printed."""
-    path = CAPTURES / "versions" / f"torch-{version}.pcap"
-    gradient, error, profile = path.with_suffix(".truth").read_text().splitlines()
+    path = recorded(f"versions/torch-{version}.pcap")
+    gradient, error, profile = recorded(f"versions/torch-{version}.truth").read_text().splitlines()
     seen = tensors_of(path)
     lines = [message.line for message in seen]
     assert len(lines) == 50
@@ -251,7 +240,7 @@ def stress_calls() -> Iterator[tuple[int, int, int, list[int]]]:
 
 
 @pytest.mark.parametrize("name", ["stress_basic", "stress_mpt_uv"])
-def test_every_tensor_is_in_its_message(shared: Path, name: str) -> None:
+def test_every_tensor_is_in_its_message(name: str) -> None:
     """Each call sends its own number in every element; tensors of one size may not be exchanged."""
     result = decoded(torch_capture(name))
     own = [m for m in result.messages if not m["control"]]
@@ -276,7 +265,7 @@ def test_every_tensor_is_in_its_message(shared: Path, name: str) -> None:
     assert tensors == 2058
 
 
-def test_lost_packets_mislead_nobody(shared: Path) -> None:
+def test_lost_packets_mislead_nobody() -> None:
     """stress_lossy: tensors that are said to be certain hold the number of their call."""
     result = decoded(torch_capture(LOSSY))
     right = 0
@@ -294,7 +283,7 @@ def test_lost_packets_mislead_nobody(shared: Path) -> None:
     assert "capture-gap" in {finding["code"] for finding in result.of("finding")}
 
 
-def test_snaplen(shared: Path) -> None:
+def test_snaplen() -> None:
     """12 messages are named, 11 of them whole; the twelfth and the tensors lack bytes and say so."""
     result = decoded(torch_capture(CUT))
     assert len(result.messages) == 12
@@ -309,8 +298,8 @@ def test_snaplen(shared: Path) -> None:
 # --- examples -----------------------------------------------------------------------------------------------
 
 
-def test_rnn_example(shared: Path) -> None:
-    result = decoded(CAPTURES / "examples" / "rnn_basic.pcap.gz")
+def test_rnn_example() -> None:
+    result = decoded(foreign("examples/rnn_basic.pcap.gz"))
     assert result.problems() == []
     assert [(w["name"], w["id"]) for w in result.of("worker")] == [("ps", 0), ("trainer", 1)]
     assert {m["src"] for m in result.messages} == {"ps", "trainer"}
@@ -318,8 +307,8 @@ def test_rnn_example(shared: Path) -> None:
     assert all(rref["owner"] in ("ps", "trainer") for rref in result.of("rref"))
 
 
-def test_rnn_example_over_shared_memory(shared: Path) -> None:
-    result = decoded(CAPTURES / "examples" / "rnn_default_shm.pcap")
+def test_rnn_example_over_shared_memory() -> None:
+    result = decoded(foreign("examples/rnn_default_shm.pcap"))
     assert result.messages == []
     assert result.problems() == []
     assert {w["name"] for w in result.of("worker")} == {"ps", "trainer"}
@@ -331,11 +320,11 @@ def test_rnn_example_over_shared_memory(shared: Path) -> None:
 # --- round trip ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", intact())
-def test_roundtrip(shared: Path, name: str) -> None:
+@pytest.mark.parametrize("path", intact(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_roundtrip(path: Path) -> None:
     """Every message of an intact capture comes out byte for byte."""
     different = []
-    with Decoding([str(CAPTURES / name)], Options(forms=True)) as decoding:
+    with Decoding([str(path)], Options(forms=True)) as decoding:
         for record in decoding.records():
             assert record.tp.payload_missing is None
             if not round_trips(record):
@@ -343,7 +332,7 @@ def test_roundtrip(shared: Path, name: str) -> None:
     assert different == []
 
 
-def test_roundtrip_of_what_is_left_of_cut_captures(shared: Path) -> None:
+def test_roundtrip_of_what_is_left_of_cut_captures() -> None:
     for name in (CUT, LOSSY):
         kinds = Counter[str]()
         with Decoding([str(torch_capture(name))], Options(forms=True)) as decoding:

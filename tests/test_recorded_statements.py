@@ -1,8 +1,8 @@
-"""Every line of the truth files beside the checkout is held against the answers to the run.
+"""Every line of the truth files in captures/torch is held against the answers to the run.
 
-The jobs are those of shared/captures/torch/scripts. Tensors that they print are compared in
-tests/test_shared_captures.py, times of the profiler in tests/trace/test_profile.py; here are contexts,
-gradients, calls, errors, device maps and profiles. The releases in shared/captures/versions print no JSON.
+The jobs are those of captures/torch/scripts. Tensors that they print are compared in
+tests/test_recordings.py, times of the profiler in tests/trace/test_profile.py; here are contexts, gradients,
+calls, errors, device maps and profiles. The releases in captures/versions print no JSON.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +18,10 @@ import pytest
 from rpcinspect.session.model import Finding
 from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.graph import ContextGraph, find_graphs
-from tests.test_shared_captures import CUT, INVISIBLE, TORCH, VERSIONS, torch_capture
+from tests.places import recorded
+from tests.test_recordings import CUT, INVISIBLE, TORCH, VERSIONS, torch_capture
 from tests.torch_values import described, tensors_of
-from tests.trace.runs import SHARED, traced
+from tests.trace.runs import traced
 from tests.trace.talks import of_path
 
 Json = dict[str, Any]
@@ -105,7 +105,7 @@ class Told:
     def __init__(self, name: str) -> None:
         self.name = name
         path = torch_capture(name)
-        lines = (SHARED / "torch" / f"{name}.truth").read_text().splitlines()
+        lines = (recorded(f"torch/{name}.truth")).read_text().splitlines()
         self.lines: list[Json] = [json.loads(line.removeprefix("TRUTH ")) for line in lines]
         self.trace: Trace = traced(path)
         self.findings: list[Finding] = of_path(str(path))[1]
@@ -233,7 +233,7 @@ def name_of_case(on: Told, line: Json) -> None:
 
 
 def said_elsewhere(on: Told, line: Json) -> None:
-    """A tensor, or a value made of tensors: test_shared_captures.py looks for it on the wire."""
+    """A tensor, or a value made of tensors: test_recordings.py looks for it on the wire."""
 
 
 FIELDS: dict[str, Callable[[Told, Json], None]] = {
@@ -253,7 +253,7 @@ FIELDS: dict[str, Callable[[Told, Json], None]] = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_statement_is_an_answer(name: str, shared: Path) -> None:
+def test_every_statement_is_an_answer(name: str) -> None:
     on = Told(name)
     assert on.lines
     for line in on.lines:
@@ -266,7 +266,7 @@ def test_every_statement_is_an_answer(name: str, shared: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in INVISIBLE])
-def test_the_driver_made_the_calls_of_its_steps_and_no_others(name: str, shared: Path) -> None:
+def test_the_driver_made_the_calls_of_its_steps_and_no_others(name: str) -> None:
     on = Told(name)
     steps = steps_of(name)
     expected = Counter(f for line in on.lines for f in steps[line["step"]])
@@ -279,7 +279,7 @@ def test_the_driver_made_the_calls_of_its_steps_and_no_others(name: str, shared:
 # --- what the scripts say besides ---------------------------------------------------------------------------
 
 
-def test_calls_in_a_context_without_gradients_make_no_edge(shared: Path) -> None:
+def test_calls_in_a_context_without_gradients_make_no_edge() -> None:
     (graph,) = Told("agctx").trace.graphs
     assert (graph.edges, graph.backward_ns) == ((), None)
     requests = [m for m in graph.passing if m.request and "CLEANUP" not in m.kind]
@@ -287,13 +287,13 @@ def test_calls_in_a_context_without_gradients_make_no_edge(shared: Path) -> None
     assert [bare(m.what) for m in requests] == ["f", "f", "PYTHON_RREF_FETCH_CALL", "f"]
 
 
-def test_device_maps_of_both_workers(shared: Path) -> None:
+def test_device_maps_of_both_workers() -> None:
     (one,) = Told("devmap").trace.device_maps
     assert (one.caller, one.callee, one.seen) == ("worker0", "worker1", ((("cpu", "cpu"),),))
     assert one.used == (("cpu", "cpu"),)
 
 
-def test_nested_calls_hang_together(shared: Path) -> None:
+def test_nested_calls_hang_together() -> None:
     """Who called whom while serving whom: mid → leaf, amid → add, cyc six deep."""
     on = Told("nested")
     timings = {t.request: t for t in on.trace.latency.timings}
@@ -313,7 +313,7 @@ def test_nested_calls_hang_together(shared: Path) -> None:
     assert sorted(depths) == [(n, f"worker{(n + 1) % 3}") for n in range(6)]
 
 
-def test_references_that_the_script_hands_on(shared: Path) -> None:
+def test_references_that_the_script_hands_on() -> None:
     """All are deleted before the end; `rr` goes to worker2 twice, from there to its owner."""
     ledger = {bare(s.what or "own"): s for s in Told("rref").trace.ledger}
     assert {name: s.owner for name, s in ledger.items()} == {
@@ -329,22 +329,22 @@ def test_references_that_the_script_hands_on(shared: Path) -> None:
     assert len(ledger["loss"].backwards) == 1
 
 
-def test_five_calls_at_once_overlap(shared: Path) -> None:
+def test_five_calls_at_once_overlap() -> None:
     made = [t for t in Told("kitchen").trace.latency.timings if bare(t.what) == "f"][-5:]
     ends = [t.begin_ns + (t.total_ns or 0) for t in made]
     assert any(later.begin_ns < end for end, later in zip(ends, made[1:], strict=False))
 
 
-def test_cut_packets_leave_no_gradient_unsaid(shared: Path) -> None:
+def test_cut_packets_leave_no_gradient_unsaid() -> None:
     assert Told(CUT).trace.graphs == ()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_contexts_errors_and_profiles_of_other_releases(version: str, shared: Path) -> None:
+def test_contexts_errors_and_profiles_of_other_releases(version: str) -> None:
     """What versions/simple.py prints: a context whose pass came to its end, an error, a profiled call in a
     second context."""
-    path = SHARED / "versions" / f"torch-{version}.pcap"
-    gradient, error, profile = path.with_suffix(".truth").read_text().splitlines()
+    path = recorded(f"versions/torch-{version}.pcap")
+    gradient, error, profile = recorded(f"versions/torch-{version}.truth").read_text().splitlines()
     trace, findings = traced(path), of_path(str(path))[1]
     number = int(gradient.split()[1])
     assert [graph.context_id for graph in trace.graphs] == [number, number + 1]

@@ -1,0 +1,79 @@
+"""Which tests look at captures of others, and that these tests are skipped where there are none.
+
+A plugin of pytest, which tests/conftest.py loads. By an audit hook it sees whatever opens, lists or hands to
+another program what lies in ../shared, so that no test can forget to ask. It sees no `stat`: only
+tests/places.py may look whether something is there. LOOKED_AT=FILE in the environment collects the names of
+the tests that looked, for a second run of theirs with WITHOUT_SHARED=1 (.ci/run).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.places import LOOKED, SHARED, WITHOUT_SHARED
+
+NOT_THERE = "captures of others are not beside this checkout"
+EVENTS = ("open", "os.listdir", "os.scandir", "subprocess.Popen", LOOKED)
+BELOW = (f"{SHARED}/", f"{SHARED.resolve()}/")
+LOOKED_AT = os.path.abspath(os.environ["LOOKED_AT"]) if "LOOKED_AT" in os.environ else None
+
+
+class Looks:
+    """Whether a test runs, and whether it has looked."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self.looked = False
+
+    def audit(self, event: str, arguments: tuple[object, ...]) -> None:
+        """Skips the test at the place where it looks in vain."""
+        if not self.running or event not in EVENTS:
+            return
+        said = repr(arguments[:3])  # of Popen the program, its arguments and its folder, not the environment
+        if any(folder in said for folder in BELOW):
+            self.looked = True
+            if WITHOUT_SHARED:
+                pytest.skip(NOT_THERE)
+
+
+looks = Looks()
+sys.addaudithook(looks.audit)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Notes which test looked."""
+    looks.running, looks.looked = True, False
+    try:
+        return (yield)
+    finally:
+        looks.running = False
+        if looks.looked and LOOKED_AT is not None:
+            with Path(LOOKED_AT).open("a", encoding="utf-8") as file:
+                file.write(item.nodeid + "\n")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Skips a test, too, that fails since a thread of it looked in vain, or something caught the skip."""
+    try:
+        return (yield)
+    except (Exception, pytest.fail.Exception):
+        if looks.looked and WITHOUT_SHARED:
+            pytest.skip(NOT_THERE)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Passes over what pytest says of such a thread after the test."""
+    try:
+        return (yield)
+    except pytest.PytestUnhandledThreadExceptionWarning:
+        if not (looks.looked and WITHOUT_SHARED):
+            raise
