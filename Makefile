@@ -7,6 +7,8 @@
 #   make fix        format, and repair what ruff can repair
 #   make damage     what is left of damaged captures, into docs/damage.md (DAMAGE_ARGS='--quick' only shows it)
 #   make replay-table  replay PyTorch's own tests, into docs/replay.md (TABLE_ARGS='--runs 1' only shows it)
+#   make operators  what the installed torch would change in the table of operators that may run without --allow
+#                   (OPERATORS_ARGS=--write changes it; bench/operator_crashes.py tries them with hostile arguments)
 #   make fuzz       an hour of fuzzing, guided by coverage (FUZZ_SECONDS=600 FUZZ_ARGS='--target jit'); faults in fuzz-out
 #   make bench      time and memory of start-up, of small and large captures beside other programs, of replays, of recorded jobs
 #                   (BENCH_ARGS='small big --json FILE' runs these cases)
@@ -32,10 +34,11 @@ CAPTURES ?=
 DAMAGE_ARGS ?= --write docs/damage.md
 BENCH_ARGS ?=
 TABLE_ARGS ?= --write docs/replay.md
+OPERATORS_ARGS ?=
 FUZZ_SECONDS ?= 3600
 FUZZ_ARGS ?=
 
-.PHONY: demo test check fix damage replay-table fuzz bench captures pictures
+.PHONY: demo test check fix damage replay-table operators fuzz bench captures pictures
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/base.stamp
@@ -61,6 +64,9 @@ damage: $(VENV)/dev.stamp
 
 replay-table: $(VENV)/dev.stamp
 	$(BIN)/python bench/replay_table.py $(TABLE_ARGS)
+
+operators: $(VENV)/dev.stamp
+	$(BIN)/python bench/operators.py $(OPERATORS_ARGS)
 
 fuzz: $(VENV)/dev.stamp
 	$(PIP) -e '.[dev,fuzz]'
