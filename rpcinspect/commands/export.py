@@ -41,7 +41,9 @@ def export(request: Request, opened: OpenSession) -> int:
         live=request.plan_options().live,
         trust=request.trust,
     )
-    made = reproduction(opened.session, opened.messages(), options, request.gate(), unwritable(wanted))
+    made = reproduction(
+        opened.session, opened.messages(), options, request.gate(request.sources()), unwritable(wanted)
+    )
     if made.refused:
         return _refused(made)
     if not made.calls:

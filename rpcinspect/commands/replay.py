@@ -16,6 +16,7 @@ from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.model import Plan
 from rpcinspect.replay.planning.plan import plan
+from rpcinspect.replay.planning.sources import Sources
 from rpcinspect.replay.playing.outcome import ReplayOutcome
 from rpcinspect.replay.playing.report import Report, report
 from rpcinspect.replay.replayer import replay
@@ -42,7 +43,8 @@ def run(request: Request) -> int:
         return exit_codes.REFUSED
     if request.leave:
         return leave(request)
-    gate = request.gate()
+    sources = request.sources()
+    gate = request.gate(sources)
     with _opened(request) as opened:
         if request.export is not None:
             from rpcinspect.commands.export import export
@@ -60,7 +62,7 @@ def run(request: Request) -> int:
             return _planned(request, made)
         if request.trust and any(not use.allowed for use in made.globals):
             say("--trust-capture: live workers run what this capture names, whatever it is")
-        return _replayed(request, made, opened)
+        return _replayed(request, made, opened, sources)
 
 
 def _opened(request: Request) -> OpenSession:
@@ -84,7 +86,7 @@ def _planned(request: Request, made: Plan) -> int:
     return exit_codes.OK
 
 
-def _replayed(request: Request, made: Plan, opened: OpenSession) -> int:
+def _replayed(request: Request, made: Plan, opened: OpenSession, sources: Sources) -> int:
     outcome, error = _not_started(request, made, opened.session), None
     if not made.refused and made.count("send"):
         missing = missing_torch() if request.connect is None else None
@@ -93,7 +95,7 @@ def _replayed(request: Request, made: Plan, opened: OpenSession) -> int:
             return exit_codes.USAGE
         try:
             with ProgressBar("replaying") as progress, ends_as_exits():
-                outcome = replay(opened, made, request.replay_options(), progress=progress)
+                outcome = replay(opened, made, request.replay_options(sources), progress=progress)
         except DeviceError as lacking:
             say(str(lacking))
             return exit_codes.USAGE

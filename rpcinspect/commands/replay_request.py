@@ -94,10 +94,13 @@ class Request(Struct, frozen=True, kw_only=True):
         reading = Reading(reader=self.reader, preferences=self.tshark_options)
         return Options(reading=reading, progress=progress)
 
-    def gate(self) -> Gate:
-        """Who may be imported and called. Raises `OutputError` for files that can't be read."""
-        allowed = [found for found in map(Allowance.parse, self.allow) if found is not None]
-        return Gate(allowed, Sources(self.main, self.paths))
+    def sources(self) -> Sources:
+        """The user's files. Raises `OutputError` for those that can't be read."""
+        return Sources(self.main, self.paths)
+
+    def gate(self, sources: Sources) -> Gate:
+        """Who may be imported and called."""
+        return Gate([found for found in map(Allowance.parse, self.allow) if found is not None], sources)
 
     def plan_options(self) -> PlanOptions:
         """For the plan."""
@@ -111,13 +114,14 @@ class Request(Struct, frozen=True, kw_only=True):
             joins=self.connect is not None,
         )
 
-    def replay_options(self) -> ReplayOptions:
-        """For the engine."""
+    def replay_options(self, sources: Sources) -> ReplayOptions:
+        """For the engine. What was judged by the user's files must be imported from them."""
         folders = [path.parent if path.is_file() else path for path in self.paths]
         return ReplayOptions(
             workers=WorkerOptions(
                 path=tuple(dict.fromkeys(map(str, folders))),
                 imports=self.imports,
+                files=() if self.trust else tuple(sources.files().items()),
                 main=None if self.main is None else str(self.main),
                 threads=self.threads,
                 cuda=self.device == "cuda",

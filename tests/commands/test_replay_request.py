@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from rpcinspect.commands.replay_request import Request, mistake
 from rpcinspect.replay.planning.devices import Devices
+from rpcinspect.replay.planning.sources import Sources
 from rpcinspect.replay.workers.seeds import Seeds
 from tests.commands.runner import CAPTURES, CHAIN, rpcinspect
 
@@ -129,7 +130,11 @@ def test_what_the_engine_is_told(tmp_path: Path) -> None:
         record=tmp_path / "out.pcap",
         show_gradients=True,
     )
-    options = request.replay_options()
+    sources = request.sources()
+    assert sources.find("basic_chain", "scale") is not None
+    options = request.replay_options(sources)
+    assert dict(options.workers.files) == {"basic_chain": str(CAPTURES / "basic_chain.py")}
+    assert replace(request, trust=True).replay_options(sources).workers.files == ()
     assert options.workers.path == (str(tmp_path), str(CAPTURES))
     assert (options.workers.main, options.workers.imports) == (str(file), ("mine",))
     assert options.seeds == Seeds(everybody=3, own={"worker1": 16})
@@ -139,10 +144,10 @@ def test_what_the_engine_is_told(tmp_path: Path) -> None:
 
 
 def test_devices_and_the_engine_that_they_need() -> None:
-    assert (REQUEST.player, REQUEST.replay_options().engine) == ("wire", "wire")
-    assert not REQUEST.replay_options().workers.cuda
+    assert (REQUEST.player, REQUEST.replay_options(Sources()).engine) == ("wire", "wire")
+    assert not REQUEST.replay_options(Sources()).workers.cuda
     request = replace(REQUEST, device="cuda", maps=("cuda:0=cuda:1,cuda=cpu", "cpu=cuda:0"))
-    options = request.replay_options()
+    options = request.replay_options(Sources())
     assert (options.engine, request.plan_options().engine, options.workers.cuda) == ("agent", "agent", True)
     assert options.devices == Devices("cuda", {"cuda:0": "cpu", "cpu": "cuda:0"})
     assert replace(REQUEST, maps=("cuda:1=cpu",)).player == "agent"

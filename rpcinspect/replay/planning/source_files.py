@@ -38,6 +38,9 @@ class SourceFile(Struct, frozen=True):
     """The folder of a package, whose `__init__` this is."""
     compiled: bool = False
     """Whether it is machine or byte code, of which nothing can be read."""
+    named: bool = True
+    """Whether the user named it. Otherwise it lies beside his script, and tells what names stand for that the
+    script imports from it."""
 
 
 class _Folder(Struct, frozen=True):
@@ -46,19 +49,27 @@ class _Folder(Struct, frozen=True):
     path: Path
     named: bool
     """Whether the user named it, or a folder around it, as one whose modules are his."""
+    beside: bool = False
+    """Whether the script lies in it."""
+
+    def inner(self, name: str) -> _Folder:
+        """A folder in it."""
+        return _Folder(self.path / name, self.named, self.beside)
 
 
 class SearchPath:
     """Folders in the order in which a live worker searches them."""
 
-    def __init__(self, paths: Sequence[Path], after: Sequence[Path] = ()) -> None:
+    def __init__(self, paths: Sequence[Path], script: Path | None = None, after: Sequence[Path] = ()) -> None:
+        """`script`: that of `--main`, whose folder comes after those of the user; `after` comes last."""
         self._files = frozenset(path.parent.resolve() / path.name for path in paths if os.path.isfile(path))
         own = [
             _Folder(path.parent if os.path.isfile(path) else path, not os.path.isfile(path)) for path in paths
         ]
         named = {folder.path.resolve() for folder in own if folder.named}
-        order = dict.fromkeys([*(folder.path.resolve() for folder in own), *(p.resolve() for p in after)])
-        self._folders = tuple(_Folder(path, path in named) for path in order)
+        beside = [] if script is None else [script.resolve().parent]
+        order = [*(folder.path.resolve() for folder in own), *beside, *(path.resolve() for path in after)]
+        self._folders = tuple(_Folder(path, path in named, path in beside) for path in dict.fromkeys(order))
         self._listed: dict[Path, frozenset[str]] = {}
 
     def find(self, module: str) -> SourceFile | None:
@@ -75,7 +86,7 @@ class SearchPath:
         """Whether importing something sets this attribute of a package: its submodule of that name."""
         if package.package is None:
             return False
-        found, portions = self._in((_Folder(package.package, True),), name)
+        found, portions = self._in((_Folder(package.package, package.named),), name)
         return found is not None or bool(portions)
 
     def _in(self, folders: Sequence[_Folder], name: str) -> tuple[SourceFile | None, tuple[_Folder, ...]]:
@@ -86,19 +97,18 @@ class SearchPath:
             is_folder = name in self._names(folder.path) and os.path.isdir(inner)
             package = self._file(inner, "__init__") if is_folder else None
             if package is not None:
-                return self._users(package, folder, inner), (_Folder(inner, folder.named),)
+                return self._users(package, folder, inner), (folder.inner(name),)
             module = self._file(folder.path, name)
             if module is not None:
                 return self._users(module, folder), ()
             if is_folder:
-                portions.append(_Folder(inner, folder.named))
+                portions.append(folder.inner(name))
         return None, tuple(portions)
 
     def _users(self, file: Path, folder: _Folder, package: Path | None = None) -> SourceFile | None:
         """Nothing where what would be imported is not the user's."""
-        if not folder.named and file not in self._files:
-            return None
-        return SourceFile(file, package, file.suffix != ".py")
+        named = folder.named or file in self._files
+        return SourceFile(file, package, file.suffix != ".py", named) if named or folder.beside else None
 
     def _file(self, folder: Path, stem: str) -> Path | None:
         names = self._names(folder)

@@ -31,6 +31,7 @@ from rpcinspect.replay.planning.source_names import (
     CLASS_WRAPPERS,
     CONSTANTS,
     HARMLESS_METHODS,
+    LOOKUPS,
     METACLASSES,
     PARTIAL,
     WRAPPER_MAKERS,
@@ -45,6 +46,8 @@ class Meanings:
         self._file = file
         """The user's file of a module."""
         self._known: dict[int, Meaning] = {}
+        """By the place of a binding."""
+        self._orders: dict[OwnClass, Sequence[OwnClass | str]] = {}
         self._open: set[int] = set()
 
     # --- names ----------------------------------------------------------------------------------------------
@@ -55,9 +58,11 @@ class Meanings:
         if not bindings:
             return None
         meaning = self._bound(file, bindings)
-        if meaning.kind in ("alias", "module"):
+        if meaning.kind == "alias":
             return meaning
-        if file.submodules(name):
+        if meaning.kind != "module" and not file.named:
+            return alias(f"{file.module}.{name}", foreign=f"{file.module}.{name}")
+        if meaning.kind != "module" and file.submodules(name):
             return alias(f"the module {file.module}.{name}")
         certain = max((binding.top for binding in bindings if binding.sure), default=-1)
         if certain < 0 and "__getattr__" in file.scope.names:
@@ -68,28 +73,28 @@ class Meanings:
     def member(self, own: OwnClass, name: str) -> Meaning | None:
         """An attribute of a class or of its objects; None where neither it nor a base of it has it."""
         order = self.order(own)
-        found = None
+        found: list[Meaning] = []
         for kind in order:
             if isinstance(kind, str):
-                found = self._inherited(own, kind, name)
+                part, sure = self._inherited(own, kind, name), True
             else:
-                found = self.own_member(kind, name)
-            if found is not None:
+                part = self.own_member(kind, name)
+                sure = any(binding.sure for binding in kind.body.names.get(name, ()))
+            found += [part] if part is not None else []
+            if part is not None and sure:
                 break
-        if found is None:
+        if not found:
             return None
-        mine = [kind for kind in order if type(kind) is OwnClass]
-        if any("__getattribute__" in kind.body.names for kind in mine):
-            return alias("what __getattribute__ gives")
-        set_later = [
-            self._meaning(kind.file, b, own) for kind in mine for b in kind.body.attributes.get(name, ())
-        ]
-        return combined([found, *set_later])
+        for kind in order:
+            if isinstance(kind, OwnClass):
+                found += [alias(f"what {by} gives") for by in LOOKUPS if by in kind.body.names]
+                found += [alias(f"of a class with {by}") for by in LOOKUPS if by in kind.body.attributes]
+                found += [self._meaning(kind.file, b, own) for b in kind.body.attributes.get(name, ())]
+        return combined(found)
 
     def own_member(self, own: OwnClass, name: str) -> Meaning | None:
-        """What the body of a class binds, or an assignment to its attribute."""
-        simple = own.name.rpartition(".")[2]
-        bindings = [*own.body.names.get(name, ()), *own.file.scope.patches.get((simple, name), ())]
+        """What the body of a class binds, or an assignment to an attribute of the class."""
+        bindings = own.bindings(name)
         for binding in bindings:
             if binding.how == "import":
                 return alias(binding.text)
@@ -98,42 +103,39 @@ class Meanings:
     def _inherited(self, own: OwnClass, base: str, name: str) -> Meaning | None:
         """What a class of others gives; None where it has nothing of that name."""
         known = BASES.get(base)
-        if known is not None and known.bare:
+        if known is not None and (known.bare or (name == "__call__" and not known.forwards)):
             return None
-        through = (
-            APPLIED.get(base) if name == "apply" else known.forwards if known and name == "__call__" else None
-        )
-        if name in HARMLESS_METHODS.get(base, ()) or (through and self._defines(own, through)):
-            return FUNCTION
-        return alias(f"inherited from {base}")
-
-    def _defines(self, own: OwnClass, name: str) -> bool:
-        found = self.member(own, name)
-        return found is not None and found.kind == "function"
+        through = APPLIED.get(base, "") if name == "apply" else ""
+        if known is not None and name == "__call__":
+            through = known.forwards
+        if through:
+            runs = self.member(own, through)
+            harmless = runs is not None and runs.kind == "function"
+        else:
+            harmless = name in HARMLESS_METHODS.get(base, ())
+        return FUNCTION if harmless else alias(f"inherited from {base}")
 
     def order(self, own: OwnClass) -> Sequence[OwnClass | str]:
         """The classes in which attributes are looked up, those of others by full name: C3, as `__mro__`.
 
         Bases without attributes stand last, which keeps `Generic[T]` from mattering.
         """
-        if id(own) in self._open:
-            return (own, "itself")
-        self._open.add(id(own))
-        try:
-            bases = self._bases(own)
-            bare = [base for base in bases if type(base) is str and _is_bare(base)]
-            others = [base for base in bases if base not in bare]
-            lines = [[*self.order(base)] if type(base) is OwnClass else [base] for base in others]
-            bare += [base for line in lines for base in line if type(base) is str and _is_bare(base)]
-            lines = [[base for base in line if base not in bare] for line in lines]
-            merged = _merged([*lines, others])
-        finally:
-            self._open.discard(id(own))
-        if merged is None:
-            return (own, "bases in no order")
-        return (own, *merged, *dict.fromkeys(bare))
+        if own not in self._orders:
+            self._orders[own] = (own, "itself")  # for whoever asks before we know
+            self._orders[own] = self._order(own)
+        return self._orders[own]
+
+    def _order(self, own: OwnClass) -> Sequence[OwnClass | str]:
+        if own.bindings("__bases__"):
+            return (own, "bases that are changed")
+        bases = self._bases(own)
+        lines = [[*self.order(base)] if isinstance(base, OwnClass) else [base] for base in bases]
+        bare = [kind for line in lines for kind in line if isinstance(kind, str) and _is_bare(kind)]
+        merged = _merged([[kind for kind in line if kind not in bare] for line in (*lines, bases)])
+        return (own, *merged, *dict.fromkeys(bare)) if merged is not None else (own, "bases in no order")
 
     def _bases(self, own: OwnClass) -> list[OwnClass | str]:
+        """As the class names them."""
         if own.definition is None:
             return [own.base]
         node = own.definition.node
@@ -264,11 +266,10 @@ class Meanings:
             if any(binding.sure for binding in scope.names[name]):
                 return found[0]
         of_module = self.name(file, name)
-        if of_module is not None:
-            return combined([*found, of_module])
-        found += self._of_stars(file.scope.stars, name)
-        if not found:
-            found = [alias(name, foreign=f"builtins.{name}" if hasattr(builtins, name) else "")]
+        found += [of_module] if of_module is not None else self._of_stars(file.scope.stars, name)
+        sure = any(binding.sure for binding in file.scope.names.get(name, ()))
+        if not found or (hasattr(builtins, name) and not sure):
+            found.append(alias(name, foreign=f"builtins.{name}" if hasattr(builtins, name) else ""))
         return combined(found)
 
     def _attribute(self, owner: Meaning, node: ast.Attribute) -> Meaning:
@@ -291,32 +292,22 @@ class Meanings:
         if called.foreign in CONSTANTS:
             builtin = called.foreign.startswith("builtins.")
             return self._container(file, scope, _arguments(node)) if builtin else LITERAL
-        if called.foreign in CLASS_MAKERS:
+        if called.foreign in CLASS_MAKERS and not any(k.arg in (None, "type") for k in node.keywords):
             made = OwnClass(words(node), file, None, CLASS_MAKERS[called.foreign])
             return Meaning("class", classes=(made,))
-        if not node.args:
-            return alias(words(node))
-        wraps = called.foreign in WRAPPERS
+        of = self.expression(file, scope, node.args[0]) if node.args else alias("nothing")
+        wraps = called.foreign in WRAPPERS or called.foreign == PARTIAL
         if isinstance(node.func, ast.Call):  # torch.no_grad()(f)
             wraps = self.expression(file, scope, node.func.func).foreign in WRAPPER_MAKERS
-        of = self.expression(file, scope, node.args[0])
-        if called.foreign == PARTIAL:
-            wraps, of = True, self._object(of) if of.kind == "class" else of
-        return of if wraps and of.kind in ("function", "value") else alias(words(node))
+        # nothing else: lru_cache(8) would give a decorator
+        return FUNCTION if wraps and of == FUNCTION else alias(words(node))
 
     def _object(self, made: Meaning) -> Meaning:
         """An object of a class of the user's: what a call of it runs must be the user's too."""
         for own in made.classes:
-            for kind in self.order(own):
-                if type(kind) is OwnClass:
-                    call = self.own_member(kind, "__call__")
-                    if call is None:
-                        continue
-                    if call.kind == "alias":
-                        return alias(f"an object of {own.name}, whose __call__ is {call.of}")
-                    break
-                if kind not in BASES:
-                    return alias(f"an object of {own.name}, which inherits from {kind}")
+            call = self.member(own, "__call__")
+            if call is not None and call.kind == "alias":
+                return alias(f"an object of {own.name}, whose __call__ is {call.of}")
         return OBJECT
 
     def _of_stars(self, stars: Iterable[Binding], name: str) -> list[Meaning]:

@@ -7,6 +7,7 @@ Where several places bind a name, their meanings are combined into the one that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -18,6 +19,9 @@ class File(Struct, frozen=True, eq=False):
     """A parsed file."""
 
     module: str
+    path: Path
+    named: bool
+    """Whether the user named it. Of other files only their imports are followed."""
     scope: Scope
     submodules: Callable[[str], bool]
     """Whether it is a package with a submodule of that name."""
@@ -38,6 +42,15 @@ class OwnClass(Struct, frozen=True, eq=False):
         """Its bindings."""
         return self.definition.body if self.definition and self.definition.body else Scope()
 
+    def bindings(self, name: str) -> list[Binding]:
+        """What its body binds to a name, and what is assigned to an attribute of it elsewhere."""
+        simple = self.name.rpartition(".")[2]
+        return [*self.body.names.get(name, ()), *self.file.scope.patches.get((simple, name), ())]
+
+    def binds(self, name: str) -> bool:
+        """Whether anything in its file sets this attribute of it or of its objects."""
+        return bool(self.bindings(name)) or name in self.body.attributes
+
 
 class Meaning(Struct, frozen=True):
     """What something stands for."""
@@ -50,7 +63,7 @@ class Meaning(Struct, frozen=True):
     classes: tuple[OwnClass, ...] = ()
     """Of a class: more than one if several places define it."""
     literal: bool = False
-    """Of a value: whether it is only data."""
+    """Of a value: whether it is only data. Of a function: whether in some place it is a value instead."""
 
 
 FUNCTION, LITERAL, OBJECT = Meaning("function"), Meaning("value", literal=True), Meaning("value")
@@ -70,10 +83,10 @@ def combined(meanings: Sequence[Meaning]) -> Meaning:
             return alias(meaning.of)
         if meaning.kind == "module":
             return alias(f"the module {meaning.of}")
-    kinds = {meaning.kind for meaning in meanings if not meaning.literal}
+    kinds = {meaning.kind for meaning in meanings if meaning != LITERAL}
     if len(kinds) > 1 and "class" in kinds:
         return alias("a class, or something else")
     classes = tuple(dict.fromkeys(own for meaning in meanings for own in meaning.classes))
     if classes:
         return Meaning("class", classes=classes)
-    return FUNCTION if "function" in kinds else OBJECT if kinds else LITERAL
+    return Meaning("function", literal=True) if "function" in kinds else OBJECT if kinds else LITERAL

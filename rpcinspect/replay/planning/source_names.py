@@ -61,7 +61,7 @@ PARTIAL = "functools.partial"
 """What it gives calls its first argument."""
 
 CLASS_WRAPPERS = (
-    {"enum.unique", "functools.total_ordering"}
+    {"enum.unique", "functools.total_ordering", "torch.jit.script", "torch.jit.interface"}
     | _of("dataclasses", "dataclass")
     | _of("typing", "final runtime_checkable dataclass_transform")
     | _of("typing_extensions", "final runtime_checkable dataclass_transform deprecated")
@@ -189,13 +189,28 @@ APPLIED: dict[str, str] = {
 }
 """Bases with a class method `apply` that runs this method of the class."""
 
-CONSTRUCTED = _names("__new__ __init__ __post_init__ __setattr__ __getattr__ __del__ __call__")
-"""Methods that run when an object is made: what a class binds to them must be its own."""
-RESTORED = _names(
-    """
-    __new__ __getnewargs__ __setstate__ __setattr__ __getattr__ __del__ __hash__ __eq__ __class__ __dict__
-    """
+LOOKUPS = ("__getattribute__", "__class__")
+"""With them in a class, an attribute need not be what the class binds."""
+
+CONSTRUCTED = (
+    "__new__",
+    "__init__",
+    "__post_init__",
+    "__setattr__",
+    "__getattribute__",
+    "__getattr__",
+    "__del__",
 )
+"""Methods that run when an object is made: what a class binds to them must be its own."""
+RESTORED: tuple[str, ...] = (
+    "__new__",
+    "__setstate__",
+    "__setattr__",
+    "__getattribute__",
+    "__getattr__",
+    "__del__",
+)
+RESTORED += ("__hash__", "__eq__", "__class__", "__dict__")
 """Methods that run when a pickle makes an object, sets its state and uses it as a key."""
-ITEMS = _names("append extend add __setitem__")
+ITEMS = ("append", "extend", "add", "__setitem__")
 """Methods by which a pickle adds items to an object."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +31,7 @@ from rpcinspect.replay.planning.source_names import BASES, CONSTRUCTED, ITEMS, R
 
 MAIN_NAMES = frozenset({"__main__", "__mp_main__"})
 MAX_SOURCE_BYTES = 1 << 24
+NO_ITEMS = "it defines no append, extend, add or __setitem__"
 
 Kind = Literal["function", "class", "value", "alias"]
 
@@ -68,9 +69,8 @@ class Sources:
         for path in paths:
             if not path.exists():
                 raise OutputError(f"{path}: there is no such file or folder")
-        beside = [] if main is None else [main.resolve().parent]
         # As workers.workers has it for live workers.
-        self._search = SearchPath(paths, [*beside, *(Path(folder) for folder in sys.path if folder)])
+        self._search = SearchPath(paths, main, [Path(folder) for folder in sys.path if folder])
         self._files: dict[str, File | SourceFile | None] = {}
         self._meanings = Meanings(self._parsed)
         if main is not None:
@@ -84,12 +84,12 @@ class Sources:
         Raises `OutputError` for a file that can't be read or parsed.
         """
         file = self._of(module)
+        if file is None or not file.named:
+            return None
         if isinstance(file, SourceFile):
             return Definition("alias", f"in {file.path.name}, which is compiled")
-        found = self._found(file, name) if file is not None else None
-        if found is None:
-            return None
-        return _defined(found)
+        found = self._found(file, name)
+        return None if found is None else _defined(found)
 
     def defines(self, module: str, name: str) -> bool:
         """Whether a file of the user's defines a name, so that only code of these files is its own."""
@@ -103,13 +103,18 @@ class Sources:
         if found is None or found.kind != "class":
             return None
         facts = [self._facts(own) for own in found.classes]
-        return ClassFacts(
-            constructing=next((one.constructing for one in facts if one.constructing), ""),
-            restoring=next((one.restoring for one in facts if one.restoring), ""),
-            calling=next((one.calling for one in facts if one.calling), ""),
-            items=next((one.items for one in facts if one.items), ""),
+        return ClassFacts(  # of all places that may define it
+            constructing=_first(one.constructing for one in facts),
+            restoring=_first(one.restoring for one in facts),
+            calling=_first(one.calling for one in facts),
+            items=_first(one.items for one in facts),
             bases=tuple(dict.fromkeys(base for one in facts for base in one.bases)),
         )
+
+    def files(self) -> dict[str, str]:
+        """The modules that were looked up, with the source files that they must be imported from."""
+        files = [(name, file) for name, file in self._files.items() if name not in MAIN_NAMES]
+        return {name: str(file.path) for name, file in files if isinstance(file, File) and file.named}
 
     # --- files ----------------------------------------------------------------------------------------------
 
@@ -117,8 +122,13 @@ class Sources:
         """A parsed file, or one that can't be parsed since it is compiled."""
         if module not in self._files:
             source = self._search.find(module)
-            parsed = source is not None and not source.compiled
-            self._files[module] = _parse(source, module, self._search) if parsed and source else source
+            try:
+                file = source if source is None or source.compiled else _parse(source, module, self._search)
+            except OutputError:
+                if source is not None and source.named:
+                    raise
+                file = None
+            self._files[module] = file
         return self._files[module]
 
     def _parsed(self, module: str) -> File | None:
@@ -144,53 +154,35 @@ class Sources:
 
     def _facts(self, own: OwnClass) -> ClassFacts:
         order = self._meanings.order(own)
-        bases = tuple(kind for kind in order if type(kind) is str)
+        bases = tuple(kind for kind in order if isinstance(kind, str))
         unknown = next((f"it inherits from {base}" for base in bases if base not in BASES), "")
         known = [BASES[base] for base in bases if base in BASES]
-        constructing = next((base.constructing for base in known if base.constructing), "")
-        restoring = next((base.restoring for base in known if base.restoring), "")
-        items = "" if any(base.collects for base in known) else self._collects(own)
+        call = self._meanings.member(own, "__call__")
+        calling = f"its __call__ is {call.of}" if call is not None and call.kind == "alias" else ""
+        collects = any(base.collects for base in known) or self._bound(own, ITEMS)
         return ClassFacts(
-            constructing=unknown or constructing or self._foreign(own, CONSTRUCTED),
-            restoring=unknown or restoring or self._foreign(own, RESTORED),
-            calling=self._calling(own),
-            items=unknown or self._foreign(own, ITEMS) or items,
+            constructing=unknown or _first(b.constructing for b in known) or self._foreign(own, CONSTRUCTED),
+            restoring=unknown or _first(b.restoring for b in known) or self._foreign(own, RESTORED),
+            calling=calling if call is not None else "it defines no __call__",
+            items=unknown or self._foreign(own, ITEMS) or ("" if collects else NO_ITEMS),
             bases=bases,
         )
 
-    def _calling(self, own: OwnClass) -> str:
-        for kind in self._meanings.order(own):
-            if type(kind) is OwnClass:
-                call = self._meanings.own_member(kind, "__call__")
-                if call is not None:
-                    return f"its __call__ is {call.of}" if call.kind == "alias" else ""
-            elif kind not in BASES:
-                return f"it inherits from {kind}"
-            elif BASES[kind].forwards:
-                through = self._meanings.member(own, BASES[kind].forwards)
-                if through is not None and through.kind == "function":
-                    return ""
-                return f"it defines no {BASES[kind].forwards}"
-        return "it defines no __call__"
+    def _foreign(self, own: OwnClass, names: Iterable[str]) -> str:
+        """Why not all that the class, or a base of it in the files, binds to these names is the user's."""
+        found = self._bound(own, names)
+        return _first(f"its {name} is {of.of}" for name, of in found.items() if of.kind == "alias")
 
-    def _foreign(self, own: OwnClass, names: frozenset[str]) -> str:
-        """The first of these methods that the class, or one of its bases in the files, binds to an alias."""
-        for name, found in self._bound(own, names):
-            if found.kind == "alias":
-                return f"its {name} is {found.of}"
-        return ""
+    def _bound(self, own: OwnClass, names: Iterable[str]) -> dict[str, Meaning]:
+        """Which of these names the class, or a base of it in the files, binds, and to what."""
+        mine = [kind for kind in self._meanings.order(own) if isinstance(kind, OwnClass)]
+        bound = [name for name in names if any(kind.binds(name) for kind in mine)]
+        found = {name: self._meanings.member(own, name) for name in bound}
+        return {name: meaning for name, meaning in found.items() if meaning is not None}
 
-    def _collects(self, own: OwnClass) -> str:
-        if any(found.kind == "function" for _, found in self._bound(own, ITEMS)):
-            return ""
-        return "it defines no append, extend, add or __setitem__"
 
-    def _bound(self, own: OwnClass, names: frozenset[str]) -> Iterator[tuple[str, Meaning]]:
-        for kind in self._meanings.order(own):
-            for name in sorted(names):
-                found = self._meanings.own_member(kind, name) if type(kind) is OwnClass else None
-                if found is not None:
-                    yield name, found
+def _first(reasons: Iterable[str]) -> str:
+    return next((reason for reason in reasons if reason), "")
 
 
 def _defined(found: Meaning) -> Definition:
@@ -213,4 +205,4 @@ def _parse(source: SourceFile, module: str, search: SearchPath) -> File:
         raise OutputError(f"{path}: can't be read: {error.strerror or error}") from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise OutputError(f"{path}: can't be parsed as Python: {error}") from error
-    return File(module, scope, lambda name: search.has_submodule(source, name))
+    return File(module, path, source.named, scope, lambda name: search.has_submodule(source, name))

@@ -58,6 +58,9 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
 
+    # Before torch and in this order, in which a replay looks for the files whose names it allows.
+    folders = [*given.path, *([os.path.dirname(os.path.abspath(given.main))] if given.main else [])]
+    sys.path[:0] = [os.path.abspath(folder) for folder in folders]
     import torch
     import torch.distributed.autograd
     import torch.distributed.rpc as rpc
@@ -65,11 +68,9 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     if given.seed is not None:
         torch.manual_seed(given.seed)
-    sys.path[:0] = [os.path.abspath(folder) for folder in given.path]
     for module in given.imports:
         importlib.import_module(module)
     if given.main is not None:
-        sys.path.insert(0, os.path.dirname(os.path.abspath(given.main)))
         load_main(given.main)
     rank = int(os.environ["RANK"])
     rpc.init_rpc(

@@ -232,6 +232,18 @@ def load(options: dict[str, Any]) -> None:
         load_main(options["main"])
     for module in sorted({name.rpartition(".")[0] for name in options["names"]}):
         load_named(module)
+    check_files(options["files"])
+
+
+def check_files(files: dict[str, str]) -> None:
+    """Raises `ImportError` where a module is not the source file that was read when its names were judged:
+    because Python had imported one of that name before, or for what modules do to `sys.path` and
+    `sys.modules`."""
+    for name, file in files.items():
+        if name in sys.modules:
+            origin = getattr(getattr(sys.modules[name], "__spec__", None), "origin", None) or "elsewhere"
+            if os.path.realpath(origin) != os.path.realpath(file):
+                raise ImportError(f"{name} is imported from {origin}, not from {file}, which --path names")
 
 
 def load_named(module: str) -> None:

@@ -46,6 +46,9 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     """Folders that modules are searched in first."""
     imports: tuple[str, ...] = ()
     """Modules that are imported before any message is sent."""
+    files: tuple[tuple[str, str], ...] = ()
+    """Modules with the source files that were read when their names were judged: none may come from
+    elsewhere."""
     names: tuple[str, ...] = ()
     """`module.function`, as messages name them: their modules are imported too, where that is possible."""
     main: str | None = None
@@ -223,6 +226,7 @@ class Workers:
             "path": [str(Path(folder).resolve()) for folder in options.path] + main_folder,
             "sys_path": [*(folder for folder in sys.path if folder), str(OWN_FOLDER)],
             "imports": list(options.imports),
+            "files": dict(options.files),
             "names": list(options.names),
             "main": str(Path(options.main).resolve()) if options.main else None,
         }

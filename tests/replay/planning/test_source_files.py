@@ -72,7 +72,7 @@ def test_a_file_is_the_users_only_where_he_named_it(tmp_path: Path) -> None:
     later = place(tmp_path / "later", "other.py", "last.py", "space/__init__.py", "space/more.py")
     modules = ["one", "other", "last", "pkg.leaf", "space.leaf", "space.more"]
     (expected,) = imported_from([([own, later], modules)])
-    whole = SearchPath([own], [later])
+    whole = SearchPath([own], None, [later])
     # a package elsewhere goes before a folder without __init__, and what lies there is not the user's
     assert found(whole, modules) == {**expected, "last": None, "space.leaf": None, "space.more": None}
     single = SearchPath([own / "one.py", later])
@@ -83,7 +83,7 @@ def test_a_file_is_the_users_only_where_he_named_it(tmp_path: Path) -> None:
 def test_parts_of_a_namespace_elsewhere_are_not_the_users(tmp_path: Path) -> None:
     own = place(tmp_path / "own", "space/leaf.py")
     later = place(tmp_path / "own" / "site", "space/more.py", "alone.py")
-    search = SearchPath([own], [later])
+    search = SearchPath([own], None, [later])
     assert search.find("space.leaf") is not None
     assert search.find("space.more") is None
     # a folder within the user's from which others' modules are imported: a virtual environment

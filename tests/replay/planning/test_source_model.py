@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rpcinspect.replay.planning.source_bindings import Scope
@@ -16,9 +18,10 @@ from rpcinspect.replay.planning.source_model import (
     combined,
 )
 
-ONE = OwnClass("One", File("job", Scope(), lambda name: False))
+ONE = OwnClass("One", File("job", Path("job.py"), True, Scope(), lambda name: False))
 TWO = OwnClass("Two", ONE.file)
 CLASS = Meaning("class", classes=(ONE,))
+EITHER = Meaning("function", literal=True)
 MODULE = Meaning("module", of="helpers")
 
 
@@ -29,7 +32,9 @@ MODULE = Meaning("module", of="helpers")
         ([FUNCTION, FUNCTION], FUNCTION),
         ([LITERAL, LITERAL], LITERAL),
         ([LITERAL, OBJECT], OBJECT),
-        ([OBJECT, FUNCTION], FUNCTION),
+        ([OBJECT, FUNCTION], EITHER),
+        ([LITERAL, FUNCTION], EITHER),
+        ([EITHER, LITERAL], EITHER),
         ([LITERAL, CLASS], CLASS),  # None where an import fails
         ([CLASS, Meaning("class", classes=(TWO,))], Meaning("class", classes=(ONE, TWO))),
         ([CLASS, OBJECT], alias("a class, or something else")),

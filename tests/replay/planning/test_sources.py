@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.errors import OutputError
-from rpcinspect.replay.planning.sources import Sources
+from rpcinspect.replay.planning.sources import Definition, Sources
 
 
 def defined(tmp_path: Path, source: str) -> Callable[[str], str | None]:
@@ -119,3 +119,32 @@ def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         Sources(tmp_path / "absent.py")
     with pytest.raises(OutputError, match="no such"):
         Sources(None, [tmp_path / "absent"])
+
+
+def test_imports_are_followed_beside_the_script_and_nothing_there_is_allowed(tmp_path: Path) -> None:
+    """`from common import *`, as scripts of small jobs begin."""
+    (tmp_path / "common.py").write_text(
+        "import torch.distributed.rpc as rpc\nfrom subprocess import run as background\n"
+        "class Base:\n def helps(self): ...\ndef decorator(f): return f\n"
+    )
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from common import *\n"
+        "@rpc.functions.async_execution\ndef step(): ...\n"
+        "@background\ndef started(): ...\n"
+        "@decorator\ndef decorated(): ...\n"
+        "class Net(Base):\n def forward(self): ...\n"
+    )
+    alone, both = Sources(script), Sources(script, [tmp_path])
+    assert both.find("__main__", "step") == alone.find("__main__", "step") == Definition("function")
+    started = Definition("alias", "decorated by subprocess.run")
+    assert both.find("__main__", "started") == alone.find("__main__", "started") == started
+    assert alone.find("__main__", "decorated") == Definition("alias", "decorated by common.decorator")
+    assert both.find("__main__", "decorated") == Definition("function")
+    assert alone.find("__main__", "Net.helps") == Definition("alias", "inherited from common.Base")
+    assert both.find("__main__", "Net.helps") == Definition("function")
+    assert alone.find("common", "decorator") is None
+    assert both.find("common", "decorator") == Definition("function")
+    (tmp_path / "common.py").write_text("def (")
+    told = Sources(script).find("__main__", "step")
+    assert told == Definition("alias", "decorated by rpc.functions.async_execution")

@@ -42,6 +42,27 @@ def test_a_script_of_any_name_becomes_main(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["train"]
 
 
+def test_modules_come_from_the_files_that_were_read(tmp_path: Path) -> None:
+    for folder in ("own", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text("import sys\nsys.modules['odd'] = object()\n")
+    (tmp_path / "link.py").symlink_to(tmp_path / "own" / "mine.py")
+    found = run(
+        "import json\nfolder = sys.argv[1]\nsys.path.insert(0, folder + '/own')\nimport mine\n"
+        "def said(name, file):\n"
+        "    try: return w.check_files({name: folder + file})\n"
+        "    except ImportError as error: return str(error).replace(folder, '')\n"
+        "print(json.dumps([said('mine', '/own/mine.py'), said('mine', '/link.py'), said('absent', '/x.py'),"
+        " said('mine', '/other/mine.py'), said('odd', '/own/odd.py')]))",
+        str(tmp_path),
+    )
+    assert found == [
+        *(None, None, None),
+        "mine is imported from /own/mine.py, not from /other/mine.py, which --path names",
+        "odd is imported from elsewhere, not from /own/odd.py, which --path names",
+    ]
+
+
 def test_children_of_a_process() -> None:
     if not Path(f"/proc/self/task/{os.getpid()}/children").exists():
         pytest.skip("this kernel does not list children")
