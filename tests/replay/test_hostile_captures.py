@@ -147,7 +147,7 @@ ABSURD = {
     "a storage of 4 TiB": table(storage_numel=1 << 40),
     "a tensor that reaches beyond its storage": table(sizes=(1 << 40,)),
     "an offset beyond its storage": table(storage_offset=1 << 50),
-    "more elements than can be counted": table(sizes=(1 << 40, 1 << 40), strides=(0, 0)),
+    "more elements than any job has": table(sizes=(1 << 40, 1 << 40), strides=(0, 0)),
     "a storage that is not there": table(storage=9),
     "integers that require grad": table(dtype="int32", requires_grad=True),
     "no device": table(device="xpu; rm -rf /"),

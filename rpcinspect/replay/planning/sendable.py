@@ -26,6 +26,9 @@ from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table_forms, to_tensor
 
 CACHE_BYTES = 1 << 20
 INT64_MAX = (1 << 63) - 1
+MAX_ELEMENTS = 1 << 47
+"""Of a tensor with strides, which may repeat one element. Operators add and multiply sizes, and allocate by
+the result: it must not come out small."""
 
 
 class Sparse(Struct, frozen=True):
@@ -103,8 +106,8 @@ def _check_strided(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:
         raise DecodeError("tensor", f"{meta.dtype} can't require grad")
     if meta.conj and kind != "complex":
         raise DecodeError("tensor", f"{meta.dtype} can't be conjugated")
-    if math.prod(meta.sizes) > INT64_MAX or _bytes_needed(meta) > INT64_MAX:
-        raise DecodeError("tensor", "more elements than can be counted")
+    if math.prod(meta.sizes) > MAX_ELEMENTS or _bytes_needed(meta) > INT64_MAX:
+        raise DecodeError("tensor", "more elements than any job has")
     if meta.quantizer is not None:
         _check_quantizer(meta, metas)
 

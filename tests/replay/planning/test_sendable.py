@@ -138,8 +138,9 @@ BAD: dict[str, tuple[Case, str]] = {
     "packed": (plain(data=2, dtype="quint4x2", sizes=(3,), storage_numel=2), "needs 3 bytes and has 2"),
     "absurd size": (plain(sizes=(1 << 40,)), "needs 4,398,046,511,104 bytes"),
     "absurd offset": (plain(storage_offset=1 << 40), "bytes and has 16"),
-    "absurd stride": (plain(strides=(1 << 62,)), "more elements than can be counted"),
-    "absurd count": (plain(sizes=(1 << 32, 1 << 32), strides=(0, 0)), "more elements than can be counted"),
+    "absurd stride": (plain(strides=(1 << 62,)), "more elements than any job has"),
+    "absurd count": (plain(sizes=(1 << 32, 1 << 32), strides=(0, 0)), "more elements than any job has"),
+    "vast": (plain(sizes=((1 << 47) + 1,), strides=(0,)), "more elements than any job has"),
     "unknown device": (plain(device="foo"), "the device 'foo'"),
     "no device": (plain(device=""), "the device ''"),
     "grad of ints": (plain(dtype="int32", requires_grad=True), "int32 can't require grad"),
@@ -172,6 +173,7 @@ HARMLESS_AT_FIRST = {
     "rows have gaps",
     "rows missing",
     "rows overlap",
+    "vast",
 }
 """torch takes these, or may, and goes wrong when the tensor is used."""
 
