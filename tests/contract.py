@@ -234,7 +234,8 @@ CODES = {
     "capture-gap": {"warning"},
     "truncated-packets": {"warning"},
     "conflicting-overlap": {"warning"},
-    "unsafe-pickle": {"error", "warning"},
+    "unsafe-pickle": {"error", "info"},
+    "dangerous-call": {"error"},
     "unexpected-envelope": {"warning"},  # an addition of ours
 }
 FINDING = {

@@ -5,17 +5,22 @@ PyTorch alone. Nothing is started, nothing that a capture names is imported or c
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rpcinspect import exit_codes
 from rpcinspect.commands.output import say
 from rpcinspect.commands.replay_request import Request
 from rpcinspect.errors import OutputError
 from rpcinspect.opened import OpenSession
+from rpcinspect.replay.planning.model import missing_allowances
 from rpcinspect.replay.reproduction.reproduced import Reproduction
 from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
 from rpcinspect.replay.workers.seeds import read_seeds
 from rpcinspect.views.phrases import counted, path_label
+from rpcinspect.views.replay.plan_table import allow_line
 from rpcinspect.views.reproducer.script import (
     SCRIPT,
     TENSORS,
@@ -41,11 +46,12 @@ def export(request: Request, opened: OpenSession) -> int:
         live=request.plan_options().live,
         trust=request.trust,
     )
-    made = reproduction(
-        opened.session, opened.messages(), options, request.gate(request.sources()), unwritable(wanted)
-    )
+    gate = request.gate(request.sources())
+    made = reproduction(opened.session, opened.messages(), options, gate, unwritable(wanted))
     if made.refused:
-        return _refused(made)
+        trusted = replace(options, trust=True)  # to tell at once also what depends on a refused message
+        whole = reproduction(opened.session, opened.messages(), trusted, gate, unwritable(wanted))
+        return _refused(made, missing_allowances(whole.globals))
     if not made.calls:
         say("nothing to export: no worker sent anything of its own that could be made again")
         for skipped in made.skipped[:MAX_SHOWN]:
@@ -78,10 +84,11 @@ def _wanted(request: Request, folder: Path) -> Wanted:
     )
 
 
-def _refused(made: Reproduction) -> int:
+def _refused(made: Reproduction, missing: Sequence[str]) -> int:
     for use in made.refused:
         shown = ", ".join(f"#{index}" for index in use.messages[:MAX_SHOWN])
         say(f"refused: {use.name}: {use.reason} ({shown})")
+    say(allow_line(missing))
     say("nothing was written: the script would import and call what nobody allowed")
     return exit_codes.REFUSED
 

@@ -18,8 +18,9 @@ from rpcinspect.commands.output import overwritten_input
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pipeline import Options, Progress
 from rpcinspect.replay.peers.running_group import StoreAddress
+from rpcinspect.replay.planning.allowances import Allowance
 from rpcinspect.replay.planning.devices import DEVICE, Devices, plain
-from rpcinspect.replay.planning.gate import Allowance, Gate
+from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.model import Engine
 from rpcinspect.replay.planning.plan import PlanOptions
 from rpcinspect.replay.planning.sources import Sources
@@ -165,7 +166,7 @@ def _mistakes(request: Request) -> Iterator[str]:
     yield from _wrong_engine(request)
     for allowed in request.allow:
         if Allowance.parse(allowed) is None:
-            yield f"--allow {allowed}: not MODULE or MODULE:NAME"
+            yield f"--allow {allowed}: none of MODULE, MODULE:NAME, MODULE:CLASS.METHOD and aten::NAME"
     for module in request.imports:
         if not all(part.isidentifier() for part in module.split(".")):
             yield f"--import {module}: not the name of a module"

@@ -88,7 +88,6 @@ _OPAQUE = frozenset({tuple, list, Call, Dict, Set})
 
 _MODULES = {
     "__mp_main__": "__main__",
-    "__builtin__": "builtins",
     "numpy._core.multiarray": "numpy.core.multiarray",
     "numpy._core.numeric": "numpy.core.numeric",
 }

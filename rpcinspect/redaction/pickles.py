@@ -24,8 +24,6 @@ from rpcinspect.rpc.pickles.tree import Call, Global, Value, children
 Say: TypeAlias = Callable[[bytes], bytes]
 """A string → what stands for it, as long."""
 
-MAX_NODES = 1_000_000
-
 
 def redact_python(
     data: bytes, words: Pseudonyms, *, control: bool = False, limits: Limits = DEFAULT_LIMITS
@@ -219,7 +217,7 @@ def _structural(root: Value, calls: Collection[Call]) -> set[int]:
     found: set[int] = set()
     seen: set[int] = set()
     stack: list[Value] = [root, *calls]
-    while stack and len(seen) < MAX_NODES:
+    while stack:
         node = stack.pop()
         if isinstance(node, (str, bytes, int, float, bool)) or node is None or id(node) in seen:
             continue
@@ -242,14 +240,14 @@ def _structural(root: Value, calls: Collection[Call]) -> set[int]:
 def _integers(value: Value) -> set[int]:
     """Those in a value, as deep as tuples go."""
     found: set[int] = set()
+    seen: set[int] = set()
     stack = [value]
-    for _ in range(MAX_NODES):
-        if not stack:
-            break
+    while stack:
         node = stack.pop()
         if type(node) is int:
             found.add(node)
-        elif type(node) is tuple:
+        elif type(node) is tuple and id(node) not in seen:
+            seen.add(id(node))
             stack.extend(node)
     return found
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 
-from rpcinspect.rpc.pickles.safety_names import DANGEROUS, PLAIN
+from rpcinspect.rpc.pickles.known import DANGEROUS, EXCEPTION_NAMES, HELPERS
+from rpcinspect.rpc.pickles.known import VALUES as KNOWN_VALUES
 from rpcinspect.rpc.pickles.semantic import RECEIVERS
+from rpcinspect.rpc.pickles.shapes import RULES
 
 
 def _names(text: str) -> frozenset[str]:
@@ -59,7 +61,11 @@ TORCH = _names(
 )
 """The second part of the names of torch's modules: one that is not in here may be anybody's."""
 
-KNOWN_MODULES = frozenset(module.partition(".")[0] for module in (*PLAIN, *DANGEROUS)) - {"torch"} - AMBIGUOUS
+KNOWN_MODULES = (
+    frozenset(text.partition(".")[0] for text in (*map(str, (*KNOWN_VALUES, *RULES, *HELPERS)), *DANGEROUS))
+    - {"torch"}
+    - AMBIGUOUS
+)
 
 COMPONENTS = frozenset(
     {
@@ -69,11 +75,7 @@ COMPONENTS = frozenset(
 )
 """Parts of dotted names that Python and TorchScript give themselves."""
 
-EXCEPTIONS = frozenset(
-    name.encode()
-    for name in PLAIN["builtins"]
-    if name[:1].isupper() and name not in ("Ellipsis", "NotImplemented")
-)
+EXCEPTIONS = frozenset(name.encode() for name in EXCEPTION_NAMES)
 """Names of Python's exceptions."""
 
 DEVICE = re.compile(rb"(?:cpu|cuda|meta|mps|xla|xpu|hpu|ipu|mtia|privateuseone)(?::-?\d{1,4})?")

@@ -28,7 +28,6 @@ from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.recorder import Recorder
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.planning.devices import Devices, Placement
-from rpcinspect.replay.planning.gate import SCRIPT_PREFIX
 from rpcinspect.replay.planning.model import Engine, Plan, PlannedSession
 from rpcinspect.replay.planning.roster import worker_ids
 from rpcinspect.replay.playing.joined import JoinOptions, check, play_joined
@@ -48,6 +47,7 @@ from rpcinspect.replay.playing.stand_in_giver import give
 from rpcinspect.replay.workers.live_group import Gradient, LiveGroup
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.replay.workers.workers import WorkerOptions, Workers
+from rpcinspect.rpc.pickles.judge import SCRIPT_PREFIX
 
 OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
 LOADED_BY_OPTIMIZERS = "torch._dynamo.disable"

@@ -1,7 +1,7 @@
 """What a command's pickles say beyond their values: the function, RRef forks, a remote error, what is unsafe.
 
-In: a command. Out: `PickleFacts`, made by one symbolic reading; equal Python pickles are read once. Python
-pickles are where user code is named, so this is also where the audit of `pickles.safety` is applied.
+In: a command. Out: `PickleFacts`, made by one symbolic reading; equal Python pickles are read once. This is
+also where `pickles.audit` is applied, to pickles of both dialects.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
 from rpcinspect.rpc.command import (
@@ -24,10 +25,13 @@ from rpcinspect.rpc.command import (
     ScriptRemoteCall,
     ScriptResp,
     ScriptRRefFetchRet,
+    UnknownCommand,
 )
 from rpcinspect.rpc.command_codec import parameter_indexes
+from rpcinspect.rpc.envelope import ENVELOPES
+from rpcinspect.rpc.pickles.audit import NOTHING, Audit, audit, audit_jit
+from rpcinspect.rpc.pickles.jit import read_jit
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle_partial
-from rpcinspect.rpc.pickles.safety import Suspicion, audit
 from rpcinspect.rpc.pickles.semantic import (
     RRefForkData,
     python_udf,
@@ -37,7 +41,6 @@ from rpcinspect.rpc.pickles.semantic import (
 from rpcinspect.rpc.pickles.tree import Dict, Global, Set, Value, children
 
 CACHE_BYTES = 1 << 22
-MAX_NODES = 1_000_000
 
 WORKER_INFO = re.compile(r"On WorkerInfo\(id=(\d{1,9}), name=([^)]*)\):", re.ASCII)
 """How `_run_function` in torch/distributed/rpc/internal.py begins the text of a remote error."""
@@ -49,7 +52,7 @@ class PickleFacts(Struct, frozen=True):
     function: str | None = None
     """`module.qualname` of the PythonUDF's function."""
     forks: tuple[RRefForkData, ...] = ()
-    suspicions: tuple[Suspicion, ...] = ()
+    audit: Audit = NOTHING
     failed: bool = False
     """The answer is a pickled RemoteException."""
     responder: tuple[int, str] | None = None
@@ -87,9 +90,25 @@ class FactsReader:
             return facts
         values = SCRIPT.get(kind)
         if values is not None:
-            forks = rref_forks(values(command))
-            return PickleFacts(forks=forks) if forks else NO_FACTS
+            value = values(command)
+            forks, found = rref_forks(value), audit_jit(value)
+            return PickleFacts(forks=forks, audit=found) if forks or found else NO_FACTS
+        if kind is UnknownCommand:
+            found = self._unread(command)  # type: ignore[arg-type]
+            return PickleFacts(audit=found) if found else NO_FACTS
         return NO_FACTS
+
+    def _unread(self, command: UnknownCommand) -> Audit:
+        """The audit of the JIT pickle in a payload that says something else than its type should: alone, or
+        behind what an envelope wraps."""
+        payload = command.payload
+        if command.message_type in ENVELOPES:
+            size = int.from_bytes(payload[-8:], "big")
+            payload = payload[-8 - size : -8] if 0 < size <= len(payload) - 8 else b""
+        try:
+            return audit_jit(read_jit(payload, self._limits))
+        except DecodeError:
+            return NOTHING  # what stopped the reading is a problem of the message
 
 
 def rref_forks(value: Value) -> tuple[RRefForkData, ...]:
@@ -97,7 +116,7 @@ def rref_forks(value: Value) -> tuple[RRefForkData, ...]:
     found: dict[RRefForkData, None] = {}
     seen: set[int] = set()
     stack = [value]
-    while stack and len(seen) < MAX_NODES:
+    while stack:
         node = stack.pop()
         if isinstance(node, (str, bytes, int, float, bool)) or node is None or id(node) in seen:
             continue
@@ -124,7 +143,7 @@ def _facts(pickle: PythonPickle) -> PickleFacts:
     return PickleFacts(
         function=function,
         forks=rref_forks(pickle.calls) if any(name in RREF_NAMES for _, name in names) else (),
-        suspicions=tuple(audit(pickle)),
+        audit=audit(pickle),
         failed=failure is not None,
         responder=responder,
         control=function in CONTROL_FUNCTIONS,

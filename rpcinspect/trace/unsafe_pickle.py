@@ -1,17 +1,16 @@
-"""`unsafe-pickle`: pickles that would do more than make data when loaded.
+"""`unsafe-pickle` and `dangerous-call`: messages that would run more than the job's own code when loaded.
 
-What is suspicious is decided by `rpc.pickles.safety`; here it is collected by name and reason.
+What is unsafe is decided by `rpc.pickles.audit`; here it is collected by name and reason.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding
 from rpcinspect.trace.notes import Note
@@ -19,48 +18,87 @@ from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, numbers, several, unique
 
+MAX_NAMES = 12
+"""Names that one finding tells."""
+
 
 class UnsafePickles(Stage):
     """See the module's text."""
 
-    KINDS = (
-        MessageType.PYTHON_CALL,
-        MessageType.PYTHON_REMOTE_CALL,
-        MessageType.PYTHON_RET,
-        MessageType.PYTHON_RREF_FETCH_RET,
-    )
-
     def __init__(self) -> None:
         self._reasons: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-        """(severity, name) → reasons."""
+        """(code, name) → reasons."""
         self._rows: dict[tuple[str, str], array[int]] = defaultdict(lambda: array("q"))
+        self._names: dict[str, None] = {}
+        self._naming: array[int] = array("q")
+        """Rows of the messages that hold names of the user's own."""
 
     def feed(self, record: RpcRecord, note: Note) -> None:
-        for suspicion in record.facts.suspicions:
-            key = (suspicion.severity, suspicion.name)
-            self._reasons[key].setdefault(suspicion.reason)
-            rows = self._rows[key]
-            if not rows or rows[-1] != record.row:
-                rows.append(record.row)
+        audit = record.facts.audit
+        if not audit:
+            return
+        for error in audit.errors:
+            self._note("unsafe-pickle", error.name, error.reason, record.row)
+        if audit.dangerous_call is not None:
+            self._note("dangerous-call", audit.dangerous_call.name, audit.dangerous_call.reason, record.row)
+        if audit.names:
+            self._names.update(dict.fromkeys(audit.names))
+            self._naming.append(record.row)
+
+    def _note(self, code: str, name: str, reason: str, row: int) -> None:
+        self._reasons[code, name].setdefault(reason)
+        rows = self._rows[code, name]
+        if not rows or rows[-1] != row:
+            rows.append(row)
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not record.facts.suspicions
+        return not record.facts.audit
 
     def finish(self, run: Run) -> Iterable[Finding]:
-        session = run.session
-        control = np.frombuffer(session.messages.control, dtype=np.int8)
-        for (severity, name), rows in sorted(self._rows.items()):
-            indexes = session.indexes([row for row in rows if not control[row]])
+        for (code, name), rows in sorted(self._rows.items()):
+            indexes, workers = _where(run, rows)
             if not indexes:
                 continue
-            workers = unique(session.destination(int(session.order[index])) for index in indexes)
-            holds = "holds" if len(indexes) == 1 else "hold"
+            place = f"{counted(len(indexes), 'message')} to {several(workers)} ({numbers(indexes)})"
+            verb = "holds" if len(indexes) == 1 else "hold"
+            if code == "dangerous-call":
+                verb = "calls" if len(indexes) == 1 else "call"
+                text = f"{place} {verb} {name}: {'; '.join(self._reasons[code, name])}."
+                remedy = "Find out who sent it: this runs whatever its arguments say. Nothing was run here."
+            else:
+                text = f"{place} {verb} a pickle with {name}: {'; '.join(self._reasons[code, name])}."
+                remedy = "Find out who sent it, and do not replay it. Nothing was loaded here."
             yield Finding(
-                code="unsafe-pickle",
-                severity=severity,
-                text=f"{counted(len(indexes), 'message')} to {several(workers)} ({numbers(indexes)}) {holds} "
-                f"{name} in a pickle: {'; '.join(self._reasons[severity, name])}.",
-                remedy="Nothing was loaded here. Do not replay the message unless you trust the capture.",
+                code=code,
+                severity="error",
+                text=text,
+                remedy=remedy,
                 messages=indexes[:MAX_INDEXES],
                 workers=workers,
             )
+        yield from self._own(run)
+
+    def _own(self, run: Run) -> Iterator[Finding]:
+        indexes, workers = _where(run, self._naming)
+        if not indexes:
+            return
+        names = sorted(self._names)
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        yield Finding(
+            code="unsafe-pickle",
+            severity="info",
+            text=f"{counted(len(indexes), 'message')} to {several(workers)} ({numbers(indexes)}) "
+            f"{'carries' if len(indexes) == 1 else 'carry'} classes or functions of the job's own: "
+            f"{', '.join(names[:MAX_NAMES])}{more}. Loading them imports their modules.",
+            remedy="Let a replay find them: --path says where they lie, and allows what they define.",
+            messages=indexes[:MAX_INDEXES],
+            workers=workers,
+        )
+
+
+def _where(run: Run, rows: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Indexes of messages, without the agents' own calls, and the workers that got them."""
+    session = run.session
+    control = np.frombuffer(session.messages.control, dtype=np.int8)
+    indexes = session.indexes([row for row in rows if not control[row]])
+    return indexes, unique(session.destination(int(session.order[index])) for index in indexes)

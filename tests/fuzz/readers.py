@@ -18,13 +18,13 @@ from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import Filter, Selection, StreamSelection
 from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Decoding
+from rpcinspect.rpc.pickles.audit import audit
 from rpcinspect.rpc.pickles.jit import read_jit, read_jit_forms
 from rpcinspect.rpc.pickles.jit_write import write_jit
 from rpcinspect.rpc.pickles.patch import number_integers, rewrite
 from rpcinspect.rpc.pickles.places import rref_places, tensor_places
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle_partial
 from rpcinspect.rpc.pickles.render import render, render_args
-from rpcinspect.rpc.pickles.safety import audit
 from rpcinspect.rpc.tensor import read_tensor_table, read_tensor_table_forms, to_tensor_table
 from rpcinspect.wire import tensorpipe as tp
 from rpcinspect.wire.nop import read_nop, write_nop
@@ -142,8 +142,8 @@ def python(data: bytes) -> None:
     if arguments is not None:
         texts = [arguments[0], *arguments[1], *arguments[2].values()]
         assert all(text.isprintable() for text in texts), texts
-    suspicions = audit(pickle)
-    assert len(suspicions) == len(audit(again))
+    found = audit(pickle)
+    assert found == audit(again)
     tensor_places(pickle.root)
     rref_places(pickle.root)
     _names_are_seen(data, pickle)

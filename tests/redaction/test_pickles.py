@@ -100,7 +100,7 @@ def test_names_of_python_and_torch_stay_and_others_go() -> None:
     data = pickle.dumps([int, pickle.Pickler, Secret, Secret.method], 2)
     made = read_python_pickle(redact_python(data, WORDS))
     names = {str(name) for name in made.globals}
-    assert {"__builtin__.long", "pickle.Pickler"} <= names
+    assert {"builtins.int", "pickle.Pickler"} <= names
     assert not [name for name in names if "Secret" in name or "test_pickles" in name]
 
 

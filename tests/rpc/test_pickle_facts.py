@@ -187,6 +187,6 @@ def test_what_stopped_the_reading_is_kept() -> None:
     assert facts.pickle.error is not None
 
 
-def test_an_unsafe_pickle_is_suspicious() -> None:
+def test_an_unsafe_pickle_is_told() -> None:
     facts = FactsReader().read(PythonResp(b"cposix\nsystem\n(S'true'\ntR."))
-    assert any("system" in suspicion.name for suspicion in facts.suspicions)
+    assert any("system" in error.name for error in facts.audit.errors)

@@ -190,6 +190,11 @@ def arguments(pickled: bytes) -> Callable[[PipeTalk], None]:
     return say
 
 
+def called(pickled: bytes) -> Callable[[PipeTalk], None]:
+    """A call by this PythonUDF."""
+    return lambda pipe: exchange(pipe, PythonCall(pickled, False), PythonResp(NONE))
+
+
 PLAIN = pickle.dumps({"a": (1, [2.5, None])}, 2)[2:-1]
 """Without the opcodes at both ends."""
 
@@ -225,8 +230,12 @@ CAUSED: dict[tuple[str, str], tuple[Case, ...]] = {
         damaged("basic_chain, another copy of a packet", "basic_chain", doubled(changed=True)),
     ),
     ("unsafe-pickle", "error"): (recorded("faults/unfit"),),
-    ("unsafe-pickle", "warning"): (
-        made("an argument that is a function of the user's", arguments(b"capp\nThing\n")),
+    ("unsafe-pickle", "info"): (
+        made("an argument that is a class of the user's", arguments(b"capp\nThing\n")),
+    ),
+    ("dangerous-call", "error"): (
+        made("eval is called", called(udf("builtins.eval"))),
+        made("pickle.loads is called", called(udf("_pickle.loads"))),
     ),
     ("unexpected-envelope", "warning"): (
         made("an operator without gradients in an envelope", operator(grads=False)),
@@ -261,6 +270,10 @@ NEARLY: dict[str, tuple[Case, ...]] = {
     "truncated-packets": (damaged("basic_chain, snap length 65,535", "basic_chain", cut_to(65_535), 65_535),),
     "conflicting-overlap": (
         damaged("basic_chain, the same packet twice", "basic_chain", doubled(changed=False)),
+    ),
+    "dangerous-call": (
+        made("an operator of Python's is called", called(udf("_operator.add"))),
+        made("a function of the user's is called", called(udf("app.eval"))),
     ),
     "unsafe-pickle": (
         recorded("faults/fit"),

@@ -22,7 +22,7 @@ def test_pickles_that_would_run_something() -> None:
         workers.call(0, 1, 20 * n + 10, 20 * n + 15, PythonCall(pickle.dumps(1), False))
     [finding] = findings(workers, until=100)
     assert (finding.code, finding.severity) == ("unsafe-pickle", "error")
-    assert finding.text.startswith("3 messages to w1 (#0, #4, #8) hold posix.system in a pickle: ")
+    assert finding.text.startswith("3 messages to w1 (#0, #4, #8) hold a pickle with posix.system: ")
     assert finding.messages == (0, 4, 8)
     assert finding.workers == ("w1",)
 

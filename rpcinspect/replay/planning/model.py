@@ -7,6 +7,7 @@ contract's; `both-played` is an addition to them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -138,6 +139,14 @@ class GlobalUse(Struct, frozen=True):
     messages: tuple[int, ...]
     reason: str
     """Why it is refused."""
+    allow: str = ""
+    """The argument of `--allow` that is offered to let it pass; empty for what would run code."""
+
+
+def missing_allowances(uses: Iterable[GlobalUse]) -> tuple[str, ...]:
+    """The arguments of `--allow` that would let refused names pass, each once; an empty one stands for those
+    that would run code, for which none is offered."""
+    return tuple(dict.fromkeys(use.allow for use in uses if not use.allowed))
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -145,6 +154,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     sessions: tuple[PlannedSession, ...]
     globals: tuple[GlobalUse, ...]
+    missing: tuple[str, ...] = ()
+    """Where something is refused: every argument of `--allow` that is missing, also for what depends on that;
+    an empty one stands for what would run code."""
     ambiguities: tuple[Ambiguity, ...]
     """Requests that may or may not have been nested."""
     notes: tuple[str, ...]

@@ -29,16 +29,26 @@ from rpcinspect.replay.agent.limits import LOOSE, cannot
 from rpcinspect.replay.agent.passes import read_passes
 from rpcinspect.replay.planning.devices import named_devices
 from rpcinspect.replay.planning.facts import Id, JobFacts, read_facts, rrefs_in
-from rpcinspect.replay.planning.gate import Gate, Named, global_uses
+from rpcinspect.replay.planning.gate import Gate, global_uses
 from rpcinspect.replay.planning.group_kind import group_kinds
-from rpcinspect.replay.planning.model import Engine, GlobalUse, Plan, PlannedSession, StandIn, Step
+from rpcinspect.replay.planning.model import (
+    Engine,
+    GlobalUse,
+    Plan,
+    PlannedSession,
+    StandIn,
+    Step,
+    missing_allowances,
+)
 from rpcinspect.replay.planning.order import arrivals, arrived_before, order, overlaps
+from rpcinspect.replay.planning.rref_classes import rref_classes
 from rpcinspect.replay.planning.selection import select
 from rpcinspect.replay.planning.sessions import Cast, default_casts, named_casts, workers_of
 from rpcinspect.replay.planning.stand_ins import stand_ins
 from rpcinspect.replay.planning.steps import Beyond, Stage, Verdict, blocked_contexts, nothing_beyond
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.pickles.judge import Named
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 
@@ -96,9 +106,17 @@ def plan(
         )
         sessions.append(planner.session(number, cast, its, [] if left_out else lost, beyond))
     planned = {step.message for one in sessions for step in one.steps}
+    uses = planner.uses()
+    if not options.trust and any(not use.allowed for use in uses):
+        # what depends on a refused message is skipped and not judged: all of it is told at once nevertheless
+        whole = plan(session, messages, replace(options, trust=True), gate)
+        missing = missing_allowances(whole.globals)
+    else:
+        missing = ()
     return Plan(
         sessions=tuple(sessions),
-        globals=planner.uses(),
+        globals=uses,
+        missing=missing,
         ambiguities=tuple(a for a in causes.ambiguities if a.message in planned),
         notes=tuple(_notes(session, exchanges)),
         left_out=left_out,
@@ -147,6 +165,7 @@ class _Planner:
         self._facts = facts
         self._gate = gate
         self._options = options
+        self._made = rref_classes(exchanges.calls)
         self._named: dict[int, tuple[Named, ...]] = {}
         """By row."""
         self._uses: dict[str, dict[int, Named]] = defaultdict(dict)
@@ -237,7 +256,7 @@ class _Planner:
         """What the gate refuses in a message that is about to reach a live process; notes what it names."""
         named = self._named.get(record.row)
         if named is None:
-            named = self._named[record.row] = self._gate.inspect(record)
+            named = self._named[record.row] = self._gate.inspect(record, self._made)
         index = self._indexes[record.row]
         refused = None
         for one in named:

@@ -111,6 +111,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """From the first to the last message of each session, summed over the sessions and runs."""
     interrupted: bool
     refused: tuple[GlobalUse, ...]
+    missing: tuple[str, ...]
+    """As of the plan: what `--allow` lacks."""
 
     @property
     def same(self) -> bool:
@@ -158,6 +160,7 @@ def report(outcome: ReplayOutcome) -> Report:
         messages_wall_s=sum(session.wall_s for run in outcome.runs for session in run),
         interrupted=outcome.interrupted,
         refused=outcome.plan.refused,
+        missing=outcome.plan.missing,
     )
 
 

@@ -27,8 +27,9 @@ from rpcinspect.causes.calls import (
 )
 from rpcinspect.causes.causality import Causes, explain
 from rpcinspect.replay.planning.facts import Id, JobFacts, edge_of, read_facts, rrefs_in
-from rpcinspect.replay.planning.gate import Gate, Named, global_uses
+from rpcinspect.replay.planning.gate import Gate, global_uses
 from rpcinspect.replay.planning.plan import PlanError
+from rpcinspect.replay.planning.rref_classes import Made, rref_classes
 from rpcinspect.replay.planning.selection import needed, select
 from rpcinspect.replay.planning.sessions import workers_of
 from rpcinspect.replay.reproduction.reproduced import (
@@ -41,6 +42,7 @@ from rpcinspect.replay.reproduction.reproduced import (
 )
 from rpcinspect.rpc.command import PropagateGradientsReq, UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
+from rpcinspect.rpc.pickles.judge import Named
 from rpcinspect.rpc.pickles.places import rref_places, tensor_places
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
@@ -78,7 +80,8 @@ def reproduction(
     chosen = _chosen(exchanges.calls, causes, facts, options)
     _check_names(session, options)
     made = Reproduction(trusted=options.trust)
-    judge = _Judge(made, causes, facts, gate, unwritable, options, workers_of(session))
+    classes = rref_classes(exchanges.calls)
+    judge = _Judge(made, causes, facts, gate, unwritable, options, workers_of(session), classes)
     taken = [call for call in exchanges.calls if call.index in chosen and not call.control]
     for call in taken:
         judge.judge(call)
@@ -148,7 +151,9 @@ class _Judge:
         unwritable: Unwritable,
         options: ReproductionOptions,
         workers: Mapping[int, Sequence[str]],
+        classes: Mapping[Id, Made],
     ) -> None:
+        self._classes = classes
         self._made = made
         self._causes = causes
         self._facts = facts
@@ -343,7 +348,7 @@ class _Judge:
         if record is None or index is None:
             return None
         refused = None
-        for one in self._gate.inspect(record):
+        for one in self._gate.inspect(record, self._classes):
             self._uses.setdefault(one.name, {})[index] = one
             if not one.allowed and refused is None:
                 refused = f"{one.name}: {one.reason}"

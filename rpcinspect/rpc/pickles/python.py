@@ -61,7 +61,7 @@ def read_python_pickle_partial(data: bytes, limits: Limits = DEFAULT_LIMITS) -> 
         fault = DecodeError("pickle", _explain(damage, data, state.pos), state.pos)
     return PythonPickle(
         root,
-        tuple(state.globals.values()),
+        tuple(state.globals),
         tuple(state.calls),
         state.protocol,
         state.pos,
@@ -78,7 +78,7 @@ def _run(state: State) -> Value:
     """
     data, limits = state.data, state.limits
     stack, marks, memo = state.stack, state.marks, state.memo
-    push, pop, called, names = stack.append, stack.pop, state.calls.append, state.globals
+    push, pop, called, names = stack.append, stack.pop, state.calls.append, state.names
     max_stack, max_string, max_memo = limits.pickle_stack, limits.pickle_string_bytes, limits.pickle_memo
     pos = 0
     frame_end = NO_FRAME

@@ -27,6 +27,7 @@ def _proto(state: State) -> None:
     state.protocol = state.data[state.pos]
     if state.protocol > 5:
         raise ValueError(f"protocol {state.protocol} is not known")
+    state.names.clear()  # it may come late, or twice: what a name means depends on it
     state.pos += 1
 
 

@@ -6,6 +6,7 @@ every such change is also a place where loading would call a method of some obje
 
 from __future__ import annotations
 
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from struct import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded
@@ -28,6 +29,7 @@ class State:
         "limits",
         "marks",
         "memo",
+        "names",
         "pos",
         "protocol",
         "stack",
@@ -41,7 +43,10 @@ class State:
         self.stack: list[Value] = []
         self.marks: list[int] = []
         self.memo: dict[int, Value] = {}
-        self.globals: dict[tuple[str, str], Global] = {}
+        self.globals: dict[Global, None] = {}
+        """What loading would import, in order of appearance."""
+        self.names: dict[tuple[str, str], Global] = {}
+        """(module, name) as written → what is loaded under the protocol in force; PROTO empties it."""
         self.calls: list[Call] = []
         self.extensions: list[int] = []
         self.buffers = 0
@@ -99,10 +104,17 @@ class State:
         return call
 
     def name(self, module: str, name: str) -> Global:
+        """What loading would import by this name: below protocol 3, names of Python 2 mean those of Python 3.
+
+        Mirrors `find_class` of CPython's unpicklers, with their own tables.
+        """
         key = (module, name)
-        found = self.globals.get(key)
+        found = self.names.get(key)
         if found is None:
-            found = self.globals[key] = Global(module, name)
+            if self.protocol < 3:
+                module, name = NAME_MAPPING.get(key) or (IMPORT_MAPPING.get(module, module), name)
+            found = self.names[key] = Global(module, name)
+            self.globals.setdefault(found)
         return found
 
 

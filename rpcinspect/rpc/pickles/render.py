@@ -326,10 +326,9 @@ def _int(n: int) -> str:
 
 
 def _name(value: Global) -> str:
-    return _printable(value.name if value.module in _BUILTINS else str(value))
+    return _printable(value.name if value.module == "builtins" else str(value))
 
 
-_BUILTINS = ("builtins", "__builtin__", "exceptions")  # the latter two are Python 2's, in protocols 0 to 2
 _MAX_ITEMS = 100
 _MAX_STRING = 1000
 _MAX_BYTES = 32
@@ -368,7 +367,6 @@ _SPECIAL: dict[Global, Callable[[_Renderer, Call], bool]] = {
     Global("torch._C._distributed_rpc", "WorkerInfo"): _Renderer.worker,
     Global("_codecs", "encode"): _Renderer.latin1,
     Global("builtins", "getattr"): _Renderer.attribute,
-    Global("__builtin__", "getattr"): _Renderer.attribute,
     **dict.fromkeys((*numpy_nodes.RECONSTRUCT, *numpy_nodes.FROMBUFFER), _Renderer.array),
     **dict.fromkeys(numpy_nodes.SCALAR, _Renderer.scalar),
     numpy_nodes.DTYPE: _Renderer.dtype,

@@ -82,7 +82,7 @@ def script_module(node: Value) -> bytes | None:
 
 def receiver(node: Value) -> str | None:
     """The name of the class method of _InternalRPCPickler that a `getattr` call stands for."""
-    if type(node) is not Call or node.function not in _GETATTR:
+    if type(node) is not Call or node.function != _GETATTR:
         return None
     args = node.args
     if type(args) is not tuple or len(args) != 2 or args[0] != _PICKLER or type(args[1]) is not str:
@@ -154,7 +154,7 @@ def _namedtuple(node: Value, cls: Global, size: int) -> tuple[Value, ...] | None
 RECEIVERS = frozenset({"_tensor_receiver", "_py_rref_receiver", "_script_module_receiver"})
 """The class methods by which a Python pickle of rpc gets its tensors, RRefs and ScriptModules."""
 
-_GETATTR = (Global("builtins", "getattr"), Global("__builtin__", "getattr"))
+_GETATTR = Global("builtins", "getattr")
 _PICKLER = Global("torch.distributed.rpc.internal", "_InternalRPCPickler")
 _PYTHON_UDF = Global("torch.distributed.rpc.internal", "PythonUDF")
 _REMOTE_EXCEPTION = Global("torch.distributed.rpc.internal", "RemoteException")

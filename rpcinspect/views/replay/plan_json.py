@@ -119,4 +119,5 @@ def global_json(use: GlobalUse, *, trusted: bool = False) -> Json:
         "allowed": use.allowed or trusted,
         "messages": list(use.messages),
         "reason": text(use.reason) or None,
+        "allow": use.allow or None,
     }

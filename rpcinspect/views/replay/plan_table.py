@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from rpcinspect.replay.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
+from rpcinspect.replay.planning.sources import MAIN_NAMES
 from rpcinspect.views.phrases import counted, printable
 from rpcinspect.views.text.table import end_label, join_ends, pad, write_line
 
@@ -109,8 +110,23 @@ def _names(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.refused:
         count = counted(len(plan.refused), "name")
         yield f"A replay would be refused: {count} that nobody allowed.", "bold red"
+        yield allow_line(plan.missing), "bold"
     elif plan.trusted and any(not use.allowed for use in plan.globals):
         yield "Nothing is refused: --trust-capture lets this capture run whatever it names.", "bold yellow"
+
+
+def allow_line(missing: Sequence[str]) -> str:
+    """What to add to the command so that nothing is refused, to be pasted."""
+    if "" in missing:
+        return (
+            "What is refused here would run code, or can't be judged. Find out who wrote the capture; "
+            "--trust-capture runs whatever it names."
+        )
+    options = [f"--allow {one}" for one in missing]
+    if any(one.partition(":")[0] in MAIN_NAMES for one in missing):
+        options.insert(0, "--main SCRIPT.py")
+    line = f"To allow exactly this, add: {printable(' '.join(options))}"
+    return f"{line} (--path DIR instead allows what your files there define)"
 
 
 def name_line(use: GlobalUse, *, allowed: bool) -> tuple[str, str]:

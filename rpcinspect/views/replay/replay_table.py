@@ -15,10 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.replay.peers.recorder import NOT_RECORDED
-from rpcinspect.replay.planning.gate import SCRIPT_PREFIX
 from rpcinspect.replay.planning.group_kind import LIVE
 from rpcinspect.replay.planning.model import REASONS
-from rpcinspect.replay.planning.sources import MAIN_NAMES
 from rpcinspect.replay.playing.outcome import (
     InboundOutcome,
     Recording,
@@ -30,7 +28,7 @@ from rpcinspect.replay.playing.report import GRADIENT, RANK, Counts, Report, Ses
 from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 from rpcinspect.views.phrases import counted, duration, packed, path_label, printable
-from rpcinspect.views.replay.plan_table import indexes, name_line, session_title, stand_in_line
+from rpcinspect.views.replay.plan_table import allow_line, indexes, name_line, session_title, stand_in_line
 from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
 from rpcinspect.views.text.table import end_label, join_ends
 
@@ -71,6 +69,7 @@ def _lines(
     if made.verdict == "refused":
         yield "what a live worker would import and call, and nobody allowed:", "bold"
         yield from (name_line(use, allowed=False) for use in made.refused)
+        yield allow_line(made.missing), "bold"
         yield verdict_line(made)
         return
     if outcome.runs:
@@ -346,7 +345,7 @@ def verdict_line(made: Report) -> Line:
     if made.interrupted:
         word, style = f"interrupted; {word}", "bold red"
     if made.verdict == "refused":
-        return f"{word}: nothing was started; {_how_to_allow(made)}", style
+        return f"{word}: nothing was started", style
     if made.runs > 1:
         word = f"{word} ({made.identical_runs} of {made.runs} runs as captured)"
     parts = [
@@ -359,14 +358,6 @@ def verdict_line(made: Report) -> Line:
         reasons = ", ".join(f"{count:,} {code}" for code, count in made.not_replayed.items())
         out += f"; {skipped:,} skipped ({reasons})"
     return out, style
-
-
-def _how_to_allow(made: Report) -> str:
-    """Which option names what was refused."""
-    modules = {use.name.removeprefix(SCRIPT_PREFIX).partition(".")[0] for use in made.refused}
-    scripts = modules & MAIN_NAMES
-    main = "--main FILE for the job's script, " if scripts else ""
-    return f"{main}--path DIR for your sources, or --allow MODULE says what may run"
 
 
 def _n_of_m(counts: Counts, noun: str) -> str:

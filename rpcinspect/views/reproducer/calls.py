@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from rpcinspect.replay.planning.gate import SCRIPT_PREFIX
 from rpcinspect.replay.reproduction.reproduced import value_of
 from rpcinspect.rpc.command import (
     ExceptionResponse,
@@ -21,6 +20,7 @@ from rpcinspect.rpc.command import (
     ScriptRemoteCall,
 )
 from rpcinspect.rpc.pickles import semantic
+from rpcinspect.rpc.pickles.judge import SCRIPT_PREFIX
 from rpcinspect.rpc.pickles.tree import Dict, Global, Value
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import origin

@@ -65,8 +65,7 @@ class Imports:
         module, words = self._module(name.module), name.name.split(".")
         if not all(is_name(word) for word in words):
             raise NoSourceError(f"{name.name[:80]!a} is no name")
-        if module in BUILTINS:
-            words[0] = PYTHON_2.get(words[0], words[0])
+        if module == "builtins":
             if words[0] not in vars(builtins):
                 raise NoSourceError(f"{name.name[:80]!a} is not built in")
             return ".".join(words)
@@ -126,7 +125,4 @@ def _as_sorted(module: str, name: str) -> tuple[str, int, str]:
     return module, kind, name
 
 
-BUILTINS = frozenset({"builtins", "__builtin__", "exceptions"})
 MAINS = frozenset({"__main__", "__mp_main__"})
-PYTHON_2 = {"long": "int", "unicode": "str", "xrange": "range"}
-"""What protocols 0 to 2 call by their old names."""

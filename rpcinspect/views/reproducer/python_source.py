@@ -131,7 +131,7 @@ class SourceWriter:
             return self._partial(node)
         if node.items or node.pairs:
             return self._collection(node)
-        if node.how in ("newobj", "newobj_ex") or node.has_state or node.function in OBJECTS:
+        if node.how in ("newobj", "newobj_ex") or node.has_state or node.function == RECONSTRUCTOR:
             return self._object(node)
         function = self.name(node.function)
         return Brackets(f"{function}(", self._arguments(node.args, None), ")")
@@ -166,7 +166,7 @@ class SourceWriter:
         return self._attribute(node)
 
     def _attribute(self, node: Call) -> Source | None:
-        if node.function not in GETATTR:
+        if node.function != GETATTR:
             return None
         args = node.args
         if type(args) is not tuple or len(args) != 2 or type(args[1]) is not str or not is_name(args[1]):
@@ -211,7 +211,7 @@ class SourceWriter:
     def _object(self, node: Call) -> Source:
         """An object of the user's class, by its attributes."""
         function, args = node.function, node.args
-        if node.function in OBJECTS:
+        if node.function == RECONSTRUCTOR:
             function, args = _reconstructed(node)
         if node.how == "newobj_ex" or type(function) is not Global:
             raise NoSourceError("there is no source for how it is made")
@@ -256,7 +256,7 @@ def _nobody(_: object) -> str:
 def _reconstructed(node: Call) -> tuple[Value, tuple[Value, ...]]:
     """`copyreg._reconstructor(cls, object, None)`: as protocols 0 and 1 write objects."""
     args = node.args
-    if len(args) != 3 or args[1] not in OBJECT or args[2] is not None:
+    if len(args) != 3 or args[1] != OBJECT or args[2] is not None:
         raise NoSourceError("there is no source for how it is made")
     return args[0], ()
 
@@ -276,10 +276,10 @@ def _float(number: float) -> str:
     return repr(number)
 
 
-GETATTR = (Global("builtins", "getattr"), Global("__builtin__", "getattr"))
+GETATTR = Global("builtins", "getattr")
 PARAMETER = Global("torch._utils", "_rebuild_parameter")
-OBJECTS = (Global("copyreg", "_reconstructor"), Global("copy_reg", "_reconstructor"))
-OBJECT = (Global("builtins", "object"), Global("__builtin__", "object"))
+RECONSTRUCTOR = Global("copyreg", "_reconstructor")
+OBJECT = Global("builtins", "object")
 PARTIAL = Global("functools", "partial")
 COLLECTIONS = frozenset(
     Global("collections", name) for name in ("OrderedDict", "defaultdict", "deque", "Counter")

@@ -136,11 +136,12 @@ def _body(record: RpcRecord) -> Iterator[Text]:
     if told.get("error", told) is None:
         del told["error"]
     yield from _fields(told)
-    for suspicion in record.facts.suspicions:
-        yield Text(
-            f"  unsafe ({suspicion.severity}): {printable(f'{suspicion.name}: {suspicion.reason}')}",
-            style="red" if suspicion.severity == "error" else "yellow",
-        )
+    audit = record.facts.audit
+    for error in audit.errors:
+        yield Text(f"  unsafe: {printable(f'{error.name}: {error.reason}')}", style="red")
+    if audit.dangerous_call is not None:
+        called = audit.dangerous_call
+        yield Text(f"  dangerous call: {printable(f'{called.name}: {called.reason}')}", style="red")
 
 
 def _fields(told: dict[str, Any]) -> Iterator[Text]:

@@ -157,11 +157,11 @@ def test_objects(value: Any, expected: Any, protocol: int) -> None:
 def test_objects_of_the_old_protocols(protocol: int) -> None:
     data = pickle.dumps(Point(1), protocol)
     found = read_python_pickle(data)
-    assert plain(found.root) == ("object", "copy_reg._reconstructor", {"x": 1})
+    assert plain(found.root) == ("object", "copyreg._reconstructor", {"x": 1})
     assert [str(name) for name in found.globals] == [
-        "copy_reg._reconstructor",
+        "copyreg._reconstructor",
         f"{HERE}.Point",
-        "__builtin__.object",
+        "builtins.object",
     ]
 
 

@@ -47,7 +47,7 @@ def test_names_are_kept_once_and_in_order() -> None:
     first = stack_global(machine, "m", "a")
     stack_global(machine, "m", "b")
     assert stack_global(machine, "m", "a") is first
-    assert [str(name) for name in machine.globals.values()] == ["m.a", "m.b"]
+    assert [str(name) for name in machine.globals] == ["m.a", "m.b"]
     with pytest.raises(ValueError, match="a name to import is a int"):
         stack_global(machine, "m", 5)
 

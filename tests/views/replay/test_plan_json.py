@@ -87,12 +87,13 @@ def test_steps_and_sums() -> None:
 
 def test_refusals_are_listed_and_trust_is_told() -> None:
     steps, plan = lines_of(conversation().plan(PlanOptions(roles=("w0",)), Gate()))
-    assert steps[0]["reason"] == "not-allowed: app.f: nobody allowed it (--allow app:f)"
+    assert steps[0]["reason"] == "not-allowed: app.f: nobody allowed it"
     assert plan["globals"][0] == {
         "name": "app.f",
         "allowed": False,
         "messages": [0],
-        "reason": "nobody allowed it (--allow app:f)",
+        "reason": "nobody allowed it",
+        "allow": "app:f",
     }
     assert plan["trusted"] is False
     _, trusting = lines_of(conversation().plan(PlanOptions(roles=("w0",), trust=True), Gate()))

@@ -141,18 +141,17 @@ def test_refused() -> None:
     lines = shown(not_started(refused(CHAIN)))
     assert lines[:2] == [
         "what a live worker would import and call, and nobody allowed:",
-        "  REFUSED  basic_chain.scale  nobody allowed it (--allow basic_chain:scale) (#6)",
+        "  REFUSED  basic_chain.scale  nobody allowed it (#6)",
     ]
-    assert lines[-1] == (
-        "refused: nothing was started; --path DIR for your sources, or --allow MODULE says what may run"
-    )
+    assert lines[-2].startswith("To allow exactly this, add: --allow basic_chain:scale ")
+    assert lines[-1] == "refused: nothing was started"
 
 
 def test_refused_functions_of_the_jobs_script() -> None:
     workers = Workers(2)
     workers.call(0, 1, 10, 20, "__mp_main__.step")
     lines = shown(not_started(workers.plan(None, Gate())))
-    assert "--main FILE for the job's script, " in lines[-1]
+    assert lines[-2].startswith("To allow exactly this, add: --main SCRIPT.py --allow __mp_main__:step ")
 
 
 def test_nothing_to_replay() -> None:

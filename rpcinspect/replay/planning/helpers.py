@@ -1,0 +1,158 @@
+"""torch's own helpers, the functions by which its Python code uses rpc: what each may be called with.
+
+In: the arguments of a request whose function is one of `known.HELPERS`. Out: nothing, or what is refused. A
+helper calls methods of what it is given, so it gets what torch gives it and nothing that only looks alike: an
+RRef where torch sends an RRef, a class that is allowed, a method that the class of the RRef's object has.
+
+Mirrors torch/distributed/rpc/{api,rref_proxy}.py, torch/distributed/nn/api/remote_module.py and
+torch/distributed/optim/optimizer.py of torch 2.2 to 2.15. Values inside of arguments are judged by `judge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from rpcinspect.replay.planning.allowances import hint
+from rpcinspect.replay.planning.rref_classes import UNKNOWN, Id, Made
+from rpcinspect.rpc.pickles import semantic
+from rpcinspect.rpc.pickles.judge import Judge, Named, Standing
+from rpcinspect.rpc.pickles.known import LAYERS, OPTIMIZERS, VALUES
+from rpcinspect.rpc.pickles.tree import Dict, Global, Value
+
+One: TypeAlias = Callable[[Value], bool]
+Methods: TypeAlias = Callable[[Global, str, bool], Standing]
+"""(class, method, only by an explicit --allow) → whether it may be called."""
+
+WRONG = "torch does not call it with such arguments"
+
+
+class Form(Struct, frozen=True):
+    """The parameters of a helper."""
+
+    named: dict[str, One]
+    """In order."""
+    required: int
+    rest: bool = False
+    """Whether more may follow, by place and by name; they are judged as values."""
+
+
+def judge_helper(
+    judge: Judge, udf: semantic.PythonUdf, made: Mapping[Id, Made], methods: Methods, *, allowed: bool
+) -> None:
+    """Judge the arguments of a helper of torch. `allowed`: the user named the helper itself."""
+    if allowed:
+        return
+    function: Global = udf.func
+    values = _bound(FORMS[function.name], udf.args, udf.kwargs)
+    if values is None:
+        judge.refuse(str(function), WRONG)
+    elif function.name in METHODS:
+        fork = semantic.rref_fork(udf.args[0])
+        method = METHODS[function.name] or udf.args[1]
+        known = UNKNOWN if fork is None else made.get(fork.rref_id, UNKNOWN)
+        _method(judge, function, known, method, methods)
+
+
+def _bound(form: Form, args: Value, kwargs: Value) -> dict[str, Value] | None:
+    """The arguments by the names of their parameters; None where they are not what torch gives."""
+    if type(args) not in (tuple, list) or type(kwargs) is not Dict:
+        return None
+    if len(args) < form.required or (len(args) > len(form.named) and not form.rest):
+        return None
+    found = dict(zip(form.named, args, strict=False))
+    for name, value in kwargs.pairs:
+        if type(name) is not str or name in found or (name not in form.named and not form.rest):
+            return None
+        found[name] = value
+    return found if all(form.named[name](found[name]) for name in form.named if name in found) else None
+
+
+def _method(judge: Judge, function: Global, made: Made, method: str, methods: Methods) -> None:
+    """A method that is called on the object behind an RRef: one of the class that it is known to be of."""
+    if made.by in LAYERS and method in LAYER_METHODS:
+        return
+    certain = None if made.by is None else (made.by, methods(made.by, method, False))
+    said = None if made.said is None else (made.said, methods(made.said, method, True))
+    for owner_standing in (certain, said):
+        if owner_standing is not None and owner_standing[1].allowed:
+            break
+    else:
+        owner_standing = said or certain
+    if owner_standing is None:
+        reason = f"it would call {method} of an object whose class no message tells"
+        judge.refuse(str(function), reason, hint(function.module, function.name), dangerous=False)
+        return
+    owner, standing = owner_standing
+    judge.say(
+        Named(f"{owner}.{method}", standing.allowed, standing.reason, standing.allow, standing.dangerous)
+    )
+
+
+def _rref(value: Value) -> bool:
+    return semantic.rref_fork(value) is not None
+
+
+def _rrefs(value: Value) -> bool:
+    return type(value) in (list, tuple) and all(map(_rref, value))
+
+
+def _own_class(value: Value) -> bool:
+    return type(value) is Global and (value in LAYERS or value not in VALUES)
+
+
+def _optimizer(value: Value) -> bool:
+    return type(value) is Global and (value in OPTIMIZERS or value not in VALUES)
+
+
+def _device(value: Value) -> bool:
+    return type(value) is str or semantic.device(value) is not None
+
+
+def _is(*types: type) -> One:
+    return lambda value: type(value) in types
+
+
+_INT, _STR, _BOOL = _is(int), _is(str), _is(bool)
+_ARGS, _KWARGS = _is(tuple, list), _is(Dict)
+_STEP = Form({"local_optim_rref": _rref, "autograd_ctx_id": _INT}, 2)
+_OPTIMIZER = Form({"optim_cls": _optimizer, "local_params_rref": _rrefs}, 2, rest=True)
+_INVOKE = Form({"rref": _rref, "func_name": _STR, "args": _ARGS, "kwargs": _KWARGS}, 4)
+_MODULE = {"module_cls": _own_class, "args": _ARGS, "kwargs": _KWARGS, "device": _device}
+
+FORMS: dict[str, Form] = {
+    "_create_module": Form(_MODULE, 4),
+    "_create_module_with_interface": Form(
+        {**_MODULE, "module_interface_cls": lambda value: value is None or _own_class(value)}, 5
+    ),
+    "_instantiate_template": Form(
+        {"module_interface_cls": _own_class, "enable_moving_cpu_tensors_to_cuda": _BOOL}, 2
+    ),
+    "_local_invoke": _INVOKE,
+    "_local_invoke_async_execution": _INVOKE,
+    "_local_optimizer_step": _STEP,
+    "_new_local_optimizer": _OPTIMIZER,
+    "_new_script_local_optimizer": _OPTIMIZER,
+    "_param_rrefs": Form({"module_rref": _rref, "recurse": _BOOL}, 2),
+    "_remote_forward": Form({"module_rref": _rref, "device": _STR, "is_device_map_set": _BOOL}, 3, rest=True),
+    "_rref_typeof_on_owner": Form({"rref": _rref, "blocking": _BOOL}, 1),
+    "_rref_typeof_on_user": Form({"rref": _rref, "timeout": _is(int, float), "blocking": _BOOL}, 1),
+    "_script_local_optimizer_step": _STEP,
+    "get_gradients": Form({"context_id": _INT}, 1),
+    "get_worker_info": Form({"worker_name": _is(str, type(None))}, 0),
+}
+"""By the helper's name; no two of them have the same."""
+
+METHODS: dict[str, str] = {
+    "_local_invoke": "",
+    "_local_invoke_async_execution": "",
+    "_remote_forward": "forward",
+}
+"""Helpers that call a method of the object behind their first argument: which; empty: their second says
+it.
+"""
+
+LAYER_METHODS = frozenset({"forward", "train", "eval", "parameters", "zero_grad", "extra_repr"})
+"""Methods of torch's own layers that run nothing which their arguments choose."""

@@ -1,0 +1,486 @@
+"""What loading a pickle would come to: one recursive judgement of every name, call and value in it.
+
+In: a pickle as `python` and `jit` read it, and a `Policy` that knows what is somebody's own. Out: `Named`,
+one for each name that the pickle would load and for each thing in it that nothing can name, allowed or
+refused.
+
+The rules, for Python's dialect:
+
+1. Every name that loading would import is listed, used or not.
+2. A name is a value wherever it stands, but for the function slot of its own call. As a value it passes only
+   if `known.VALUES` has it, or the policy.
+3. Every call that loading would make is judged, reachable or not: a literal tuple of arguments, a function
+   that `shapes.RULES` or the policy has, and arguments, state, items and pairs of the form that the rule
+   knows.
+4. Values inside of arguments, states, items and pairs are judged as values.
+5. What is none of these is refused: names made up while loading, changes of what the pickle did not make,
+   extension codes, persistent ids, buffers, results that are called.
+
+Each node is visited once and none is left out, so no limit ends the walk; what the reader could not read to
+its end is refused as a whole. `replay.planning.gate` and `audit` are the two policies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from rpcinspect.rpc.pickles import semantic
+from rpcinspect.rpc.pickles.known import GENERATED, GETATTR, HELPERS, PICKLER, VALUES, has_dunder
+from rpcinspect.rpc.pickles.python import PythonPickle
+from rpcinspect.rpc.pickles.shapes import REBUILD, RULES
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Set, Value, children
+
+MAX_KEY_PARTS = 10_000
+"""Parts that one key of a dict or item of a set may have, told once for each way to reach them: hashing
+visits them all, by recursion in C."""
+MAX_DEPTH = 5_000
+"""Levels of nesting. CPython pickles some 1,000 by default, and frees some kinds by recursion in C."""
+
+UNREADABLE = "a pickle that can't be read"
+MAX_JIT_DEPTH = 64
+MAX_TYPE_TEXT = 1_000
+MAX_TYPE_DEPTH = 16
+"""Values and types of torch's C++, whose parsers and destructors recurse without a limit."""
+
+SCRIPT_PREFIX = "__torch__."
+
+Kind: TypeAlias = Literal["class", "function", "value", "any"]
+
+
+class Named(Struct, frozen=True):
+    """One thing that a message would make a live process import, call or trust."""
+
+    name: str
+    """`module.name`, or words for what has no name; as captured, so escape it before showing it."""
+    allowed: bool
+    reason: str = ""
+    """Why it is refused; empty where it is allowed."""
+    allow: str = ""
+    """The argument of `--allow` that would let it pass; empty where none would."""
+    dangerous: bool = False
+    """It would run code, or reach what does: never somebody's own harmless class."""
+    listed: bool = False
+    """It is in a list of ours: torch's own or plain data."""
+
+
+class Standing(Struct, frozen=True):
+    """What a policy says of a name that is in no list of ours."""
+
+    allowed: bool
+    kind: Kind = "any"
+    reason: str = ""
+    allow: str = ""
+    dangerous: bool = False
+    constructing: str = ""
+    """Of a class: why making an object by calling it is refused."""
+    restoring: str = ""
+    """Of a class: why NEWOBJ and BUILD are."""
+    items: str = ""
+    """Of a class: why APPENDS, ADDITEMS and SETITEMS are."""
+    calling: str = ""
+    """Of a class: why calling an object of it is."""
+
+
+class Policy(Protocol):
+    """Who is asked for what no list of ours has."""
+
+    keeps_getattr: bool
+    """Whether an object of somebody's own class may have `getattr` as an attribute, as nodes of graphs do."""
+
+    def standing(self, name: Global) -> Standing:
+        """What a name may be used for."""
+
+    def method(self, owner: Global, name: str) -> Standing:
+        """Whether a method of a class may be taken from it, or from an object of it."""
+
+
+class Judge:
+    """Judges one message; `found` is what it said so far."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.found: dict[str, Named] = {}
+
+    def say(self, named: Named) -> None:
+        """Keep a judgement; a refusal stays, whatever else is said of the same name."""
+        known = self.found.get(named.name)
+        if known is None or (known.allowed and not named.allowed):
+            self.found[named.name] = named
+
+    def refuse(self, name: str, reason: str, allow: str = "", *, dangerous: bool = True) -> None:
+        """Keep a refusal."""
+        self.say(Named(name, False, reason, allow, dangerous))
+
+    # --- Python's dialect ---------------------------------------------------------------------------------
+
+    def python(self, pickle: PythonPickle, *, request: bool = False) -> None:
+        """Judge a pickle as it is loaded, and its value as it is given to somebody.
+
+        `request`: the pickle's root is a PythonUDF, whose function as such is judged by the caller, who
+        knows what may be called by rpc.
+        """
+        if pickle.error is not None:
+            self.refuse(UNREADABLE, str(pickle.error))
+        for code in pickle.extensions:
+            self.refuse(f"copyreg extension {code}", "a table of the live process says what it imports")
+        called = pickle.root.args[0] if request else None
+        for name in pickle.globals:
+            if type(called) is not Global or name != called:
+                self.imported(name)
+        if pickle.end > MAX_DEPTH and depth(pickle.root) > MAX_DEPTH:
+            self.refuse("a value", f"nested more than {MAX_DEPTH:,} levels deep")
+        stack: list[Value] = [] if request else [pickle.root]
+        for call in pickle.calls:
+            made = self._made(call)
+            stack += call.args[1:] if request and call is pickle.root else made
+        self.values(stack, {id(call) for call in pickle.calls})
+
+    def values(self, stack: list[Value], seen: set[int]) -> None:
+        """Judge values and everything in them; `seen`: ids of the calls that are judged already."""
+        while stack:
+            node = stack.pop()
+            kind = type(node)
+            if kind in _SCALARS:
+                continue
+            if kind is Global:
+                self._value(node)
+                continue
+            if kind is Call and semantic.receiver(node) is not None:
+                self.refuse(title(GETATTR), "a receiver of rpc would be passed on to be called")
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if kind is tuple or kind is list:
+                stack += node
+            elif kind is Dict:
+                self._keys([key for key, _ in node.pairs])
+                stack += children(node)
+            elif kind is Set:
+                self._keys(node.items)
+                stack += node.items
+            elif kind is Call:  # every call of a pickle is in its list of calls, so that none comes here
+                self.refuse("a call", "it is not among the calls of its pickle")
+            else:
+                self.refuse(f"a {kind.__name__}", "what only the live process can supply")
+
+    def imported(self, name: Global) -> None:
+        """A name that loading imports, whatever becomes of it."""
+        if name in VALUES or name in RULES or name in HELPERS or name in _BY_RULE:
+            self.say(Named(str(name), True, listed=True))
+        else:
+            self._standing(name, self.policy.standing(name))
+
+    def _standing(self, name: Global, standing: Standing) -> None:
+        self.say(Named(str(name), standing.allowed, standing.reason, standing.allow, standing.dangerous))
+
+    def _value(self, name: Global) -> None:
+        """A name where anybody may get hold of it."""
+        if name in VALUES:
+            return
+        if name in RULES or name in HELPERS or name in _BY_RULE:
+            reason = "it would be passed on to be called"
+            self.refuse(title(name), reason, dangerous=name not in GENERATED)
+            return
+        standing = self.policy.standing(name)
+        self._standing(name, standing)
+        if standing.allowed and standing.constructing:
+            self.refuse(title(name), standing.constructing, standing.allow, dangerous=False)
+
+    def _made(self, call: Call) -> Iterable[Value]:
+        """Judge a call that loading makes; returns the values in it that are still to be judged."""
+        function = call.function
+        if call.how == "stack_global":
+            self.refuse("STACK_GLOBAL", "a name that the pickle makes up while it is loaded")
+            return children(call)
+        if call.how == "change":
+            self.refuse(title(function), "what the pickle did not make itself would be changed")
+            return children(call)
+        if type(call.args) is not tuple:
+            self.refuse(title(function), "it would be called with arguments that only loading makes known")
+            return children(call)
+        self._keys([key for key, _ in call.pairs])
+        if type(function) is not Global:
+            return self._received(call)
+        if function == GETATTR:
+            return self._attribute(call)
+        rule = RULES.get(function)
+        if rule is not None:
+            reason = rule.wrong(call)
+            if reason:
+                self.refuse(title(function), reason)
+            return self._settled(call, rule.settled)
+        if function in HELPERS:
+            self.refuse(title(function), "it would be called while the pickle is loaded")
+            return list(children(call))[1:]
+        self._own(function, call)
+        values = list(children(call))[1:]
+        if self.policy.keeps_getattr and type(call.state) is Dict:
+            kept = Dict([pair for pair in call.state.pairs if pair[1] != GETATTR])
+            values = [kept if value is call.state else value for value in values]
+        return values
+
+    def _settled(self, call: Call, settled: frozenset[int]) -> list[Value]:
+        """The values in a call but for its function and the arguments that its rule has judged."""
+        rest = list(children(call))[2:]
+        if call.function == _RECONSTRUCTOR and call.args:
+            self._restored(call)
+        return rest + [arg for place, arg in enumerate(call.args) if place not in settled]
+
+    def _restored(self, call: Call) -> None:
+        """`copyreg._reconstructor`: makes an object of the class that it is given."""
+        cls = call.args[0]
+        if type(cls) is Global:
+            standing = self.policy.standing(cls)
+            if not standing.allowed or standing.kind == "function" or standing.restoring:
+                reason = standing.reason or standing.restoring or "no class"
+                self.refuse(title(cls), reason, standing.allow, dangerous=standing.dangerous)
+
+    def _own(self, function: Global, call: Call) -> None:
+        """A call of what the policy knows: somebody's class, or a function that makes an object."""
+        standing = self.policy.standing(function)
+        self._standing(function, standing)
+        if not standing.allowed:
+            return
+        if call.how in ("newobj", "newobj_ex"):
+            reason = standing.restoring
+        elif standing.kind == "function" and (call.has_state or call.items or call.pairs):
+            reason = "what it returns would be changed"
+        else:
+            reason = standing.constructing
+        if call.has_state:
+            reason = reason or standing.restoring or _wrong_state(call.state)
+        if call.items or call.pairs:
+            reason = reason or standing.items
+        if reason:
+            self.refuse(title(function), reason, standing.allow, dangerous=False)
+
+    def _received(self, call: Call) -> Iterable[Value]:
+        """A call of what another call returned: only rpc's receivers of tensors, RRefs and archives are."""
+        receiver = semantic.receiver(call.function)
+        plain = not (call.has_state or call.items or call.pairs) and call.how == "reduce"
+        if receiver == "_tensor_receiver":
+            index = semantic.tensor_index(call)
+            good = index is not None and index >= 0
+        elif receiver == "_py_rref_receiver":
+            fork = semantic.rref_fork(call)
+            good = fork is not None and is_type_text(fork.type_str)
+        elif receiver == "_script_module_receiver":
+            good = True
+            loader = self.policy.standing(ARCHIVE)
+            reason = "" if loader.allowed else "a TorchScript archive would be loaded"
+            self.say(Named(str(ARCHIVE), loader.allowed, reason, loader.allow, dangerous=True))
+        else:
+            self.refuse(title(call.function), "what only loading makes known would be called")
+            return children(call)
+        if not (good and plain):
+            self.refuse(title(GETATTR), f"{receiver} with what torch never writes")
+        return () if good else list(children(call))[1:]
+
+    def _attribute(self, call: Call) -> Iterable[Value]:
+        """`getattr`: rpc's own receivers, and methods of a class, or of an object that the pickle makes."""
+        if semantic.receiver(call) is not None:
+            if call.has_state or call.items or call.pairs:
+                self.refuse(title(GETATTR), "what the pickle did not make itself would be changed")
+            return ()
+        target, name = call.args if len(call.args) == 2 else (None, None)
+        owner = target.function if type(target) is Call else target
+        if type(owner) is not Global or owner in _BY_RULE or type(name) is not str or call.how != "reduce":
+            self.refuse(title(GETATTR), "an attribute chain")
+            return list(children(call))[1:]
+        standing = self.policy.method(owner, name)
+        self._standing(Global(owner.module, f"{owner.name}.{name}"), standing)
+        if call.has_state or call.items or call.pairs:
+            self.refuse(title(GETATTR), "what the pickle did not make itself would be changed")
+        return () if type(target) is Global else (target,)
+
+    def _keys(self, keys: Sequence[Value]) -> None:
+        """Refuse keys that take too long to hash, or too much of the stack, or may be hashed half made."""
+        for key in keys:
+            if type(key) is Call:
+                rule = RULES.get(key.function) if type(key.function) is Global else None
+                if rule is not None and rule.needs_state:
+                    self.refuse(title(key), "a key that may be hashed before it is whole")
+            elif type(key) is tuple or type(key) is Set:
+                left, stack = MAX_KEY_PARTS, [key]
+                while stack and left > 0:
+                    left -= 1
+                    node = stack.pop()
+                    stack += node if type(node) is tuple else node.items if type(node) is Set else ()
+                if stack:
+                    self.refuse("a key of a dict or set", "of too many parts to be hashed")
+
+    # --- the dialect of torch's C++ -----------------------------------------------------------------------
+
+    def jit(self, root: Value) -> None:
+        """Judge the value of a JIT pickle: a closed list of forms; torch's C++ trusts what is in them."""
+        seen: set[int] = set()
+        stack: list[Value] = [root]
+        while stack:
+            node = stack.pop()
+            kind = type(node)
+            if kind in _SCALARS or id(node) in seen:
+                continue
+            seen.add(id(node))
+            if kind is tuple or kind is list:
+                stack += node
+            elif kind is Dict:
+                stack += children(node)
+            elif kind is Call:
+                stack += self._jit_call(node)
+            else:
+                self._jit_name(node)
+        if len(seen) > MAX_JIT_DEPTH and depth(root) > MAX_JIT_DEPTH:
+            self.refuse("a value", f"nested more than {MAX_JIT_DEPTH} levels deep")
+
+    def _jit_call(self, call: Call) -> Iterable[Value]:
+        args, function = call.args, call.function
+        if type(function) is Global and str(function).startswith(SCRIPT_PREFIX):
+            self._jit_name(function)
+            return list(children(call))[1:]
+        plain = call.how == "reduce" and not (call.has_state or call.items or call.pairs)
+        if type(function) is not Global or type(args) is not tuple or not plain:
+            self.refuse("a call", "in a form that torch never writes")
+            return ()
+        form = JIT_CALLS.get(function)
+        if form is None:
+            self._jit_name(function)
+        elif not form(args):
+            self.refuse(title(function), "with arguments that torch never writes")
+        elif function.module == "torch.jit._pickle" and args:
+            return args[:1]
+        return ()
+
+    def _jit_name(self, node: Value) -> None:
+        if type(node) is Global and str(node).startswith(SCRIPT_PREFIX):
+            own = Global(node.module.removeprefix(SCRIPT_PREFIX), node.name)
+            standing = self.policy.standing(own)
+            self.say(Named(str(node), standing.allowed, standing.reason, standing.allow))
+        else:
+            self.refuse(title(node), "a name that no JIT pickle of rpc holds; torch itself refuses it")
+
+
+def depth(root: Value) -> int:
+    """Levels of nesting: the longest way down, circles not counted."""
+    levels: dict[int, int] = {}
+    stack: list[tuple[Value, bool]] = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if type(node) in _SCALARS or type(node) is Global or (not done and id(node) in levels):
+            continue
+        below = [part for part in children(node) if type(part) not in _SCALARS]
+        if done:
+            levels[id(node)] = 1 + max((levels.get(id(part), 0) for part in below), default=0)
+        else:
+            levels[id(node)] = 0
+            stack.append((node, True))
+            stack += [(part, False) for part in below]
+    return levels.get(id(root), 0)
+
+
+def title(node: Value) -> str:
+    """A name for a node."""
+    if type(node) is Global:
+        return str(node)
+    if type(node) is Call and type(node.function) is Global:
+        return f"{node.function}(…)"
+    return f"a {type(node).__name__}"
+
+
+def is_type_text(text: str) -> bool:
+    """Whether a type's text is of the grammar that torch writes: its parser in C++ recurses without a
+    limit.
+    """
+    if len(text) > MAX_TYPE_TEXT or not _TYPE_TEXT.fullmatch(text):
+        return False
+    level = deepest = 0
+    for sign in text:
+        level += (sign == "[") - (sign == "]")
+        deepest = max(deepest, level)
+        if level < 0:
+            return False
+    return level == 0 and deepest <= MAX_TYPE_DEPTH
+
+
+def _wrong_state(state: Value) -> str:
+    """Of a class of somebody's own: what `__setstate__` or `__dict__` gets must not set special names."""
+    slots = state[1] if type(state) is tuple and len(state) == 2 else None
+    names = [key for part in (state, slots) if type(part) is Dict for key, _ in part.pairs]
+    special = any(type(name) is str and has_dunder(name) for name in names)
+    return "a state that sets other things than attributes" if special else ""
+
+
+_Form: TypeAlias = Callable[[tuple[Value, ...]], bool]
+
+
+def _int16(value: Value) -> bool:
+    return type(value) is int and -(1 << 15) <= value < 1 << 15
+
+
+def _int64(value: Value) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
+def _list_of(kind: type) -> _Form:
+    return lambda args: len(args) == 1 and type(args[0]) is list and all(type(x) is kind for x in args[0])
+
+
+def _tensors(args: tuple[Value, ...]) -> bool:
+    return len(args) == 1 and type(args[0]) is list and all(map(_is_tensor, args[0]))
+
+
+def _is_tensor(node: Value) -> bool:
+    return type(node) is Call and node.function == _TENSOR and type(node.args) is tuple and _index(node.args)
+
+
+def _index(args: tuple[Value, ...]) -> bool:
+    return len(args) == 1 and type(args[0]) is int and args[0] >= 0
+
+
+def _tagged(args: tuple[Value, ...]) -> bool:
+    if len(args) != 2 or type(args[1]) is not str or not is_type_text(args[1]):
+        return False
+    return type(args[0]) is (Dict if args[1].startswith("Dict[") else list)
+
+
+def _rref(args: tuple[Value, ...]) -> bool:
+    if len(args) != 7 or type(args[6]) is not str or not is_type_text(args[6]):
+        return False
+    owner, rref_on, rref_local, fork_on, fork_local, parent = args[:6]
+    return all(map(_int16, (owner, rref_on, fork_on, parent))) and _int64(rref_local) and _int64(fork_local)
+
+
+def _device(args: tuple[Value, ...]) -> bool:
+    return len(args) == 1 and type(args[0]) is str and _DEVICE.fullmatch(args[0]) is not None
+
+
+def _complex(args: tuple[Value, ...]) -> bool:
+    return len(args) == 2 and all(type(part) in (int, float) for part in args)
+
+
+_SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray})
+_BY_RULE = GENERATED | {GETATTR, PICKLER, REBUILD}
+"""Names that may be loaded, and are no values: `Judge` knows where each may stand."""
+_RECONSTRUCTOR = Global("copyreg", "_reconstructor")
+_TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
+ARCHIVE = Global("torch.jit", "load")
+"""What `_script_module_receiver` calls."""
+_DEVICE = re.compile(r"(cpu|cuda|meta|mps|xla|xpu|hpu|ipu|mtia|privateuseone)(:\d{1,3})?", re.ASCII)
+_TYPE_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*([A-Za-z0-9_., \[\]()]*)", re.ASCII)
+
+JIT_CALLS: dict[Global, _Form] = {
+    _TENSOR: _index,
+    Global("torch.jit._pickle", "build_intlist"): _list_of(int),
+    Global("torch.jit._pickle", "build_doublelist"): _list_of(float),
+    Global("torch.jit._pickle", "build_boollist"): _list_of(bool),
+    Global("torch.jit._pickle", "build_tensorlist"): _tensors,
+    Global("torch.jit._pickle", "restore_type_tag"): _tagged,
+    Global("torch", "device"): _device,
+    Global("builtins", "complex"): _complex,
+    Global("torch.distributed.rpc", "rref"): _rref,
+}
+"""All that torch writes into payloads of rpc beside plain values. Mirrors torch/csrc/jit/serialization/
+{pickler,unpickler}.cpp; what else the unpickler knows (tensors, storages) stands in tensor tables only."""

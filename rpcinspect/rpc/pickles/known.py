@@ -1,0 +1,263 @@
+"""The names that may pass in a pickle, and what each may be used for. Data only; `judge` walks, `shapes`
+checks.
+
+Exact names, added one by one. A name passes for one use and no other:
+
+* `VALUES` may be given to anybody: types of plain data, dtypes, exceptions, operators of arithmetic, the
+  layers and optimizers of torch that jobs send as classes. Calling one makes data, whatever it is called
+  with.
+* the keys of `shapes.RULES` may be called while a pickle is loaded, with what their type's own pickling
+  writes.
+* `HELPERS` may be the function of a request, and nothing else: by these torch's own Python code uses RPC.
+  What they are called with is judged by `replay.planning.helpers`.
+
+`DANGEROUS` allows and refuses nothing: it only tells the audit which names are worse than somebody's own.
+"""
+
+from __future__ import annotations
+
+from rpcinspect.rpc.pickles.tree import Global
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _globals(table: dict[str, frozenset[str]]) -> frozenset[Global]:
+    return frozenset(Global(module, name) for module, names in table.items() for name in names)
+
+
+EXCEPTION_NAMES = _names(
+    """
+    BaseException BaseExceptionGroup Exception ExceptionGroup GeneratorExit KeyboardInterrupt SystemExit
+    ArithmeticError AssertionError AttributeError BlockingIOError BrokenPipeError BufferError
+    ChildProcessError ConnectionAbortedError ConnectionError ConnectionRefusedError ConnectionResetError
+    EOFError EnvironmentError FileExistsError FileNotFoundError FloatingPointError IOError ImportError
+    IndentationError IndexError InterruptedError IsADirectoryError KeyError LookupError MemoryError
+    ModuleNotFoundError NameError NotADirectoryError NotImplementedError OSError OverflowError PermissionError
+    ProcessLookupError RecursionError ReferenceError RuntimeError StopAsyncIteration StopIteration SyntaxError
+    SystemError TabError TimeoutError TypeError UnboundLocalError UnicodeDecodeError UnicodeEncodeError
+    UnicodeError UnicodeTranslateError ValueError ZeroDivisionError Warning BytesWarning DeprecationWarning
+    EncodingWarning FutureWarning ImportWarning PendingDeprecationWarning ResourceWarning RuntimeWarning
+    SyntaxWarning UnicodeWarning UserWarning
+    """
+)
+_BUILTIN_TYPES = _names(
+    """
+    object int float complex bool str bytes bytearray list tuple dict set frozenset slice range
+    NotImplemented Ellipsis
+    """
+)
+_DTYPES = _names(
+    """
+    float16 float32 float64 half float double bfloat16 complex32 complex64 complex128 cfloat cdouble chalf
+    bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 short int long qint8 qint32 quint8 quint4x2
+    quint2x4 bit bits8 bits16 bits1x8 bits2x4 bits4x2 uint1 uint2 uint3 uint4 uint5 uint6 uint7 int1 int2
+    int3 int4 int5 int6 int7 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu
+    float4_e2m1fn_x2
+    """
+)
+_TORCH = _names(
+    """
+    device Size Tensor strided sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged
+    contiguous_format channels_last channels_last_3d preserve_format per_tensor_affine per_tensor_symmetric
+    per_channel_affine per_channel_symmetric per_channel_affine_float_qparams
+    """
+)
+_ARITHMETIC = _names(
+    """
+    add sub mul truediv floordiv mod pow matmul neg pos abs and_ or_ xor invert lshift rshift eq ne lt le gt
+    ge not_ truth is_ is_not getitem contains index concat
+    """
+)
+_NUMPY_TYPES = _names(
+    """
+    ndarray dtype bool bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64
+    complex64 complex128 str_ bytes_ datetime64 timedelta64
+    """
+)
+_LAYERS: dict[str, frozenset[str]] = {
+    "activation": _names(
+        "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish "
+        "MultiheadAttention PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus "
+        "Softshrink Softsign Tanh Tanhshrink Threshold"
+    ),
+    "batchnorm": _names("BatchNorm1d BatchNorm2d BatchNorm3d"),
+    "channelshuffle": _names("ChannelShuffle"),
+    "container": _names("ModuleDict ModuleList ParameterDict ParameterList Sequential"),
+    "conv": _names("Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d"),
+    "distance": _names("CosineSimilarity PairwiseDistance"),
+    "dropout": _names("AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout"),
+    "flatten": _names("Flatten Unflatten"),
+    "instancenorm": _names("InstanceNorm1d InstanceNorm2d InstanceNorm3d"),
+    "linear": _names("Bilinear Identity Linear"),
+    "loss": _names(
+        "BCELoss BCEWithLogitsLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss "
+        "HuberLoss KLDivLoss L1Loss MSELoss MarginRankingLoss MultiLabelSoftMarginLoss NLLLoss "
+        "PoissonNLLLoss SmoothL1Loss SoftMarginLoss TripletMarginLoss"
+    ),
+    "normalization": _names("GroupNorm LayerNorm LocalResponseNorm RMSNorm"),
+    "padding": _names("ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d"),
+    "pixelshuffle": _names("PixelShuffle PixelUnshuffle"),
+    "pooling": _names(
+        "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d "
+        "AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d MaxPool1d MaxPool2d MaxPool3d"
+    ),
+    "rnn": _names("GRU GRUCell LSTM LSTMCell RNN RNNCell"),
+    "sparse": _names("Embedding EmbeddingBag"),
+    "transformer": _names(
+        "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
+    ),
+}
+LAYERS = _globals({f"torch.nn.modules.{module}": names for module, names in _LAYERS.items()})
+"""Layers of torch that jobs name as the class of a remote module."""
+
+OPTIMIZERS = _globals(
+    {
+        **{
+            f"torch.distributed.optim.functional_{name.lower()}": _names(f"_Functional{name}")
+            for name in ("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "RMSprop", "Rprop", "SGD")
+        },
+        **{
+            f"torch.optim.{name.lower()}": _names(name)
+            for name in (
+                *("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop"),
+                *("Rprop", "SGD"),
+            )
+        },
+        "torch.optim.sparse_adam": _names("SparseAdam"),
+    }
+)
+"""DistributedOptimizer names the class that is to be made."""
+
+EXCEPTIONS = _globals(
+    {
+        "builtins": EXCEPTION_NAMES,
+        "torch": _names("OutOfMemoryError AcceleratorError"),
+        "torch._C": _names("AcceleratorError JITException OutOfMemoryError _LinAlgError"),
+        "torch.cuda": _names("OutOfMemoryError"),
+        "torch._C._distributed_c10d": _names(
+            "DistBackendError DistError DistNetworkError DistStoreError DistQueueEmptyError"
+        ),
+        "torch.distributed": _names(
+            "DistBackendError DistError DistNetworkError DistStoreError DistQueueEmptyError"
+        ),
+        "concurrent.futures._base": _names("CancelledError TimeoutError"),
+        "decimal": _names("InvalidOperation DivisionByZero"),
+        "_pickle": _names("PickleError PicklingError UnpicklingError"),
+        "pickle": _names("PickleError PicklingError UnpicklingError"),
+        "_queue": _names("Empty"),
+        "queue": _names("Empty Full"),
+        "json.decoder": _names("JSONDecodeError"),
+        "socket": _names("gaierror herror timeout"),
+        "struct": _names("error"),
+        "subprocess": _names("CalledProcessError SubprocessError TimeoutExpired"),
+        "zlib": _names("error"),
+    }
+)
+"""What the answer of a failed call may name: torch calls it with the text of the failure."""
+
+VALUES = (
+    _globals(
+        {
+            "builtins": _BUILTIN_TYPES,
+            "collections": _names(
+                "OrderedDict defaultdict deque Counter ChainMap UserDict UserList UserString"
+            ),
+            "datetime": _names("date datetime time timedelta timezone"),
+            "decimal": _names("Decimal"),
+            "fractions": _names("Fraction"),
+            "numpy": _NUMPY_TYPES,
+            "operator": _ARITHMETIC,
+            "_operator": _ARITHMETIC,
+            "pathlib": _names("PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"),
+            "pathlib._local": _names("PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"),
+            "torch": _DTYPES | _TORCH,
+            "torch._tensor": _names("Tensor"),
+            "torch.nn.parameter": _names("Parameter"),
+            "uuid": _names("UUID"),
+        }
+    )
+    | EXCEPTIONS
+    | LAYERS
+    | OPTIMIZERS
+)
+"""What may be a value, an item, an attribute or a state."""
+
+GETATTR = Global("builtins", "getattr")
+"""How pickles write bound methods, and torch its receivers of tensors and RRefs."""
+
+PICKLER = Global("torch.distributed.rpc.internal", "_InternalRPCPickler")
+"""The class whose receivers `getattr` names."""
+
+HELPERS = _globals(
+    {
+        "_remote_module_non_scriptable": _names("_remote_forward"),
+        "torch._C._distributed_autograd": _names("get_gradients"),
+        "torch.distributed.nn.api.remote_module": _names(
+            "_create_module _create_module_with_interface _instantiate_template _param_rrefs"
+        ),
+        "torch.distributed.optim.optimizer": _names(
+            "_local_optimizer_step _new_local_optimizer _new_script_local_optimizer "
+            "_script_local_optimizer_step"
+        ),
+        "torch.distributed.rpc.api": _names("_rref_typeof_on_owner _rref_typeof_on_user get_worker_info"),
+        "torch.distributed.rpc.rref_proxy": _names("_local_invoke _local_invoke_async_execution"),
+    }
+)
+"""Functions of torch's own Python code that it calls by RPC (torch 2.2 to 2.15)."""
+
+GENERATED = frozenset(Global("_remote_module_non_scriptable", name) for name in ("forward", "forward_async"))
+"""The methods that torch writes for RemoteModule; they travel inside of one, and nowhere else."""
+
+DANGEROUS = _names(
+    """
+    os posix nt subprocess commands pty platform signal multiprocessing threading _thread asyncio concurrent
+    sched ctypes _ctypes cffi resource webbrowser
+
+    io _io shutil tempfile fileinput glob linecache mmap fcntl socket _socket ssl http urllib urllib2 ftplib
+    smtplib requests zipfile tarfile sqlite3 logging.config
+
+    builtins.eval builtins.exec builtins.compile builtins.open builtins.input builtins.breakpoint
+    builtins.setattr builtins.delattr builtins.vars builtins.globals builtins.locals builtins.__import__
+    builtins.map builtins.filter builtins.apply builtins.execfile builtins.file
+    __builtin__ code codeop types operator _operator functools.reduce inspect gc
+    sys timeit cProfile profile pdb bdb trace doctest unittest pydoc
+
+    importlib imp runpy pkgutil zipimport zipapp pip setuptools distutils venv ensurepip site pickle _pickle
+    cPickle dill cloudpickle joblib marshal shelve copyreg copy_reg numpy.load numpy.f2py numpy.distutils
+    numpy.testing torch.load torch.jit.load torch.hub torch.serialization.load
+    torch.storage._load_from_bytes torch.ops torch.classes torch.utils.cpp_extension torch.package
+    torch.multiprocessing torch.distributed.nn.api.remote_module._recursive_script_module_receiver
+    torch.distributed.rpc.internal
+    """
+)
+"""Modules and names of processes and the system, files and the network, code, imports and loaders. Never
+meant to be complete: nothing passes because it is not in here."""
+
+
+HARMLESS = _globals(
+    {
+        "_thread": _names("get_ident get_native_id"),
+        "os": _names("getpid getppid cpu_count uname"),
+        "platform": _names("machine node platform python_version system"),
+        "posix": _names("getpid getppid cpu_count uname"),
+        "socket": _names("gethostname getfqdn"),
+        "_socket": _names("gethostname"),
+        "sys": _names("getsizeof intern"),
+        "threading": _names("get_ident get_native_id"),
+    }
+)
+"""Of the modules in `DANGEROUS`, what jobs call to say where they are. It passes nowhere for that."""
+
+
+def is_dangerous(name: Global) -> bool:
+    """Whether a name, a module around it, or a part that a dotted name goes through is in `DANGEROUS`."""
+    words = str(name).split(".")
+    prefixes = {".".join(words[:n]) for n in range(1, min(len(words), 8) + 1)}
+    return not DANGEROUS.isdisjoint(prefixes) or not DANGEROUS.isdisjoint(name.name.split(".")[:-1])
+
+
+def has_dunder(name: str) -> bool:
+    """Whether a dotted name goes through `__this__`."""
+    return any(part.startswith("__") and part.endswith("__") for part in name.split("."))

@@ -1,0 +1,566 @@
+"""What a type's own pickling writes, and nothing else: the rule for each call that loading a pickle may make.
+
+In: a `Call` of the inert tree whose function is a key of `RULES`. Out: what is wrong with its arguments,
+state, items or pairs as a text, "" where they are what CPython 3.10–3.14, numpy 1.24–2.x and torch 2.2–2.15
+write. Only forms are checked here; values inside are judged by `judge`, which walks them, but for the
+arguments that a rule says to have judged itself (`settled`).
+
+A rule must hold whatever else the pickle does later: lists may grow after a call that was given them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from rpcinspect.rpc.pickles import semantic
+from rpcinspect.rpc.pickles.known import EXCEPTIONS, GENERATED, GETATTR, PICKLER, has_dunder
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Set, Value
+
+Check = Callable[[Call], str]
+
+
+class Rule(Struct, frozen=True):
+    """How one callable may be called while a pickle is loaded."""
+
+    args: Check
+    """What is wrong with the arguments."""
+    how: tuple[str, ...] = ("reduce",)
+    """The opcodes by which its own pickling calls it; INST and OBJ are those of Python 2."""
+    state: Check | None = None
+    """What is wrong with a state; None: it never has one."""
+    needs_state: bool = False
+    items: bool = False
+    """Whether APPENDS or ADDITEMS may follow."""
+    pairs: bool = False
+    """Whether SETITEMS may follow."""
+    settled: frozenset[int] = frozenset()
+    """The arguments that the rule has judged whole: names in them are no values."""
+
+    def wrong(self, call: Call) -> str:
+        """What is not as the type's own pickling writes it."""
+        if call.how not in self.how or call.kwargs is not None:
+            return "not called as its own pickling calls it"
+        reason = self.args(call)
+        if reason:
+            return reason
+        if call.has_state:
+            return "a state that its own pickling never writes" if self.state is None else self.state(call)
+        if self.needs_state:
+            return "without the state that makes it whole"
+        if call.items and not self.items:
+            return "adding items to it would call a method"
+        if call.pairs and not self.pairs:
+            return "setting items of it would call a method"
+        return ""
+
+
+# --- forms of single values ---------------------------------------------------------------------------------
+
+_ONE = Callable[[Value], bool]
+
+
+def _is(*types: type) -> _ONE:
+    return lambda value: type(value) in types
+
+
+def _any(value: Value) -> bool:
+    return True
+
+
+def _sequence(value: Value) -> bool:
+    """Written out, so that nothing but the sequence itself is asked for its items."""
+    return type(value) in (tuple, list) or (type(value) is Set)
+
+
+def _ints(value: Value) -> bool:
+    return type(value) is tuple and all(type(part) is int for part in value)
+
+
+def _empty_ordered_dict(value: Value) -> bool:
+    return (
+        type(value) is Call
+        and value.function == Global("collections", "OrderedDict")
+        and value.args == ()
+        and not (value.pairs or value.items or value.has_state)
+    )
+
+
+def _tensor(value: Value) -> bool:
+    index = semantic.tensor_index(value)
+    return index is not None and index >= 0
+
+
+def _args(*forms: tuple[_ONE, ...]) -> Check:
+    """Arguments of one of these forms."""
+
+    def check(call: Call) -> str:
+        args = call.args
+        for form in forms:
+            if len(args) == len(form) and all(one(arg) for one, arg in zip(form, args, strict=True)):
+                return ""
+        return "with arguments that its own pickling never writes"
+
+    return check
+
+
+def _all(one: _ONE) -> Check:
+    def check(call: Call) -> str:
+        return "" if all(map(one, call.args)) else "with arguments that its own pickling never writes"
+
+    return check
+
+
+# --- states -------------------------------------------------------------------------------------------------
+
+
+def attributes(value: Value) -> bool:
+    """Whether a state sets attributes by plain names: none that Python itself looks up."""
+    if value is None:
+        return True
+    return type(value) is Dict and all(type(key) is str and not has_dunder(key) for key, _ in value.pairs)
+
+
+def _attributes(call: Call) -> str:
+    return "" if attributes(call.state) else "a state that sets other things than attributes"
+
+
+def _fields(**fields: _ONE) -> Check:
+    """A dict with these keys at most."""
+
+    def check(call: Call) -> str:
+        if type(call.state) is Dict and all(
+            type(key) is str and key in fields and fields[key](value) for key, value in call.state.pairs
+        ):
+            return ""
+        return "a state that its own pickling never writes"
+
+    return check
+
+
+def _exception_state(call: Call) -> str:
+    pairs = call.state.pairs if type(call.state) is Dict else None
+    if pairs is None:
+        return "a state that its own pickling never writes"
+    for key, value in pairs:
+        notes = key == "__notes__" and type(value) is list and all(type(note) is str for note in value)
+        if type(key) is not str or (has_dunder(key) and not notes):
+            return "a state that sets other things than attributes"
+    return ""
+
+
+def _partial_state(call: Call) -> str:
+    state = call.state
+    if (
+        type(state) is tuple
+        and len(state) == 4
+        and type(state[1]) is tuple
+        and (state[2] is None or (type(state[2]) is Dict and all(type(k) is str for k, _ in state[2].pairs)))
+        and attributes(state[3])
+    ):
+        return ""
+    return "a state that its own pickling never writes"
+
+
+# --- standard library ---------------------------------------------------------------------------------------
+
+
+def _raw(value: Value) -> bytes | None:
+    """Bytes, also as protocols 0 to 2 write them; None for everything else."""
+    if type(value) is Call and value.function == Global("builtins", "bytes") and value.args == ():
+        return b""
+    if type(value) is Call and value.function == _ENCODE and type(value.args) is tuple:
+        text = value.args[0] if len(value.args) == 2 and _latin1(value.args[1]) else None
+        return text.encode("latin-1", "replace") if type(text) is str else None
+    return bytes(value) if type(value) in (bytes, bytearray) else None
+
+
+def _bytes(value: Value) -> bool:
+    return _raw(value) is not None
+
+
+def _date(size: int) -> _ONE:
+    """The packed bytes of a date, or of a date with a time, with fields in their ranges."""
+
+    def check(value: Value) -> bool:
+        raw = _raw(value)
+        if raw is None or len(raw) != size:
+            return False
+        year, month, day = raw[0] << 8 | raw[1], raw[2] & 0x7F, raw[3]
+        real = 1 <= year <= 9999 and 1 <= month <= 12 and 1 <= day <= 31
+        return real and (size == 4 or _clock(raw[4:]))
+
+    return check
+
+
+def _clock(value: Value) -> bool:
+    """The packed bytes of a time."""
+    raw = _raw(value)
+    if raw is None or len(raw) != 6:
+        return False
+    micros = raw[3] << 16 | raw[4] << 8 | raw[5]
+    return raw[0] & 0x7F < 24 and raw[1] < 60 and raw[2] < 60 and micros < 1_000_000
+
+
+def _decimal(value: Value) -> bool:
+    return type(value) is str and len(value) <= 10_000
+
+
+def _ratio(value: Value) -> bool:
+    """No exponent: `Fraction` would write it out."""
+    return type(value) is str and re.fullmatch(r"-?\d{1,4300}(/\d{1,4300})?", value, re.ASCII) is not None
+
+
+def _latin1(value: Value) -> bool:
+    return value in ("latin1", "latin-1") and type(value) is str
+
+
+def _singleton(value: Value) -> bool:
+    return value is None or value in (Global("builtins", "NotImplemented"), Global("builtins", "Ellipsis"))
+
+
+def _reconstructor(call: Call) -> str:
+    """`copyreg._reconstructor(cls, base, state)` of protocols 0 and 1: `base.__new__(cls, state)`."""
+    if len(call.args) != 3 or type(call.args[0]) is not Global:
+        return "with arguments that its own pickling never writes"
+    base, state = call.args[1:]
+    kinds = _BASES.get(base) if type(base) is Global else None
+    if kinds is None or type(state) not in kinds:
+        return "with a base that its own pickling never writes"
+    return ""
+
+
+_BASES: dict[Global, tuple[type, ...]] = {
+    Global("builtins", "object"): (type(None),),
+    Global("builtins", "int"): (int,),
+    Global("builtins", "float"): (float,),
+    Global("builtins", "str"): (str,),
+    Global("builtins", "bytes"): (bytes,),
+    Global("builtins", "list"): (list,),
+    Global("builtins", "tuple"): (tuple,),
+    Global("builtins", "dict"): (Dict,),
+    Global("builtins", "set"): (list, Set),
+}
+
+
+# --- numpy --------------------------------------------------------------------------------------------------
+
+_ENCODE = Global("_codecs", "encode")
+DTYPE = Global("numpy", "dtype")
+NDARRAY = Global("numpy", "ndarray")
+_KIND = re.compile(r"([biufcmMSUVO])(\d{1,9})", re.ASCII)
+_NATIVE = {
+    "b": (1,),
+    "i": (1, 2, 4, 8),
+    "u": (1, 2, 4, 8),
+    "f": (2, 4, 8, 16),
+    "c": (8, 16, 32),
+    "m": (8,),
+    "M": (8,),
+}
+"""Letter of a kind → bytes that an element may have."""
+_UNITS = frozenset(b"Y M W D h m s ms us ns ps fs as generic".split())
+
+
+def _dtype_args(call: Call) -> str:
+    args = call.args
+    if len(args) == 3 and type(args[0]) is str and args[1:] in ((False, True), (0, 1)):
+        kind = _KIND.fullmatch(args[0])
+        if kind is not None and (kind[1] not in _NATIVE or int(kind[2]) in _NATIVE[kind[1]]):
+            return ""
+    return "with arguments that its own pickling never writes"
+
+
+def _dtype_state(call: Call) -> str:
+    """What `dtype.__reduce__` writes for exactly these arguments: numpy takes sizes and flags on trust."""
+    kind = _KIND.fullmatch(call.args[0])
+    state, reason = call.state, "a state forged for it"
+    if kind is None or type(state) is not tuple or len(state) not in (8, 9) or not _order(state[1]):
+        return reason
+    version, order, subarray, names, fields, size, alignment, flags = state[:8]
+    letter, width = kind[1], int(kind[2])
+    if any(type(part) is not int for part in (version, size, alignment, flags)):
+        return reason
+    if letter in "mM":
+        plain = (version, size, alignment, flags) == (4, -1, -1, 0) and len(state) == 9 and _unit(state[8])
+    elif version != 3 or len(state) != 8:
+        return reason
+    elif letter == "O":
+        plain = order == "|" and (width, size, alignment, flags) == (8, -1, -1, 63)
+    elif letter == "S":
+        plain = (size, alignment, flags) == (width, 1, 0)
+    elif letter == "U":
+        plain = (size, alignment, flags) == (width * 4, 4, 8)
+    elif letter == "V":
+        return "" if _void(width, subarray, names, fields, size, alignment, flags) else reason
+    else:
+        plain = (size, alignment, flags) == (-1, -1, 0)
+    return "" if plain and (subarray, names, fields) == (None, None, None) else reason
+
+
+def _order(value: Value) -> bool:
+    return type(value) is str and value in ("<", ">", "|", "=")
+
+
+def _unit(value: Value) -> bool:
+    """(metadata, (unit, count, 1, 1)) of datetimes."""
+    return (
+        type(value) is tuple
+        and len(value) == 2
+        and (value[0] is None or (type(value[0]) is Dict and not value[0].pairs))
+        and type(value[1]) is tuple
+        and len(value[1]) == 4
+        and _raw(value[1][0]) in _UNITS
+        and all(type(number) is int and 0 < number < 1 << 31 for number in value[1][1:])
+    )
+
+
+def _void(
+    width: int, subarray: Value, names: Value, fields: Value, size: int, alignment: int, flags: int
+) -> bool:
+    """Raw bytes, or a record whose fields lie inside of it and hold no Python objects."""
+    if size != width or alignment not in (1, 2, 4, 8, 16) or flags not in (0, 16, 128, 144):
+        return False
+    if names is None or fields is None:
+        return (subarray, names, fields, flags) == (None, None, None, 0)
+    if subarray is not None or type(names) is not tuple or type(fields) is not Dict:
+        return False
+    known = dict(fields.pairs) if all(type(key) is str for key, _ in fields.pairs) else {}
+    if set(known) != set(names) or len(fields.pairs) != len(names):
+        return False
+    end = 0
+    for name in names:
+        field = known[name]
+        if type(field) is not tuple or len(field) != 2 or type(field[1]) is not int:
+            return False
+        item = item_bytes(field[0])
+        if item is None or field[1] < end or field[1] + item > width:
+            return False
+        end = field[1] + item
+    return True
+
+
+def item_bytes(dtype: Value) -> int | None:
+    """Bytes of an element of a dtype that holds no Python objects; None for everything else."""
+    if type(dtype) is not Call or dtype.function != DTYPE or type(dtype.args) is not tuple:
+        return None
+    if _dtype_args(dtype) or (dtype.has_state and _dtype_state(dtype)):
+        return None
+    kind = _KIND.fullmatch(dtype.args[0])
+    if kind is None or kind[1] == "O":
+        return None
+    return int(kind[2]) * (4 if kind[1] == "U" else 1)
+
+
+def _is_object(dtype: Value) -> bool:
+    return (
+        type(dtype) is Call
+        and dtype.function == DTYPE
+        and type(dtype.args) is tuple
+        and not _dtype_args(dtype)
+        and dtype.args[0] == "O8"
+        and (not dtype.has_state or not _dtype_state(dtype))
+    )
+
+
+def _array_state(call: Call) -> str:
+    """(version, shape, dtype, Fortran order, data): as many bytes, or objects, as the shape says."""
+    state, reason = call.state, "a state forged for it"
+    if type(state) is not tuple or len(state) != 5 or state[0] != 1 or type(state[3]) not in (bool, int):
+        return reason
+    shape, dtype, data = state[1], state[2], state[4]
+    if not _ints(shape) or len(shape) > 64 or any(size < 0 for size in shape):
+        return reason
+    count, item = math.prod(shape), item_bytes(dtype)
+    if item is None:
+        whole = _is_object(dtype) and type(data) is list and len(data) == count
+    else:
+        raw = _raw(data)
+        whole = raw is not None and len(raw) == count * item
+    return "" if whole else reason
+
+
+def _scalar(call: Call) -> str:
+    args = call.args
+    item = item_bytes(args[0]) if len(args) == 2 else None
+    raw = _raw(args[1]) if item is not None else None
+    if raw is None or len(raw) != item:
+        return "with arguments that its own pickling never writes"
+    return ""
+
+
+def _reconstruct(call: Call) -> str:
+    """An array of nothing, of some letter's type; its state says what it is."""
+    args = call.args
+    letter = (_raw(args[2]) or args[2]) if len(args) == 3 else b""
+    if args[:2] == (NDARRAY, (0,)) and type(letter) in (bytes, str) and len(letter) == 1:
+        return ""
+    return "with arguments that its own pickling never writes"
+
+
+def _frombuffer(call: Call) -> str:
+    args = call.args
+    if len(args) == 4 and type(args[0]) in (bytes, bytearray) and _ints(args[2]) and args[3] in ("C", "F"):
+        item = item_bytes(args[1])
+        if item is not None and all(n >= 0 for n in args[2]) and len(args[0]) == math.prod(args[2]) * item:
+            return ""
+    return "with arguments that its own pickling never writes"
+
+
+# --- torch --------------------------------------------------------------------------------------------------
+
+
+def _subclass(call: Call) -> str:
+    """`_rebuild_from_type_v2(function, type, args, state)` of a subclass of Tensor: it calls the first
+    argument. The storage inside comes by a loader of its own, which somebody must have allowed.
+    """
+    args = call.args
+    if len(args) == 4 and args[0] == REBUILD and type(args[1]) is Global and type(args[2]) is tuple:
+        storage = args[2][0] if args[2] else None
+        if type(storage) is Call and storage.function == STORAGE and attributes(args[3]):
+            return ""
+    return f"it would call {args[0] if args and type(args[0]) is Global else 'its first argument'}"
+
+
+REBUILD = Global("torch._utils", "_rebuild_tensor_v2")
+STORAGE = Global("torch.storage", "_load_from_bytes")
+
+
+def _remote_module(call: Call) -> str:
+    """on, device, is_device_map_set, is_scriptable, generated_methods, module_rref: as
+    `_remote_module_reducer`.
+    """
+    args = call.args
+    if len(args) == 6 and [type(arg) for arg in args[:4]] == [str, str, bool, bool]:
+        methods, rref = args[4:]
+        fork = semantic.rref_fork(Call(Call(GETATTR, (PICKLER, "_py_rref_receiver")), (rref,)))
+        generated = type(methods) in (list, tuple) and all(type(one) is Global for one in methods)
+        if generated and GENERATED.issuperset(methods) and fork is not None:
+            return ""
+    return "with arguments that its own pickling never writes"
+
+
+_NUMBER = _is(int, float, bool)
+_NO_ARGS = _args(())
+_NEWOBJ = ("newobj",)
+_PATHS = Rule(_all(_is(str)))
+_EXCEPTION = Rule(_all(_any), state=_exception_state)
+
+
+def _rules(names: str, rule: Rule, *modules: str) -> dict[Global, Rule]:
+    return {Global(module, name): rule for module in modules for name in names.split()}
+
+
+RULES: dict[Global, Rule] = {
+    **dict.fromkeys(EXCEPTIONS, _EXCEPTION),
+    **_rules("object", Rule(_NO_ARGS, _NEWOBJ), "builtins"),
+    **_rules("type", Rule(_args((_singleton,)), settled=frozenset({0})), "builtins"),
+    **_rules("complex", Rule(_args((_NUMBER, _NUMBER)), ("reduce", "newobj")), "builtins"),
+    **_rules(
+        "bytearray",
+        Rule(_args((), (_bytes,), (_is(str), _latin1)), items=True),
+        "builtins",
+    ),
+    **_rules("bytes", Rule(_args(())), "builtins"),
+    **_rules("set frozenset list tuple", Rule(_args((), (_sequence,)), items=True), "builtins"),
+    **_rules("slice", Rule(_args((_any, _any, _any))), "builtins"),
+    **_rules("range", Rule(_args((_is(int), _is(int), _is(int)))), "builtins"),
+    _ENCODE: Rule(_args((_is(str), _latin1))),
+    Global("copyreg", "_reconstructor"): Rule(
+        _reconstructor, state=_attributes, items=True, pairs=True, settled=frozenset({0, 1})
+    ),
+    **_rules("OrderedDict", Rule(_args(()), state=_attributes, pairs=True), "collections"),
+    **_rules("defaultdict", Rule(_args((), (_any,)), state=_attributes, pairs=True), "collections"),
+    **_rules(
+        "deque",
+        Rule(_args((), (_sequence,), (_sequence, _is(int, type(None)))), state=_attributes, items=True),
+        "collections",
+    ),
+    **_rules("Counter", Rule(_args((), (_is(Dict),)), state=_attributes), "collections"),
+    **_rules("ChainMap", Rule(_NO_ARGS, _NEWOBJ, state=_fields(maps=_is(list))), "collections"),
+    **_rules(
+        "UserDict UserList", Rule(_NO_ARGS, _NEWOBJ, state=_fields(data=_is(Dict, list))), "collections"
+    ),
+    **_rules(
+        "UserString", Rule(_args((), (_is(str),)), _NEWOBJ, state=_fields(data=_is(str))), "collections"
+    ),
+    **_rules("date", Rule(_args((_date(4),))), "datetime"),
+    **_rules("datetime", Rule(_args((_date(10),), (_date(10), _any))), "datetime"),
+    **_rules("time", Rule(_args((_clock,), (_clock, _any))), "datetime"),
+    **_rules("timedelta", Rule(_args((_is(int), _is(int), _is(int)))), "datetime"),
+    **_rules("timezone", Rule(_args((_is(Call),), (_is(Call), _is(str)))), "datetime"),
+    **_rules("Decimal", Rule(_args((_decimal,))), "decimal"),
+    **_rules("Fraction", Rule(_args((_ratio,), (_is(int), _is(int)))), "fractions"),
+    **_rules("partial", Rule(_args((_any,)), state=_partial_state, needs_state=True), "functools"),
+    **_rules("IPv4Address IPv6Address", Rule(_args((_is(int, str),))), "ipaddress"),
+    **_rules("IPv4Network IPv6Network", Rule(_args((_is(str),))), "ipaddress"),
+    **_rules(
+        "PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath",
+        _PATHS,
+        "pathlib",
+        "pathlib._local",
+    ),
+    **_rules("SimpleNamespace", Rule(_NO_ARGS, state=_attributes), "types"),
+    **_rules("Namespace", Rule(_NO_ARGS, _NEWOBJ, state=_attributes), "argparse"),
+    **_rules(
+        "UUID",
+        Rule(
+            _NO_ARGS,
+            _NEWOBJ,
+            state=_fields(int=_is(int), is_safe=_is(int, type(None))),
+            needs_state=True,
+        ),
+        "uuid",
+    ),
+    Global("http", "HTTPStatus"): Rule(_args((_is(int),))),
+    Global("signal", "Signals"): Rule(_args((_is(int),))),
+    Global("socket", "AddressFamily"): Rule(_args((_is(int),))),
+    Global("socket", "SocketKind"): Rule(_args((_is(int),))),
+    Global("uuid", "SafeUUID"): Rule(_args((_is(int, type(None)),))),
+    DTYPE: Rule(_dtype_args, state=_dtype_state),
+    **_rules(
+        "_reconstruct",
+        Rule(_reconstruct, state=_array_state, needs_state=True, settled=frozenset({0})),
+        "numpy.core.multiarray",
+        "numpy._core.multiarray",
+    ),
+    **_rules("scalar", Rule(_scalar), "numpy.core.multiarray", "numpy._core.multiarray"),
+    **_rules("_frombuffer", Rule(_frombuffer), "numpy.core.numeric", "numpy._core.numeric"),
+    **_rules("device", Rule(_args((_is(str),), (_is(str), _is(int)))), "torch"),
+    **_rules("Size", Rule(_args((_ints,))), "torch"),
+    **_rules("_get_layout", Rule(_args((_is(str),))), "torch.serialization"),
+    **_rules(
+        "_rebuild_parameter",
+        Rule(_args((_tensor, _is(bool), _empty_ordered_dict))),
+        "torch._utils",
+    ),
+    **_rules(
+        "_rebuild_parameter_with_state",
+        Rule(_args((_tensor, _is(bool), _empty_ordered_dict, attributes))),
+        "torch._utils",
+    ),
+    Global("torch._tensor", "_rebuild_from_type_v2"): Rule(_subclass, settled=frozenset({0})),
+    **_rules(
+        "PythonUDF", Rule(_args((_any, _sequence, _is(Dict))), _NEWOBJ), "torch.distributed.rpc.internal"
+    ),
+    **_rules("RemoteException", Rule(_args((_is(str), _any)), _NEWOBJ), "torch.distributed.rpc.internal"),
+    **_rules(
+        "WorkerInfo",
+        Rule(
+            _NO_ARGS,
+            _NEWOBJ,
+            state=lambda call: "" if semantic.worker_info(call) is not None else "a state forged for it",
+            needs_state=True,
+        ),
+        "torch._C._distributed_rpc",
+    ),
+    **_rules(
+        "_remote_module_receiver",
+        Rule(_remote_module, settled=frozenset({4})),
+        "torch.distributed.nn.api.remote_module",
+    ),
+}
+"""By what a pickle names. `getattr` and rpc's receivers have rules of their own in `judge`."""

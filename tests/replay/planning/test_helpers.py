@@ -1,0 +1,163 @@
+"""torch's own helpers pass with what torch gives them, and with nothing that only looks alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rpcinspect.replay.planning.allowances import Allowance
+from rpcinspect.replay.planning.gate import Gate
+from rpcinspect.replay.planning.helpers import FORMS
+from rpcinspect.replay.planning.rref_classes import Id, Made
+from rpcinspect.replay.planning.sources import Sources
+from rpcinspect.rpc.pickles.known import HELPERS
+from rpcinspect.rpc.pickles.tree import Global
+from tests.replay.planning.pickled import Raw, name, request, rref, tensor
+from tests.replay.talks import request_of
+
+API, PROXY = "torch.distributed.rpc.api", "torch.distributed.rpc.rref_proxy"
+MODULES, OPTIM = "torch.distributed.nn.api.remote_module", "torch.distributed.optim.optimizer"
+LINEAR = name("torch.nn.modules.linear", "Linear")
+SGD = name("torch.optim.sgd", "SGD")
+DUCK = Raw(b"\x8c\x05types\x8c\x0fSimpleNamespace\x93)R}\x8c\x0blocal_valueNsb")
+NET = Global("app", "Net")
+
+SOURCE = """
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x): ...
+    def helper(self): ...
+    alias = print
+class Runner:
+    def step(self): ...
+class Loader(type(print)): ...
+def make(): ...
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Sources:
+    (tmp_path / "app.py").write_text(SOURCE, encoding="utf-8")
+    return Sources(None, [tmp_path])
+
+
+def refused(
+    data: bytes, sources: Sources, made: Mapping[Id, Made] | None = None, allow: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """Name → what `--allow` would let it pass."""
+    found = [one for one in map(Allowance.parse, allow) if one is not None]
+    named = Gate(found, sources).inspect(request_of(data), made)
+    return {one.name: one.allow for one in named if not one.allowed}
+
+
+def test_each_helper_has_a_form() -> None:
+    assert {one.name for one in HELPERS} == set(FORMS)
+    assert len(HELPERS) == len(FORMS)
+
+
+HONEST: dict[str, tuple[Any, ...]] = {
+    "get_worker_info": (name(API, "get_worker_info"), "worker1"),
+    "_rref_typeof_on_owner": (name(API, "_rref_typeof_on_owner"), rref(1), True),
+    "_param_rrefs": (name(MODULES, "_param_rrefs"), rref(1), True),
+    "_create_module": (name(MODULES, "_create_module"), LINEAR, (20, 30), {}, "cpu"),
+    "of the user's class": (name(MODULES, "_create_module"), name("app", "Net"), (), {"a": 1}, "cpu"),
+    "_new_local_optimizer": (name(OPTIM, "_new_local_optimizer"), SGD, [rref(1), rref(2)]),
+    "_local_optimizer_step": (name(OPTIM, "_local_optimizer_step"), rref(1), 5),
+    "get_gradients": (name("torch._C._distributed_autograd", "get_gradients"), 5),
+}
+
+
+@pytest.mark.parametrize("case", HONEST)
+def test_what_torch_sends_passes(case: str, files: Sources) -> None:
+    function, *args = HONEST[case]
+    assert refused(request(function, *args), files) == {}
+
+
+def test_options_by_name(files: Sources) -> None:
+    optimizer = name(OPTIM, "_new_local_optimizer")
+    assert refused(request(optimizer, SGD, [rref(1)], lr=0.1, momentum=0.9), files) == {}
+    assert refused(request(name(API, "_rref_typeof_on_owner"), rref(1), blocking=False), files) == {}
+
+
+WRONG: dict[str, tuple[Any, ...]] = {
+    "what looks like an RRef": (name(API, "_rref_typeof_on_owner"), DUCK),
+    "what looks like a module": (name(MODULES, "_param_rrefs"), DUCK, True),
+    "what looks like an optimizer": (name(OPTIM, "_local_optimizer_step"), DUCK, 5),
+    "a list that is none": (name(OPTIM, "_new_local_optimizer"), SGD, DUCK),
+    "no class": (name(MODULES, "_create_module"), "Linear", (), {}, "cpu"),
+    "a type of plain data": (name(MODULES, "_create_module"), name("builtins", "bytes"), (9,), {}, "cpu"),
+    "too few": (name(MODULES, "_create_module"), LINEAR, ()),
+    "too many": (name(API, "get_worker_info"), "a", "b"),
+    "a tensor instead of an RRef": (name(PROXY, "_local_invoke"), tensor(), "forward", (), {}),
+    "a name that only loading makes": (name(PROXY, "_local_invoke"), rref(1), DUCK, (), {}),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_torch_never_sends_is_refused_and_no_option_is_offered(case: str, files: Sources) -> None:
+    function, *args = WRONG[case]
+    module, _, helper = function.opcodes[2:-1].decode("latin-1").partition("\x8c")
+    assert refused(request(function, *args), files)[f"{module}.{helper[1:]}"] == ""
+
+
+def test_a_twice_given_argument_is_refused(files: Sources) -> None:
+    function = name(API, "_rref_typeof_on_owner")
+    assert refused(request(function, rref(1), rref=rref(2)), files) == {f"{API}._rref_typeof_on_owner": ""}
+
+
+def test_classes_that_nobody_allowed(files: Sources) -> None:
+    create = name(MODULES, "_create_module")
+    other = request(create, name("lib", "Net"), (), {}, "cpu")
+    assert refused(other, files) == {"lib.Net": "lib:Net"}
+    assert refused(other, files, allow=("lib:Net",)) == {}
+    optimizer = request(name(OPTIM, "_new_local_optimizer"), name("lib", "Adam"), [rref(1)])
+    assert refused(optimizer, files) == {"lib.Adam": "lib:Adam"}
+    process = request(create, name("subprocess", "Popen"), ("id",), {}, "cpu")
+    assert refused(process, files) != {}
+
+
+INVOKE = name(PROXY, "_local_invoke")
+
+
+def call(method: str, function: Raw = INVOKE) -> bytes:
+    return request(function, rref(1), method, (), {})
+
+
+def test_a_method_of_the_class_that_made_the_object(files: Sources) -> None:
+    made = {(0, 1): Made(by=NET, said=NET)}
+    assert refused(call("helper"), files, made) == {}
+    assert refused(call("forward"), files, made) == {}
+    assert refused(call("alias"), files, made) == {"app.Net.alias": "app:Net.alias"}
+    assert refused(call("__setattr__"), files, made)["app.Net.__setattr__"] == "app:Net.__setattr__"
+    assert refused(call("apply"), files, made) == {"app.Net.apply": "app:Net.apply"}
+    assert refused(call("helper", name(PROXY, "_local_invoke_async_execution")), files, made) == {}
+
+
+def test_what_an_owner_said_of_its_object_is_no_proof(files: Sources) -> None:
+    """A function of the user's may return anything; the answer that names a class may be forged."""
+    made = {(0, 1): Made(by=Global("app", "make"), said=NET)}
+    assert refused(call("helper"), files, made) == {"app.Net.helper": "app:Net.helper"}
+    assert refused(call("helper"), files, made, allow=("app:Net.helper",)) == {}
+    only_said = {(0, 1): Made(said=NET)}
+    assert refused(call("helper"), files, only_said) == {"app.Net.helper": "app:Net.helper"}
+
+
+def test_an_object_of_which_no_message_tells_the_class(files: Sources) -> None:
+    whole = f"{PROXY}:_local_invoke"
+    assert refused(call("forward"), files) == {f"{PROXY}._local_invoke": whole}
+    assert refused(call("forward"), files, allow=(whole,)) == {}
+
+
+def test_forward_of_a_remote_module(files: Sources) -> None:
+    forward = name("_remote_module_non_scriptable", "_remote_forward")
+    data = request(forward, rref(1), "cpu", False, tensor())
+    assert refused(data, files, {(0, 1): Made(by=NET)}) == {}
+    linear = Global("torch.nn.modules.linear", "Linear")
+    assert refused(data, files, {(0, 1): Made(by=linear)}) == {}
+    runner = Global("app", "Runner")
+    assert refused(data, files, {(0, 1): Made(by=runner)}) == {"app.Runner.forward": "app:Runner.forward"}
+    allow = "_remote_module_non_scriptable:_remote_forward"
+    assert refused(data, files) == {"_remote_module_non_scriptable._remote_forward": allow}

@@ -1,0 +1,301 @@
+"""The walk: every name and value of a pickle is judged, whatever hides it, however large it is."""
+
+from __future__ import annotations
+
+import enum
+import pickle
+
+import pytest
+
+from rpcinspect.rpc.pickles import jit_write
+from rpcinspect.rpc.pickles.jit import read_jit
+from rpcinspect.rpc.pickles.judge import (
+    MAX_DEPTH,
+    MAX_JIT_DEPTH,
+    MAX_TYPE_DEPTH,
+    Judge,
+    Standing,
+    depth,
+    is_type_text,
+)
+from rpcinspect.rpc.pickles.python import read_python_pickle_partial
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
+
+
+class Mine:
+    """A policy that allows what is defined in `mine`, a class C and a function f."""
+
+    keeps_getattr = False
+
+    def standing(self, name: Global) -> Standing:
+        if name == Global("mine", "C"):
+            return Standing(True, "class")
+        if name == Global("mine", "f"):
+            return Standing(True, "function")
+        if name == Global("mine", "Shell"):
+            reason = "it inherits from subprocess.Popen"
+            return Standing(True, "class", constructing=reason, restoring=reason, items=reason)
+        return Standing(False, reason="nobody")
+
+    def method(self, owner: Global, name: str) -> Standing:
+        return Standing(owner == Global("mine", "C") and name == "run", reason="nobody")
+
+
+def refused(data: bytes) -> dict[str, str]:
+    judge = Judge(Mine())
+    judge.python(read_python_pickle_partial(b"\x80\x04" + data + b"."))
+    return {one.name: one.reason for one in judge.found.values() if not one.allowed}
+
+
+def text(value: str) -> bytes:
+    return b"X" + len(value).to_bytes(4, "little") + value.encode()
+
+
+F, C, SYSTEM, SHELL = b"cmine\nf\n", b"cmine\nC\n", b"cos\nsystem\n", b"cmine\nShell\n"
+GETATTR, HELPER = b"cbuiltins\ngetattr\n", b"ctorch.distributed.rpc.api\n_rref_typeof_on_owner\n"
+SPACE, PARTIAL = b"ctypes\nSimpleNamespace\n)R", b"cfunctools\npartial\n"
+
+
+def partial(function: bytes) -> bytes:
+    return PARTIAL + function + b"\x85R(" + function + b")}Ntb"
+
+
+def space(value: bytes) -> bytes:
+    return SPACE + b"}" + text("x") + value + b"sb"
+
+
+ALLOWED = {
+    "a function as a value": F,
+    "a class as a value": C,
+    "an object with state": C + b")\x81}" + text("x") + b"K\x01sb",
+    "an object made by a call": C + b"K\x01\x85R",
+    "a function that makes something": F + b")R",
+    "a method": GETATTR + C + b")\x81" + text("run") + b"\x86R",
+    "partial of a function": partial(F),
+    "attributes of a namespace": space(F),
+    "items": b"](" + F + C + b"e",
+    "a default": b"ccollections\ndefaultdict\n" + F + b"\x85R",
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_the_users_own(name: str) -> None:
+    assert refused(ALLOWED[name]) == {}
+
+
+HIDDEN = {
+    # a name where it is a value → what must be refused, whichever name it is
+    "an item of a list": b"](%se",
+    "an item of a tuple": b"(%st",
+    "a value of a dict": b"}" + text("a") + b"%ss",
+    "a key of a dict": b"}%sNs",
+    "an item of a set": b"\x8f(%s\x90",
+    "an attribute": SPACE + b"}" + text("x") + b"%ssb",
+    "an attribute of the user's object": C + b")\x81}" + text("x") + b"%ssb",
+    "a slot of the user's object": C + b")\x81N}" + text("x") + b"%ss\x86b",
+    "an argument of the user's class": C + b"(%stR",
+    "an argument of NEWOBJ": C + b"(%st\x81",
+    "a keyword of NEWOBJ_EX": C + b")}" + text("x") + b"%ss\x92",
+    "an item of the user's object": C + b")\x81(%se",
+    "a pair of the user's object": C + b")\x81(N%su",
+    "the function of partial": PARTIAL + b"%s\x85R(cmine\nf\n)}Ntb",
+    "the function in partial's state": PARTIAL + b"cmine\nf\n\x85R(%s)}Ntb",
+    "an argument of partial": PARTIAL + b"cmine\nf\n\x85R(cmine\nf\n(%st}Ntb",
+    "a keyword of partial": PARTIAL + b"cmine\nf\n\x85R(cmine\nf\n)}" + text("k") + b"%ssNtb",
+    "an attribute of partial": PARTIAL + b"cmine\nf\n\x85R(cmine\nf\n)}}" + text("k") + b"%sstb",
+    "a default factory": b"ccollections\ndefaultdict\n%s\x85R",
+    "an argument of an exception": b"cbuiltins\nValueError\n(%stR",
+    "a state of an exception": b"cbuiltins\nValueError\n)R}" + text("x") + b"%ssb",
+    "an object of an array": b"ccollections\ndeque\n)R(%se",
+    "an argument of a call that was dropped": F + b"(%stR0N",
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize(
+    ("value", "culprit"),
+    [
+        (SYSTEM, "os.system"),
+        (GETATTR, "builtins.getattr"),
+        (HELPER, "torch.distributed.rpc.api._rref_typeof_on_owner"),
+        (b"ccopyreg\n_reconstructor\n", "copyreg._reconstructor"),
+        (b"coperator\nmethodcaller\n", "operator.methodcaller"),
+        (b"cbuiltins\nmap\n", "builtins.map"),
+        (PARTIAL, "functools.partial"),
+        (SHELL, "mine.Shell"),
+    ],
+    ids=["system", "getattr", "a helper", "_reconstructor", "methodcaller", "map", "partial", "Shell"],
+)
+def test_a_name_hidden_as_a_value(name: str, value: bytes, culprit: str) -> None:
+    assert culprit in refused(HIDDEN[name].replace(b"%s", value))
+
+
+LOADED = {
+    "a helper": (HELPER + b"N\x85R", "torch.distributed.rpc.api._rref_typeof_on_owner"),
+    "what a call returned": (F + b")R)R", "mine.f(…)"),
+    "a partial": (partial(F) + b")R", "functools.partial(…)"),
+    "an object's method": (GETATTR + C + b")\x81" + text("run") + b"\x86R)R", "builtins.getattr(…)"),
+    "a state for what a function returned": (F + b")R}b", "mine.f"),
+    "items for what a function returned": (F + b")R(Ne", "mine.f"),
+    "a state with special names": (C + b")\x81}" + text("__class__") + C + b"sb", "mine.C"),
+    "a slot with a special name": (C + b")\x81N}" + text("__class__") + C + b"s\x86b", "mine.C"),
+    "a change of a class": (C + b"}" + text("run") + F + b"sb", "mine.C"),
+    "an object of a foreign base": (SHELL + b")\x81", "mine.Shell"),
+    "a call of a foreign base": (SHELL + text("id") + b"\x85R", "mine.Shell"),
+    "a method of an attribute": (GETATTR + partial(F) + text("func") + b"\x86R", "functools.partial.func"),
+    "a chain": (GETATTR + GETATTR + C + text("run") + b"\x86R" + text("x") + b"\x86R", "builtins.getattr"),
+    "another name of the pickler": (
+        GETATTR + b"ctorch.distributed.rpc.internal\n_InternalRPCPickler\n" + text("serialize") + b"\x86R",
+        "builtins.getattr",
+    ),
+    "arguments that are no tuple": (C + b"]R", "mine.C"),
+    "a persistent id": (b"K\x01Q", "a PersistentRef"),
+    "a buffer": (b"\x97", "a Buffer"),
+    "an extension": (b"\x82\x05", "copyreg extension 5"),
+    "a made-up name": (text("os") + F + b")R\x93", "STACK_GLOBAL"),
+    "a receiver as a value": (
+        GETATTR
+        + b"ctorch.distributed.rpc.internal\n_InternalRPCPickler\n"
+        + text("_script_module_receiver")
+        + b"\x86R",
+        "builtins.getattr",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_what_loading_may_not_do(name: str) -> None:
+    data, culprit = LOADED[name]
+    assert culprit in refused(data)
+
+
+def test_a_key_whose_hash_takes_for_ever() -> None:
+    """Each level holds the one below twice: 2**60 parts."""
+    key = b")" + b"2\x86" * 60
+    assert refused(b"}" + key + b"Ns") == {"a key of a dict or set": "of too many parts to be hashed"}
+    assert refused(b"\x8f(" + key + b"\x90") == {"a key of a dict or set": "of too many parts to be hashed"}
+
+
+def test_a_key_that_is_hashed_before_it_is_whole() -> None:
+    info = b"ctorch._C._distributed_rpc\nWorkerInfo\n)\x81"
+    whole = info + text("w") + b"K\x01\x86b"
+    assert refused(whole) == {}
+    assert "torch._C._distributed_rpc.WorkerInfo(…)" in refused(b"}" + whole + b"Ns")
+
+
+def test_no_number_of_nodes_ends_the_walk() -> None:
+    """A million and more empty tuples and lists stand before the name."""
+    assert "os.system" in refused(b"](" + b"]" * 1_100_000 + SYSTEM + b"e")
+
+
+def test_nesting() -> None:
+    nested = b"]" * (MAX_DEPTH + 5) + b"a" * (MAX_DEPTH + 4)
+    assert list(refused(nested)) == ["a value"]
+    assert refused(b"]" * 900 + b"a" * 899) == {}
+    assert depth([[], [[[]]]]) == 4
+    shared: Value = [[[[]]]]
+    assert depth([shared, [[shared]]]) == 7
+    circle: list[Value] = []
+    circle.append(circle)
+    assert depth(circle) == 1
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+def test_a_known_object_may_come_twice() -> None:
+    judge = Judge(Mine())
+    judge.python(read_python_pickle_partial(pickle.dumps([Colour.RED, Colour.RED], 4)))
+    assert [one.name for one in judge.found.values()] == [f"{__name__}.Colour"]
+
+
+# --- the dialect of torch's C++ -----------------------------------------------------------------------------
+
+
+def jit_refused(value: Value) -> set[str]:
+    judge = Judge(Mine())
+    judge.jit(value)
+    return {one.name for one in judge.found.values() if not one.allowed}
+
+
+def jit(name: str, *args: Value, module: str = "torch.jit._pickle") -> Call:
+    return Call(Global(module, name), args)
+
+
+RPC = "torch.distributed.rpc"
+TENSOR = jit("build_tensor_from_id", 0)
+HONEST = [
+    (1, 2.5, "x", None, True, [1, [2]], Dict([("a", TENSOR)])),
+    jit("build_intlist", [1, 2]),
+    jit("build_doublelist", [1.0]),
+    jit("build_boollist", [True]),
+    jit("build_tensorlist", [TENSOR]),
+    jit("restore_type_tag", [TENSOR], "List[Tensor]"),
+    jit("restore_type_tag", Dict([("a", 1)]), "Dict[str, int]"),
+    jit("device", "cuda:1", module="torch"),
+    jit("complex", 1.0, 2.0, module="builtins"),
+    jit("rref", 0, 0, 1, 0, 2, 0, "PyObject", module=RPC),
+    Call(Global("__torch__.mine", "C"), (), how="newobj", has_state=True, state=Dict([("t", TENSOR)])),
+]
+
+
+@pytest.mark.parametrize("value", HONEST, ids=str)
+def test_what_torch_writes(value: Value) -> None:
+    assert jit_refused(value) == set()
+
+
+def test_what_is_written_reads_as_the_same() -> None:
+    for value in HONEST[:-1]:
+        assert jit_refused(read_jit(jit_write.write_jit(value))) == set()
+
+
+FORGED = [
+    (jit("build_tensor_from_id", -1), "torch.jit._pickle.build_tensor_from_id"),
+    (jit("build_intlist", [1, "a"]), "torch.jit._pickle.build_intlist"),
+    (jit("build_tensorlist", [1]), "torch.jit._pickle.build_tensorlist"),
+    (jit("restore_type_tag", [1], "List[" * 40 + "int" + "]" * 40), "torch.jit._pickle.restore_type_tag"),
+    (jit("restore_type_tag", [1], "Dict[str, int]"), "torch.jit._pickle.restore_type_tag"),
+    (jit("device", "cpu; rm", module="torch"), "torch.device"),
+    (
+        jit("rref", 1 << 20, 0, 1, 0, 2, 0, "int", module="torch.distributed.rpc"),
+        "torch.distributed.rpc.rref",
+    ),
+    (jit("_rebuild_tensor_v2", 1, module="torch._utils"), "torch._utils._rebuild_tensor_v2"),
+    (jit("_rebuild_from_type_v2", 1, module="torch._tensor"), "torch._tensor._rebuild_from_type_v2"),
+    (Global("os", "system"), "os.system"),
+    (Global("torch", "device"), "torch.device"),
+    (Call(1, ()), "a call"),
+    (Call(Global("torch", "device"), ("cpu",), how="newobj"), "a call"),
+    (Call(Global("__torch__.lib", "C"), ()), "__torch__.lib.C"),
+]
+
+
+@pytest.mark.parametrize(("value", "culprit"), FORGED)
+def test_what_torch_never_writes(value: Value, culprit: str) -> None:
+    assert culprit in jit_refused((1, [value]))
+    assert culprit in jit_refused(Dict([("a", (value,))]))
+
+
+def test_nesting_of_values_in_c() -> None:
+    value: Value = ()
+    for _ in range(MAX_JIT_DEPTH - 1):
+        value = (value,)
+    assert jit_refused(value) == set()
+    assert jit_refused((value,)) == {"a value"}
+
+
+def test_texts_of_types() -> None:
+    for good in (
+        "PyObject",
+        "Tensor",
+        "List[Tensor]",
+        "Dict[str, List[int]]",
+        "__torch__.app.Net",
+        "Tuple[()]",
+    ):
+        assert is_type_text(good)
+    deep = "List[" * MAX_TYPE_DEPTH + "int" + "]" * MAX_TYPE_DEPTH
+    assert is_type_text(deep)
+    for bad in (f"List[{deep}]", "", "List[int", "int]", "a b;", "f(x)" * 500, "-int", "List[int]]["):
+        assert not is_type_text(bad)
