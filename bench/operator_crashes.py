@@ -47,6 +47,9 @@ MEMORY = 2 << 30
 ENOUGH = 3
 """Deaths, or calls that took too long, after which an operator is left."""
 
+HONEST = 40
+"""Calls that an operator answers, of which others are made."""
+
 INT64 = 1 << 63
 FAR = (
     INT64 - 1,
@@ -60,6 +63,8 @@ FAR = (
     1 << 31,
     -(1 << 31),
 )
+WRAPPING = (1 << 62, (1 << 62) + 5)
+"""Four of them are a small number."""
 SIZES = (MAX_SIZE, -MAX_SIZE, MAX_SIZE - 1, 1 << 30, 1 << 16, 65537)
 NEAR = (0, 1, 2, 3, 4, 5, 7, 8, -1, -2, -3, 16, 64, 100)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, math.nan, math.inf, -math.inf, 1e308, 5e-324, 1e-5, -100.0, 3e9)
@@ -74,9 +79,10 @@ VAST = (
 )
 """Shapes of one element that is repeated: within what may be sent."""
 WORDS = (
-    *("mean", "sum", "none", "reflect", "constant", "replicate", "circular", "linear", "nearest"),
-    *("prod", "amax", "amin", "add", "multiply", "tanh", "left", "right", "same", "valid", "ij", "xy"),
-    *("ij,jk->ik", "ii->i", "...->", "->", "i", "ij,ij", "a,b,c->", "", "a" * 300, "\0"),
+    *("mean", "sum", "none", "reflect", "constant", "replicate", "circular", "linear", "lower", "higher"),
+    *("midpoint", "nearest", "L", "U", "reduced", "fro", "nuc", "prod", "amax", "amin", "add", "multiply"),
+    *("tanh", "trunc", "floor", "left", "right", "same", "valid", "ij", "xy", "ij,jk->ik", "ii->i", "...->"),
+    *("->", "i", "ij,ij", "a,b,c->", "", "a" * 300, "\0"),
 )
 DTYPES = (
     *(torch.float32, torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16),
@@ -101,8 +107,19 @@ def plain(dice: random.Random, shape: Sequence[int], dtype: torch.dtype) -> torc
         if dice.random() < 0.8:
             return torch.randn(shape).to(dtype)
         return _drawn(dice, shape, FLOATS, torch.float64).to(dtype)
-    few = dice.choice(((0, 1, 2, 3), NEAR, NEAR + FAR, FAR, (dice.choice(FAR), 5)))
+    few = dice.choice(((0, 1, 2, 3), NEAR, NEAR + FAR, FAR, (dice.choice(FAR), 5), WRAPPING))
     return _drawn(dice, shape, few, torch.int64).to(dtype)
+
+
+def edged(dice: random.Random, value: Any, dtype: torch.dtype) -> Any:
+    """The same of the lowest integers of a type, and -1: what does not fit its quotient."""
+    low = max(torch.iinfo(dtype).min, -INT64)
+    few = (low, low, -1, -1, 0, 1)
+    if isinstance(value, list):
+        return [edged(dice, item, dtype) for item in value]
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided and value.numel() <= 1 << 16:
+        return _drawn(dice, value.shape, few, torch.int64).to(dtype)
+    return dice.choice(few) if type(value) is float else value
 
 
 def _drawn(
@@ -264,7 +281,7 @@ class Tried:
         makers = [lambda values=values: values for values in KNOWN.get(self.name, list)()]
         makers += [lambda values=values: values for values in self._samples()]
         dice = random.Random(self.name)
-        makers += [lambda: self._shot(dice)] * 300
+        makers += [lambda: self._shot(dice)] * (300 if len(makers) < HONEST else 0)
         for maker in makers:
             try:
                 values = maker()
@@ -272,7 +289,7 @@ class Tried:
             except Exception:  # torch has many ways to say no, also to what the tensors should be
                 continue
             self.honest.append(values)
-            if len(self.honest) == 12:
+            if len(self.honest) == HONEST:
                 return
 
     def make(self, number: int, seed: str) -> list[Any]:
@@ -286,6 +303,9 @@ class Tried:
                 values[place] = changed(dice, values[place], *self.kinds[place])
         else:
             values = self._shot(dice)
+        if dice.random() < 0.1:
+            dtype = dice.choice((torch.int64, torch.int32, torch.int16, torch.int8))
+            return [edged(dice, value, dtype) for value in values]
         return [_tracked(value) for value in values] if dice.random() < 0.3 else values
 
     def _shot(self, dice: random.Random) -> list[Any]:
