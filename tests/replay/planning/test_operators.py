@@ -19,7 +19,7 @@ from rpcinspect.replay.planning.operators import (
 )
 from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
-from tests.places import recorded, workloads
+from tests.places import OTHER_JOBS, recorded, recordings, workloads
 
 ADD = "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
 SUM = (
@@ -51,6 +51,7 @@ def device(text: Value) -> Call:
     return Call(Global("torch", "device"), (text,))
 
 
+HONEST = [*workloads(), *recordings(*OTHER_JOBS)]
 X = made("build_tensor_from_id", 0)
 
 
@@ -246,14 +247,25 @@ def test_the_reported_operator_does_not_pass() -> None:
     assert judged == Operator(POOL.partition("(")[0], False, judged.reason)
 
 
-@pytest.mark.parametrize("capture", workloads(), ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", HONEST, ids=lambda path: path.name)
 def test_every_operator_of_an_honest_run_passes(capture: Path) -> None:
     assert [judged for judged in judged_in(capture) if not judged.passes] == []
 
 
 def test_honest_runs_call_operators() -> None:
-    names = {judged.name for capture in workloads() for judged in judged_in(capture)}
-    assert names >= {"aten::add.Tensor", "aten::add.Scalar", "aten::mul.Tensor", "aten::mul.Scalar"}
+    names = {judged.name for capture in recordings("torch-suite") for judged in judged_in(capture)}
+    names |= {judged.name for judged in judged_in(recorded("torch/sparse.pcap"))}
+    assert names >= {
+        *(
+            "aten::add.Tensor",
+            "aten::mul.Tensor",
+            "aten::div.Tensor",
+            "aten::matmul",
+            "aten::stack",
+            "aten::cos",
+        ),
+        *("aten::linalg_multi_dot", "aten::quantize_per_channel"),
+    }
 
 
 @cache
