@@ -47,7 +47,7 @@ from rpcinspect.replay.playing.stand_in_giver import give
 from rpcinspect.replay.workers.live_group import Gradient, LiveGroup
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.replay.workers.workers import WorkerOptions, Workers
-from rpcinspect.rpc.pickles.judge import SCRIPT_PREFIX
+from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
 
 OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
 LOADED_BY_OPTIMIZERS = "torch._dynamo.disable"

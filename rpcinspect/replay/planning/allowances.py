@@ -12,6 +12,8 @@ import re
 from msgspec import Struct
 
 OPERATORS = "aten::"
+BY_MAIN = "--main"
+"""What lets names of the job's script pass, in place of an `--allow` for each."""
 
 
 class Allowance(Struct, frozen=True):

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rpcinspect.replay.planning.allowances import Allowance, hint
+from rpcinspect.replay.planning.allowances import BY_MAIN, Allowance, hint
 from rpcinspect.replay.planning.helpers import judge_helper
 from rpcinspect.replay.planning.model import GlobalUse
 from rpcinspect.replay.planning.operators import judge_operator
 from rpcinspect.replay.planning.rref_classes import Id, Made
-from rpcinspect.replay.planning.sources import Sources
+from rpcinspect.replay.planning.sources import MAIN_NAMES, Sources
 from rpcinspect.rpc.command import (
     PythonCall,
     PythonRemoteCall,
@@ -31,10 +31,12 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.judge import SCRIPT_PREFIX, Judge, Named, Standing, title
+from rpcinspect.rpc.pickles.judge import Judge
 from rpcinspect.rpc.pickles.known import EXCEPTIONS, GETATTR, HELPERS, LAYERS, has_dunder, is_dangerous
 from rpcinspect.rpc.pickles.python import PythonPickle
+from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
 from rpcinspect.rpc.pickles.tree import Call, Global
+from rpcinspect.rpc.pickles.verdicts import Named, Standing, title
 from rpcinspect.rpc.record import RpcRecord
 
 NOBODY = "nobody allowed it"
@@ -79,7 +81,7 @@ class Gate:
         if self._named(name):
             return Standing(True)
         found = self._sources.find(name.module, name.name)
-        allow = hint(name.module, name.name)
+        allow = self._hint(name)
         if found is None:
             reason = "an attribute chain" if "." in name.name else NOBODY
             return Standing(False, reason=reason, allow=allow, dangerous=is_dangerous(name))
@@ -103,7 +105,7 @@ class Gate:
         `explicit`: only the latter counts.
         """
         chain = Global(owner.module, f"{owner.name}.{name}")
-        allow = hint(chain.module, chain.name)
+        allow = self._hint(chain)
         if self._named(chain):
             return Standing(True)
         found = None if explicit else self._sources.find(chain.module, chain.name)
@@ -113,6 +115,12 @@ class Gate:
         if found.kind == "alias":
             return Standing(False, reason=f"not defined in the class: {found.of}", allow=allow)
         return Standing(True, found.kind, allow=allow)
+
+    def _hint(self, name: Global) -> str:
+        """What would let a name pass: of the job's script `--main`, where no script is given."""
+        if name.module in MAIN_NAMES and not self._sources.has_main:
+            return BY_MAIN
+        return hint(name.module, name.name)
 
     def _named(self, name: Global) -> bool:
         return any(one.covers(name.module, name.name) for one in self._allow)

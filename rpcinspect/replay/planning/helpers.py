@@ -18,9 +18,10 @@ from msgspec import Struct
 from rpcinspect.replay.planning.allowances import hint
 from rpcinspect.replay.planning.rref_classes import UNKNOWN, Id, Made
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.judge import Judge, Named, Standing
+from rpcinspect.rpc.pickles.judge import Judge
 from rpcinspect.rpc.pickles.known import LAYERS, OPTIMIZERS, VALUES
 from rpcinspect.rpc.pickles.tree import Dict, Global, Value
+from rpcinspect.rpc.pickles.verdicts import Named, Standing
 
 One: TypeAlias = Callable[[Value], bool]
 Methods: TypeAlias = Callable[[Global, str, bool], Standing]

@@ -48,7 +48,7 @@ from rpcinspect.replay.planning.stand_ins import stand_ins
 from rpcinspect.replay.planning.steps import Beyond, Stage, Verdict, blocked_contexts, nothing_beyond
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
-from rpcinspect.rpc.pickles.judge import Named
+from rpcinspect.rpc.pickles.verdicts import Named
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 

@@ -73,6 +73,8 @@ class Sources:
         self._search = SearchPath(paths, main, [Path(folder) for folder in sys.path if folder])
         self._files: dict[str, File | SourceFile | None] = {}
         self._meanings = Meanings(self._parsed)
+        self.has_main = main is not None
+        """Whether the names of `__main__` are those of a file."""
         if main is not None:
             script = _parse(SourceFile(main), "__main__", self._search)
             self._files.update(dict.fromkeys(MAIN_NAMES, script))

@@ -42,8 +42,8 @@ from rpcinspect.replay.reproduction.reproduced import (
 )
 from rpcinspect.rpc.command import PropagateGradientsReq, UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
-from rpcinspect.rpc.pickles.judge import Named
 from rpcinspect.rpc.pickles.places import rref_places, tensor_places
+from rpcinspect.rpc.pickles.verdicts import Named
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.session.model import Session, Worker

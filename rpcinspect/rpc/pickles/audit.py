@@ -19,10 +19,11 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.judge import UNREADABLE, Judge, Named, Standing
+from rpcinspect.rpc.pickles.judge import UNREADABLE, Judge
 from rpcinspect.rpc.pickles.known import HARMLESS, has_dunder, is_dangerous
 from rpcinspect.rpc.pickles.python import CROSSED_FRAME, PythonPickle
 from rpcinspect.rpc.pickles.tree import Global, Value
+from rpcinspect.rpc.pickles.verdicts import Named, Standing
 
 TORCH = ("torch.", "torch", "__torch__")
 OUT = "a process, file, code, import or loader function"

@@ -22,17 +22,15 @@ its end is refused as a whole. `replay.planning.gate` and `audit` are the two po
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Protocol, TypeAlias
-
-from msgspec import Struct
+from collections.abc import Iterable, Sequence
 
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.known import GENERATED, GETATTR, HELPERS, PICKLER, VALUES, has_dunder
 from rpcinspect.rpc.pickles.python import PythonPickle
 from rpcinspect.rpc.pickles.shapes import REBUILD, RULES
-from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Set, Value, children
+from rpcinspect.rpc.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_type_text
+from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, depth
+from rpcinspect.rpc.pickles.verdicts import Named, Policy, Standing, title
 
 MAX_KEY_PARTS = 10_000
 """Parts that one key of a dict or item of a set may have, told once for each way to reach them: hashing
@@ -41,61 +39,6 @@ MAX_DEPTH = 5_000
 """Levels of nesting. CPython pickles some 1,000 by default, and frees some kinds by recursion in C."""
 
 UNREADABLE = "a pickle that can't be read"
-MAX_JIT_DEPTH = 64
-MAX_TYPE_TEXT = 1_000
-MAX_TYPE_DEPTH = 16
-"""Values and types of torch's C++, whose parsers and destructors recurse without a limit."""
-
-SCRIPT_PREFIX = "__torch__."
-
-Kind: TypeAlias = Literal["class", "function", "value", "any"]
-
-
-class Named(Struct, frozen=True):
-    """One thing that a message would make a live process import, call or trust."""
-
-    name: str
-    """`module.name`, or words for what has no name; as captured, so escape it before showing it."""
-    allowed: bool
-    reason: str = ""
-    """Why it is refused; empty where it is allowed."""
-    allow: str = ""
-    """The argument of `--allow` that would let it pass; empty where none would."""
-    dangerous: bool = False
-    """It would run code, or reach what does: never somebody's own harmless class."""
-    listed: bool = False
-    """It is in a list of ours: torch's own or plain data."""
-
-
-class Standing(Struct, frozen=True):
-    """What a policy says of a name that is in no list of ours."""
-
-    allowed: bool
-    kind: Kind = "any"
-    reason: str = ""
-    allow: str = ""
-    dangerous: bool = False
-    constructing: str = ""
-    """Of a class: why making an object by calling it is refused."""
-    restoring: str = ""
-    """Of a class: why NEWOBJ and BUILD are."""
-    items: str = ""
-    """Of a class: why APPENDS, ADDITEMS and SETITEMS are."""
-    calling: str = ""
-    """Of a class: why calling an object of it is."""
-
-
-class Policy(Protocol):
-    """Who is asked for what no list of ours has."""
-
-    keeps_getattr: bool
-    """Whether an object of somebody's own class may have `getattr` as an attribute, as nodes of graphs do."""
-
-    def standing(self, name: Global) -> Standing:
-        """What a name may be used for."""
-
-    def method(self, owner: Global, name: str) -> Standing:
-        """Whether a method of a class may be taken from it, or from an object of it."""
 
 
 class Judge:
@@ -144,7 +87,7 @@ class Judge:
         while stack:
             node = stack.pop()
             kind = type(node)
-            if kind in _SCALARS:
+            if kind in SCALARS:
                 continue
             if kind is Global:
                 self._value(node)
@@ -322,7 +265,7 @@ class Judge:
         while stack:
             node = stack.pop()
             kind = type(node)
-            if kind in _SCALARS or id(node) in seen:
+            if kind in SCALARS or id(node) in seen:
                 continue
             seen.add(id(node))
             if kind is tuple or kind is list:
@@ -363,48 +306,6 @@ class Judge:
             self.refuse(title(node), "a name that no JIT pickle of rpc holds; torch itself refuses it")
 
 
-def depth(root: Value) -> int:
-    """Levels of nesting: the longest way down, circles not counted."""
-    levels: dict[int, int] = {}
-    stack: list[tuple[Value, bool]] = [(root, False)]
-    while stack:
-        node, done = stack.pop()
-        if type(node) in _SCALARS or type(node) is Global or (not done and id(node) in levels):
-            continue
-        below = [part for part in children(node) if type(part) not in _SCALARS]
-        if done:
-            levels[id(node)] = 1 + max((levels.get(id(part), 0) for part in below), default=0)
-        else:
-            levels[id(node)] = 0
-            stack.append((node, True))
-            stack += [(part, False) for part in below]
-    return levels.get(id(root), 0)
-
-
-def title(node: Value) -> str:
-    """A name for a node."""
-    if type(node) is Global:
-        return str(node)
-    if type(node) is Call and type(node.function) is Global:
-        return f"{node.function}(…)"
-    return f"a {type(node).__name__}"
-
-
-def is_type_text(text: str) -> bool:
-    """Whether a type's text is of the grammar that torch writes: its parser in C++ recurses without a
-    limit.
-    """
-    if len(text) > MAX_TYPE_TEXT or not _TYPE_TEXT.fullmatch(text):
-        return False
-    level = deepest = 0
-    for sign in text:
-        level += (sign == "[") - (sign == "]")
-        deepest = max(deepest, level)
-        if level < 0:
-            return False
-    return level == 0 and deepest <= MAX_TYPE_DEPTH
-
-
 def _wrong_state(state: Value) -> str:
     """Of a class of somebody's own: what `__setstate__` or `__dict__` gets must not set special names."""
     slots = state[1] if type(state) is tuple and len(state) == 2 else None
@@ -413,74 +314,8 @@ def _wrong_state(state: Value) -> str:
     return "a state that sets other things than attributes" if special else ""
 
 
-_Form: TypeAlias = Callable[[tuple[Value, ...]], bool]
-
-
-def _int16(value: Value) -> bool:
-    return type(value) is int and -(1 << 15) <= value < 1 << 15
-
-
-def _int64(value: Value) -> bool:
-    return type(value) is int and -(1 << 63) <= value < 1 << 63
-
-
-def _list_of(kind: type) -> _Form:
-    return lambda args: len(args) == 1 and type(args[0]) is list and all(type(x) is kind for x in args[0])
-
-
-def _tensors(args: tuple[Value, ...]) -> bool:
-    return len(args) == 1 and type(args[0]) is list and all(map(_is_tensor, args[0]))
-
-
-def _is_tensor(node: Value) -> bool:
-    return type(node) is Call and node.function == _TENSOR and type(node.args) is tuple and _index(node.args)
-
-
-def _index(args: tuple[Value, ...]) -> bool:
-    return len(args) == 1 and type(args[0]) is int and args[0] >= 0
-
-
-def _tagged(args: tuple[Value, ...]) -> bool:
-    if len(args) != 2 or type(args[1]) is not str or not is_type_text(args[1]):
-        return False
-    return type(args[0]) is (Dict if args[1].startswith("Dict[") else list)
-
-
-def _rref(args: tuple[Value, ...]) -> bool:
-    if len(args) != 7 or type(args[6]) is not str or not is_type_text(args[6]):
-        return False
-    owner, rref_on, rref_local, fork_on, fork_local, parent = args[:6]
-    return all(map(_int16, (owner, rref_on, fork_on, parent))) and _int64(rref_local) and _int64(fork_local)
-
-
-def _device(args: tuple[Value, ...]) -> bool:
-    return len(args) == 1 and type(args[0]) is str and _DEVICE.fullmatch(args[0]) is not None
-
-
-def _complex(args: tuple[Value, ...]) -> bool:
-    return len(args) == 2 and all(type(part) in (int, float) for part in args)
-
-
-_SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray})
 _BY_RULE = GENERATED | {GETATTR, PICKLER, REBUILD}
 """Names that may be loaded, and are no values: `Judge` knows where each may stand."""
 _RECONSTRUCTOR = Global("copyreg", "_reconstructor")
-_TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
 ARCHIVE = Global("torch.jit", "load")
 """What `_script_module_receiver` calls."""
-_DEVICE = re.compile(r"(cpu|cuda|meta|mps|xla|xpu|hpu|ipu|mtia|privateuseone)(:\d{1,3})?", re.ASCII)
-_TYPE_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*([A-Za-z0-9_., \[\]()]*)", re.ASCII)
-
-JIT_CALLS: dict[Global, _Form] = {
-    _TENSOR: _index,
-    Global("torch.jit._pickle", "build_intlist"): _list_of(int),
-    Global("torch.jit._pickle", "build_doublelist"): _list_of(float),
-    Global("torch.jit._pickle", "build_boollist"): _list_of(bool),
-    Global("torch.jit._pickle", "build_tensorlist"): _tensors,
-    Global("torch.jit._pickle", "restore_type_tag"): _tagged,
-    Global("torch", "device"): _device,
-    Global("builtins", "complex"): _complex,
-    Global("torch.distributed.rpc", "rref"): _rref,
-}
-"""All that torch writes into payloads of rpc beside plain values. Mirrors torch/csrc/jit/serialization/
-{pickler,unpickler}.cpp; what else the unpickler knows (tensors, storages) stands in tensor tables only."""

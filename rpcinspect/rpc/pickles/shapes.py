@@ -10,7 +10,6 @@ A rule must hold whatever else the pickle does later: lists may grow after a cal
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 
@@ -18,6 +17,20 @@ from msgspec import Struct
 
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.known import EXCEPTIONS, GENERATED, GETATTR, PICKLER, has_dunder
+from rpcinspect.rpc.pickles.numpy_nodes import DTYPE
+from rpcinspect.rpc.pickles.shapes_numpy import (
+    ENCODE,
+    array_state,
+    bytes_of,
+    dtype_args,
+    dtype_state,
+    frombuffer,
+    ints,
+    is_raw,
+    latin1,
+    reconstruct,
+    scalar,
+)
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Set, Value
 
 Check = Callable[[Call], str]
@@ -74,10 +87,6 @@ def _any(value: Value) -> bool:
 def _sequence(value: Value) -> bool:
     """Written out, so that nothing but the sequence itself is asked for its items."""
     return type(value) in (tuple, list) or (type(value) is Set)
-
-
-def _ints(value: Value) -> bool:
-    return type(value) is tuple and all(type(part) is int for part in value)
 
 
 def _empty_ordered_dict(value: Value) -> bool:
@@ -168,25 +177,11 @@ def _partial_state(call: Call) -> str:
 # --- standard library ---------------------------------------------------------------------------------------
 
 
-def _raw(value: Value) -> bytes | None:
-    """Bytes, also as protocols 0 to 2 write them; None for everything else."""
-    if type(value) is Call and value.function == Global("builtins", "bytes") and value.args == ():
-        return b""
-    if type(value) is Call and value.function == _ENCODE and type(value.args) is tuple:
-        text = value.args[0] if len(value.args) == 2 and _latin1(value.args[1]) else None
-        return text.encode("latin-1", "replace") if type(text) is str else None
-    return bytes(value) if type(value) in (bytes, bytearray) else None
-
-
-def _bytes(value: Value) -> bool:
-    return _raw(value) is not None
-
-
 def _date(size: int) -> _ONE:
     """The packed bytes of a date, or of a date with a time, with fields in their ranges."""
 
     def check(value: Value) -> bool:
-        raw = _raw(value)
+        raw = bytes_of(value)
         if raw is None or len(raw) != size:
             return False
         year, month, day = raw[0] << 8 | raw[1], raw[2] & 0x7F, raw[3]
@@ -198,7 +193,7 @@ def _date(size: int) -> _ONE:
 
 def _clock(value: Value) -> bool:
     """The packed bytes of a time."""
-    raw = _raw(value)
+    raw = bytes_of(value)
     if raw is None or len(raw) != 6:
         return False
     micros = raw[3] << 16 | raw[4] << 8 | raw[5]
@@ -212,10 +207,6 @@ def _decimal(value: Value) -> bool:
 def _ratio(value: Value) -> bool:
     """No exponent: `Fraction` would write it out."""
     return type(value) is str and re.fullmatch(r"-?\d{1,4300}(/\d{1,4300})?", value, re.ASCII) is not None
-
-
-def _latin1(value: Value) -> bool:
-    return value in ("latin1", "latin-1") and type(value) is str
 
 
 def _singleton(value: Value) -> bool:
@@ -244,170 +235,6 @@ _BASES: dict[Global, tuple[type, ...]] = {
     Global("builtins", "dict"): (Dict,),
     Global("builtins", "set"): (list, Set),
 }
-
-
-# --- numpy --------------------------------------------------------------------------------------------------
-
-_ENCODE = Global("_codecs", "encode")
-DTYPE = Global("numpy", "dtype")
-NDARRAY = Global("numpy", "ndarray")
-_KIND = re.compile(r"([biufcmMSUVO])(\d{1,9})", re.ASCII)
-_NATIVE = {
-    "b": (1,),
-    "i": (1, 2, 4, 8),
-    "u": (1, 2, 4, 8),
-    "f": (2, 4, 8, 16),
-    "c": (8, 16, 32),
-    "m": (8,),
-    "M": (8,),
-}
-"""Letter of a kind → bytes that an element may have."""
-_UNITS = frozenset(b"Y M W D h m s ms us ns ps fs as generic".split())
-
-
-def _dtype_args(call: Call) -> str:
-    args = call.args
-    if len(args) == 3 and type(args[0]) is str and args[1:] in ((False, True), (0, 1)):
-        kind = _KIND.fullmatch(args[0])
-        if kind is not None and (kind[1] not in _NATIVE or int(kind[2]) in _NATIVE[kind[1]]):
-            return ""
-    return "with arguments that its own pickling never writes"
-
-
-def _dtype_state(call: Call) -> str:
-    """What `dtype.__reduce__` writes for exactly these arguments: numpy takes sizes and flags on trust."""
-    kind = _KIND.fullmatch(call.args[0])
-    state, reason = call.state, "a state forged for it"
-    if kind is None or type(state) is not tuple or len(state) not in (8, 9) or not _order(state[1]):
-        return reason
-    version, order, subarray, names, fields, size, alignment, flags = state[:8]
-    letter, width = kind[1], int(kind[2])
-    if any(type(part) is not int for part in (version, size, alignment, flags)):
-        return reason
-    if letter in "mM":
-        plain = (version, size, alignment, flags) == (4, -1, -1, 0) and len(state) == 9 and _unit(state[8])
-    elif version != 3 or len(state) != 8:
-        return reason
-    elif letter == "O":
-        plain = order == "|" and (width, size, alignment, flags) == (8, -1, -1, 63)
-    elif letter == "S":
-        plain = (size, alignment, flags) == (width, 1, 0)
-    elif letter == "U":
-        plain = (size, alignment, flags) == (width * 4, 4, 8)
-    elif letter == "V":
-        return "" if _void(width, subarray, names, fields, size, alignment, flags) else reason
-    else:
-        plain = (size, alignment, flags) == (-1, -1, 0)
-    return "" if plain and (subarray, names, fields) == (None, None, None) else reason
-
-
-def _order(value: Value) -> bool:
-    return type(value) is str and value in ("<", ">", "|", "=")
-
-
-def _unit(value: Value) -> bool:
-    """(metadata, (unit, count, 1, 1)) of datetimes."""
-    return (
-        type(value) is tuple
-        and len(value) == 2
-        and (value[0] is None or (type(value[0]) is Dict and not value[0].pairs))
-        and type(value[1]) is tuple
-        and len(value[1]) == 4
-        and _raw(value[1][0]) in _UNITS
-        and all(type(number) is int and 0 < number < 1 << 31 for number in value[1][1:])
-    )
-
-
-def _void(
-    width: int, subarray: Value, names: Value, fields: Value, size: int, alignment: int, flags: int
-) -> bool:
-    """Raw bytes, or a record whose fields lie inside of it and hold no Python objects."""
-    if size != width or alignment not in (1, 2, 4, 8, 16) or flags not in (0, 16, 128, 144):
-        return False
-    if names is None or fields is None:
-        return (subarray, names, fields, flags) == (None, None, None, 0)
-    if subarray is not None or type(names) is not tuple or type(fields) is not Dict:
-        return False
-    known = dict(fields.pairs) if all(type(key) is str for key, _ in fields.pairs) else {}
-    if set(known) != set(names) or len(fields.pairs) != len(names):
-        return False
-    end = 0
-    for name in names:
-        field = known[name]
-        if type(field) is not tuple or len(field) != 2 or type(field[1]) is not int:
-            return False
-        item = item_bytes(field[0])
-        if item is None or field[1] < end or field[1] + item > width:
-            return False
-        end = field[1] + item
-    return True
-
-
-def item_bytes(dtype: Value) -> int | None:
-    """Bytes of an element of a dtype that holds no Python objects; None for everything else."""
-    if type(dtype) is not Call or dtype.function != DTYPE or type(dtype.args) is not tuple:
-        return None
-    if _dtype_args(dtype) or (dtype.has_state and _dtype_state(dtype)):
-        return None
-    kind = _KIND.fullmatch(dtype.args[0])
-    if kind is None or kind[1] == "O":
-        return None
-    return int(kind[2]) * (4 if kind[1] == "U" else 1)
-
-
-def _is_object(dtype: Value) -> bool:
-    return (
-        type(dtype) is Call
-        and dtype.function == DTYPE
-        and type(dtype.args) is tuple
-        and not _dtype_args(dtype)
-        and dtype.args[0] == "O8"
-        and (not dtype.has_state or not _dtype_state(dtype))
-    )
-
-
-def _array_state(call: Call) -> str:
-    """(version, shape, dtype, Fortran order, data): as many bytes, or objects, as the shape says."""
-    state, reason = call.state, "a state forged for it"
-    if type(state) is not tuple or len(state) != 5 or state[0] != 1 or type(state[3]) not in (bool, int):
-        return reason
-    shape, dtype, data = state[1], state[2], state[4]
-    if not _ints(shape) or len(shape) > 64 or any(size < 0 for size in shape):
-        return reason
-    count, item = math.prod(shape), item_bytes(dtype)
-    if item is None:
-        whole = _is_object(dtype) and type(data) is list and len(data) == count
-    else:
-        raw = _raw(data)
-        whole = raw is not None and len(raw) == count * item
-    return "" if whole else reason
-
-
-def _scalar(call: Call) -> str:
-    args = call.args
-    item = item_bytes(args[0]) if len(args) == 2 else None
-    raw = _raw(args[1]) if item is not None else None
-    if raw is None or len(raw) != item:
-        return "with arguments that its own pickling never writes"
-    return ""
-
-
-def _reconstruct(call: Call) -> str:
-    """An array of nothing, of some letter's type; its state says what it is."""
-    args = call.args
-    letter = (_raw(args[2]) or args[2]) if len(args) == 3 else b""
-    if args[:2] == (NDARRAY, (0,)) and type(letter) in (bytes, str) and len(letter) == 1:
-        return ""
-    return "with arguments that its own pickling never writes"
-
-
-def _frombuffer(call: Call) -> str:
-    args = call.args
-    if len(args) == 4 and type(args[0]) in (bytes, bytearray) and _ints(args[2]) and args[3] in ("C", "F"):
-        item = item_bytes(args[1])
-        if item is not None and all(n >= 0 for n in args[2]) and len(args[0]) == math.prod(args[2]) * item:
-            return ""
-    return "with arguments that its own pickling never writes"
 
 
 # --- torch --------------------------------------------------------------------------------------------------
@@ -461,14 +288,14 @@ RULES: dict[Global, Rule] = {
     **_rules("complex", Rule(_args((_NUMBER, _NUMBER)), ("reduce", "newobj")), "builtins"),
     **_rules(
         "bytearray",
-        Rule(_args((), (_bytes,), (_is(str), _latin1)), items=True),
+        Rule(_args((), (is_raw,), (_is(str), latin1)), items=True),
         "builtins",
     ),
     **_rules("bytes", Rule(_args(())), "builtins"),
     **_rules("set frozenset list tuple", Rule(_args((), (_sequence,)), items=True), "builtins"),
     **_rules("slice", Rule(_args((_any, _any, _any))), "builtins"),
     **_rules("range", Rule(_args((_is(int), _is(int), _is(int)))), "builtins"),
-    _ENCODE: Rule(_args((_is(str), _latin1))),
+    ENCODE: Rule(_args((_is(str), latin1))),
     Global("copyreg", "_reconstructor"): Rule(
         _reconstructor, state=_attributes, items=True, pairs=True, settled=frozenset({0, 1})
     ),
@@ -520,17 +347,17 @@ RULES: dict[Global, Rule] = {
     Global("socket", "AddressFamily"): Rule(_args((_is(int),))),
     Global("socket", "SocketKind"): Rule(_args((_is(int),))),
     Global("uuid", "SafeUUID"): Rule(_args((_is(int, type(None)),))),
-    DTYPE: Rule(_dtype_args, state=_dtype_state),
+    DTYPE: Rule(dtype_args, state=dtype_state),
     **_rules(
         "_reconstruct",
-        Rule(_reconstruct, state=_array_state, needs_state=True, settled=frozenset({0})),
+        Rule(reconstruct, state=array_state, needs_state=True, settled=frozenset({0})),
         "numpy.core.multiarray",
         "numpy._core.multiarray",
     ),
-    **_rules("scalar", Rule(_scalar), "numpy.core.multiarray", "numpy._core.multiarray"),
-    **_rules("_frombuffer", Rule(_frombuffer), "numpy.core.numeric", "numpy._core.numeric"),
+    **_rules("scalar", Rule(scalar), "numpy.core.multiarray", "numpy._core.multiarray"),
+    **_rules("_frombuffer", Rule(frombuffer), "numpy.core.numeric", "numpy._core.numeric"),
     **_rules("device", Rule(_args((_is(str),), (_is(str), _is(int)))), "torch"),
-    **_rules("Size", Rule(_args((_ints,))), "torch"),
+    **_rules("Size", Rule(_args((ints,))), "torch"),
     **_rules("_get_layout", Rule(_args((_is(str),))), "torch.serialization"),
     **_rules(
         "_rebuild_parameter",

@@ -112,3 +112,25 @@ def children(node: Value) -> Iterable[Value]:
     if isinstance(node, PersistentRef):
         return (node.id,)
     return ()
+
+
+def depth(root: Value) -> int:
+    """Levels of nesting: the longest way down, circles not counted."""
+    levels: dict[int, int] = {}
+    stack: list[tuple[Value, bool]] = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if type(node) in SCALARS or type(node) is Global or (not done and id(node) in levels):
+            continue
+        below = [part for part in children(node) if type(part) not in SCALARS]
+        if done:
+            levels[id(node)] = 1 + max((levels.get(id(part), 0) for part in below), default=0)
+        else:
+            levels[id(node)] = 0
+            stack.append((node, True))
+            stack += [(part, False) for part in below]
+    return levels.get(id(root), 0)
+
+
+SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray})
+"""Types of values that have no parts and name nothing."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.console import Console
 
+from rpcinspect.replay.planning.allowances import BY_MAIN
 from rpcinspect.replay.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
-from rpcinspect.replay.planning.sources import MAIN_NAMES
 from rpcinspect.views.phrases import counted, printable
 from rpcinspect.views.text.table import end_label, join_ends, pad, write_line
 
@@ -122,10 +122,9 @@ def allow_line(missing: Sequence[str]) -> str:
             "What is refused here would run code, or can't be judged. Find out who wrote the capture; "
             "--trust-capture runs whatever it names."
         )
-    options = [f"--allow {one}" for one in missing]
-    if any(one.partition(":")[0] in MAIN_NAMES for one in missing):
-        options.insert(0, "--main SCRIPT.py")
-    line = f"To allow exactly this, add: {printable(' '.join(options))}"
+    options = ["--main SCRIPT.py"] if BY_MAIN in missing else []
+    options += [f"--allow {one}" for one in missing if one != BY_MAIN]
+    line = f"To allow this, add: {printable(' '.join(options))}"
     return f"{line} (--path DIR instead allows what your files there define)"
 
 

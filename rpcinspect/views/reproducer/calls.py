@@ -20,7 +20,7 @@ from rpcinspect.rpc.command import (
     ScriptRemoteCall,
 )
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.judge import SCRIPT_PREFIX
+from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
 from rpcinspect.rpc.pickles.tree import Dict, Global, Value
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import origin

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.replay.planning.allowances import Allowance, hint
+from rpcinspect.opened import OpenSession
+from rpcinspect.replay.planning.allowances import BY_MAIN, Allowance, hint
+from rpcinspect.replay.planning.gate import Gate
+from rpcinspect.replay.planning.plan import plan
+from rpcinspect.replay.planning.sources import Sources
+from tests.places import recorded
 
 
 @pytest.mark.parametrize(
@@ -47,3 +52,40 @@ def test_hints_can_be_pasted() -> None:
     assert hint("app", "C.m") == "app:C.m"
     assert hint("app", "<lambda>") == ""
     assert hint("", "f") == ""
+
+
+def refused(name: str, sources: Sources, *allow: str) -> tuple[list[str], tuple[str, ...]]:
+    """The names that a plan refuses, and all that it says is missing."""
+    found = [one for one in map(Allowance.parse, allow) if one is not None]
+    with OpenSession([str(recorded(name))]) as opened:
+        made = plan(opened.session, list(opened.messages()), None, Gate(found, sources))
+    return [use.name for use in made.refused], made.missing
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "DistAutogradTest.test_backward_rref",
+        "DistAutogradTest.test_trainer_ps",
+        "DistAutogradTest.test_graph_for_py_nested_remote_call_itself",
+        "DistOptimizerTest.test_dist_optim_exception",
+        "RemoteModuleTest.test_forward_sync_script",
+        "RemoteModuleTest.test_unsupported_methods",
+    ],
+)
+def test_one_line_says_all_that_is_missing(test: str) -> None:
+    """Also what depends on a refused message, and so is not judged until that one is allowed."""
+    capture = f"torch-suite/{test}.pcap"
+    names, missing = refused(capture, Sources())
+    assert names
+    assert "" not in missing
+    assert refused(capture, Sources(), *missing) == ([], ())
+
+
+def test_the_script_of_a_job_is_all_that_it_needs() -> None:
+    """A pipeline with RemoteModule, RRefs and DistributedOptimizer."""
+    capture, folder = "reports/job/plain.pcap", recorded("reports/job")
+    names, missing = refused(capture, Sources())
+    assert "__mp_main__.Stage1" in names
+    assert missing == (BY_MAIN,)
+    assert refused(capture, Sources(folder / "train.py")) == ([], ())

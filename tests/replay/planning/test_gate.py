@@ -13,8 +13,8 @@ from rpcinspect.replay.planning.allowances import Allowance
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.sources import Sources
 from rpcinspect.rpc.command import PythonRRefFetchRet, ScriptCall, ScriptResp
-from rpcinspect.rpc.pickles.judge import Named
 from rpcinspect.rpc.pickles.tree import Call, Global
+from rpcinspect.rpc.pickles.verdicts import Named
 from rpcinspect.rpc.record import RpcRecord
 from tests.replay.talks import NONE, UDF, answer_of, record_of, request_of, udf
 

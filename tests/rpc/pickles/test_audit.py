@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from rpcinspect.rpc.pickles.audit import OUT, Audit, audit
-from rpcinspect.rpc.pickles.judge import Named
 from rpcinspect.rpc.pickles.python import read_python_pickle, read_python_pickle_partial
+from rpcinspect.rpc.pickles.verdicts import Named
 
 from . import vectors
 

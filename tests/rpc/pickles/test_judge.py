@@ -7,38 +7,14 @@ import pickle
 
 import pytest
 
-from rpcinspect.rpc.pickles import jit_write
-from rpcinspect.rpc.pickles.jit import read_jit
 from rpcinspect.rpc.pickles.judge import (
     MAX_DEPTH,
-    MAX_JIT_DEPTH,
-    MAX_TYPE_DEPTH,
     Judge,
-    Standing,
     depth,
-    is_type_text,
 )
 from rpcinspect.rpc.pickles.python import read_python_pickle_partial
-from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
-
-
-class Mine:
-    """A policy that allows what is defined in `mine`, a class C and a function f."""
-
-    keeps_getattr = False
-
-    def standing(self, name: Global) -> Standing:
-        if name == Global("mine", "C"):
-            return Standing(True, "class")
-        if name == Global("mine", "f"):
-            return Standing(True, "function")
-        if name == Global("mine", "Shell"):
-            reason = "it inherits from subprocess.Popen"
-            return Standing(True, "class", constructing=reason, restoring=reason, items=reason)
-        return Standing(False, reason="nobody")
-
-    def method(self, owner: Global, name: str) -> Standing:
-        return Standing(owner == Global("mine", "C") and name == "run", reason="nobody")
+from rpcinspect.rpc.pickles.tree import Value
+from tests.rpc.pickles.policies import Mine
 
 
 def refused(data: bytes) -> dict[str, str]:
@@ -208,94 +184,3 @@ def test_a_known_object_may_come_twice() -> None:
     judge = Judge(Mine())
     judge.python(read_python_pickle_partial(pickle.dumps([Colour.RED, Colour.RED], 4)))
     assert [one.name for one in judge.found.values()] == [f"{__name__}.Colour"]
-
-
-# --- the dialect of torch's C++ -----------------------------------------------------------------------------
-
-
-def jit_refused(value: Value) -> set[str]:
-    judge = Judge(Mine())
-    judge.jit(value)
-    return {one.name for one in judge.found.values() if not one.allowed}
-
-
-def jit(name: str, *args: Value, module: str = "torch.jit._pickle") -> Call:
-    return Call(Global(module, name), args)
-
-
-RPC = "torch.distributed.rpc"
-TENSOR = jit("build_tensor_from_id", 0)
-HONEST = [
-    (1, 2.5, "x", None, True, [1, [2]], Dict([("a", TENSOR)])),
-    jit("build_intlist", [1, 2]),
-    jit("build_doublelist", [1.0]),
-    jit("build_boollist", [True]),
-    jit("build_tensorlist", [TENSOR]),
-    jit("restore_type_tag", [TENSOR], "List[Tensor]"),
-    jit("restore_type_tag", Dict([("a", 1)]), "Dict[str, int]"),
-    jit("device", "cuda:1", module="torch"),
-    jit("complex", 1.0, 2.0, module="builtins"),
-    jit("rref", 0, 0, 1, 0, 2, 0, "PyObject", module=RPC),
-    Call(Global("__torch__.mine", "C"), (), how="newobj", has_state=True, state=Dict([("t", TENSOR)])),
-]
-
-
-@pytest.mark.parametrize("value", HONEST, ids=str)
-def test_what_torch_writes(value: Value) -> None:
-    assert jit_refused(value) == set()
-
-
-def test_what_is_written_reads_as_the_same() -> None:
-    for value in HONEST[:-1]:
-        assert jit_refused(read_jit(jit_write.write_jit(value))) == set()
-
-
-FORGED = [
-    (jit("build_tensor_from_id", -1), "torch.jit._pickle.build_tensor_from_id"),
-    (jit("build_intlist", [1, "a"]), "torch.jit._pickle.build_intlist"),
-    (jit("build_tensorlist", [1]), "torch.jit._pickle.build_tensorlist"),
-    (jit("restore_type_tag", [1], "List[" * 40 + "int" + "]" * 40), "torch.jit._pickle.restore_type_tag"),
-    (jit("restore_type_tag", [1], "Dict[str, int]"), "torch.jit._pickle.restore_type_tag"),
-    (jit("device", "cpu; rm", module="torch"), "torch.device"),
-    (
-        jit("rref", 1 << 20, 0, 1, 0, 2, 0, "int", module="torch.distributed.rpc"),
-        "torch.distributed.rpc.rref",
-    ),
-    (jit("_rebuild_tensor_v2", 1, module="torch._utils"), "torch._utils._rebuild_tensor_v2"),
-    (jit("_rebuild_from_type_v2", 1, module="torch._tensor"), "torch._tensor._rebuild_from_type_v2"),
-    (Global("os", "system"), "os.system"),
-    (Global("torch", "device"), "torch.device"),
-    (Call(1, ()), "a call"),
-    (Call(Global("torch", "device"), ("cpu",), how="newobj"), "a call"),
-    (Call(Global("__torch__.lib", "C"), ()), "__torch__.lib.C"),
-]
-
-
-@pytest.mark.parametrize(("value", "culprit"), FORGED)
-def test_what_torch_never_writes(value: Value, culprit: str) -> None:
-    assert culprit in jit_refused((1, [value]))
-    assert culprit in jit_refused(Dict([("a", (value,))]))
-
-
-def test_nesting_of_values_in_c() -> None:
-    value: Value = ()
-    for _ in range(MAX_JIT_DEPTH - 1):
-        value = (value,)
-    assert jit_refused(value) == set()
-    assert jit_refused((value,)) == {"a value"}
-
-
-def test_texts_of_types() -> None:
-    for good in (
-        "PyObject",
-        "Tensor",
-        "List[Tensor]",
-        "Dict[str, List[int]]",
-        "__torch__.app.Net",
-        "Tuple[()]",
-    ):
-        assert is_type_text(good)
-    deep = "List[" * MAX_TYPE_DEPTH + "int" + "]" * MAX_TYPE_DEPTH
-    assert is_type_text(deep)
-    for bad in (f"List[{deep}]", "", "List[int", "int]", "a b;", "f(x)" * 500, "-int", "List[int]]["):
-        assert not is_type_text(bad)

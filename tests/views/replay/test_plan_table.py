@@ -40,7 +40,7 @@ def test_refusals() -> None:
     lines = shown(conversation().plan(PlanOptions(roles=("w0",)), Gate()))
     assert "  REFUSED  app.f  nobody allowed it (#0)" in lines
     assert lines[-2] == "A replay would be refused: 1 name that nobody allowed."
-    assert lines[-1].startswith("To allow exactly this, add: --allow app:f ")
+    assert lines[-1].startswith("To allow this, add: --allow app:f ")
     trusting = shown(conversation().plan(PlanOptions(roles=("w0",), trust=True), Gate()))
     assert "REFUSED" not in "".join(trusting)
     assert trusting[-1].startswith("Nothing is refused")

@@ -1,0 +1,104 @@
+"""What torch writes into JIT pickles of rpc beside plain values: a closed list of calls, with their forms.
+
+In: the arguments of a call. Out: whether torch's pickler writes them so; its unpickler trusts most of them.
+Tensors and storages, which it knows besides, stand in tensor tables only, see `rpc.tensor`. Mirrors
+torch/csrc/jit/serialization/{pickler,unpickler}.cpp and torch/csrc/jit/frontend/script_type_parser.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
+
+MAX_JIT_DEPTH = 64
+MAX_TYPE_TEXT = 1_000
+MAX_TYPE_DEPTH = 16
+"""Values and types of torch's C++, whose parsers and destructors recurse without a limit."""
+
+SCRIPT_PREFIX = "__torch__."
+"""In front of the names of TorchScript's functions and classes."""
+
+
+def is_type_text(text: str) -> bool:
+    """Whether a type's text is of the grammar that torch writes: its parser in C++ recurses without a
+    limit.
+    """
+    if len(text) > MAX_TYPE_TEXT or not _TYPE_TEXT.fullmatch(text):
+        return False
+    level = deepest = 0
+    for sign in text:
+        level += (sign == "[") - (sign == "]")
+        deepest = max(deepest, level)
+        if level < 0:
+            return False
+    return level == 0 and deepest <= MAX_TYPE_DEPTH
+
+
+_Form: TypeAlias = Callable[[tuple[Value, ...]], bool]
+
+
+def _int16(value: Value) -> bool:
+    return type(value) is int and -(1 << 15) <= value < 1 << 15
+
+
+def _int64(value: Value) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
+def _list_of(kind: type) -> _Form:
+    return lambda args: len(args) == 1 and type(args[0]) is list and all(type(x) is kind for x in args[0])
+
+
+def _tensors(args: tuple[Value, ...]) -> bool:
+    return len(args) == 1 and type(args[0]) is list and all(map(_is_tensor, args[0]))
+
+
+def _is_tensor(node: Value) -> bool:
+    return type(node) is Call and node.function == _TENSOR and type(node.args) is tuple and _index(node.args)
+
+
+def _index(args: tuple[Value, ...]) -> bool:
+    return len(args) == 1 and type(args[0]) is int and args[0] >= 0
+
+
+def _tagged(args: tuple[Value, ...]) -> bool:
+    if len(args) != 2 or type(args[1]) is not str or not is_type_text(args[1]):
+        return False
+    return type(args[0]) is (Dict if args[1].startswith("Dict[") else list)
+
+
+def _rref(args: tuple[Value, ...]) -> bool:
+    if len(args) != 7 or type(args[6]) is not str or not is_type_text(args[6]):
+        return False
+    owner, rref_on, rref_local, fork_on, fork_local, parent = args[:6]
+    return all(map(_int16, (owner, rref_on, fork_on, parent))) and _int64(rref_local) and _int64(fork_local)
+
+
+def _device(args: tuple[Value, ...]) -> bool:
+    return len(args) == 1 and type(args[0]) is str and _DEVICE.fullmatch(args[0]) is not None
+
+
+def _complex(args: tuple[Value, ...]) -> bool:
+    return len(args) == 2 and all(type(part) in (int, float) for part in args)
+
+
+_TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
+_DEVICE = re.compile(r"(cpu|cuda|meta|mps|xla|xpu|hpu|ipu|mtia|privateuseone)(:\d{1,3})?", re.ASCII)
+_TYPE_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*([A-Za-z0-9_., \[\]()]*)", re.ASCII)
+
+JIT_CALLS: dict[Global, _Form] = {
+    _TENSOR: _index,
+    Global("torch.jit._pickle", "build_intlist"): _list_of(int),
+    Global("torch.jit._pickle", "build_doublelist"): _list_of(float),
+    Global("torch.jit._pickle", "build_boollist"): _list_of(bool),
+    Global("torch.jit._pickle", "build_tensorlist"): _tensors,
+    Global("torch.jit._pickle", "restore_type_tag"): _tagged,
+    Global("torch", "device"): _device,
+    Global("builtins", "complex"): _complex,
+    Global("torch.distributed.rpc", "rref"): _rref,
+}
+"""All that torch writes into payloads of rpc beside plain values. Mirrors torch/csrc/jit/serialization/
+{pickler,unpickler}.cpp; what else the unpickler knows (tensors, storages) stands in tensor tables only."""
