@@ -141,6 +141,15 @@ def replay(
         int,
         typer.Option("--threads", metavar="N", help="Threads of each live worker; sums depend on it."),
     ] = 1,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="What each live worker may take, such as 8GB, or none: no bound; otherwise as the captured "
+            "sizes suggest.",
+        ),
+    ] = None,
     engine: Annotated[
         EngineName | None,
         typer.Option(
@@ -270,6 +279,7 @@ def replay(
                 search_seed=search_seed,
                 stand_ins=stand_ins,
                 threads=threads,
+                memory=memory,
                 engine=None if engine is None else engine.value,
                 device=device.value,
                 maps=tuple(maps or ()),

@@ -6,6 +6,7 @@ In: what the command line named. Out: values, None for what can't be one; mistak
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 
 
@@ -24,6 +25,19 @@ def renames(given: Iterable[str]) -> dict[str, str] | None:
             return None
         found[old] = new
     return found
+
+
+def read_size(given: str) -> int | None:
+    """Bytes of `512MB`, `4GB` or `1.5 GiB`."""
+    found = SIZE.fullmatch(given.strip().upper())
+    return None if found is None else int(float(found[1]) * UNITS[found[2]])
+
+
+UNITS = {
+    **{name: 1000**power for power, name in enumerate(("B", "KB", "MB", "GB", "TB"))},
+    **{name: 1024**power for power, name in enumerate(("KIB", "MIB", "GIB", "TIB"), 1)},
+}
+SIZE = re.compile(rf"([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?) *({'|'.join(UNITS)})")
 
 
 def wrong_tolerances(rtol: float | None, atol: float | None) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from rpcinspect.capture import Reading
-from rpcinspect.commands.arguments import names, renames, wrong_reading, wrong_tolerances
+from rpcinspect.commands.arguments import names, read_size, renames, wrong_reading, wrong_tolerances
 from rpcinspect.commands.output import overwritten_input
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pipeline import Options, Progress
@@ -50,6 +50,7 @@ class Request(Struct, frozen=True, kw_only=True):
     search_seed: str | None = None
     stand_ins: bool = False
     threads: int = 1
+    memory: str | None = None
     timeout_s: float | None = None
     speed: float | None = None
     repeat: int = 1
@@ -84,6 +85,10 @@ class Request(Struct, frozen=True, kw_only=True):
     def seed(self) -> int | None:
         """That of every live worker which has none of its own."""
         return read_seeds(self.seeds).everybody
+
+    def memory_bytes(self) -> int | None:
+        """As `ReplayOptions` has it."""
+        return None if self.memory is None else 0 if self.memory == "none" else read_size(self.memory)
 
     def device_map(self) -> dict[str, str]:
         """Captured device → device of the replay, as `--map` says it."""
@@ -129,6 +134,7 @@ class Request(Struct, frozen=True, kw_only=True):
             ),
             rules=self.rules(),
             timeout_s=self.timeout_s,
+            memory=self.memory_bytes(),
             speed=self.speed,
             repeat=self.repeat,
             record=self.record,
@@ -217,6 +223,7 @@ def _wrong_group(request: Request) -> Iterator[str]:
         ("--search-seed", request.search_seed is not None),
         ("--stand-ins", request.stand_ins),
         ("--threads", request.threads != 1),
+        ("--memory", request.memory is not None),
         ("--show-gradients", request.show_gradients),
         ("--engine agent", request.player != "wire"),
     )
@@ -233,6 +240,8 @@ def _wrong_numbers(request: Request) -> Iterator[str]:
         yield f"--search-seed {request.search_seed}: not FROM:TO, such as 0:100, of at most {MAX_TRIES:,}"
     if not 1 <= request.threads <= MAX_THREADS:
         yield f"--threads {request.threads}: a number from 1 to {MAX_THREADS}"
+    if request.memory not in (None, "none") and not request.memory_bytes():
+        yield f"--memory {request.memory}: not a size, such as 4GB, or none"
     if request.repeat < 1:
         yield f"--repeat {request.repeat}: a number from 1 up"
     for name, value in (("--timeout", request.timeout_s), ("--speed", request.speed)):
@@ -261,6 +270,7 @@ def _wrong_export(request: Request) -> Iterator[str]:
         ("--speed", request.speed is not None),
         ("--engine", request.engine is not None),
         ("--device", request.device != "cpu"),
+        ("--memory", request.memory is not None),
         ("--map", bool(request.maps)),
         ("--search-seed", request.search_seed is not None),
         ("--connect", request.connect is not None),

@@ -30,6 +30,7 @@ from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.planning.devices import Devices, Placement
 from rpcinspect.replay.planning.model import Engine, Plan, PlannedSession
 from rpcinspect.replay.planning.roster import worker_ids
+from rpcinspect.replay.playing.allowance import allowance
 from rpcinspect.replay.playing.joined import JoinOptions, check, play_joined
 from rpcinspect.replay.playing.material import Material, Members, Played
 from rpcinspect.replay.playing.outcome import (
@@ -40,10 +41,11 @@ from rpcinspect.replay.playing.outcome import (
     StepOutcome,
 )
 from rpcinspect.replay.playing.patience import Patience
-from rpcinspect.replay.playing.player import Player
+from rpcinspect.replay.playing.player import GRACE_S, Player
 from rpcinspect.replay.playing.reasons import with_reasons
 from rpcinspect.replay.playing.seed_search import EnoughError, search
 from rpcinspect.replay.playing.stand_in_giver import give
+from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.replay.workers.live_group import Gradient, LiveGroup
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.replay.workers.workers import WorkerOptions, Workers
@@ -65,6 +67,9 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
     """What counts as a difference. Forms should: identical answers have them."""
     timeout_s: float | None = None
     """The longest wait for an answer; None: as the captured times suggest."""
+    memory: int | None = None
+    """Bytes that each live worker may take beyond those that it has when it has joined; 0: as much as there
+    is; None: as the captured sizes suggest."""
     speed: float | None = None
     """1.0: at the captured pace; None: as fast as causality allows."""
     repeat: int = 1
@@ -289,7 +294,7 @@ class _Run:
         self._ids: dict[str, int] = {}
         self._player: Player | None = None
         self._gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
-        self._output: dict[str, str] = {}
+        self._ended: tuple[Ended, ...] = ()
         self._trouble: list[str] = []
         """That the group which was joined could not be left."""
 
@@ -297,15 +302,19 @@ class _Run:
         """Everything; what it found is in `outcome` afterwards, also if it raises."""
         cast = self._planned.cast
         self.know_ids()
-        with LiveGroup(workers) as group:
+        with LiveGroup(workers, self._memory()) as group:
+            wait_s = 0.0
             try:
                 group.seeds = self.seeds
                 group.maps = self._placement.maps(self._ids, self._calls.values())
                 for name in cast.live:
                     group.start(name, self._ids[name])
                 self._play(group)
+            except ReplayError:
+                wait_s = GRACE_S  # a process that has ended may be why, and the system tells it late
+                raise
             finally:
-                self._note_ended(group)
+                self._note_ended(group, wait_s)
 
     def join(self) -> None:
         """The same in a group that others have started."""
@@ -391,7 +400,7 @@ class _Run:
             members,
             self._patience(),
             speed=self._options.speed,
-            alive=lambda: _ended(group),
+            ended=group.ended,
             done=self._tick,
         )
         self._player.run()
@@ -413,17 +422,25 @@ class _Run:
                     found[context] = worker.gradients(context)
             yield name, found
 
-    def _note_ended(self, group: LiveGroup) -> None:
-        for name, worker in group.workers.items():
-            if worker.child.exit_code is not None:
-                self._output[name] = worker.child.tail()
+    def _memory(self) -> int | None:
+        """What each live worker may take."""
+        given = self._options.memory
+        if given is None and self._options.devices.kind == "cuda":
+            return None  # nobody has measured what CUDA takes in the host's memory
+        return allowance(self._planned, self._calls) if given is None else given or None
+
+    def _note_ended(self, group: LiveGroup, wait_s: float) -> None:
+        ended = group.ended(wait_s)
+        self._ended = ended if self._player is None else self._player.with_last(ended)
 
     def outcome(self, failure: str | None) -> SessionOutcome:
         """What came of it."""
         failure = "; ".join([*filter(None, [failure]), *self._trouble]) or None
+        if failure is not None and self._ended and self._ended[0].text not in failure:
+            failure = f"{failure}; {self._ended[0].text}"
         player = self._player
         if player is None:
-            return _not_played(self._planned, failure)
+            return _not_played(self._planned, failure, self._ended)
         if failure is not None:
             player.failure = failure
         steps, inbound = with_reasons(player.outcomes(), player.inbound, self._calls)
@@ -434,25 +451,19 @@ class _Run:
             wall_s=player.wall_s,
             failure=player.failure,
             gradients=self._gradients,
-            worker_output=self._output or None,
+            ended=self._ended,
         )
 
 
-def _not_played(planned: PlannedSession, failure: str | None) -> SessionOutcome:
+def _not_played(
+    planned: PlannedSession, failure: str | None, ended: tuple[Ended, ...] = ()
+) -> SessionOutcome:
     steps = [
         StepOutcome(step=step, result=None)
         if step.action == "skip"
         else StepOutcome(step=step, result="failed", text=failure)
         for step in planned.steps
     ]
-    return SessionOutcome(planned=planned, steps=tuple(steps), inbound=(), wall_s=0.0, failure=failure)
-
-
-def _ended(group: LiveGroup) -> str | None:
-    """Which live worker has ended, in words."""
-    for name, worker in group.workers.items():
-        code = worker.child.exit_code
-        if code is not None:
-            how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-            return f"the live worker {name} {how}"
-    return None
+    return SessionOutcome(
+        planned=planned, steps=tuple(steps), inbound=(), wall_s=0.0, failure=failure, ended=ended
+    )

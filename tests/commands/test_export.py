@@ -89,6 +89,7 @@ def test_nothing_to_export(capture: Path, tmp_path: Path) -> None:
         (["--export", "x", "--main", "my-job.py"], "can't import a module of that name"),
         (["--export", "x", "--engine", "agent"], "--engine is for a replay"),
         (["--export", "x", "--device", "cuda"], "--device is for a replay"),
+        (["--export", "x", "--memory", "none"], "--memory is for a replay"),
     ],
 )
 def test_wrong_usage(options: list[str], said: str) -> None:

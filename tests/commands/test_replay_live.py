@@ -155,17 +155,23 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(
-    "end",
-    ["os._exit(3)", "os.kill(os.getpid(), 9)", "os.kill(os.getppid(), 9); time.sleep(5)"],
+    ("end", "told"),
+    [
+        ("os._exit(3)", "the live worker worker1 ended with code 3; the last that it was sent is #6"),
+        ("os.kill(os.getpid(), 9)", "the live worker worker1 was ended by SIGKILL; "),
+        ("os.kill(os.getppid(), 9); time.sleep(5)", " is gone: its parent process was ended by SIGKILL"),
+    ],
     ids=["the worker", "the worker, killed", "the parent of all, of which the socket breaks"],
 )
-def test_a_worker_that_ends_does_not_end_us(end: str, tmp_path: Path) -> None:
+def test_a_worker_that_ends_does_not_end_us(end: str, told: str, tmp_path: Path) -> None:
     path = job(tmp_path, f"print('about to go', flush=True); {end}")
     with start(CHAIN, "--path", path, "--timeout", "20") as running:
         out, err = running.communicate(timeout=60)
     assert (running.returncode, err) == (1, "")
     assert not temporary_folders(tempfile.gettempdir(), running.pid)
     assert ("about to go" in out) or "kill" in end
+    (line,) = (line for line in out.splitlines() if line.startswith("session 1 ended early: "))
+    assert told in line
     assert out.splitlines()[-1].startswith("failed: 0 of 4 gradients, 0 of 5 answers")
 
 

@@ -40,6 +40,9 @@ OTHERS = (str(CHAIN), "-o", "x")
         ((CHAIN, "--search-seed", "few"), "not FROM:TO"),
         ((CHAIN, "--threads", "0"), "--threads 0: a number from 1"),
         ((CHAIN, "--threads", "100000"), "to 1024"),
+        ((CHAIN, "--memory", "lots"), "--memory lots: not a size, such as 4GB, or none"),
+        ((CHAIN, "--memory", "0GB"), "--memory 0GB: not a size"),
+        ((CHAIN, "--connect", "tcp://h:1", "--memory", "4GB"), "--memory can't be used with --connect"),
         ((CHAIN, "--repeat", "0"), "--repeat 0: a number from 1"),
         ((CHAIN, "--timeout", "0"), "--timeout 0: a finite number above 0"),
         ((CHAIN, "--timeout", "nan"), "--timeout nan"),
@@ -141,6 +144,13 @@ def test_what_the_engine_is_told(tmp_path: Path) -> None:
     assert (options.search_seeds, options.workers.threads) == (range(1000, 1010), 2)
     assert (options.timeout_s, options.speed, options.repeat) == (4.0, 1.0, 5)
     assert (options.record, options.show_gradients) == (tmp_path / "out.pcap", True)
+
+
+def test_memory() -> None:
+    given = ("none", "512MB", None)
+    found = [replace(REQUEST, memory=one).memory_bytes() for one in given]
+    assert found == [0, 512_000_000, None]
+    assert mistake(replace(REQUEST, memory="none")) is None
 
 
 def test_devices_and_the_engine_that_they_need() -> None:

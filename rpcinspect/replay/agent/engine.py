@@ -76,12 +76,15 @@ def start_agents(
 ) -> dict[str, AgentPeer]:
     """A process for each played worker, each a member of the group, and each has begun: until then torch
     unpickles what comes, and another worker's request may be quicker than what we tell the process."""
-    cast = material.planned.cast
-    children = {role: group.start_agent(role, material.worker_ids[role]) for role in cast.roles}
+    parts = {role: _part(role, material, passes[role], place) for role in material.planned.cast.roles}
+    children = {
+        role: group.start_agent(role, material.worker_ids[role], len(part.contexts))
+        for role, part in parts.items()
+    }
     peers = {
         role: AgentPeer(
             loop,
-            _part(role, material, passes[role], place),
+            parts[role],
             child.control,
             group.workers,
             material.ids,

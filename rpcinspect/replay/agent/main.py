@@ -30,12 +30,15 @@ from torch._C import _distributed_rpc as rpc_c
 from rpcinspect.replay.agent.nodes import Contexts, Leave, Recorded, Root, Thread, Told, Watch
 from rpcinspect.replay.agent.rrefs import RemoteRefs
 from rpcinspect.replay.agent.tensors import build, operands, tell, tell_value, value
+from rpcinspect.replay.workers.bounds import LATER_THREADS, bound_memory
 
 FOREVER_S = 1e6
 NO_TIMEOUT = 0.0
 """torch's word for it: who waits is the other side."""
 WORKER_THREADS = 128
 """Each request of a live worker holds one until its answer is due, each context of another worker one."""
+CONTEXT_THREADS = 4
+"""Its own, and those of its passes and fetches at the same time."""
 HOST = b"rpcinspect: send from here"
 """In the place of a pickle: a request of our own, in whose thread torch has set another worker's context."""
 HIGHEST = 1 << 40
@@ -372,5 +375,6 @@ def play(control: Any, command: Command, init_rpc: Callable[[Command], None]) ->
     except Exception as error:
         control.send({"failed": text(error)})
         raise
-    control.send({"ready": True})
+    threads = LATER_THREADS + WORKER_THREADS + CONTEXT_THREADS * command["contexts"]
+    control.send({"ready": True, "memory": bound_memory(command["memory"], threads)})
     agent.serve()

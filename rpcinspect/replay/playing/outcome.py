@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.replay.planning.model import Plan, PlannedSession, Step
+from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.replay.workers.seeds import Seeds
 
@@ -70,8 +71,8 @@ class SessionOutcome(Struct, frozen=True, kw_only=True):
     """Why it could not begin, or ended early; then the steps that did not take place are `failed`."""
     gradients: Mapping[str, Mapping[int, tuple[Gradient, ...]]] | None = None
     """Live worker → context → what its leaves held at the end, if that was asked for."""
-    worker_output: Mapping[str, str] | None = None
-    """Live worker → the end of what it wrote, of those that ended early."""
+    ended: tuple[Ended, ...] = ()
+    """The processes that ended early, the first first."""
 
 
 class FoundSeed(Struct, frozen=True, kw_only=True):

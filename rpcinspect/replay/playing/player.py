@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.causes.calls import HOUSEKEEPING, Call
 from rpcinspect.equality.difference import Difference, verdict
@@ -32,6 +33,7 @@ from rpcinspect.replay.playing.patience import Patience
 from rpcinspect.replay.playing.schedule import Due, Schedule
 from rpcinspect.replay.playing.translate import learn_own_fork, learn_sent, translate
 from rpcinspect.replay.playing.uncaptured import acknowledgement, refusal, too_much
+from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.rpc.message import Message, type_name
 from rpcinspect.rpc.record import RpcRecord
 
@@ -41,6 +43,9 @@ SHORTEST_TICK_S = 0.01
 LAST_S = 0.05
 """How long is listened after the last step: what live workers sent before their last answers may come later,
 over pipes of its own."""
+
+GRACE_S = 1.0
+"""How long is waited, in a whole session, to learn how processes have ended with which pipes were lost."""
 
 NOTHING_LIKE_IT = "nothing like it was captured"
 
@@ -66,17 +71,17 @@ class Player:
         patience: Patience,
         *,
         speed: float | None = None,
-        alive: Callable[[], str | None] = lambda: None,
+        ended: Callable[[float], Sequence[Ended]] = lambda seconds: (),
         done: Callable[[StepOutcome], None] = lambda outcome: None,
     ) -> None:
-        """`peers` by the worker that they stand for; `alive` says which live worker has ended, if any has, in
-        words; `done` is called with each step that came to its end."""
+        """`peers` by the worker that they stand for; `ended` says which processes have ended, the first
+        first, and may wait so many seconds for one; `done` is called with each step that came to its end."""
         self._material = material
         self._loop = loop
         self._peers = peers
         self._membership = membership
         self._patience = patience
-        self._alive = alive
+        self._ended = ended
         self._done = done
         planned, calls = material.planned, material.calls
         self._schedule = Schedule(planned, calls, speed=speed, stubborn=patience.stubborn)
@@ -94,8 +99,13 @@ class Player:
         self._requests: dict[int, RequestArrived] = {}
         """Captured request → the live one that repeats it and is not answered yet."""
         self._outcomes: dict[int, StepOutcome] = {}
+        self._last: dict[str, int] = {}
+        """Worker → index of the message that it got last."""
         self._renewed = 0.0
         """When it was looked last at what live workers wait for."""
+        self._grace_s = GRACE_S
+        self._gone: dict[str, str] = {}
+        """Worker → how its process ended, of those with which something was lost."""
         self.inbound: list[InboundOutcome] = []
         self.failure: str | None = None
         self.wall_s = 0.0
@@ -113,6 +123,7 @@ class Player:
                 self._send(one)
             over = self._schedule.empty and not self._sent
             if over and not due and now - quiet_since >= LAST_S:
+                self._end_if_killed()
                 return
             wake = self._schedule.wake_in(now, 0.0 if due else now - quiet_since)
             tick = min(max((now - quiet_since) / 2, SHORTEST_TICK_S), TICK_S)
@@ -122,8 +133,8 @@ class Player:
             if due or any(progress):
                 quiet_since = time.monotonic()
                 self.wall_s = quiet_since - began
-            elif not over and (ended := self._alive()) is not None:
-                self._end(ended)
+            elif not over and (ended := self._first_ended()) is not None:
+                self._end(ended.text)
                 return
             elif wake is None:
                 self._lose_patience(time.monotonic() - quiet_since)
@@ -166,6 +177,21 @@ class Player:
             left += new
         return found
 
+    def _first_ended(self, wait_s: float = 0.0) -> Ended | None:
+        """The process that has ended, if one has; of several the first."""
+        return next(iter(self.with_last(self._ended(wait_s))), None)
+
+    def with_last(self, ended: Iterable[Ended]) -> tuple[Ended, ...]:
+        """With the message that each got last."""
+        return tuple(replace(one, last_message=self._last.get(one.worker or "")) for one in ended)
+
+    def _end_if_killed(self) -> None:
+        """Everything has come to its end; what ends by itself then may have been asked to, but not by a
+        signal."""
+        ended = self._first_ended()
+        if ended is not None and (ended.exit.signal is not None or self._gone):
+            self._end(ended.text)
+
     def _end(self, reason: str) -> None:
         """A live worker is gone: the session can't go on."""
         self.failure = reason
@@ -206,6 +232,11 @@ class Player:
     def _send_request(self, step: Step) -> None:
         call = self._call(step)
         peer = self._peers[step.role]
+        gone = self._gone.get(step.to) or self._gone.get(step.role)
+        if gone is not None:
+            self._finish(StepOutcome(step=step, result="failed", text=f"not sent: {gone}"))
+            self._over(call)
+            return
         if step.role == step.to:
             learn_own_fork(call.request, self._ids)
         try:
@@ -224,6 +255,7 @@ class Player:
         learn_sent(call.request, self._ids)
         self.leftovers.sent(step.role, step.to, call.request)
         self._sent[peer.name, message_id] = _Sent(step, call, time.monotonic())
+        self._last[step.to] = self._last[step.role] = step.message
         if step.message in self._material.early and call.answer is not None:
             self._schedule.arrived(call.answer)
 
@@ -253,6 +285,8 @@ class Player:
             return
         if given:
             learn_sent(call.response, self._ids)
+            if call.answer is not None:
+                self._last[step.to] = self._last[step.role] = call.answer
         else:
             self._fail_answer(step, "the answer was not sent: the pipe is lost")
 
@@ -354,12 +388,24 @@ class Player:
     def _take_loss(self, event: PipeLost) -> bool:
         keys = [(event.peer, number) for number in event.unanswered]
         lost = [self._sent.pop(key) for key in keys if key in self._sent]
-        ended = self._alive() if lost else None
-        text = f"the pipe to {event.other} was lost: {event.reason}" + (f"; {ended}" if ended else "")
+        ended = self._ended_meanwhile() if lost else None
+        text = f"the pipe to {event.other} was lost: {event.reason}"
+        if ended is not None:
+            text = ended.text if ended.worker in (event.other, event.peer) else f"{text}; {ended.text}"
         for sent in lost:
             self._finish(StepOutcome(step=sent.step, result="failed", text=text))
             self._over(sent.call)
         return bool(lost)
+
+    def _ended_meanwhile(self) -> Ended | None:
+        """The process that has ended, if that is why a pipe was lost; sockets are closed before it is known
+        how their process ended."""
+        began = time.monotonic()
+        found = self._first_ended(self._grace_s)
+        self._grace_s = max(self._grace_s - (time.monotonic() - began), 0.0)
+        if found is not None:
+            self._gone[found.worker or ""] = found.text
+        return found
 
     def _over(self, call: Call) -> None:
         """Nothing more comes for a request that was to be sent."""

@@ -16,6 +16,7 @@ from rpcinspect.causes.calls import Call
 from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.nature import Nature, nature_of
 from rpcinspect.replay.playing.outcome import InboundOutcome, StepOutcome
+from rpcinspect.replay.workers.ended import NO_MEMORY
 
 RANDOM = (
     "the same request was answered otherwise, with zeros at other places: a random mask such as dropout's; "
@@ -113,9 +114,17 @@ def _guess(differences: Sequence[Difference]) -> str:
     for difference in differences:
         if difference.code == "error" and difference.a_value is None and isinstance(difference.b_value, str):
             line = _last_line(difference.b_value)
-            hint = "; --path FOLDER lets live workers find a module" if "ModuleNotFoundError" in line else ""
-            return f"it failed here: {line}{hint}"
+            return f"it failed here: {line}{_hint(line)}"
     return _REASONS[nature_of(differences)]
+
+
+def _hint(line: str) -> str:
+    """Which option may help against an error of a live worker."""
+    if "ModuleNotFoundError" in line:
+        return "; --path FOLDER lets live workers find a module"
+    if any(words in line for words in NO_MEMORY):
+        return "; --memory SIZE lets live workers take more"
+    return ""
 
 
 def _last_line(text: str) -> str:

@@ -7,6 +7,7 @@ user code.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.planning.devices import DeviceMaps
+from rpcinspect.replay.workers.ended import Ended, Exit, count_oom_kills
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.replay.workers.worker_protocol import Object
 from rpcinspect.replay.workers.workers import Child, Workers
@@ -73,14 +75,28 @@ class LiveWorker:
         return answer is not None and answer[0].get("left") is True
 
 
+class _Process(Struct):
+    """Of a group."""
+
+    who: str
+    worker: str | None
+    child: Child
+    memory: int | None
+    """The bound that it has."""
+
+
 class LiveGroup:
     """A store and the workers around it. Use it in a `with` statement: leaving it ends all of them."""
 
-    def __init__(self, workers: Workers) -> None:
-        """Starts the store; nobody is around it yet."""
+    def __init__(self, workers: Workers, memory: int | None = None) -> None:
+        """Starts the store; nobody is around it yet. `memory`: bytes that each process may take after it has
+        joined; None: as much as there is."""
         self._all = workers
-        self._store, ready = workers.fork(
-            {"role": "store", "timeout_s": workers.options.rpc_timeout_s}, "the store"
+        self._memory = memory
+        self._oom_kills = count_oom_kills()
+        self._processes: list[_Process] = []
+        self._store, ready = self._fork(
+            {"role": "store", "timeout_s": workers.options.rpc_timeout_s}, "the store of the live group", None
         )
         self.port: int = int(ready["port"])
         """Of the store, on 127.0.0.1."""
@@ -98,15 +114,44 @@ class LiveGroup:
         """Starts a worker and waits until it is a member. `device_maps`: callee → own device → its device,
         of CPUs only where there is no GPU. Raises `ReplayError` with the end of what the worker wrote.
         """
-        child, _ = self._all.fork(self._command("worker", name, worker_id, device_maps), name)
+        command = self._command("worker", name, worker_id, device_maps)
+        child, _ = self._fork(command, f"the live worker {name}", name)
         worker = self.workers[name] = LiveWorker(name, worker_id, child)
         return worker
 
-    def start_agent(self, name: str, worker_id: int) -> Child:
-        """Starts a process in which torch's agent plays a worker, see `agent/main.py`. As `start`."""
-        child, _ = self._all.fork(self._command("agent", name, worker_id, None), name)
+    def start_agent(self, name: str, worker_id: int, contexts: int) -> Child:
+        """Starts a process in which torch's agent plays a worker, see `agent/main.py`, in so many autograd
+        contexts. As `start`."""
+        command = self._command("agent", name, worker_id, None) | {"contexts": contexts}
+        child, _ = self._fork(command, f"the process that plays {name}", name)
         self.agents[name] = child
         return child
+
+    def ended(self, timeout_s: float = 0.0) -> tuple[Ended, ...]:
+        """The processes that have ended before they were to, in that order; waits for the first one."""
+        processes = {one.child.pid: one for one in self._processes}
+        deadline = time.monotonic() + timeout_s
+        ends = self._all.ends()
+        while not processes.keys() & ends.keys() and (left := deadline - time.monotonic()) > 0:
+            ends = self._all.ends(left)
+        return tuple(self._told(processes[pid], end) for pid, end in ends.items() if pid in processes)
+
+    def _told(self, one: _Process, end: Exit) -> Ended:
+        return Ended(
+            who=one.who,
+            worker=one.worker,
+            exit=end,
+            memory_bytes=one.memory,
+            oom_kills=count_oom_kills() - self._oom_kills,
+            output=one.child.tail(),
+        )
+
+    def _fork(self, command: Object, who: str, worker: str | None) -> tuple[Child, Object]:
+        """A process of the group, once it is ready."""
+        child, ready = self._all.fork({**command, "memory": self._memory}, who)
+        bounded = ready.get("memory") is not None
+        self._processes.append(_Process(who, worker, child, self._memory if bounded else None))
+        return child, ready
 
     def _command(
         self, role: str, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None

@@ -18,7 +18,6 @@ torch/distributed/rpc/__init__.py.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import importlib.machinery
 import importlib.util
@@ -31,7 +30,6 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from pathlib import Path
@@ -44,6 +42,7 @@ GRADIENT_BYTES = 1 << 26
 """Of the gradients that are shown at once; more are named without their bytes."""
 FOREVER_S = 1e6
 """A wait that ends when the other end of the socket closes."""
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
 
 
 # --- the nursery --------------------------------------------------------------------------------------------
@@ -151,10 +150,10 @@ class Nursery:
             os.kill(pid, signal.SIGKILL)
 
     def bury(self) -> None:
-        """Tells which children have ended, and how."""
+        """Tells which children have ended, how, and how much of the memory they had at most."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
@@ -162,8 +161,10 @@ class Nursery:
             scratch = self.children.pop(pid, None)
             if scratch is not None:
                 shutil.rmtree(scratch, ignore_errors=True)
+                ended = {"ended": pid, "status": os.waitstatus_to_exitcode(status)}
+                ended["peak"] = usage.ru_maxrss * MAXRSS_UNIT
                 with contextlib.suppress(Exception):  # our process is gone: then nobody wants to know
-                    self.control.send({"ended": pid, "status": os.waitstatus_to_exitcode(status)})
+                    self.control.send(ended)
 
     def close(self) -> None:
         """Kills everything that descends from this process, and removes the scratch directories."""
@@ -195,14 +196,10 @@ def own_children() -> list[int]:
     return [int(pid) for pid in found]
 
 
-def prctl(option: int, value: int) -> None:
-    """Linux's; nothing happens elsewhere."""
-    with contextlib.suppress(AttributeError):
-        LIBC.prctl(option, value, 0, 0, 0)
-
-
 def set_parent_death_signal(number: int) -> None:
     """The kernel sends this when the thread that started this process ends; 0: it doesn't."""
+    from rpcinspect.replay.workers.bounds import prctl
+
     prctl(PR_SET_PDEATHSIG, number)
 
 
@@ -269,6 +266,8 @@ def serve_store(control: Any, command: dict[str, Any]) -> None:
 
     import torch.distributed as dist
 
+    from rpcinspect.replay.workers.bounds import LATER_THREADS, bound_memory
+
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         port = listener.getsockname()[1]
         store = dist.TCPStore(
@@ -280,7 +279,7 @@ def serve_store(control: Any, command: dict[str, Any]) -> None:
             wait_for_workers=False,
             master_listen_fd=listener.detach(),
         )
-        control.send({"ready": True, "port": port})
+        control.send({"ready": True, "port": port, "memory": bound_memory(command["memory"], LATER_THREADS)})
         while control.receive(FOREVER_S) is not None:
             pass
         del store
@@ -294,6 +293,8 @@ def work(control: Any, command: dict[str, Any]) -> None:
     import torch
     import torch.distributed.rpc as rpc
 
+    from rpcinspect.replay.workers.bounds import LATER_THREADS, bound_memory
+
     torch.set_num_threads(command["threads"])
     if command["seed"] is not None:
         torch.manual_seed(command["seed"])
@@ -305,7 +306,7 @@ def work(control: Any, command: dict[str, Any]) -> None:
     except Exception as error:
         control.send({"failed": f"{type(error).__name__}: {error}"})
         raise
-    control.send({"ready": True, "threads": threading.active_count()})
+    control.send({"ready": True, "memory": bound_memory(command["memory"], LATER_THREADS)})
     while (message := control.receive(FOREVER_S)) is not None:
         if message[0]["do"] == "gradients":
             answer, blob = show_gradients(message[0]["context_id"])
@@ -437,19 +438,21 @@ def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
     return {"gradients": shown}, b"".join(blobs)
 
 
-LIBC = ctypes.CDLL(None)
 ROLES = {"store": serve_store, "worker": work, "agent": play, "devices": tell_devices}
 
 
 def main() -> None:
     """`worker_main.py FILE_NUMBER OPTIONS`"""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    set_parent_death_signal(signal.SIGTERM)
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
     options = json.loads(sys.argv[2])
     sys.path[:] = [*options["path"], *options["sys_path"]]
+    from rpcinspect.replay.workers.bounds import forbid_cores, forbid_privileges, prctl
     from rpcinspect.replay.workers.worker_protocol import ControlSocket
 
+    set_parent_death_signal(signal.SIGTERM)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    forbid_cores()
+    forbid_privileges()
     control = ControlSocket(socket.socket(fileno=int(sys.argv[1])))
     scratch = tempfile.mkdtemp(prefix=f"rpcinspect-{os.getppid()}-")
     os.environ.update(HOME=scratch, TMPDIR=scratch)  # torch and the user's modules may write when imported

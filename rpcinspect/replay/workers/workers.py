@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -25,6 +26,7 @@ from typing import IO
 from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
+from rpcinspect.replay.workers.ended import Exit
 from rpcinspect.replay.workers.worker_protocol import ControlSocket, Object, SilenceError
 
 WORKER_MAIN = Path(__file__).with_name("worker_main.py")
@@ -35,6 +37,8 @@ OLDEST_TORCH = (2, 2)
 TAIL_BYTES = 1 << 14
 """Of a worker's output that is kept for the report."""
 QUIT_S = 10.0
+END_S = 2.0
+"""Until it is known how a process has ended whose socket is closed."""
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "USER", "LOGNAME")
 """Of our environment; nothing else reaches a worker."""
 
@@ -75,14 +79,9 @@ class Child:
         self._output = output
         self._tail = ""
 
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs; negative: the number of the signal that ended it."""
-        return self._workers.exit_code(self.pid, 0.0)
-
-    def wait(self, timeout_s: float) -> int | None:
-        """Its exit code, for which it waits; None: it still runs."""
-        return self._workers.exit_code(self.pid, timeout_s)
+    def wait(self, timeout_s: float = 0.0) -> Exit | None:
+        """How it has ended, for which it waits; None: it still runs."""
+        return self._workers.wait(self.pid, timeout_s)
 
     def tail(self) -> str:
         """The end of what the process has written, standard output and errors."""
@@ -106,7 +105,10 @@ class Workers:
     def __init__(self, options: WorkerOptions | None = None) -> None:
         """Starts it and waits until everything is imported. Raises `ReplayError` with the reason."""
         self.options = options or WorkerOptions()
-        self._ended: dict[int, int] = {}
+        self._ended: dict[int, Exit] = {}
+        """Process id → how it ended, in the order in which they did."""
+        self._parent_exit: Exit | None = None
+        """Of each child that nobody is left to tell of."""
         self._children: dict[int, Child] = {}
         self._ready = False
         self._scratch: str | None = None
@@ -152,7 +154,8 @@ class Workers:
         try:
             answer = ours.receive(seconds)
             if answer is None:
-                raise ReplayError(f"{who} ended while it started{_quoted(child.tail())}")
+                found = child.wait(END_S) or Exit(None)
+                raise ReplayError(f"{who} {found.text} while it started{_quoted(child.tail())}")
             if "failed" in answer[0]:
                 raise ReplayError(f"{who} could not start: {answer[0]['failed']}{_quoted(child.tail())}")
             return child, answer[0]
@@ -163,14 +166,36 @@ class Workers:
             child.end()
             raise
 
-    def exit_code(self, pid: int, timeout_s: float) -> int | None:
-        """Of a process that was forked, for whose end it waits; None: it still runs."""
+    def ends(self, timeout_s: float = 0.0) -> Mapping[int, Exit]:
+        """How processes that were forked have ended, by their ids, in the order in which they did; waits for
+        the next one to do so."""
+        try:
+            while not self._closed and self._parent_exit is None:
+                if self._heard(timeout_s) is None:
+                    self._lose_parent()
+                timeout_s = 0.0
+        except SilenceError:  # there is no more news
+            pass
+        except ReplayError:  # what it says is no news
+            self._lose_parent()
+        orphaned = self._parent_exit
+        if orphaned is None:
+            return self._ended
+        return self._ended | {pid: orphaned for pid in self._children if pid not in self._ended}
+
+    def wait(self, pid: int, timeout_s: float) -> Exit | None:
+        """How a process that was forked has ended, for which it waits; None: it still runs."""
         deadline = time.monotonic() + timeout_s
-        with contextlib.suppress(ReplayError):  # nothing more was said in that time
-            while not self._closed and pid not in self._ended:
-                if self._heard(max(deadline - time.monotonic(), 0.0)) is None:
-                    break
-        return self._ended.get(pid)
+        found = self.ends().get(pid)
+        while found is None and not self._closed and (left := deadline - time.monotonic()) > 0:
+            found = self.ends(left).get(pid)
+        return found
+
+    def _lose_parent(self) -> None:
+        """Children go with their parent, and nobody tells how; nor does one that talks nonsense."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_S)
+        self._parent_exit = Exit(None, parent_code=self._process.poll())
 
     def end(self, pid: int) -> None:
         """Kills a forked process and waits for its end."""
@@ -178,10 +203,7 @@ class Workers:
             return
         with contextlib.suppress(ReplayError):  # the parent is gone, and has taken its children along
             self._control.send({"do": "end", "pid": pid})
-            deadline = time.monotonic() + QUIT_S
-            while pid not in self._ended and time.monotonic() < deadline:
-                if not self._heard(deadline - time.monotonic()):
-                    break
+            self.wait(pid, QUIT_S)
 
     def close(self) -> None:
         """Ends every process that was started and removes their directories; calling it again is fine."""
@@ -268,7 +290,7 @@ class Workers:
         if "scratch" in what:
             self._scratch = str(what["scratch"])
         if "ended" in what:
-            self._ended[int(what["ended"])] = int(what["status"])
+            self._ended[int(what["ended"])] = Exit(int(what["status"]), int(what["peak"]))
         return what
 
 

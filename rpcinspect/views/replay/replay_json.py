@@ -9,7 +9,7 @@ own; a difference has all that is known of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from rpcinspect.equality.difference import Difference
@@ -26,6 +26,7 @@ from rpcinspect.replay.playing.outcome import (
     StepOutcome,
 )
 from rpcinspect.replay.playing.report import Counts, Report, first_difference, never
+from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.views.contract.jsonl import lines
 from rpcinspect.views.contract.message import text
@@ -207,19 +208,31 @@ def counts_json(counts: Counts) -> Json:
 
 
 def _failures(outcome: ReplayOutcome, error: str | None) -> Iterator[Json]:
-    """Why sessions ended early, with the end of what the workers wrote that ended."""
+    """Why sessions ended early, the processes that ended, and the end of what these wrote."""
     if error is not None:
-        yield {"session": None, "run": None, "text": text(error), "output": {}}
+        yield {"session": None, "run": None, "text": text(error), "output": {}, "ended": []}
     for number, run in enumerate(outcome.runs):
         for session in run:
-            if session.failure is not None or session.worker_output:
+            if session.failure is not None or session.ended:
                 yield {
                     "session": session.planned.number,
                     "run": number,
                     "text": None if session.failure is None else text(session.failure),
-                    "output": _output(session.worker_output or {}),
+                    "output": {text(one.worker or one.who): text(one.output) for one in session.ended},
+                    "ended": [ended_json(one) for one in session.ended],
                 }
 
 
-def _output(tails: Mapping[str, str]) -> dict[str, str]:
-    return {text(worker): text(tail) for worker, tail in tails.items()}
+def ended_json(one: Ended) -> Json:
+    """A process that ended early."""
+    return {
+        "worker": None if one.worker is None else text(one.worker),
+        "signal": one.exit.signal,
+        "exit_code": one.exit.code,
+        "last_message": one.last_message,
+        "memory_bytes": one.memory_bytes,
+        "peak_bytes": one.exit.peak_bytes,
+        "no_memory": one.no_memory,
+        "oom_kills": one.oom_kills,
+        "text": text(one.text),
+    }

@@ -225,13 +225,13 @@ def _failures(outcome: ReplayOutcome) -> Iterator[Line]:
 
 
 def _output(session: SessionOutcome) -> Iterator[Line]:
-    """The end of what workers wrote that ended early."""
-    for worker, tail in (session.worker_output or {}).items():
-        written = [line for line in tail.splitlines() if line.strip()]
-        if not written:
-            yield f"{end_label(worker)} ended and had written nothing", "yellow"
-            continue
-        yield f"{end_label(worker)} ended; the last that it wrote:", "yellow"
+    """Processes that ended early, and the end of what they wrote."""
+    for one in session.ended:
+        written = [line for line in one.output.splitlines() if line.strip()]
+        if one.text not in (session.failure or ""):
+            yield printable(one.text), "yellow"
+        wrote = f"the last that {one.who} wrote:" if written else f"{one.who} had written nothing"
+        yield printable(wrote), "yellow"
         yield from _rest(written[-MAX_OUTPUT_LINES:])
 
 

@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.peers.control_calls import NO_TENSORS
@@ -18,6 +19,7 @@ from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.playing.arrived import LiveRecords
 from rpcinspect.replay.playing.player import NOTHING_LIKE_IT
 from rpcinspect.replay.playing.uncaptured import NOT_THERE
+from rpcinspect.replay.workers.ended import Ended, Exit
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -38,6 +40,8 @@ from tests.replay.talks import NONE, Workers, udf
 from tests.session.records import gradient
 
 Does = Callable[[Scripted, RequestArrived], None]
+
+SEGFAULT = Ended(who="the live worker w1", worker="w1", exit=Exit(-11))
 
 TEXT = b"\x80\x02X\x03\x00\x00\x00%sq\x00."
 """A pickle of three letters."""
@@ -596,19 +600,88 @@ def test_a_pipe_that_is_lost_fails_what_was_on_its_way_and_nothing_else() -> Non
 
 def test_a_worker_that_is_gone_ends_the_session() -> None:
     workers = back()
-    gone: list[str] = []
+    gone: list[Ended] = []
 
     def does(worker: Scripted, request: RequestArrived) -> None:
         if function(request) == b"f":
             worker.ask("w0", PythonCall(udf("app.g"), False))
-            gone.append("the live worker w1 was ended by signal 9")
+            gone.append(SEGFAULT)
 
-    played = play(workers, does, alive=lambda: gone[0] if gone else None)
-    assert played.player.failure == "the live worker w1 was ended by signal 9"
+    played = play(workers, does, ended=lambda seconds: gone)
+    text = played.player.failure or ""
+    assert text.startswith("the live worker w1 was ended by SIGSEGV; the last that it was sent is #")
     assert steps_of(played, "f", "h", "k") == ["failed", "failed", "failed"]
     assert steps_of(played, "g")[0] in ("identical", "failed")
-    assert {one.text for one in played.player.outcomes() if one.result == "failed"} == {gone[0]}
+    assert {one.text for one in played.player.outcomes() if one.result == "failed"} == {text}
     assert played.wall_s < 2.0
+
+
+def test_a_pipe_that_is_lost_with_its_worker() -> None:
+    """The step that waited knows why at once, and nothing more is sent there."""
+    workers = simple()
+    gone: list[Ended] = []
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        worker.peer._pipes[request.pipe].lose("a test")
+
+    def ended(seconds: float) -> list[Ended]:
+        """Its sockets are closed before the system tells."""
+        if seconds:
+            gone.append(SEGFAULT)
+        return gone
+
+    played = play(workers, does, ended=ended)
+    text = "the live worker w1 was ended by SIGSEGV; the last that it was sent is #0"
+    assert played.player.failure == text
+    assert played.results() == ["failed"] * 3
+    assert [one.text for one in played.player.outcomes()] == [text, f"not sent: {text}", f"not sent: {text}"]
+    assert len(played.live["w1"].requests) == 1
+    assert played.wall_s < 2.0
+
+
+def test_a_pipe_that_is_lost_with_another_worker() -> None:
+    workers = simple(1)
+    other = replace(SEGFAULT, who="the store", worker=None)
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        worker.peer._pipes[request.pipe].lose("a test")
+
+    played = play(workers, does, ended=lambda seconds: [other] if seconds else [])
+    (one,) = played.player.outcomes()
+    assert (one.text or "").startswith("the pipe to w1 was lost: ")
+    assert (one.text or "").endswith("; the store was ended by SIGSEGV")
+
+
+@pytest.mark.parametrize(("code", "failed"), [(-9, True), (0, False), (3, False)])
+def test_a_worker_that_ends_when_everything_is_answered(code: int, failed: bool) -> None:
+    """It may have been asked to end itself, as when it was captured."""
+    workers = simple()
+    end = replace(SEGFAULT, exit=Exit(code))
+    moments: list[float] = []
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        as_captured(workers)(worker, request)
+        moments.append(time.monotonic())
+
+    def ended(seconds: float) -> list[Ended]:
+        """A moment after the last answer."""
+        return [end] if len(moments) == 3 and time.monotonic() > moments[-1] + 0.03 else []
+
+    played = play(workers, does, ended=ended)
+    assert played.results() == ["identical"] * 3
+    assert (played.player.failure is not None) is failed
+
+
+def test_what_was_sent_last_may_be_an_answer() -> None:
+    workers = back()
+    asked: list[Scripted] = []
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        worker.ask("w0", PythonCall(udf("app.g"), False))
+        asked.append(worker)
+
+    played = play(workers, does, ended=lambda seconds: [SEGFAULT] if asked and asked[0].answers else [])
+    assert (played.player.failure or "").endswith("; the last that it was sent is #2")
 
 
 def test_a_worker_that_can_not_be_reached() -> None:

@@ -35,6 +35,13 @@ NO_MODULE = Difference(
     "Default RPC pickler does not serialize\n            function code.",
 )
 HINT = "; --path FOLDER lets live workers find a module"
+NO_MEMORY = Difference(
+    code="error",
+    path="error",
+    a_value=None,
+    b_value="RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate "
+    "memory",
+)
 NATIVE = Difference(
     code="error", path="error", a_value=None, b_value="Error on Node 1: Could not find send function"
 )
@@ -88,6 +95,7 @@ def line(count: int = 3) -> Workers:
         ((TEXT, ONE_ULP), STATE),
         ((NO_MODULE,), f"it failed here: ModuleNotFoundError: No module named 'app'{HINT}"),
         ((NATIVE,), "it failed here: Error on Node 1: Could not find send function"),
+        ((NO_MEMORY,), f"it failed here: {NO_MEMORY.b_value}; --memory SIZE lets live workers take more"),
         ((replace(NO_MODULE, a_value="ValueError: x"),), STATE),
         ((), STATE),
     ],

@@ -183,10 +183,12 @@ def test_a_name_that_is_taken(group: LiveGroup) -> None:
 
 def test_a_worker_that_ends_itself(group: LiveGroup) -> None:
     worker = group.start("w", 0)
-    assert worker.child.exit_code is None
+    assert worker.child.wait() is None
     with pytest.raises(ReplayError):
         run(group, "w", "os", "_exit", 3)
-    assert worker.child.wait(SECONDS) == 3
+    ended = worker.child.wait(SECONDS)
+    assert ended is not None
+    assert (ended.code, ended.signal) == (3, None)
     with pytest.raises(ReplayError):
         worker.gradients(0)
     assert not worker.leave(1.0)
@@ -211,8 +213,27 @@ def test_what_a_worker_writes_is_kept(group: LiveGroup) -> None:
 def test_a_killed_worker_tells_why(group: LiveGroup) -> None:
     worker = group.start("w", 0)
     os.kill(worker.child.pid, signal.SIGSEGV)
-    assert worker.child.wait(SECONDS) == -signal.SIGSEGV
+    ended = worker.child.wait(SECONDS)
+    assert ended is not None
+    assert ended.signal == "SIGSEGV"
+    assert (ended.peak_bytes or 0) > 100_000_000  # torch alone
     assert "Segmentation fault" in worker.child.tail()
+
+
+def test_who_has_ended_in_that_order(group: LiveGroup) -> None:
+    for number in range(3):
+        group.start(f"w{number}", number)
+    assert group.ended() == ()
+    began = time.monotonic()
+    assert group.ended(0.2) == ()
+    assert time.monotonic() - began >= 0.2
+    for name in ("w2", "w0"):
+        os.kill(group.workers[name].child.pid, signal.SIGTERM)
+        assert group.workers[name].child.wait(SECONDS) is not None
+    os.kill(group.workers["w1"].child.pid, signal.SIGSTOP)  # it does not end
+    ended = group.ended(SECONDS)
+    assert [(one.worker, one.exit.signal) for one in ended] == [("w2", "SIGTERM"), ("w0", "SIGTERM")]
+    assert [one.who for one in ended] == ["the live worker w2", "the live worker w0"]
 
 
 def test_processes_that_a_worker_starts_end_with_it(group: LiveGroup) -> None:

@@ -131,7 +131,7 @@ def test_closing_while_workers_run() -> None:
     workers.close()
     assert time.monotonic() - start < 5
     assert not alive(ours)
-    assert worker.child.exit_code is None  # nobody was left to tell
+    assert worker.child.wait() is None  # nobody was left to tell
     group.close()
     with pytest.raises(ReplayError):
         group.start("x", 1)
@@ -150,7 +150,12 @@ def test_a_parent_that_is_killed_takes_its_workers_along() -> None:
         wait_until_gone(ours - {parent})
         with pytest.raises(ReplayError):
             group.start("x", 1)
+        told = [one.text for one in group.ended()]
+        assert told == [f"{who} is gone: its parent process was ended by SIGKILL" for who in WHO]
     assert not alive(ours)
+
+
+WHO = ("the store of the live group", "the live worker w")
 
 
 @pytest.mark.usefixtures("nothing_left")

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from rpcinspect.replay.planning.model import REASONS
 from rpcinspect.replay.playing.outcome import InboundOutcome, Recording, ReplayOutcome
 from rpcinspect.replay.playing.report import report
+from rpcinspect.replay.workers.ended import Ended, Exit
 from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.views.replay.replay_json import replay_lines
 from tests.contract import MAYBE_COUNT, MAYBE_TEXT, NUMBER, TYPE, check, count, map_of
@@ -179,18 +180,41 @@ def test_what_could_not_start() -> None:
     objects = lines_of(not_started(planned(CHAIN)), "import: No module named 'app'")
     assert objects[-1]["verdict"] == "failed"
     assert objects[-1]["failures"] == [
-        {"session": None, "run": None, "text": "import: No module named 'app'", "output": {}}
+        {"session": None, "run": None, "text": "import: No module named 'app'", "output": {}, "ended": []}
     ]
     assert steps_of(objects)[6]["result"] == "failed"
 
 
 def test_failures_and_what_workers_wrote() -> None:
     plan = planned(CHAIN)
-    broken = session_of(plan.sessions[0], failure="worker1 has ended", worker_output={"worker1": "Killed\n"})
-    made = lines_of(outcome_of(plan, [broken]))[-1]
-    assert made["failures"] == [
-        {"session": 0, "run": 0, "text": "worker1 has ended", "output": {"worker1": "Killed\n"}}
-    ]
+    ended = Ended(
+        who="the live worker worker1",
+        worker="worker1",
+        exit=Exit(-6, 12_000_000),
+        memory_bytes=10**9,
+        output="MemoryError\n",
+        last_message=6,
+    )
+    broken = session_of(plan.sessions[0], failure="worker1 has ended", ended=(ended,))
+    (failure,) = lines_of(outcome_of(plan, [broken]))[-1]["failures"]
+    (told,) = failure.pop("ended")
+    assert failure == {
+        "session": 0,
+        "run": 0,
+        "text": "worker1 has ended",
+        "output": {"worker1": "MemoryError\n"},
+    }
+    assert told == {
+        "worker": "worker1",
+        "signal": "SIGABRT",
+        "exit_code": -6,
+        "last_message": 6,
+        "memory_bytes": 10**9,
+        "peak_bytes": 12_000_000,
+        "no_memory": True,
+        "oom_kills": 0,
+        "text": ended.text,
+    }
 
 
 def test_seeds_that_were_looked_for() -> None:

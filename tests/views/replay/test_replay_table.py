@@ -12,6 +12,7 @@ from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.model import StandIn
 from rpcinspect.replay.playing.outcome import FoundSeed, InboundOutcome, Recording, ReplayOutcome, SeedSearch
 from rpcinspect.replay.playing.report import report
+from rpcinspect.replay.workers.ended import Ended, Exit
 from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.views.replay.replay_table import gradient_phrase, show_replay
 from tests.commands.runner import visible
@@ -21,6 +22,12 @@ from tests.views.opened import file_console, terminal_console
 
 CHAIN = "basic_chain.pcap"
 FULL_SCREEN = 24
+SEGFAULT = Ended(
+    who="the live worker worker1",
+    worker="worker1",
+    exit=Exit(-11),
+    output="line\n" * 100 + "\x1b[31mthe end\n",
+)
 
 
 def shown(outcome: ReplayOutcome, *, every_step: bool = False, error: str | None = None) -> list[str]:
@@ -123,16 +130,20 @@ def test_many_failures_for_one_reason_are_a_few_lines() -> None:
     broken = session_of(
         session,
         {message: what for message, what in failed.items() if message > 20},
-        failure="worker1 has ended:\nSegmentation fault",
-        worker_output={"worker1": "line\n" * 100 + "\x1b[31mthe end\n"},
+        failure=f"{SEGFAULT.text}\nSegmentation fault",
+        ended=(SEGFAULT, replace(SEGFAULT, who="the live worker worker2", worker="worker2", output="")),
     )
     lines = shown(outcome_of(plan, [broken]))
     assert sum(line.endswith("PYTHON_CALL  failed") for line in lines) == 3
     assert lines.count("      worker1 has ended") == 1
     assert any(line.startswith("  and ") and "--all lists every step" in line for line in lines)
-    at = lines.index("session 1 ended early: worker1 has ended:")
-    assert lines[at + 1 : at + 3] == ["  Segmentation fault", "worker1 ended; the last that it wrote:"]
-    assert "  \\x1b[31mthe end" in lines
+    at = lines.index("session 1 ended early: the live worker worker1 was ended by SIGSEGV")
+    assert lines[at + 1 : at + 3] == ["  Segmentation fault", "the last that the live worker worker1 wrote:"]
+    at = lines.index("  \\x1b[31mthe end")
+    assert lines[at + 1 : at + 3] == [
+        "the live worker worker2 was ended by SIGSEGV",
+        "the live worker worker2 had written nothing",
+    ]
     assert len(lines) < 2 * FULL_SCREEN
     assert lines[-1].startswith("failed: ")
 
