@@ -82,8 +82,8 @@ def replay(
             "--allow",
             metavar="MODULE[:NAME]",
             show_default=False,
-            help="Let live workers import and call this: a module with its submodules, one name of it, a method "
-            "(MODULE:CLASS.METHOD), or an operator (aten::NAME).",
+            help="Let live workers import and call this: a module with its submodules, one name of it, a "
+            "method (MODULE:CLASS.METHOD), or an operator (aten::NAME).",
         ),
     ] = None,
     path: Annotated[

@@ -61,7 +61,8 @@ def test_what_is_said(tmp_path: Path) -> None:
 def test_refused(tmp_path: Path) -> None:
     ran = rpcinspect("replay", CHAIN, "--export", tmp_path / "out")
     assert ran.code == 4
-    assert "refused: basic_chain.scale: nobody allowed it (--allow basic_chain:scale) (#6)" in ran.err
+    assert "refused: basic_chain.scale: nobody allowed it (#6)" in ran.err
+    assert "To allow this, add: --allow basic_chain:scale" in ran.err
     assert not (tmp_path / "out").exists()
     trusted = rpcinspect("replay", CHAIN, "--export", tmp_path / "out", "--trust-capture")
     assert trusted.code == 0
