@@ -1,7 +1,8 @@
 # demo and test need nothing but Python 3.10 or later and a package registry; both keep to one .venv.
 #
-#   make demo       decode a bundled capture: as a table, then one message in full; replay it where torch is;
-#                   and find where two runs of a job part
+#   make demo       decode a bundled capture, replay its backward pass, find where two runs of a job part; installs
+#                   PyTorch for that (TORCH_INDEX= takes it from no other index than those that pip is set up for)
+#   make demo-light decode it, show one message in full and what a replay would send, find where two runs part
 #   make test       run all tests (PYTEST_ARGS='tests/wire -x' runs some of them)
 #   make check      what CI checks beside the tests: ruff and mypy
 #   make fix        format, and repair what ruff can repair
@@ -25,6 +26,10 @@ COMPILE := $(BIN)/python -m compileall -q rpcinspect
 # Nor would tests and commands that are started here keep what they compile of changed sources.
 unexport PYTHONDONTWRITEBYTECODE
 
+# torch first and alone: PyTorch's own index has a CPU build, which other indexes do not have for Linux.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+TORCH := $(PIP) --no-deps --timeout 10 --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
+
 CAPTURE ?= captures/basic_chain.pcap
 MESSAGE ?= 6
 REPLAY ?= captures/basic_chain.pcap --path captures
@@ -38,14 +43,23 @@ OPERATORS_ARGS ?=
 FUZZ_SECONDS ?= 3600
 FUZZ_ARGS ?=
 
-.PHONY: demo test check fix damage replay-table operators fuzz bench captures pictures
+.PHONY: demo demo-light test check fix damage replay-table operators fuzz bench captures pictures
 .DELETE_ON_ERROR:
 
-demo: $(VENV)/base.stamp
-	$(BIN)/rpcinspect decode $(CAPTURE)
-	$(BIN)/rpcinspect decode $(CAPTURE) --message $(MESSAGE)
-	$(BIN)/rpcinspect replay $(REPLAY) || [ $$? = 2 ]  # 2: torch is not installed, and that was said
-	$(BIN)/rpcinspect diff $(DIFF) || [ $$? = 1 ]  # 1: they are different, as they should be
+# $(call show,heading,arguments,exit status)
+show = @printf '\n=== %s ===\n$$ rpcinspect %s\n' '$(1)' '$(2)'; $(BIN)/rpcinspect $(2) || [ $$? = $(3) ]
+
+demo: $(VENV)/base.stamp $(VENV)/torch.stamp
+	$(call show,What two workers sent to each other,decode $(CAPTURE),0)
+	$(call show,The same once more: its backward pass against a live worker,replay $(REPLAY) --all,2)  # 2: no torch
+	$(call show,Where two runs of a training job part,diff $(DIFF),1)  # 1: they are different, as they should be
+
+demo-light: $(VENV)/base.stamp
+	$(call show,What two workers sent to each other,decode $(CAPTURE),0)
+	$(call show,One of these messages in full,decode $(CAPTURE) --message $(MESSAGE),0)
+	$(call show,What a replay would send to a live worker,replay $(REPLAY) --plan,0)
+	$(call show,Where two runs of a training job part,diff $(DIFF),1)
+	@echo; echo "To replay it, which needs PyTorch: make demo"
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
@@ -83,17 +97,22 @@ pictures: $(VENV)/dev.stamp
 captures: $(VENV)/dev.stamp
 	$(BIN)/python captures/record.py $(CAPTURES)
 
-# A stamp says for which dependencies the environment was last brought up to date. The base is a part of dev.
+# A stamp says for which dependencies the environment was last brought up to date. Base and torch are parts of dev.
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/base.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e .
-	$(COMPILE)
-	touch $@
+	@echo "Installing rpcinspect and its dependencies into $(VENV): a download of some 25 MB"
+	@$(PIP) -e .
+	@$(COMPILE)
+	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[dev]'
-	$(COMPILE)
-	touch $(VENV)/base.stamp $@
+$(VENV)/torch.stamp: $(VENV)/base.stamp
+	@echo "Installing PyTorch into $(VENV), for replay: a download of some 200 MB, or of several GB where only a CUDA build is to be had (make demo-light does without)"
+	@if $(TORCH) && $(PIP) -e '.[replay]'; then touch $@; else echo "PyTorch could not be installed: what needs it is left out, and the next make tries again"; fi
+
+$(VENV)/dev.stamp: $(VENV)/torch.stamp
+	@echo "Installing what the tests need into $(VENV): a download of some 120 MB"
+	@$(PIP) -e '.[dev]'
+	@touch $@

@@ -131,8 +131,8 @@ def test_options_in_the_readme_and_in_the_docs_exist() -> None:
 
 def test_commands_in_the_readme_exist() -> None:
     blocks = code(text(README))
-    targets = set(re.findall(r"^([a-z]+):", text(ROOT / "Makefile"), re.MULTILINE))
-    makes = set(re.findall(r"^ *make ([a-z]+)", blocks, re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", text(ROOT / "Makefile"), re.MULTILINE))
+    makes = set(re.findall(r"^ *make ([a-z-]+)", blocks, re.MULTILINE))
     assert {"demo", "test"} <= makes
     assert makes <= targets
     commands = {c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rpcinspect.commands.decode_request import Request
 from rpcinspect.commands.interrupt import held_back
+from rpcinspect.commands.pip_hint import pip_install
 from rpcinspect.errors import OutputError
 from rpcinspect.pipeline import Decoding
 from rpcinspect.session.model import Session
@@ -20,7 +21,7 @@ from rpcinspect.views.text.summary import moment
 if TYPE_CHECKING:
     from rpcinspect.views.parquet.lake import Lake
 
-WHAT_TO_INSTALL = "--format parquet needs pyarrow, which is not installed: pip install 'rpcinspect[parquet]'"
+EXTRA = "'rpcinspect[parquet]'"
 
 
 def open_lake(request: Request) -> Lake:
@@ -30,7 +31,8 @@ def open_lake(request: Request) -> Lake:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyarrow":
             raise
-        raise OutputError(WHAT_TO_INSTALL) from error
+        said = f"--format parquet needs pyarrow, which is not installed here: {pip_install(EXTRA)}"
+        raise OutputError(said) from error
     assert request.output is not None
     name = request.partition
     if name is None:

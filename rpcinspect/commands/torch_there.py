@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-WHAT_TO_INSTALL = (
-    "live workers need PyTorch, which is not installed: pip install 'rpcinspect[replay]' (several GB where "
-    "CUDA is the default); about 200 MB: pip install torch --index-url https://download.pytorch.org/whl/cpu"
-)
+from rpcinspect.commands.pip_hint import pip_install
+
+RELEASES = "'rpcinspect[replay]'"
+CPU_BUILD = "torch --index-url https://download.pytorch.org/whl/cpu"
 
 
 def missing_torch() -> str | None:
     """What to install, in one line; None where torch can be imported."""
-    return WHAT_TO_INSTALL if find_spec("torch") is None else None
+    if find_spec("torch") is not None:
+        return None
+    return (
+        f"live workers need PyTorch, which is not installed here: {pip_install(RELEASES)} (several GB where "
+        f"CUDA is the default); about 200 MB: {pip_install(CPU_BUILD)}"
+    )

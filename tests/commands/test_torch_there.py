@@ -38,7 +38,7 @@ def test_it_is_looked_for_and_not_imported(tmp_path: Path) -> None:
     (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
     code = "from rpcinspect.commands.torch_there import missing_torch; print(missing_torch())"
     assert run(code, ROOT, tmp_path).stdout == "None\n"
-    assert run(code, ROOT).stdout.startswith("live workers need PyTorch, which is not installed: pip install")
+    assert run(code, ROOT).stdout.startswith("live workers need PyTorch, which is not installed here: ")
 
 
 def test_a_replay_says_what_to_install_and_a_plan_needs_nothing(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_replay_says_what_to_install_and_a_plan_needs_nothing(tmp_path: Path) 
     done = run(code.replace("*MORE", ""), ROOT, folder)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert "pip install 'rpcinspect[replay]'" in line
+    assert f"{sys.executable} -m pip install 'rpcinspect[replay]'" in line
     assert "200 MB" in line
     planned = run(code.replace("*MORE", "'--plan'"), ROOT, folder)
     assert (planned.returncode, planned.stderr) == (0, "")

@@ -18,7 +18,6 @@ from tests.logs import log_of, message
 from tests.places import others, recorded, workloads
 
 ROOT = Path(__file__).resolve().parents[2]
-LARGE = {"stress_lossy.pcap.gz", "stress_basic.pcap.gz", "stress_mpt_uv.pcap.gz", "kitchen.pcap"}
 
 
 def captures() -> list[Path]:

@@ -17,7 +17,7 @@ from tests.places import content, recordings
 from tests.redaction.redacting import CAPTURES, decoded, redacted, skeleton
 
 VAULT = CAPTURES / "redaction/vault.pcap.gz"
-HUGE = 100_000
+HUGE = 300_000
 """Bytes of captures that are left out."""
 SMALL = [
     *("basic_chain.pcap", "bwd_boom.pcap.gz", "dtype_zoo.pcap.gz", "ps_race.pcap.gz", "rref_relay.pcap.gz"),
