@@ -7,10 +7,10 @@
 
 In: the captures of captures/torch-suite that hold gradients, and its INDEX.tsv, which tells how
 many: another program counted them. Each is replayed by `rpcinspect replay`, with the functions of those tests
-allowed by name: once, which is what is timed, then with `--repeat` for the other runs; and once by torch's
-own agent (`--engine agent`), whose columns come last. Out: a line for each, and for all. Exit status 1 if a
-gradient of a capture is not accounted for exactly once, or if the report counts otherwise than the lines
-before it.
+allowed by the one line that its plan offers: once, which is what is timed, then with `--repeat` for the other
+runs; and once by torch's own agent (`--engine agent`), whose columns come last. Out: a line for each, and for
+all. Exit status 1 if a gradient of a capture is not accounted for exactly once, or if the report counts
+otherwise than the lines before it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,6 @@ SUITE = ROOT / "captures" / "torch-suite"
 GRADIENT = "BACKWARD_AUTOGRAD_REQ"
 FLAG = "DistAutogradTest.test_multiple_backward_with_errors"
 """Its backward fails while a class attribute says so, which every worker's own program sets halfway."""
-TESTS = "torch.testing._internal.distributed.rpc"
-ALLOWED = (
-    "torch.testing._internal",
-    # Methods are attribute chains, which no module's name allows.
-    f"{TESTS}.dist_autograd_test:DistAutogradTest._nested_python_udf",
-    f"{TESTS}.dist_autograd_test:DistAutogradTest._python_udf_with_backward_error",
-    f"{TESTS}.dist_optimizer_test:MyModule.forward",
-    f"{TESTS}.dist_optimizer_test:MyModule.get_w",
-    "torch.distributed.rpc.rref_proxy:_local_invoke",
-)
 LIMIT_S = 300
 CAST = ("driver-not-live", "both-played")
 """Reasons that only say who was played in that session; another session's reason tells more."""
@@ -205,10 +195,18 @@ def rows(wanted: Sequence[str]) -> list[Row]:
     return found
 
 
+def missing(capture: str) -> list[str]:
+    """What a user would have to paste: all that the plan says is missing."""
+    command = [sys.executable, "-m", "rpcinspect", "replay", capture, "--plan", "--format", "jsonl"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])["missing"]
+    return found
+
+
 def replay(name: str, repeat: int = 1, engine: str = "wire") -> Run:
     """One capture; repeated, torch is imported once for all."""
-    allowed = [option for one in ALLOWED for option in ("--allow", one)]
     capture = str(SUITE / f"{name}.pcap.gz")
+    allowed = [option for one in missing(capture) for option in ("--allow", one)]
     command = [sys.executable, "-m", "rpcinspect", "replay", capture, *allowed, "--format", "jsonl"]
     command += ["--repeat", str(repeat), "--engine", engine]
     before, began = os.times(), time.monotonic()

@@ -61,6 +61,7 @@ def plan_json(plan: Plan) -> Json:
         "answers": plan.count("answer"),
         "skips": dict(plan.skips()),
         "globals": [global_json(use, trusted=plan.trusted) for use in plan.globals],
+        "missing": [one or None for one in plan.missing],
         "sessions": [
             {
                 "session": session.number,

@@ -164,6 +164,7 @@ def report_json(outcome: ReplayOutcome, made: Report, error: str | None = None) 
         "seed_search": [search_json(one) for one in outcome.searches],
         "notes": [text(note) for note in outcome.plan.notes],
         "refused": [global_json(use) for use in made.refused],
+        "missing": [one or None for one in made.missing],
         "trusted": outcome.plan.trusted,
     }
 
