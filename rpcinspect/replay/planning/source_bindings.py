@@ -124,6 +124,7 @@ class _Reader:
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
             if isinstance(node, ast.AnnAssign):
                 self.read(node.annotation, place)
+                self._declared(node, place)
             if node.value is not None:  # a declaration alone binds nothing
                 self.read(node.value, place)
                 self._target(node.target, node.value, place)
@@ -206,6 +207,17 @@ class _Reader:
                 self._target(part, of, place)
         else:
             self._changed(target, place)
+
+    def _declared(self, node: ast.AnnAssign, place: _Place) -> None:
+        """`name: type` in a class: objects may have such an attribute, as those of dataclasses do."""
+        if (
+            node.value is None
+            and isinstance(node.target, ast.Name)
+            and place.scope not in (None, self._module)
+        ):
+            assert place.scope is not None
+            name = _mangled(node.target.id, place)
+            self._add(place.scope.attributes, name, self._binding("other", node, place))
 
     def _changed(self, target: ast.AST, place: _Place) -> None:
         """Binds the names in a target that gets what the text does not show, or is deleted."""

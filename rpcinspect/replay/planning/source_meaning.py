@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from rpcinspect.replay.planning.source_bindings import Binding, Scope, words
 from rpcinspect.replay.planning.source_model import (
@@ -23,6 +23,7 @@ from rpcinspect.replay.planning.source_model import (
     OwnClass,
     alias,
     combined,
+    foreign,
 )
 from rpcinspect.replay.planning.source_names import (
     APPLIED,
@@ -49,6 +50,9 @@ class Meanings:
         """By the place of a binding."""
         self._orders: dict[OwnClass, Sequence[OwnClass | str]] = {}
         self._open: set[int] = set()
+        """Bindings that are being read."""
+        self._cut = False
+        """Whether something was left out since it is being read."""
 
     # --- names ----------------------------------------------------------------------------------------------
 
@@ -58,17 +62,16 @@ class Meanings:
         if not bindings:
             return None
         meaning = self._bound(file, bindings)
-        if meaning.kind == "alias":
-            return meaning
-        if meaning.kind != "module" and not file.named:
-            return alias(f"{file.module}.{name}", foreign=f"{file.module}.{name}")
-        if meaning.kind != "module" and file.submodules(name):
-            return alias(f"the module {file.module}.{name}")
+        if meaning.kind not in ("module", "alias"):
+            if not file.named:
+                meaning = foreign(f"{file.module}.{name}")
+            elif file.submodules(name):
+                meaning = alias(f"the module {file.module}.{name}")
         certain = max((binding.top for binding in bindings if binding.sure), default=-1)
+        later = self._of_stars([star for star in file.scope.stars if star.top >= certain], name)
         if certain < 0 and "__getattr__" in file.scope.names:
-            return alias("perhaps what __getattr__ gives")
-        later = [star for star in file.scope.stars if star.top >= certain]
-        return combined([meaning, *self._of_stars(later, name)])
+            later.append(alias("what __getattr__ gives"))
+        return combined([meaning, *later])
 
     def member(self, own: OwnClass, name: str) -> Meaning | None:
         """An attribute of a class or of its objects; None where neither it nor a base of it has it."""
@@ -120,10 +123,16 @@ class Meanings:
 
         Bases without attributes stand last, which keeps `Generic[T]` from mattering.
         """
-        if own not in self._orders:
-            self._orders[own] = (own, "itself")  # for whoever asks before we know
-            self._orders[own] = self._order(own)
-        return self._orders[own]
+        known = self._orders.get(own)
+        if known is not None:
+            return known
+        self._orders[own] = (own, "itself")  # for whoever asks before we know
+        found = self._order(own)
+        if self._cut:
+            del self._orders[own]
+        else:
+            self._orders[own] = found
+        return found
 
     def _order(self, own: OwnClass) -> Sequence[OwnClass | str]:
         if own.bindings("__bases__"):
@@ -143,16 +152,28 @@ class Meanings:
         for base in node.bases if isinstance(node, ast.ClassDef) else ():
             plain = base.value if isinstance(base, ast.Subscript) else base  # Generic[T]
             meaning = self.expression(own.file, own.definition.scope, plain)
-            if meaning.kind == "class" and len(meaning.classes) == 1:
-                found.append(meaning.classes[0])
+            names: tuple[OwnClass | str, ...] = meaning.classes or meaning.foreign
+            if len(names) == 1 and not (plain is not base and self._has_items(names[0])):
+                found.append(names[0])
             else:
-                found.append(meaning.foreign or meaning.of or words(base))
+                found.append(words(base))
         return found
+
+    def _has_items(self, kind: OwnClass | str) -> bool:
+        """Whether `kind[…]` is the class's own business."""
+        order = self.order(kind) if isinstance(kind, OwnClass) else ()
+        mine = [one.definition.node for one in order if isinstance(one, OwnClass) and one.definition]
+        has = any(isinstance(one, OwnClass) and one.binds("__class_getitem__") for one in order)
+        return has or any(isinstance(node, ast.ClassDef) and node.keywords for node in mine)
 
     # --- bindings -----------------------------------------------------------------------------------------
 
-    def _bound(self, file: File, bindings: Iterable[Binding]) -> Meaning:
-        return combined([self._meaning(file, binding) for binding in bindings])
+    def _bound(self, file: File, bindings: Sequence[Binding]) -> Meaning:
+        """What all places together make of a name. One that is being read adds nothing to itself: in
+        `step = torch.jit.script(step)`, it is what was bound before."""
+        others = [binding for binding in bindings if id(binding) not in self._open]
+        self._cut = self._cut or len(others) < len(bindings)
+        return combined([self._meaning(file, binding) for binding in others]) if others else alias("itself")
 
     def _meaning(self, file: File, binding: Binding, own: OwnClass | None = None) -> Meaning:
         """`own`: the class by whose methods an attribute is set."""
@@ -166,7 +187,8 @@ class Meanings:
             found = self._read(file, binding, own)
         finally:
             self._open.discard(id(binding))
-        if own is None:
+        self._cut = self._cut and bool(self._open)
+        if own is None and not self._cut:  # without what is being read, it is not the whole meaning
             self._known[id(binding)] = found
         return found
 
@@ -193,7 +215,7 @@ class Meanings:
             by = self.expression(file, binding.scope, called)
             if by.kind == "class":
                 by = self._object(by)
-            if by.kind == "alias" and by.foreign not in (WRAPPER_MAKERS if is_made else WRAPPERS):
+            if by.kind == "alias" and not _is_one_of(by, WRAPPER_MAKERS if is_made else WRAPPERS):
                 return alias(f"decorated by {by.of}")
         return FUNCTION
 
@@ -201,13 +223,13 @@ class Meanings:
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             by = self.expression(file, binding.scope, called)
-            if by.foreign not in CLASS_WRAPPERS:
-                return alias(f"decorated by {by.foreign or words(called)}")
+            if not _is_one_of(by, CLASS_WRAPPERS):
+                return alias(f"decorated by {by.of or words(called)}")
         for keyword in node.keywords:
             if keyword.arg is None or keyword.arg == "metaclass":
                 by = self.expression(file, binding.scope, keyword.value)
-                if by.foreign not in METACLASSES and not self._is_own_metaclass(by):
-                    return alias(f"made by the metaclass {by.foreign or words(keyword.value)}")
+                if not _is_one_of(by, METACLASSES) and not self._is_own_metaclass(by):
+                    return alias(f"made by the metaclass {by.of or words(keyword.value)}")
         body = binding.body
         return Meaning("class", classes=(OwnClass(body.name if body else node.name, file, binding),))
 
@@ -224,7 +246,7 @@ class Meanings:
         found = self.name(file, last) if file is not None else None
         if found is not None:
             return found
-        return Meaning("module", of=name) if self._file(name) is not None else alias(name, foreign=name)
+        return Meaning("module", of=name) if self._file(name) is not None else foreign(name)
 
     def expression(self, file: File, scope: Scope | None, node: ast.AST) -> Meaning:
         """`scope`: where names in it are looked up; None in a function, whose own names are not followed."""
@@ -268,15 +290,17 @@ class Meanings:
         of_module = self.name(file, name)
         found += [of_module] if of_module is not None else self._of_stars(file.scope.stars, name)
         sure = any(binding.sure for binding in file.scope.names.get(name, ()))
-        if not found or (hasattr(builtins, name) and not sure):
-            found.append(alias(name, foreign=f"builtins.{name}" if hasattr(builtins, name) else ""))
+        if hasattr(builtins, name) and not sure:
+            found.append(foreign(f"builtins.{name}", name))
+        if not found:
+            found.append(alias(name))
         return combined(found)
 
     def _attribute(self, owner: Meaning, node: ast.Attribute) -> Meaning:
         if owner.kind == "module":
             return self.imported(f"{owner.of}.{node.attr}")
         if owner.foreign:
-            return self.imported(f"{owner.foreign}.{node.attr}")
+            return combined([self.imported(f"{name}.{node.attr}") for name in owner.foreign])
         found = [self.member(own, node.attr) for own in owner.classes]
         known = [meaning for meaning in found if meaning is not None]
         return combined(known) if known else alias(words(node))
@@ -289,22 +313,25 @@ class Meanings:
             return OBJECT
         if called.kind == "class":
             return self._object(called)
-        if called.foreign in CONSTANTS:
-            builtin = called.foreign.startswith("builtins.")
+        if _is_one_of(called, CONSTANTS):
+            builtin = called.foreign[0].startswith("builtins.")
             return self._container(file, scope, _arguments(node)) if builtin else LITERAL
-        if called.foreign in CLASS_MAKERS and not any(k.arg in (None, "type") for k in node.keywords):
-            made = OwnClass(words(node), file, None, CLASS_MAKERS[called.foreign])
+        if _is_one_of(called, CLASS_MAKERS) and not any(k.arg in (None, "type") for k in node.keywords):
+            made = OwnClass(words(node), file, None, CLASS_MAKERS[called.foreign[0]])
             return Meaning("class", classes=(made,))
         of = self.expression(file, scope, node.args[0]) if node.args else alias("nothing")
-        wraps = called.foreign in WRAPPERS or called.foreign == PARTIAL
+        wraps = _is_one_of(called, WRAPPERS) or _is_one_of(called, PARTIAL)
         if isinstance(node.func, ast.Call):  # torch.no_grad()(f)
-            wraps = self.expression(file, scope, node.func.func).foreign in WRAPPER_MAKERS
+            wraps = _is_one_of(self.expression(file, scope, node.func.func), WRAPPER_MAKERS)
         # nothing else: lru_cache(8) would give a decorator
         return FUNCTION if wraps and of == FUNCTION else alias(words(node))
 
     def _object(self, made: Meaning) -> Meaning:
         """An object of a class of the user's: what a call of it runs must be the user's too."""
         for own in made.classes:
+            for kind in self.order(own):
+                if isinstance(kind, str) and kind not in BASES:
+                    return alias(f"an object of {own.name}, which inherits from {kind}")
             call = self.member(own, "__call__")
             if call is not None and call.kind == "alias":
                 return alias(f"an object of {own.name}, whose __call__ is {call.of}")
@@ -316,7 +343,7 @@ class Meanings:
         for star in stars:
             file = self._file(star.text)
             if file is None or id(star) in self._open:
-                found.append(alias(f"perhaps of from {star.text} import *"))
+                found.append(alias(f"what 'from {star.text} import *' gives"))
                 continue
             self._open.add(id(star))
             meaning = self.name(file, name)
@@ -338,6 +365,11 @@ def _merged(lines: list[list[OwnClass | str]]) -> list[OwnClass | str] | None:
         merged.append(first)
         lines = [rest for line in lines if (rest := line[1:] if line[0] == first else line)]
     return merged
+
+
+def _is_one_of(meaning: Meaning, names: Container[str]) -> bool:
+    """Whether it is something of another module that a list has."""
+    return bool(meaning.foreign) and all(name in names for name in meaning.foreign)
 
 
 def _is_bare(base: str) -> bool:

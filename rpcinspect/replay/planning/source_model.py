@@ -58,8 +58,9 @@ class Meaning(Struct, frozen=True):
     kind: Literal["function", "class", "value", "alias", "module"]
     of: str = ""
     """Of an alias what it is, in words; of a module its name."""
-    foreign: str = ""
-    """Of an alias, if it is exactly something of another module: its full name."""
+    foreign: tuple[str, ...] = ()
+    """Of an alias, if it is exactly something of another module: its full name. More than one if places
+    differ: one release of torch has it here, another one there."""
     classes: tuple[OwnClass, ...] = ()
     """Of a class: more than one if several places define it."""
     literal: bool = False
@@ -69,18 +70,28 @@ class Meaning(Struct, frozen=True):
 FUNCTION, LITERAL, OBJECT = Meaning("function"), Meaning("value", literal=True), Meaning("value")
 
 
-def alias(of: str, foreign: str = "") -> Meaning:
-    """What is not the user's."""
-    return Meaning("alias", of=of, foreign=foreign)
+def alias(of: str) -> Meaning:
+    """What is not the user's, in words."""
+    return Meaning("alias", of=of)
+
+
+def foreign(name: str, of: str = "") -> Meaning:
+    """Something of another module, by full name."""
+    return Meaning("alias", of=of or name, foreign=(name,))
 
 
 def combined(meanings: Sequence[Meaning]) -> Meaning:
     """What a name stands for that is bound in several places, one or more."""
     if all(meaning == meanings[0] for meaning in meanings):
         return meanings[0]
+    aliases = [meaning for meaning in meanings if meaning.kind == "alias"]
+    if aliases:
+        others = [meaning for meaning in meanings if meaning != LITERAL]  # None where an import fails
+        if all(meaning.foreign for meaning in others):
+            names = dict.fromkeys(name for meaning in others for name in meaning.foreign)
+            return Meaning("alias", aliases[0].of, tuple(names))
+        return alias(min(aliases, key=lambda meaning: len(meaning.foreign)).of)
     for meaning in meanings:
-        if meaning.kind == "alias":
-            return alias(meaning.of)
         if meaning.kind == "module":
             return alias(f"the module {meaning.of}")
     kinds = {meaning.kind for meaning in meanings if meaning != LITERAL}

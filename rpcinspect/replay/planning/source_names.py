@@ -57,8 +57,8 @@ WRAPPER_MAKERS = (
 )
 """The same for decorators with arguments: `@torch.no_grad()`."""
 
-PARTIAL = "functools.partial"
-"""What it gives calls its first argument."""
+PARTIAL = frozenset({"functools.partial"})
+"""What it gives calls its first argument. It is no decorator: `@partial(f)` is what `f` returns."""
 
 CLASS_WRAPPERS = (
     {"enum.unique", "functools.total_ordering", "torch.jit.script", "torch.jit.interface"}

@@ -75,6 +75,7 @@ class Sources:
         self._meanings = Meanings(self._parsed)
         self.has_main = main is not None
         """Whether the names of `__main__` are those of a file."""
+        self._found_names: dict[tuple[str, str], Meaning | None] = {}
         if main is not None:
             script = _parse(SourceFile(main), "__main__", self._search)
             self._files.update(dict.fromkeys(MAIN_NAMES, script))
@@ -141,6 +142,12 @@ class Sources:
 
     def _found(self, file: File, name: str) -> Meaning | None:
         """The meaning of a name with dots; what a file imports is an alias, of its own files too."""
+        key = (file.module, name)
+        if key not in self._found_names:
+            self._found_names[key] = self._look_up(file, name)
+        return self._found_names[key]
+
+    def _look_up(self, file: File, name: str) -> Meaning | None:
         first, *others = name.split(".")
         for binding in file.scope.names.get(first, ()):
             if binding.how == "import":

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import types
+import typing  # noqa: F401  (forks that import it begin with it)
 import warnings
 
 LITERALS = (type(None), bool, int, float, complex, str, bytes, type(...))

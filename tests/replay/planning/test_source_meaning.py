@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 from rpcinspect.replay.planning.sources import Sources
+from tests.replay.planning.made_up_modules import ASKED, FOREIGN, modules
+
+EXAMPLES = int(os.environ.get("RPCINSPECT_EXAMPLES", "80"))
+"""How many modules are made up; more find more."""
 
 HEAD = """
 import abc, collections, contextlib, dataclasses, enum, functools, os, subprocess, typing
@@ -40,7 +43,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "an object that is called": ("x = Callable()", "value"),
     "an object of others'": (
         "x = Foreign('x')",
-        "alias an object of Foreign, whose __call__ is inherited from subprocess.Popen",
+        "alias an object of Foreign, which inherits from subprocess.Popen",
     ),
     "a class method's": ("x = Own.make()", "value"),
     "another name of one's own": ("x = own", "function"),
@@ -109,7 +112,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "others' decorator": ("@click.command()\ndef x(): ...", "alias decorated by click.command"),
     "others' class as decorator": (
         "@Foreign\ndef x(): ...",
-        "alias decorated by an object of Foreign, whose __call__ is inherited from subprocess.Popen",
+        "alias decorated by an object of Foreign, which inherits from subprocess.Popen",
     ),
     "partial as decorator": (
         "@functools.partial(subprocess.run)\ndef x(): ...",
@@ -124,16 +127,33 @@ NAMES: dict[str, tuple[str, str]] = {
     "a class wrapped": ("class x: ...\nx = own(x)", "alias a class, or something else"),
     "__getattr__": (
         "def __getattr__(name): ...\nif own(1):\n def x(): ...",
-        "alias perhaps what __getattr__ gives",
+        "alias what __getattr__ gives",
     ),
     "__getattr__ and always": ("def __getattr__(name): ...\ndef x(): ...", "function"),
     "star before": ("from os import *\ndef x(): ...", "function"),
-    "star after": ("def x(): ...\nfrom os import *", "alias perhaps of from os import *"),
+    "star after": ("def x(): ...\nfrom os import *", "alias what 'from os import *' gives"),
     "star or def": (
         "if own(1):\n from os import *\nelse:\n def x(): ...",
-        "alias perhaps of from os import *",
+        "alias what 'from os import *' gives",
     ),
     "a builtin with star": ("from os import *\nclass x(ValueError): ...", "class"),
+    "wrapped again": ("def x(): ...\nx = torch.jit.script(x)", "function"),
+    "wrapped by others": ("def x(): ...\nx = os.fspath(x)", "alias os.fspath(x)"),
+    "either of two releases'": (
+        "if C:\n from typing import final as f\nelse:\n from torch import no_grad as f\n@f\ndef x(): ...",
+        "function",
+    ),
+    "a decorator that may be absent": (
+        "try:\n import torch\nexcept ImportError:\n torch = None\n@torch.no_grad()\ndef x(): ...",
+        "function",
+    ),
+    "a list after all": ("def x(): ...\ny = x\nx = [y, os.system]", "alias os.system"),
+    "through a list": ("def y(): ...\nx = y\ny = [x, os.system]", "alias itself"),
+    "a module's other name": ("n = torch.nn\nclass x(n.Module): ...", "class"),
+    "an import before a star": (
+        "from torch import no_grad\nfrom helper import *\n@no_grad()\ndef x(): ...",
+        "alias decorated by what 'from helper import *' gives",
+    ),
 }
 
 
@@ -141,6 +161,153 @@ NAMES: dict[str, tuple[str, str]] = {
 def test_names_of_a_module(how: str, tmp_path: Path) -> None:
     source, expected = NAMES[how]
     assert said(tmp_path, HEAD + source, "x") == expected
+
+
+CLASSES = """
+import abc, collections, enum, functools, os, subprocess, typing, torch
+from torch import nn
+from lib import Base, Mixin as Foreign, deco
+def own(x): ...
+class Plain:
+    def a(self): ...
+    @staticmethod
+    def b(): ...
+    @property
+    def c(self): ...
+    @torch.no_grad()
+    def d(self): ...
+    def e(self): ...
+    def __private(self): ...
+    _ = own
+class Child(Plain):
+    def e(self): ...
+class Mixed(Plain, subprocess.Popen): ...
+class Behind(subprocess.Popen, Plain): ...
+class Diamond(Plain):
+    def e(self): ...
+class Both(Child, Diamond): ...
+class Hidden(Mixed, Diamond): ...
+class Net(nn.Module):
+    def forward(self, x): ...
+class Bare(nn.Module): ...
+class Box(nn.Sequential): ...
+class Made(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx): ...
+class Unmade(torch.autograd.Function): ...
+class T(typing.Generic[typing.TypeVar("V")], abc.ABC, Plain): ...
+class Meta(type):
+    def own_meta(cls): ...
+class WithMeta(Plain, metaclass=Meta): ...
+class Aliases:
+    run = os.system
+    go = own
+    field: int = 3
+    declared: int
+    from os import getcwd
+    with own(1) as opened: ...
+    def setter(self): self.late = os.system; self.early = self.go
+    def late(self): ...
+    def early(self): ...
+    def patched(self): ...
+    def deleted(self): ...
+    def counted(self): ...
+    call = functools.partial(own, 1)
+    prop = property(own)
+    class Inner:
+        def deep(self): ...
+        down = os.system
+Aliases.patched = os.system
+Aliases.added = own
+del Aliases.deleted
+class Declares(Plain):
+    a: typing.Any
+class Sometimes(subprocess.Popen):
+    if own(1):
+        def wait(self): ...
+    def kill(self): ...
+class Looks(Plain):
+    def __getattribute__(self, name): ...
+class Turns(Plain):
+    def turn(self): self.__class__ = subprocess.Popen
+class Rebased(Plain): ...
+Rebased.__bases__ = (subprocess.Popen,)
+class Items(Plain):
+    def __class_getitem__(cls, x): return subprocess.Popen
+class Subscripted(Items[1]): ...
+@deco
+class Decorated:
+    def a(self): ...
+class OfDecorated(Decorated):
+    def b(self): ...
+class Color(str, enum.Enum):
+    RED = "r"
+    RUN = os.system
+    AUTO = enum.auto()
+    def hue(self): ...
+Point = collections.namedtuple("Point", "x y")
+class Twice:
+    def a(self): ...
+class Twice(subprocess.Popen): ...
+Other = Plain
+"""
+INHERITED = "alias inherited from subprocess.Popen"
+MEMBERS = {
+    **dict.fromkeys(("Plain.a", "Plain.b", "Plain.d", "Plain._", "Plain._Plain__private"), "function"),
+    **dict.fromkeys(("Plain.__private", "Plain.absent", "Plain.mro", "Plain.__init__", "Plain.a.b"), "None"),
+    "Plain.c": "alias decorated by property",
+    **dict.fromkeys(("Child.a", "Child.e", "Both.e", "Both.a", "Mixed.a", "Hidden.e", "Other.a"), "function"),
+    **dict.fromkeys(("Mixed.communicate", "Behind.a", "Behind.__init__"), INHERITED),
+    "Hidden.communicate": INHERITED,
+    **dict.fromkeys(
+        ("Net.forward", "Net.parameters", "Net.train", "Net.__call__", "Box.forward"), "function"
+    ),
+    **dict.fromkeys(
+        ("Net.apply", "Net.register_forward_hook", "Net.absent"), "alias inherited from torch.nn.Module"
+    ),
+    **dict.fromkeys(("Bare.__call__", "Bare.forward"), "alias inherited from torch.nn.Module"),
+    "Box.append": "alias inherited from torch.nn.Sequential",
+    "Made.apply": "function",
+    "Unmade.apply": "alias inherited from torch.autograd.Function",
+    **dict.fromkeys(("T.a", "WithMeta.a", "Meta.own_meta"), "function"),
+    "WithMeta.own_meta": "None",
+    "Aliases.run": "alias os.system",
+    **dict.fromkeys(("Aliases.go", "Aliases.added", "Aliases.early", "Aliases.call"), "function"),
+    "Aliases.field": "value",
+    "Aliases.declared": "None",
+    "Aliases.getcwd": "alias os.getcwd",
+    "Aliases.opened": "alias changed in line 43",
+    **dict.fromkeys(("Aliases.late", "Aliases.patched"), "alias os.system"),
+    "Aliases.deleted": "alias changed in line 57",
+    "Aliases.prop": "alias property(own)",
+    "Aliases.Inner": "class",
+    "Aliases.Inner.deep": "function",
+    "Aliases.Inner.down": "alias os.system",
+    "Declares.a": "alias changed in line 59",
+    "Sometimes.wait": INHERITED,
+    "Sometimes.kill": "function",
+    "Looks.a": "alias what __getattribute__ gives",
+    "Turns.a": "alias of a class with __class__",
+    "Rebased.a": "alias inherited from bases that are changed",
+    "Subscripted.a": "alias inherited from Items[1]",
+    "Decorated.a": "alias decorated by lib.deco",
+    "OfDecorated.a": "alias inherited from Decorated",
+    "OfDecorated.b": "function",
+    **dict.fromkeys(("Color.RED", "Color.AUTO"), "value"),
+    "Color.RUN": "alias os.system",
+    "Color.hue": "function",
+    "Color.upper": "alias inherited from builtins.str",
+    "Point": "class",
+    "Point._make": "alias inherited from collections.namedtuple",
+    "Twice.a": INHERITED,
+    "Twice": "class",
+    "Base.a": "alias lib.Base.a",
+}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_names_of_classes(name: str, tmp_path: Path) -> None:
+    assert said(tmp_path, CLASSES, name) == MEMBERS[name]
 
 
 def said(folder: Path, source: str, name: str) -> str:
@@ -151,146 +318,6 @@ def said(folder: Path, source: str, name: str) -> str:
 
 
 # --- modules that were made up, against what CPython imports ------------------------------------------------
-
-FOREIGN = """
-def a(*args): return 1
-def b(*args): return a
-def deco(function): return a
-class C:
-    def a(self): ...
-    def b(self): ...
-    def c(self): ...
-class D(C):
-    def d(self): ...
-class Meta(type):
-    def __getattribute__(cls, name): return a
-class Context:
-    def __enter__(self): return a
-    def __exit__(self, *error): return True
-def __getattr__(name): return a
-"""
-FUNCTIONS, CLASSES, METHODS = "ab", "CD", "abcd"
-
-leaf = st.sampled_from(
-    [
-        *(
-            "1",
-            "'x'",
-            "None",
-            "lambda: 1",
-            "a",
-            "b",
-            "C",
-            "D",
-            "C.a",
-            "D.b",
-            "foreign.a",
-            "foreign.C",
-            "eval",
-        ),
-        *("foreign.C.a", "helper.a", "helper.C", "C().a", "helper.absent", "helper"),
-    ]
-)
-expression = st.recursive(
-    leaf,
-    lambda inner: st.one_of(
-        st.tuples(inner, inner).map("[{0[0]}, {0[1]}]".format),
-        st.tuples(inner, inner).map("({0[0]} if C else {0[1]})".format),
-        st.tuples(inner, inner).map("({0[0]} or {0[1]})".format),
-        inner.map("(x := {})".format),
-        inner.map("{}()".format),
-        inner.map("functools.partial({})".format),
-        inner.map("functools.lru_cache({})".format),
-        inner.map("functools.lru_cache(None)({})".format),
-        inner.map("staticmethod({})".format),
-    ),
-    max_leaves=3,
-)
-function_name = st.sampled_from(FUNCTIONS)
-class_name = st.sampled_from(CLASSES)
-any_name = st.sampled_from(FUNCTIONS + CLASSES)
-decorator = st.sampled_from(
-    ["functools.lru_cache", "foreign.deco", "a", "b", "helper.a", "staticmethod", "property", "foreign.a()"]
-)
-base = st.sampled_from(
-    ["C", "D", "foreign.C", "foreign.D", "helper.C", "helper.D", "dict", "abc.ABC", "Generic[T]", "Exception"]
-)
-
-
-def indented(block: list[str], by: str = " ") -> str:
-    return "\n".join(by + line for statement in block or ["pass"] for line in statement.split("\n"))
-
-
-@st.composite
-def functions(draw: st.DrawFn, names: str = FUNCTIONS) -> str:
-    lines = [f"@{one}" for one in draw(st.lists(decorator, max_size=1))]
-    name = draw(st.sampled_from(names))
-    body = draw(
-        st.sampled_from(
-            [
-                "return 1",
-                "self.a = foreign.a; self.b = self.c",
-                "global a; a = foreign.a",
-                "C.a = foreign.a",
-            ]
-        )
-    )
-    return "\n".join([*lines, f"def {name}(self=None, *args):\n {body}"])
-
-
-@st.composite
-def classes(draw: st.DrawFn) -> str:
-    lines = [
-        f"@{one}" for one in draw(st.lists(decorator, max_size=1 if draw(st.integers(0, 4)) == 0 else 0))
-    ]
-    bases = draw(st.lists(base, max_size=2, unique=True))
-    meta = draw(st.sampled_from([*[[]] * 5, ["metaclass=foreign.Meta"], ["metaclass=abc.ABCMeta"]]))
-    member = st.one_of(
-        functions(METHODS),
-        functions(METHODS),
-        st.tuples(st.sampled_from(METHODS), expression).map(" = ".join),
-        st.tuples(st.sampled_from(METHODS), expression).map("if C:\n {0[0]} = {0[1]}".format),
-        st.sampled_from(METHODS).map("from foreign import a as {}".format),
-        st.sampled_from(METHODS).map("if not C:\n def {}(self): ...".format),
-        st.just("def __getattribute__(self, name): return foreign.a"),
-        st.just("class C:\n def a(self): ...\n b = foreign.b"),
-    )
-    body = draw(st.lists(member, max_size=3))
-    return "\n".join([*lines, f"class {draw(class_name)}({', '.join(bases + meta)}):\n{indented(body)}"])
-
-
-simple = st.one_of(
-    functions(),
-    functions(),
-    classes(),
-    classes(),
-    st.tuples(any_name, expression).map(" = ".join),
-    st.tuples(any_name, any_name, expression, expression).map("{0[0]}, {0[1]} = {0[2]}, {0[3]}".format),
-    any_name.map("{} += foreign.a".format),
-    any_name.map("del {}".format),
-    any_name.map("for {} in [foreign.a]: ...".format),
-    any_name.map("with foreign.Context() as {}: ...".format),
-    any_name.map("match foreign.a:\n case {}: ...".format),
-    any_name.map("from foreign import a as {}".format),
-    any_name.map("from helper import {}".format),
-    st.sampled_from(["from foreign import *", "from helper import *", "import helper as a", "a()", "b()"]),
-    st.tuples(class_name, st.sampled_from(METHODS), expression).map("{0[0]}.{0[1]} = {0[2]}".format),
-    class_name.map("{}.__bases__ = (foreign.C,)".format),
-    st.just("def __getattr__(name): return foreign.a"),
-)
-statement = st.one_of(
-    simple,
-    simple,
-    simple,
-    st.lists(simple, max_size=2).map(lambda block: f"if foreign:\n{indented(block)}"),
-    st.lists(simple, max_size=2).map(lambda block: f"if not foreign:\n{indented(block)}"),
-    st.lists(simple, max_size=2).map(lambda block: f"try:\n{indented(block)}\nexcept Exception: ..."),
-)
-PRELUDE = "import abc, functools, foreign\nfrom typing import Generic, TypeVar\nT = TypeVar('T')\n"
-START = (
-    "def a(*x): return 1\ndef b(*x): return 2\nclass C:\n def a(self): ...\nclass D(C):\n def b(self): ...\n"
-)
-ASKED = [*"abCDx", *(f"{owner}.{name}" for owner in ("C", "D", "C.C") for name in METHODS)]
 
 
 class Oracle:
@@ -323,11 +350,11 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
         yield made
 
 
-@settings(max_examples=int(os.environ.get("SOURCE_EXAMPLES", "150")), deadline=None)
-@given(st.lists(statement, max_size=2), st.lists(statement, min_size=1, max_size=4))
-def test_what_is_found_is_what_cpython_runs(oracle: Oracle, helper: list[str], job: list[str]) -> None:
-    (oracle.own / "helper.py").write_text("\n".join([PRELUDE + "helper = None\n" + START, *helper]))
-    (oracle.own / "job.py").write_text("\n".join([PRELUDE + "import helper\n" + START, *job]))
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(modules())
+def test_what_is_found_is_what_cpython_runs(oracle: Oracle, files: tuple[str, str]) -> None:
+    for name, source in zip(("helper", "job"), files, strict=True):
+        (oracle.own / f"{name}.py").write_text(source)
     really = oracle.whose("job", ASKED)
     assume(really is not None)
     sources = Sources(None, [oracle.own])

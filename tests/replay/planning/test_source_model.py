@@ -16,6 +16,7 @@ from rpcinspect.replay.planning.source_model import (
     OwnClass,
     alias,
     combined,
+    foreign,
 )
 
 ONE = OwnClass("One", File("job", Path("job.py"), True, Scope(), lambda name: False))
@@ -39,9 +40,11 @@ MODULE = Meaning("module", of="helpers")
         ([CLASS, Meaning("class", classes=(TWO,))], Meaning("class", classes=(ONE, TWO))),
         ([CLASS, OBJECT], alias("a class, or something else")),
         ([CLASS, FUNCTION], alias("a class, or something else")),
-        ([FUNCTION, alias("os.system", "os.system")], alias("os.system")),
-        ([alias("os.system", "os.system")] * 2, alias("os.system", "os.system")),
-        ([alias("os.a", "os.a"), alias("os.b", "os.b")], alias("os.a")),
+        ([FUNCTION, foreign("os.system")], alias("os.system")),
+        ([foreign("os.system")] * 2, foreign("os.system")),
+        ([foreign("a.x"), foreign("b.x")], Meaning("alias", of="a.x", foreign=("a.x", "b.x"))),
+        ([foreign("torch"), LITERAL], foreign("torch")),
+        ([foreign("torch"), OBJECT], alias("torch")),
         ([MODULE, MODULE], MODULE),
         ([MODULE, FUNCTION], alias("the module helpers")),
         ([FUNCTION, MODULE], alias("the module helpers")),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.errors import OutputError
-from rpcinspect.replay.planning.sources import Definition, Sources
+from rpcinspect.replay.planning.sources import NO_ITEMS, Definition, Sources
 
 
 def defined(tmp_path: Path, source: str) -> Callable[[str], str | None]:
@@ -148,3 +148,163 @@ def test_imports_are_followed_beside_the_script_and_nothing_there_is_allowed(tmp
     (tmp_path / "common.py").write_text("def (")
     told = Sources(script).find("__main__", "step")
     assert told == Definition("alias", "decorated by rpc.functions.async_execution")
+
+
+# --- what objects of classes run ----------------------------------------------------------------------------
+
+CLASSES = """
+import abc, collections, dataclasses, enum, json, subprocess, typing, torch
+from torch import nn
+class Plain:
+    def __init__(self, x): ...
+    def __call__(self): ...
+class Child(Plain): ...
+class Foreign(subprocess.Popen):
+    def __init__(self): ...
+    def __call__(self): ...
+class Grandchild(Plain, Foreign): ...
+class Net(nn.Module):
+    def forward(self, x): ...
+class Idle(nn.Module): ...
+class Stack(nn.Sequential): ...
+class Scale(torch.autograd.Function): ...
+class Slow(torch.optim.Optimizer):
+    def step(self): ...
+class Bag(list): ...
+class Index(dict):
+    append = json.loads
+class Own:
+    def append(self, x): ...
+class Failure(Exception): ...
+class Color(enum.Enum):
+    RED = 1
+class Site(typing.NamedTuple):
+    x: int
+@dataclasses.dataclass
+class Options(abc.ABC):
+    x: int = 1
+class Restored:
+    __setstate__ = json.loads
+    __call__ = json.loads
+class Made:
+    def __init__(self): self.__setstate__ = json.loads
+    __init__ = json.loads
+class Late: ...
+Late.__hash__ = json.loads
+class Both(Plain): ...
+if Plain:
+    class Both(Foreign): ...
+Point = collections.namedtuple("Point", "x y")
+Renamed = Plain
+"""
+POPEN = "it inherits from subprocess.Popen"
+NO_CALL = "it defines no __call__"
+TORCHS = "torch makes its objects"
+FACTS = {
+    # name → constructing, restoring, calling, items
+    **dict.fromkeys(("Plain", "Child", "Renamed"), ("", "", "", NO_ITEMS)),
+    **dict.fromkeys(("Foreign", "Grandchild"), (POPEN, POPEN, "", POPEN)),
+    "Both": (POPEN, POPEN, "", NO_ITEMS),
+    **dict.fromkeys(("Net", "Stack"), ("", "", "", NO_ITEMS)),
+    "Idle": ("", "", "its __call__ is inherited from torch.nn.Module", NO_ITEMS),
+    "Scale": (TORCHS, TORCHS, NO_CALL, NO_ITEMS),
+    "Slow": ("", "its __setstate__ calls methods of the state", NO_CALL, NO_ITEMS),
+    "Bag": ("", "", NO_CALL, ""),
+    "Index": ("", "", NO_CALL, "its append is json.loads"),
+    "Own": ("", "", NO_CALL, ""),
+    **dict.fromkeys(("Failure", "Color", "Site", "Options", "Point"), ("", "", NO_CALL, NO_ITEMS)),
+    "Restored": ("", "its __setstate__ is json.loads", "its __call__ is json.loads", NO_ITEMS),
+    "Made": ("its __init__ is json.loads", "", NO_CALL, NO_ITEMS),
+    "Late": ("", "its __hash__ is json.loads", NO_CALL, NO_ITEMS),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_facts_of_classes(name: str, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(CLASSES)
+    facts = Sources(None, [tmp_path]).class_facts("job", name)
+    assert facts is not None
+    assert (facts.constructing, facts.restoring, facts.calling, facts.items) == FACTS[name]
+
+
+def test_there_are_facts_of_classes_only(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("import subprocess\nclass C(subprocess.Popen, dict): ...\nf = C\nx = 1")
+    sources = Sources(None, [tmp_path])
+    facts = sources.class_facts("job", "C")
+    assert facts is not None
+    assert facts.bases == ("subprocess.Popen", "builtins.dict")
+    assert sources.class_facts("job", "f") == facts
+    for module, name in (("job", "x"), ("job", "absent"), ("job", "subprocess"), ("subprocess", "Popen")):
+        assert sources.class_facts(module, name) is None
+
+
+# --- files of the user's that attacks were tried with -------------------------------------------------------
+
+
+def test_sources_of_the_hostile_captures(tmp_path: Path) -> None:
+    """What reports/hostile/src defines, and what inherited_method and method_of_other call."""
+    (tmp_path / "tools.py").write_text(
+        "import os, subprocess, pathlib, torch\n"
+        "class RunDir(type(pathlib.Path())):\n def log(self): return str(self)\n"
+        "class Net(torch.nn.Module):\n def forward(self, x): return x\n"
+        "sh = subprocess.getoutput\nload = torch.load\ndef step(x): return x\n"
+    )
+    sources = Sources(None, [tmp_path])
+    for name in ("RunDir", "RunDir.log", "Net", "Net.forward", "step"):
+        assert sources.defines("tools", name)
+    aliases = {
+        "RunDir.write_text": "inherited from type(pathlib.Path())",
+        "sh": "subprocess.getoutput",
+        "load": "torch.load",
+        "os.system": "os.system",
+        "Net.apply": "inherited from torch.nn.Module",
+    }
+    for name, of in aliases.items():
+        assert sources.find("tools", name) == Definition("alias", of)
+        assert not sources.defines("tools", name)
+    facts = sources.class_facts("tools", "RunDir")
+    assert facts is not None
+    assert facts.restoring == facts.constructing == "it inherits from type(pathlib.Path())"
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_compiled_or_a_submodule_is_an_alias(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text(
+        "def train(): ...\ndef other(): ...\nfrom .train import work"
+    )
+    (tmp_path / "pkg" / "train.py").write_text("from subprocess import run\ndef work(): ...")
+    (tmp_path / "fast.py").write_text("def f(): ...")
+    (tmp_path / "fast.cpython-399-x.so").write_bytes(b"")
+    sources = Sources(None, [tmp_path])
+    assert sources.find("pkg", "train") == Definition("alias", "the module pkg.train")
+    assert sources.find("pkg", "train.run") == Definition("alias", "the module pkg.train")
+    assert sources.find("pkg", "work") == Definition("alias", "pkg.train.work")
+    assert sources.defines("pkg", "other")
+    assert sources.find("fast", "f") == Definition("alias", "in fast.cpython-399-x.so, which is compiled")
+    assert sources.files() == {"pkg": str(tmp_path / "pkg" / "__init__.py")}
+
+
+def test_main_is_the_script_alone(tmp_path: Path) -> None:
+    """Without one, `__main__` of a live worker is our program."""
+    (tmp_path / "__main__.py").write_text("def main(): ...")
+    assert Sources(None, [tmp_path]).find("__main__", "main") is None
+
+
+@pytest.mark.parametrize("text", ["x = " + "-" * 20_000 + "1", "def f(:", "x = 0\0", "# coding: nothing"])
+def test_files_that_can_not_be_parsed(text: str, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(text)
+    with pytest.raises(OutputError, match="can't be parsed as Python"):
+        Sources(None, [tmp_path]).find("job", "f")
+
+
+def test_long_expressions(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(
+        "x = " + "+".join(["1"] * 900) + "\ny = " + "x." * 400 + "x\ndef f(): ..."
+    )
+    sources = Sources(None, [tmp_path])
+    assert sources.defines("job", "x")
+    assert sources.defines("job", "f")
+    assert not sources.defines("job", "y")
