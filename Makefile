@@ -1,7 +1,7 @@
 # demo and test need nothing but Python 3.10 or later and a package registry; both keep to one .venv.
 #
 #   make demo       decode a bundled capture, replay its backward pass, find where two runs of a job part; installs
-#                   PyTorch for that (TORCH_INDEX= takes it from no other index than those that pip is set up for)
+#                   PyTorch for that (TORCH_INDEX=URL looks in that index too, such as PyTorch's own of CPU builds)
 #   make demo-light decode it, show one message in full and what a replay would send, find where two runs part
 #   make test       run all tests (PYTEST_ARGS='tests/wire -x' runs some of them)
 #   make check      what CI checks beside the tests: ruff and mypy
@@ -26,8 +26,8 @@ COMPILE := $(BIN)/python -m compileall -q rpcinspect
 # Nor would tests and commands that are started here keep what they compile of changed sources.
 unexport PYTHONDONTWRITEBYTECODE
 
-# torch first and alone: PyTorch's own index has a CPU build, which other indexes do not have for Linux.
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# torch first and alone: where an index offers a CPU build, the packages of CUDA must not come with it.
+TORCH_INDEX ?=
 TORCH := $(PIP) --no-deps --timeout 10 --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
 
 CAPTURE ?= captures/basic_chain.pcap
