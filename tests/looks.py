@@ -19,7 +19,7 @@ from tests.places import LOOKED, SHARED, WITHOUT_SHARED
 
 NOT_THERE = "captures of others are not beside this checkout"
 EVENTS = ("open", "os.listdir", "os.scandir", "subprocess.Popen", LOOKED)
-BELOW = (f"{SHARED}/", f"{SHARED.resolve()}/")
+BELOW = (f"{SHARED}/", f"{SHARED.resolve()}/", f"../{SHARED.name}/")
 LOOKED_AT = os.path.abspath(os.environ["LOOKED_AT"]) if "LOOKED_AT" in os.environ else None
 
 
