@@ -4,6 +4,8 @@ In: nothing but an interpreter (from 3.8 on) with torch. Out: the path of a libr
 line why there is none. Run as a script it prints that as JSON: {"library", "torch"} or {"why"}. Built once
 for each torch release, Python and state of the sources; who wants it at the same time waits for one build.
 What compiles is the compiler alone: no ninja, no setuptools.
+
+What is in the cache is loaded into jobs: it is used only if nobody else could have put it there.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ def library(tell: Callable[[str], None] | None = None) -> str:
     folder = cache_folder(torch)
     path = os.path.join(folder, LIBRARY)
     if os.path.exists(path):
+        refuse_a_strangers(path)
         return path
     with locked(folder):
         if not os.path.exists(path):
@@ -88,10 +91,37 @@ def cache_folder(torch: str) -> str:
     name = f"agent-{version.get('__version__', 'unknown')}-{tag}-{digest.hexdigest()[:16]}"
     folder = os.path.join(cache, "rpcinspect", name)
     try:
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(cache, mode=0o700, exist_ok=True)
+        refuse_a_strangers(cache)
+        for each in (os.path.dirname(folder), folder):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(each, 0o700)
+            refuse_a_strangers(each)  # before its mode is set: what is in it may be anybody's
+            if os.stat(each).st_uid == os.geteuid() and os.path.isdir(each):
+                os.chmod(each, 0o700)  # those of earlier versions could be looked into
     except OSError as error:
         raise BuildError(f"{folder}: can't be made: {error.strerror}") from error
     return folder
+
+
+def refuse_a_strangers(path: str) -> None:
+    """`BuildError` if somebody else might have put there what would be loaded."""
+    reason = sibling("trusted").why_not(path)
+    if reason:
+        raise BuildError(
+            f"nothing is loaded from where others could have put it: {reason}; XDG_CACHE_HOME may name "
+            "another folder"
+        )
+
+
+def sibling(name: str) -> Any:
+    """A module of this folder, which is on no path."""
+    spec = importlib.util.spec_from_file_location("rpcinspect_" + name, os.path.join(HERE, name + ".py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @contextlib.contextmanager
@@ -122,6 +152,7 @@ def build(torch: str, folder: str, path: str) -> None:
         made = os.path.join(work, LIBRARY)
         compile_to(made, compiler + flags(torch) + sources() + libraries(torch), log)
         load(made)
+        os.chmod(made, 0o700)
         os.replace(made, path)
     except OSError as error:
         raise BuildError(f"{folder}: {error.strerror}") from error

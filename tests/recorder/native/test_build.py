@@ -119,6 +119,52 @@ def test_two_at_a_time_build_once(tmp_path: Path) -> None:
     assert build(tmp_path, CXX="/nowhere") == told[:1], "it is there now"
 
 
+def test_the_cache_is_ours_alone(tmp_path: Path) -> None:
+    """Also one that an earlier version has made."""
+    cache = tmp_path / "new" / "cache"
+    build(cache, PYTHONPATH=fake_torch(tmp_path))
+    made = [cache, cache / "rpcinspect", next((cache / "rpcinspect").iterdir())]
+    for again in (False, True):
+        assert [stat.S_IMODE(each.stat().st_mode) for each in made] == [0o700] * 3
+        if not again:
+            for each in made[1:]:
+                each.chmod(0o755)
+            build(cache, PYTHONPATH=str(tmp_path))
+
+
+@pytest.mark.parametrize("which", ["cache", "rpcinspect", "agent", "library"])
+def test_a_library_that_others_could_have_put_there_is_not_loaded(which: str, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    path = fake_torch(tmp_path)
+    build(cache, PYTHONPATH=path)
+    (agent,) = (cache / "rpcinspect").iterdir()
+    library = agent / "rpcinspect_agent_native.so"
+    library.write_bytes(b"planted")
+    library.chmod(0o600)
+    assert build(cache, PYTHONPATH=path)[-1] == {"library": str(library), "torch": "9.9.9+none"}
+    changed = {"cache": cache, "rpcinspect": agent.parent, "agent": agent, "library": library}[which]
+    changed.chmod(0o777)
+    told = build(cache, PYTHONPATH=path)[-1]
+    assert told["why"].startswith("nothing is loaded from where others could have put it: ")
+    assert f"{changed}: others may write to it" in told["why"]
+
+
+@pytest.mark.rooted
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("which", ["cache", "rpcinspect", "agent", "library"])
+def test_a_library_of_somebody_else_is_not_loaded(which: str, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    path = fake_torch(tmp_path)
+    build(cache, PYTHONPATH=path)
+    (agent,) = (cache / "rpcinspect").iterdir()
+    library = agent / "rpcinspect_agent_native.so"
+    library.write_bytes(b"planted")
+    changed = {"cache": cache, "rpcinspect": agent.parent, "agent": agent, "library": library}[which]
+    os.chown(changed, 65_534, -1)
+    told = build(cache, PYTHONPATH=path)[-1]
+    assert f"{changed}: belongs to user 65534, neither to you nor to root" in told["why"]
+
+
 def test_a_cache_that_can_not_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "rpcinspect").write_text("a file")
     assert build(tmp_path, PYTHONPATH=fake_torch(tmp_path))[-1]["why"].endswith(
