@@ -52,6 +52,10 @@ class OutputError(RpcInspectError):
     """What was asked for can't be written."""
 
 
+class NoRoomError(OutputError):
+    """There is no room for temporary files."""
+
+
 class FilterError(RpcInspectError):
     """A filter that can't be read; `start` and `end` are the place in its text."""
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.capture import CaptureReader, LogBlock, Reading, open_capture
+from rpcinspect.capture.block import PacketBlock, TcpBlock, as_int64
 from rpcinspect.errors import CaptureError, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.tensor import storage_lengths
@@ -151,6 +152,7 @@ class Network:
                 break
             assert not isinstance(packets, LogBlock)
             block = self._segmenter.feed(packets)
+            _keep_payloads(reader, packets, block)
             if shift:
                 block = replace(block, time_ns=block.time_ns - shift)
             if len(self._readers) > 1:
@@ -168,6 +170,7 @@ class Network:
                     return None
                 assert not isinstance(packets, LogBlock)
                 samples.note(segmenter.feed(packets), segmenter.flows)
+                again.keep(NOTHING, NOTHING, _end_of(packets))
                 self._looked_through[reader.index] = again.progress[0]
                 self._watch.tell()
         return samples.against(self._clocks, self._offsets)
@@ -215,6 +218,28 @@ class Network:
     @property
     def unread(self) -> dict[str, int]:
         return self._segmenter.other
+
+
+def _keep_payloads(reader: CaptureReader, packets: PacketBlock | TcpBlock, block: SegmentBlock) -> None:
+    """Streams are made of payloads: nobody reads anything else of these packets again, unless they are parts
+    of packets that are not complete.
+    """
+    end = _end_of(packets)
+    if block.has_fragments:
+        reader.keep(as_int64([packets.window_offset]), as_int64([end - packets.window_offset]), end)
+    else:
+        there = block.captured > 0
+        reader.keep(block.offset[there], block.captured[there], end)
+
+
+def _end_of(packets: PacketBlock | TcpBlock) -> int:
+    """Where in the file the last packet of a block ends."""
+    if isinstance(packets, TcpBlock):
+        return packets.window_offset + len(packets.window)
+    return int((packets.offset + packets.caplen).max())
+
+
+NOTHING = as_int64([])
 
 
 def _look_before(reader: CaptureReader) -> bool:

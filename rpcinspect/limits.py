@@ -1,6 +1,7 @@
 """How much of hostile input is followed before a decoder gives up on that one item.
 
 One frozen value, passed down from the pipeline. The defaults are far above what honest traffic needs.
+Another one says how far compressed input is unpacked.
 """
 
 from __future__ import annotations
@@ -27,3 +28,24 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS = Limits()
+
+
+class Unpacking(Struct, frozen=True, kw_only=True):
+    """How much of compressed input is read."""
+
+    bytes: int | None = 100 * 10**9
+    """Of what it holds, at most; None: all of it."""
+    ratio: int | None = 200
+    """How often what it takes packed; None: that is not looked at."""
+    free_bytes: int = 10**9
+    """So much may be there at any ratio: tensors of zeros are honest."""
+
+    def allowed(self, packed: int) -> int | None:
+        """Bytes that are read of an input of so many packed ones; None: all."""
+        bounds = [] if self.bytes is None else [self.bytes]
+        if self.ratio is not None:
+            bounds.append(max(self.free_bytes, self.ratio * packed))
+        return min(bounds, default=None)
+
+
+DEFAULT_UNPACKING = Unpacking()

@@ -42,6 +42,11 @@ class OpenSession:
         return [self._records[row] for row in self.session.order.tolist()]
 
     @property
+    def ended_early(self) -> Sequence[str]:
+        """Of captures of which there is more than was read, why, with their paths."""
+        return self._decoding.ended_early
+
+    @property
     def bytes(self) -> CaptureBytes:
         """Bytes by their place in the captures."""
         return self._decoding.bytes

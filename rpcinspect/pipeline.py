@@ -160,6 +160,11 @@ class Decoding:
         return sorted(unread) if packets and sum(unread.values()) == packets else []
 
     @property
+    def ended_early(self) -> list[str]:
+        """Of captures of which there is more than was read, why, with their paths."""
+        return [f"{r.path}: {r.ended_early}" for r in self.readers if r.ended_early is not None]
+
+    @property
     def session(self) -> Session:
         """The session; only after `records` has come to its end."""
         if self._session is None:

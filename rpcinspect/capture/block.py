@@ -137,8 +137,9 @@ class LogRecord(Struct, frozen=True):
     """As written; its lengths and times are what they must be, nothing else of it was looked at."""
     times: tuple[int | None, int | None]
     """When what it tells of began and ended."""
-    body: bytes
-    """Payload and tensor table of a message."""
+    payload: bytes
+    """Of a message, as its tensor table is."""
+    table: bytes
     rest: int
     """Where `CaptureReader.pread` gives the bytes of its storages."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
 
 from rpcinspect.errors import CaptureError
+from rpcinspect.files.temporary import Temporary
 
 _PATIENCE_S = 2.0
 _ERROR_BYTES = 1 << 16
@@ -25,7 +25,7 @@ class Child:
     def __init__(self, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         """Starts it; it inherits `descriptors` and has no standard input."""
         self.name = os.path.basename(arguments[0])
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        self._errors = Temporary()
         try:
             self._process = subprocess.Popen(
                 list(arguments),

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 
 from rpcinspect.capture.child import Child
-from rpcinspect.capture.source import Report, SpooledSource, Stream, spooled
+from rpcinspect.capture.source import SpooledSource, Stream, spooled
 from rpcinspect.capture.tshark import INSTALL, find_program
+from rpcinspect.capture.unpack import Report
 from rpcinspect.errors import CaptureError
 
 KERNEL_MB = 64

@@ -13,13 +13,13 @@ from __future__ import annotations
 import base64
 import json
 import re
-import tempfile
 from collections.abc import Callable, Iterator
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
-from rpcinspect.capture.block import LogBlock, LogRecord
-from rpcinspect.capture.source import WINDOW, Source, write_all
-from rpcinspect.errors import CaptureError
+from rpcinspect.capture.block import Int64s, LogBlock, LogRecord
+from rpcinspect.capture.source import WINDOW, Source
+from rpcinspect.errors import CaptureError, NoRoomError
+from rpcinspect.files.temporary import Temporary
 
 MAGIC = b'{"rpclog":'
 """What the first line begins with."""
@@ -67,11 +67,12 @@ class LogReader:
         self._source = source
         self._capture = capture
         self._report = report
-        self._spool: IO[bytes] | None = None
+        self._spool: Temporary | None = None
         self._spooled = 0
         self._windows = _Windows(source)
         self._damaged = False
         self._problems = 0
+        self._no_room: str | None = None
         line = self._windows.line(0, MAX_HEADER)
         if line is None:
             raise CaptureError(f"{source.name}: cut within the first line of a log")
@@ -100,7 +101,7 @@ class LogReader:
                 continue
             number += 1
             batch.append(record)
-            held += len(record.body)
+            held += len(record.payload) + len(record.table)
             if len(batch) >= BATCH or held >= BATCH_BYTES or self._windows.left(at) == 0:
                 yield self._block(batch)
                 batch, held = [], 0
@@ -111,8 +112,15 @@ class LogReader:
         """Bytes of the log, or of what its base64 said."""
         if offset < SPOOLED or self._spool is None:
             return self._source.pread(offset, length)
-        self._spool.seek(offset - SPOOLED)
-        return self._spool.read(length)
+        return self._spool.pread(offset - SPOOLED, length)
+
+    @property
+    def ended_early(self) -> str | None:
+        """Why there is more of the log than is read."""
+        return self._no_room or self._source.ended_early
+
+    def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None:
+        """What is not needed of a record goes when it is read."""
 
     def progress(self) -> tuple[int, int | None]:
         """See `Source.progress`."""
@@ -147,6 +155,10 @@ class LogReader:
                 return None, at + len(line)
             header, text = _read_header(line)
             return self._record(header, text, number, at, at + len(line))
+        except NoRoomError as error:
+            self._no_room = f"the rest is not read: {error}"
+            self._tell(self._no_room, at)
+            return None
         except Newer as newer:
             self._tell(f"the rest is not read: {newer}", at)
             self._damaged = True
@@ -174,30 +186,32 @@ class LogReader:
         self, header: dict[str, Any], text: bytes | None, number: int, at: int, body_at: int
     ) -> tuple[LogRecord, int]:
         total = _count(header, "bytes")
-        kept = _count(header, "payload") + _count(header, "table") if header["rpc"] == "message" else 0
+        is_message = header["rpc"] == "message"
+        payload, table = (_count(header, name) if is_message else 0 for name in ("payload", "table"))
+        kept = payload + table
         if kept > total:
             raise Damage(f"it announces {kept:,} of {total:,} bytes")
         if kept > MAX_BODY:
             raise Damage(f"it announces a payload of {kept:,} bytes")
         times = (_time(header, "time_ns"), _time(header, "end_ns"))
         if text is not None:
-            body, rest = self._decode(text, total, kept)
-            return LogRecord(number, at, header, times, body, rest), body_at
+            data, rest = self._decode(text, total, kept)
+            return LogRecord(number, at, header, times, data[:payload], data[payload:kept], rest), body_at
         end = body_at + total
         if not total:
-            return LogRecord(number, at, header, times, b"", body_at), body_at
-        held = self._windows.held(body_at, kept)
+            return LogRecord(number, at, header, times, b"", b"", body_at), body_at
         last = self._windows.peek(end - 1, 2)
         if not last:
             there = self._source.size() - body_at
             raise Cut(f"it ends after {there:,} of {total:,} bytes")
         if last[1:] not in (b"", b"\n"):
             raise Damage(f"no line ends after the {total:,} bytes that it announces")
-        body = self._source.pread(body_at, kept) if held is None else held
-        return LogRecord(number, at, header, times, body, body_at + kept), end + len(last) - 1
+        parts = self._windows.take(body_at, payload), self._windows.take(body_at + payload, table)
+        self._source.give_back(at, body_at + kept)  # what is behind are storages, which are not read yet
+        return LogRecord(number, at, header, times, *parts, body_at + kept), end + len(last) - 1
 
     def _decode(self, text: bytes, total: int, kept: int) -> tuple[bytes, int]:
-        """What base64 says: a message's own bytes, and where the rest of them was put."""
+        """What base64 says, and where all of it but a message's own bytes was put."""
         try:
             data = base64.b64decode(text, validate=True)
         except ValueError as error:
@@ -207,11 +221,10 @@ class LogReader:
         rest = SPOOLED + self._spooled
         if len(data) > kept:
             if self._spool is None:
-                self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
-            self._spool.seek(self._spooled)
-            write_all(self._spool, data[kept:], self._source.name)
+                self._spool = Temporary()
+            self._spool.write(memoryview(data)[kept:])
             self._spooled += len(data) - kept
-        return data[:kept], rest
+        return data, rest
 
 
 class _Windows:
@@ -258,6 +271,11 @@ class _Windows:
         """Bytes at `at`, if the window has them."""
         begin = at - self._start
         return self._data[begin : begin + length] if 0 <= begin <= len(self._data) - length else None
+
+    def take(self, at: int, length: int) -> bytes:
+        """Bytes at `at`, which are there; the window stays where it is."""
+        held = self.held(at, length)
+        return self._source.pread(at, length) if held is None else held
 
     def peek(self, at: int, length: int) -> bytes:
         """A few bytes anywhere, fewer at the end of the log; the window stays where it is."""

@@ -17,12 +17,13 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from rpcinspect.capture.block import LogBlock, PacketBlock, TcpBlock
+from rpcinspect.capture.block import Int64s, LogBlock, PacketBlock, TcpBlock
 from rpcinspect.capture.log import FORMAT, MAGIC, LogReader
 from rpcinspect.capture.pcap import MAGICS, Report, read_pcap
 from rpcinspect.capture.pcapng import SECTION_HEADER, read_pcapng
 from rpcinspect.capture.source import Source, open_source
 from rpcinspect.errors import CaptureError, Location, Problem, UnknownFormatError
+from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -34,6 +35,8 @@ class Reading(Struct, frozen=True, kw_only=True):
     """Preferences for tshark, `name:value`; with any, `auto` means tshark."""
     capture_filter: str | None = None
     """Which packets a live capture takes, in the syntax of pcap-filter."""
+    unpacking: Unpacking = DEFAULT_UNPACKING
+    """How far compressed captures are read."""
 
 
 DEFAULT_READING = Reading()
@@ -52,7 +55,10 @@ class Bytes(Protocol):
 
     @property
     def read_to(self) -> int: ...
+    @property
+    def ended_early(self) -> str | None: ...
     def pread(self, offset: int, length: int) -> bytes: ...
+    def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None: ...
     def progress(self) -> tuple[int, int | None]: ...
     def end(self) -> bool: ...
     def close(self) -> None: ...
@@ -103,7 +109,7 @@ class CaptureReader:
             from rpcinspect.capture.live import open_live
 
             return open_live(path.interface, reading.capture_filter, report)
-        return open_source(path, report)
+        return open_source(path, report, reading.unpacking)
 
     def _read_log(self, source: Source) -> None:
         log = LogReader(source, self.index, self._report)
@@ -118,7 +124,7 @@ class CaptureReader:
         if unknown is not None and find_program("tshark") is None:
             raise UnknownFormatError(f"{unknown}; tshark may know it: {INSTALL}") from unknown
         try:
-            tshark = Tshark(source, reading.preferences, self.index, self._report)
+            tshark = Tshark(source, reading.preferences, self.index, self._report, reading.unpacking)
         except CaptureError as error:
             if unknown is None:
                 raise
@@ -139,6 +145,11 @@ class CaptureReader:
     def bytes(self) -> int:
         """Bytes of the capture (uncompressed) that were read so far."""
         return self._source.read_to
+
+    @property
+    def ended_early(self) -> str | None:
+        """Why there is more of the capture than is read: it unpacks to too much, or there is no room."""
+        return self._source.ended_early
 
     @property
     def progress(self) -> tuple[int, int | None]:
@@ -169,6 +180,12 @@ class CaptureReader:
         where it was read here; fewer where the input ends.
         """
         return self._source.pread(offset, length)
+
+    def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None:
+        """Of what lies before `end`, and behind that of the last call, only these ranges will be read again:
+        what was put into a temporary file need not stay there.
+        """
+        self._source.keep(offsets, lengths, end)
 
     def end(self) -> bool:
         """Ends an input that is still being written; see `Source.end`."""

@@ -2,8 +2,12 @@
 
 In: a path, or `-` for standard input. Out: a `Source` that gives windows of the file one after the other and
 any range again later. A plain file is read with pread and never mapped (mapped pages count as memory of the
-process). Whatever can't be read twice (pipes, gzip, Zstandard) goes to a deleted temporary file on its way.
-Compression is told by magic bytes, never by the name. Only `CaptureError` is raised.
+process). Whatever can't be read twice (pipes, gzip, Zstandard) goes to a deleted temporary file on its way,
+of which what nobody will read again is given back. Compression is told by magic bytes, never by the name.
+Only `CaptureError` is raised.
+
+Compressed input is unpacked up to a bound, and any up to the room that there is for temporary files; it ends
+there, and says so.
 """
 
 from __future__ import annotations
@@ -12,27 +16,25 @@ import os
 import select
 import stat
 import sys
-import tempfile
 import time
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import IO
 
-from rpcinspect.errors import CaptureError
+import numpy as np
+
+from rpcinspect.capture.block import Int64s
+from rpcinspect.capture.unpack import DECOMPRESSORS, Report, compression_of
+from rpcinspect.errors import CaptureError, NoRoomError
+from rpcinspect.files.temporary import HOLE_BYTES, Temporary
+from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
 
 WINDOW = 1 << 22
 """Bytes of a window, unless one record is larger: big enough for numpy, small beside the interpreter."""
 
 STDIN_NAME = "standard input"
 
-Report = Callable[[str], None]
-"""Takes the reason of something that reading survived."""
-
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 16
-_OUTPUT = 1 << 20
-_ZSTD_INPUT = 1 << 11
 _LOOK_MS = 200
 _GRACE_S = 1.0
 
@@ -48,6 +50,8 @@ class Source:
         self.compression = compression
         self.read_to = 0
         """End of the furthest window so far: bytes of the (uncompressed) input that were read."""
+        self.ended_early: str | None = None
+        """Why there is more of the input than is read."""
         self._descriptor = descriptor
 
     def window(self, offset: int, minimum: int) -> bytes:
@@ -73,6 +77,12 @@ class Source:
             offset += len(part)
             length -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def give_back(self, start: int, stop: int) -> None:
+        """Nobody will read this range again."""
+
+    def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None:
+        """Of what lies before `end`, and behind that of the last call, only these ranges are read again."""
 
     def shared(self) -> tuple[str, tuple[int, ...]]:
         """A name by which another program can open the whole (uncompressed) input, and the descriptors that
@@ -122,15 +132,17 @@ class SpooledSource(Source):
 
     complete = False
 
-    def __init__(
-        self, name: str, stream: Stream, head: bytes, compression: str | None, report: Report
-    ) -> None:
+    def __init__(self, name: str, stream: Stream, head: bytes, report: Report, unpacking: Unpacking) -> None:
         self._stream = stream
-        self._spool: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+        self._spool = Temporary()
+        compression = compression_of(head)
         super().__init__(name, os.dup(self._spool.fileno()), compression)
         chunks = _chunks(head, stream)
         self._pieces = DECOMPRESSORS[compression](chunks, report) if compression else chunks
+        self._report = report
+        self._unpacking = unpacking
         self._size = 0
+        self._kept_to = 0
         self._ended = False
 
     def window(self, offset: int, minimum: int) -> bytes:
@@ -147,8 +159,38 @@ class SpooledSource(Source):
         if piece is None:
             self._ended = True
             return
-        write_all(self._spool, piece, self.name)
-        self._size += len(piece)
+        allowed = self._unpacking.allowed(self._stream.packed()) if self.compression else None
+        too_much = allowed is not None and self._size + len(piece) > allowed
+        if allowed is not None and too_much:
+            piece = piece[: max(0, allowed - self._size)]
+        try:
+            self._spool.write(piece)
+            self._size += len(piece)
+        except NoRoomError as error:
+            self._end_early(f"the rest is not read: {error}")
+            return
+        if too_much:
+            self._end_early(
+                f"the {self.compression} data hold more than {self._size:,} bytes, much for what they take "
+                "packed: the rest is not read; --unpack-limit sets another limit"
+            )
+
+    def _end_early(self, reason: str) -> None:
+        self._ended = True
+        self.ended_early = reason
+        self._report(reason)
+
+    def give_back(self, start: int, stop: int) -> None:
+        self._spool.give_back(start, stop)
+
+    def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None:
+        order = np.argsort(offsets, kind="stable")
+        starts = np.concatenate((offsets[order], [end]))
+        before = np.concatenate(([self._kept_to], (offsets + lengths)[order]))
+        np.maximum.accumulate(before, out=before)
+        for gap in np.flatnonzero(starts - before >= HOLE_BYTES).tolist():
+            self._spool.give_back(int(before[gap]), int(starts[gap]))
+        self._kept_to = max(self._kept_to, end)
 
     def progress(self) -> tuple[int, int | None]:
         return self._stream.progress() or (self._size, None)
@@ -176,6 +218,7 @@ class Stream:
         self._file = file
         self._live = live
         self._deadline: float | None = None
+        self._taken = 0
 
     def end(self) -> bool:
         """See `Source.end`."""
@@ -192,12 +235,20 @@ class Stream:
     def read(self, size: int) -> bytes:
         """What is there, at most `size` bytes, waiting only where there is nothing; empty at the end."""
         try:
-            if self._descriptor is not None:
-                return os.read(self._descriptor, size) if self._wait() else b""
-            assert self._file is not None
-            return self._file.read(size)
+            if self._descriptor is None:
+                assert self._file is not None
+                data = self._file.read(size)
+            else:
+                data = os.read(self._descriptor, size) if self._wait() else b""
         except OSError as error:
             raise CaptureError(f"{self._name}: {error.strerror or error}") from error
+        self._taken += len(data)
+        return data
+
+    def packed(self) -> int:
+        """Bytes of all of a file, or of what has come by now."""
+        progress = self.progress()
+        return self._taken if progress is None else max(self._taken, progress[1])
 
     def ready(self) -> bool:
         """Whether a read returns at once."""
@@ -226,12 +277,13 @@ class Stream:
             os.close(descriptor)
 
 
-def open_source(path: str, report: Report) -> Source:
-    """Open `path` (`-` is standard input); `report` hears of damaged or truncated compressed data."""
+def open_source(path: str, report: Report, unpacking: Unpacking = DEFAULT_UNPACKING) -> Source:
+    """Open `path` (`-` is standard input); `report` hears of damaged or truncated compressed data, and of
+    input that is not read to its end."""
     name = STDIN_NAME if path == "-" else path
     descriptor = _descriptor(path, name)
     if descriptor is None:
-        return spooled(name, Stream(name, None, sys.stdin.buffer, live=True), report)
+        return spooled(name, Stream(name, None, sys.stdin.buffer, live=True), report, unpacking)
     try:
         state = os.fstat(descriptor)
         if stat.S_ISDIR(state.st_mode):
@@ -239,22 +291,12 @@ def open_source(path: str, report: Report) -> Source:
         regular = stat.S_ISREG(state.st_mode)
         if regular and os.lseek(descriptor, 0, os.SEEK_CUR) == 0:
             source = Source(name, descriptor)
-            if _compression(source.pread(0, 4)) is None:
+            if compression_of(source.pread(0, 4)) is None:
                 return source
-        return spooled(name, Stream(name, descriptor, None, live=not regular), report)
+        return spooled(name, Stream(name, descriptor, None, live=not regular), report, unpacking)
     except BaseException:
         os.close(descriptor)
         raise
-
-
-def write_all(spool: IO[bytes], data: bytes, name: str) -> None:
-    """Writes to an unbuffered temporary file; `name` is the input that it is for."""
-    view = memoryview(data)
-    try:
-        while view:
-            view = view[spool.write(view) :]
-    except OSError as error:
-        raise CaptureError(f"{name}: no room to spool it in {tempfile.gettempdir()}: {error}") from error
 
 
 def _descriptor(path: str, name: str) -> int | None:
@@ -270,7 +312,9 @@ def _descriptor(path: str, name: str) -> int | None:
         raise CaptureError(f"{name}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def spooled(name: str, stream: Stream, report: Report) -> SpooledSource:
+def spooled(
+    name: str, stream: Stream, report: Report, unpacking: Unpacking = DEFAULT_UNPACKING
+) -> SpooledSource:
     """A stream as a source; waits for its first bytes."""
     head = b""
     while len(head) < 4:
@@ -278,16 +322,7 @@ def spooled(name: str, stream: Stream, report: Report) -> SpooledSource:
         if not chunk:
             break
         head += chunk
-    return SpooledSource(name, stream, head, _compression(head), report)
-
-
-def _compression(head: bytes) -> str | None:
-    if head.startswith(_GZIP):
-        return "gzip"
-    # a skippable frame (0x184D2A50 to 5F) may come first
-    if head.startswith(_ZSTD) or (head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5):
-        return "zstd"
-    return None
+    return SpooledSource(name, stream, head, report, unpacking)
 
 
 def _chunks(head: bytes, stream: Stream) -> Iterator[bytes]:
@@ -295,75 +330,3 @@ def _chunks(head: bytes, stream: Stream) -> Iterator[bytes]:
         yield head
     while chunk := stream.read(_CHUNK):
         yield chunk
-
-
-def _gunzip(chunks: Iterator[bytes], report: Report) -> Iterator[bytes]:
-    """The members' content in pieces of bounded size; after damage, everything before the damage."""
-    member = None
-    done = False  # a member ended well
-    for chunk in chunks:
-        rest = chunk
-        while rest:
-            if member is None:
-                rest = rest.lstrip(b"\0") if done else rest  # tapes pad with zeros
-                if not rest:
-                    break
-                member = zlib.decompressobj(31)
-            before = member.copy()
-            try:
-                piece = member.decompress(rest, _OUTPUT)
-            except zlib.error as error:
-                yield from _inflate_bytewise(before, rest)
-                report(f"the gzip data are damaged: {error}")
-                return
-            yield piece
-            if member.eof:
-                rest, member, done = member.unused_data, None, True
-            else:
-                rest = member.unconsumed_tail
-    while member is not None and not member.eof:
-        piece = member.decompress(b"", _OUTPUT)
-        if not piece:
-            report("the gzip data end too early")
-            return
-        yield piece
-
-
-def _inflate_bytewise(member: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """What `data` gives before its damage: zlib drops the output of a call that fails, so calls are small."""
-    for at in range(len(data)):
-        try:
-            yield member.decompress(data[at : at + 1])
-        except zlib.error:
-            return
-
-
-def _unzstd(chunks: Iterator[bytes], report: Report) -> Iterator[bytes]:
-    """The frames' content; after damage, everything before the damaged block."""
-    import zstandard  # a compiled module that most runs do not need
-
-    reader = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-    frame = None
-    for chunk in chunks:
-        # Output can't be bounded, only input: a block of 128 KiB takes 4 bytes at least.
-        for start in range(0, len(chunk), _ZSTD_INPUT):
-            rest = chunk[start : start + _ZSTD_INPUT]
-            while rest:
-                if frame is None:
-                    frame = reader.decompressobj()
-                try:
-                    yield frame.decompress(rest)
-                except zstandard.ZstdError as error:
-                    report(f"the Zstandard data are damaged: {error}")
-                    return
-                rest = b""
-                if frame.eof:
-                    rest, frame = frame.unused_data, None
-    if frame is not None:
-        report("the Zstandard data end too early")
-
-
-DECOMPRESSORS: dict[str, Callable[[Iterator[bytes], Report], Iterator[bytes]]] = {
-    "gzip": _gunzip,
-    "zstd": _unzstd,
-}

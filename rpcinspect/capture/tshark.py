@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from typing import IO
 
-from rpcinspect.capture.block import TcpBlock
+from rpcinspect.capture.block import Int64s, TcpBlock
 from rpcinspect.capture.child import Child
 from rpcinspect.capture.pcap import Report
-from rpcinspect.capture.source import Source, write_all
+from rpcinspect.capture.source import Source
 from rpcinspect.capture.tshark_fields import DECRYPTED, FIELDS, FieldLines
-from rpcinspect.errors import CaptureError, RpcInspectError
+from rpcinspect.errors import CaptureError, NoRoomError, RpcInspectError
+from rpcinspect.files.temporary import Temporary
+from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
 
 BATCH = 1 << 22
 """Bytes of output that make a block."""
@@ -64,8 +64,16 @@ class Tshark:
 
     format = "tshark"
 
-    def __init__(self, source: Source, preferences: Sequence[str], capture: int, report: Report) -> None:
-        """Starts tshark and waits for its first packets; owns `source` from then on.
+    def __init__(
+        self,
+        source: Source,
+        preferences: Sequence[str],
+        capture: int,
+        report: Report,
+        unpacking: Unpacking = DEFAULT_UNPACKING,
+    ) -> None:
+        """Starts tshark and waits for its first packets; owns `source` from then on. It may unpack what we do
+        not, and then `unpacking` is for that.
 
         Raises `CaptureError` where it is not there or can't read the file, `RpcInspectError` where it does
         not know a preference.
@@ -79,13 +87,15 @@ class Tshark:
         self._report = report
         decrypted = any(preference.startswith(TLS) for preference in preferences)
         self._parser = FieldLines(capture, decrypted=decrypted)
-        self._spool: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+        self._spool = Temporary()
         self._spooled = 0
         self._rest = b""
         self._packet = 0
+        self._ended_early: str | None = None
         try:
             self._path, descriptors = source.shared()
             self.read_to = source.size()
+            self._allowed = unpacking.allowed(self.read_to)
             self._child = Child(_command(program, self._path, preferences, decrypted), descriptors)
         except BaseException:
             self._spool.close()
@@ -97,6 +107,11 @@ class Tshark:
         except BaseException:
             self._end()
             raise
+
+    @property
+    def ended_early(self) -> str | None:
+        """Why there is more of the input than is read."""
+        return self._ended_early or self._source.ended_early
 
     @property
     def has_segments(self) -> bool:
@@ -112,11 +127,14 @@ class Tshark:
 
     def pread(self, offset: int, length: int) -> bytes:
         """Bytes of the payloads that were read so far."""
-        return os.pread(self._spool.fileno(), length, offset)
+        return self._spool.pread(offset, length)
 
     def progress(self) -> tuple[int, int | None]:
         """Bytes of payload; nobody knows how many there are."""
         return self._spooled, None
+
+    def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None:
+        """All that is here is payloads."""
 
     def end(self) -> bool:
         """False: a file ends by itself."""
@@ -140,10 +158,29 @@ class Tshark:
                 return None
             block = self._parser.feed(lines, self._spooled)
             if block is not None:
-                write_all(self._spool, block.window, self.name)
-                self._spooled += len(block.window)
-                self._packet += block.packets
-                return block
+                return block if self._keep(block) else None
+
+    def _keep(self, block: TcpBlock) -> bool:
+        """Puts the payloads of a block where they can be read again; False: there is no room for them."""
+        if self._allowed is not None and self._spooled + len(block.window) > self._allowed:
+            self._end_early(
+                f"its packets hold more than {self._spooled:,} bytes, which is much for a file of "
+                f"{self.read_to:,}: the rest is not read; --unpack-limit sets another limit"
+            )
+            return False
+        try:
+            self._spool.write(block.window)
+        except NoRoomError as error:
+            self._end_early(f"the rest is not read: {error}")
+            return False
+        self._spooled += len(block.window)
+        self._packet += block.packets
+        return True
+
+    def _end_early(self, reason: str) -> None:
+        self._ended_early = reason
+        self._report(reason, None)
+        self._child.close()
 
     def _lines(self) -> list[bytes]:
         """Whole lines of output, about `BATCH` bytes; none at its end. A line that was cut is dropped."""

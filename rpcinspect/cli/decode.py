@@ -7,7 +7,14 @@ from typing import Annotated
 import typer
 
 from rpcinspect.cli.guard import guarded
-from rpcinspect.cli.options import OutputOption, Reader, ReaderOption, RedactSeedOption, TsharkOption
+from rpcinspect.cli.options import (
+    OutputOption,
+    Reader,
+    ReaderOption,
+    RedactSeedOption,
+    TsharkOption,
+    UnpackLimitOption,
+)
 
 
 class DecodeFormat(str, Enum):
@@ -165,6 +172,7 @@ def decode(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if there is any problem.")] = False,
     reader: ReaderOption = Reader.auto,
     tshark_option: TsharkOption = None,
+    unpack_limit: UnpackLimitOption = None,
     live: Annotated[
         str | None,
         typer.Option(
@@ -214,6 +222,7 @@ def decode(
                 strict=strict,
                 reader=reader.value,
                 tshark_options=tuple(tshark_option or ()),
+                unpack_limit=unpack_limit,
                 interface=live,
                 capture_filter=capture_filter,
                 filter=filter_text,

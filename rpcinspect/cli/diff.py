@@ -15,6 +15,7 @@ from rpcinspect.cli.options import (
     RtolOption,
     ToleranceOption,
     TsharkOption,
+    UnpackLimitOption,
 )
 
 
@@ -91,6 +92,7 @@ def diff(
     output: OutputOption = None,
     reader: ReaderOption = Reader.auto,
     tshark_option: TsharkOption = None,
+    unpack_limit: UnpackLimitOption = None,
 ) -> None:
     """Compare two runs and name the first message at which they part. Exits with 1 if they are different."""
 
@@ -114,6 +116,7 @@ def diff(
                 shrink=shrink,
                 reader=reader.value,
                 tshark_options=tuple(tshark_option or ()),
+                unpack_limit=unpack_limit,
             )
         )
 

@@ -11,7 +11,8 @@ from rpcinspect.errors import CaptureError, OutputError, RpcInspectError
 
 def guarded(command: Callable[[], int]) -> int:
     """The command's exit code; expected errors become one line on stderr and a code."""
-    from rpcinspect.commands.output import give_up_stdout, say, temporary_folder
+    from rpcinspect.commands.output import give_up_stdout, say
+    from rpcinspect.files.temporary import temporary_folder
 
     try:
         return command()

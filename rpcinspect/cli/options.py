@@ -51,6 +51,16 @@ TsharkOption = Annotated[
         help="A preference for tshark, such as the keys for decryption; may be repeated.",
     ),
 ]
+UnpackLimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--unpack-limit",
+        metavar="SIZE",
+        show_default=False,
+        help="Read so much of what a compressed capture holds, such as 500GB, or none: all. Default: 100GB, "
+        "and above 1GB at most 200 times the file.",
+    ),
+]
 RedactSeedOption = Annotated[
     str | None,
     typer.Option(

@@ -17,6 +17,7 @@ from rpcinspect.cli.options import (
     RtolOption,
     ToleranceOption,
     TsharkOption,
+    UnpackLimitOption,
 )
 
 
@@ -256,6 +257,7 @@ def replay(
     output: OutputOption = None,
     reader: ReaderOption = Reader.auto,
     tshark_option: TsharkOption = None,
+    unpack_limit: UnpackLimitOption = None,
 ) -> None:
     """Send captured requests to live workers again, and say whether the same answers and gradients come."""
 
@@ -304,6 +306,7 @@ def replay(
                 output=output,
                 reader=reader.value,
                 tshark_options=tuple(tshark_option or ()),
+                unpack_limit=unpack_limit,
             )
         )
 

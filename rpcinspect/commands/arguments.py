@@ -9,6 +9,8 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
+from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
+
 
 def names(given: Iterable[str]) -> tuple[str, ...]:
     """Names from options that may be repeated and may hold several, separated by commas."""
@@ -47,7 +49,27 @@ def wrong_tolerances(rtol: float | None, atol: float | None) -> Iterator[str]:
             yield f"{name} {value:g}: a finite number from 0 up"
 
 
-def wrong_reading(reader: str, tshark_options: tuple[str, ...]) -> Iterator[str]:
-    """What is wrong with `--reader` and `--tshark-option`."""
+def wrong_reading(
+    reader: str, tshark_options: tuple[str, ...], unpack_limit: str | None = None
+) -> Iterator[str]:
+    """What is wrong with `--reader`, `--tshark-option` and `--unpack-limit`."""
     if tshark_options and reader == "native":
         yield "--tshark-option is for tshark, not for --reader native"
+    try:
+        unpacking(unpack_limit)
+    except ValueError:
+        yield f"--unpack-limit {unpack_limit}: a size, such as 500GB, or none"
+
+
+def unpacking(limit: str | None) -> Unpacking:
+    """How far `--unpack-limit` has captures unpacked; what the user says holds at any ratio. `ValueError`: it
+    says neither a size nor `none`.
+    """
+    if limit is None:
+        return DEFAULT_UNPACKING
+    if limit == "none":
+        return Unpacking(bytes=None, ratio=None)
+    size = read_size(limit)
+    if not size:
+        raise ValueError("no size")
+    return Unpacking(bytes=size, ratio=None)

@@ -141,7 +141,7 @@ def _json(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
         else:
             write_session(view, session, shown, request, output)
         _say_if_empty(session)
-        _say_if_unread(decoding)
+        _say_what_is_unread(decoding)
         return _verdict(request, session, interrupt)
 
 
@@ -153,8 +153,11 @@ def _say_if_empty(session: Session) -> None:
         say(reason)
 
 
-def _say_if_unread(decoding: Decoding) -> None:
-    """Packets of link types that the native reader lacks look like none at all."""
+def _say_what_is_unread(decoding: Decoding) -> None:
+    """Packets of link types that the native reader lacks look like none at all, and what was not read is in
+    no view."""
+    for line in decoding.ended_early:
+        say(line)
     unread = decoding.unread_link_types
     if unread:
         say(f"no packet could be read: {', '.join(unread)}; try --reader tshark")
@@ -187,7 +190,7 @@ def _table(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
             view.show(session, console, shown)
         control = 0 if show_control else _control_messages(session, shown)
         show_summary(session, console, hidden_control=control, shown=shown)
-        _say_if_unread(decoding)
+        _say_what_is_unread(decoding)
         return _verdict(request, session, interrupt)
 
 
@@ -230,7 +233,7 @@ def _question(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     decoding = stack.enter_context(request.decoding())
     with _interrupt(request, decoding) as interrupt:
         code = answer(request, decoding, chosen, stack)
-    _say_if_unread(decoding)
+    _say_what_is_unread(decoding)
     return _verdict(request, decoding.session, interrupt) if code is None else code
 
 
@@ -241,7 +244,7 @@ def _export(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     decoding = stack.enter_context(request.decoding())
     with _interrupt(request, decoding) as interrupt:
         code = export(request, decoding, chosen, stack)
-    _say_if_unread(decoding)
+    _say_what_is_unread(decoding)
     return _verdict(request, decoding.session, interrupt) if code is None else code
 
 
@@ -253,7 +256,7 @@ def _parquet(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     session, shown = read(request, chosen)
     with request.decoding() as decoding:
         told = fill(lake, request, session, shown, decoding)
-        _say_if_unread(decoding)
+        _say_what_is_unread(decoding)
     _say_if_empty(session)
     tell([told], None)
     return _verdict(request, session)
@@ -267,7 +270,7 @@ def _log(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     with request.decoding() as decoding:
         output = stack.enter_context(open_output(request.output))
         say(save_log(output, session, shown, decoding, _key(request)))
-        _say_if_unread(decoding)
+        _say_what_is_unread(decoding)
     _say_if_empty(session)
     return _verdict(request, session)
 

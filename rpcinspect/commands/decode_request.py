@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rpcinspect.capture import Live, Reading
 from rpcinspect.capture.source import STDIN_NAME
-from rpcinspect.commands.arguments import wrong_reading
+from rpcinspect.commands.arguments import unpacking, wrong_reading
 from rpcinspect.commands.output import overwritten_input
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options, Progress
@@ -56,6 +56,7 @@ class Request(Struct, frozen=True, kw_only=True):
     strict: bool = False
     reader: str = "auto"
     tshark_options: tuple[str, ...] = ()
+    unpack_limit: str | None = None
     interface: str | None = None
     capture_filter: str | None = None
     filter: str | None = None
@@ -112,7 +113,10 @@ class Request(Struct, frozen=True, kw_only=True):
     def decoding(self, options: Options | None = None) -> Decoding:
         """Opens the inputs."""
         reading = Reading(
-            reader=self.reader, preferences=self.tshark_options, capture_filter=self.capture_filter
+            reader=self.reader,
+            preferences=self.tshark_options,
+            capture_filter=self.capture_filter,
+            unpacking=unpacking(self.unpack_limit),
         )
         inputs = self.files if self.interface is None else (Live(self.interface),)
         options = replace(options or Options(), reading=reading, progress=self.progress)
@@ -185,7 +189,8 @@ def _mistake_in_inputs(request: Request) -> str | None:
             return "no capture is named: give FILE, - for standard input, or --live INTERFACE"
         if request.capture_filter is not None:
             return "--capture-filter is for --live"
-        return next(wrong_reading(request.reader, request.tshark_options), None)
+        wrong = wrong_reading(request.reader, request.tshark_options, request.unpack_limit)
+        return next(wrong, None)
     if request.files:
         return "--live captures by itself: no FILE with it"
     twice = any(given is not None for given in (request.message, request.tensors, request.write))

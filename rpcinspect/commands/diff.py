@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rpcinspect import exit_codes
 from rpcinspect.capture import Reading
-from rpcinspect.commands.arguments import names, renames, wrong_reading, wrong_tolerances
+from rpcinspect.commands.arguments import names, renames, unpacking, wrong_reading, wrong_tolerances
 from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.output import open_console, open_output, overwritten_input, say
 from rpcinspect.commands.progress import ProgressBar, reading_bar
@@ -47,6 +47,7 @@ class Request(Struct, frozen=True, kw_only=True):
     shrink: Path | None = None
     reader: str = "auto"
     tshark_options: tuple[str, ...] = ()
+    unpack_limit: str | None = None
 
     def rules(self) -> Rules:
         """What counts as a difference."""
@@ -61,7 +62,11 @@ class Request(Struct, frozen=True, kw_only=True):
 
     def opened(self, file: str) -> OpenSession:
         """One of the two runs."""
-        reading = Reading(reader=self.reader, preferences=self.tshark_options)
+        reading = Reading(
+            reader=self.reader,
+            preferences=self.tshark_options,
+            unpacking=unpacking(self.unpack_limit),
+        )
         with reading_bar() as progress:
             return OpenSession(_paths(file), Options(reading=reading, progress=progress))
 
@@ -76,6 +81,8 @@ def run(request: Request) -> int:
     with ExitStack() as stack:
         runs = [stack.enter_context(request.opened(file)) for file in request.files]
         for label, opened in zip("ab", runs, strict=False):
+            for line in opened.ended_early:
+                say(line)
             empty = empty_line(opened.session)
             if empty is not None:
                 say(f"{label}: {empty}")
@@ -144,6 +151,7 @@ def _options(request: Request) -> list[str]:
     words += [f"--atol={request.atol}"] if request.atol is not None else []
     words += ["--strict"] if request.strict else []
     words += [f"--reader={request.reader}"] if request.reader != "auto" else []
+    words += [f"--unpack-limit={request.unpack_limit}"] if request.unpack_limit is not None else []
     return words + [f"--tshark-option={option}" for option in request.tshark_options]
 
 
@@ -165,7 +173,7 @@ def _mistake(request: Request) -> str | None:
             return f"--ignore {name}: these can be ignored: {', '.join(sorted(IGNORABLE))}"
     for wrong in (
         *wrong_tolerances(request.rtol, request.atol),
-        *wrong_reading(request.reader, request.tshark_options),
+        *wrong_reading(request.reader, request.tshark_options, request.unpack_limit),
     ):
         return wrong
     given = renames(request.renames)

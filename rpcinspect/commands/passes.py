@@ -10,7 +10,6 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -18,8 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from msgspec.structs import replace
 
 from rpcinspect.commands.decode_request import STDIN, Request
-from rpcinspect.commands.output import temporary_folder, writing
 from rpcinspect.errors import CaptureError
+from rpcinspect.files.temporary import Temporary
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
@@ -57,28 +56,25 @@ def _copied(name: str, stack: ExitStack) -> str:
     """The path of a copy."""
     try:
         source = sys.stdin.buffer if name == STDIN else stack.enter_context(open(name, "rb"))  # noqa: SIM115
+        copy = stack.enter_context(Temporary())
+        shutil.copyfileobj(source, copy)
     except OSError as error:
         raise CaptureError(f"{name}: {error.strerror}") from error
-    copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-    with writing(temporary_folder()):
-        shutil.copyfileobj(source, copy)
-        copy.seek(0)
+    copy.seek(0)
     return f"/dev/fd/{copy.fileno()}"
 
 
 def spool(stack: ExitStack) -> BinaryIO:
     """A temporary file without a name: nothing is left of it, however we end."""
-    with writing(temporary_folder()):
-        return stack.enter_context(tempfile.TemporaryFile(buffering=0))
+    return stack.enter_context(Temporary())
 
 
 def take(decoding: Decoding, views: list[View], wanted: Callable[[RpcRecord], bool] | None = None) -> None:
     """Feeds every record that is wanted to views that keep what they make in temporary files."""
-    with writing(temporary_folder()):
-        for records in decoding.blocks():
-            shown = records if wanted is None else [r if wanted(r) else None for r in records]
-            for view in views:
-                view.feed(shown)
+    for records in decoding.blocks():
+        shown = records if wanted is None else [r if wanted(r) else None for r in records]
+        for view in views:
+            view.feed(shown)
 
 
 def take_chosen(decoding: Decoding, views: list[View], chosen: Filter | None) -> Shown | None:

@@ -46,6 +46,8 @@ def run(request: Request) -> int:
     sources = request.sources()
     gate = request.gate(sources)
     with _opened(request) as opened:
+        for line in opened.ended_early:
+            say(line)
         if request.export is not None:
             from rpcinspect.commands.export import export
 

@@ -13,7 +13,14 @@ from typing import Literal
 from msgspec import Struct
 
 from rpcinspect.capture import Reading
-from rpcinspect.commands.arguments import names, read_size, renames, wrong_reading, wrong_tolerances
+from rpcinspect.commands.arguments import (
+    names,
+    read_size,
+    renames,
+    unpacking,
+    wrong_reading,
+    wrong_tolerances,
+)
 from rpcinspect.commands.output import overwritten_input
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pipeline import Options, Progress
@@ -71,6 +78,7 @@ class Request(Struct, frozen=True, kw_only=True):
     output: Path | None = None
     reader: str = "auto"
     tshark_options: tuple[str, ...] = ()
+    unpack_limit: str | None = None
     connect: str | None = None
     renames: tuple[str, ...] = ()
     yes_join: bool = False
@@ -97,7 +105,11 @@ class Request(Struct, frozen=True, kw_only=True):
 
     def decoding_options(self, progress: Progress | None = None) -> Options:
         """For the captures."""
-        reading = Reading(reader=self.reader, preferences=self.tshark_options)
+        reading = Reading(
+            reader=self.reader,
+            preferences=self.tshark_options,
+            unpacking=unpacking(self.unpack_limit),
+        )
         return Options(reading=reading, progress=progress)
 
     def sources(self) -> Sources:
@@ -178,7 +190,7 @@ def _mistakes(request: Request) -> Iterator[str]:
             yield f"--import {module}: not the name of a module"
     if request.context is not None and read_packed(request.context) is None:
         yield f"--context {request.context}: not a context id, such as 3 or 0:3"
-    yield from wrong_reading(request.reader, request.tshark_options)
+    yield from wrong_reading(request.reader, request.tshark_options, request.unpack_limit)
     yield from _wrong_numbers(request)
     yield from _wrong_export(request)
     yield from _overwritten(request)

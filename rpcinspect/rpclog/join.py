@@ -105,7 +105,8 @@ class LogJoin:
 
     def _first(self, capture: int, record: LogRecord, said: LoggedMessage) -> bool:
         """Whether this is more than the other logs, or the other side, have told."""
-        digest = blake2b(record.body, digest_size=16)
+        digest = blake2b(record.payload, digest_size=16)
+        digest.update(record.table)
         digest.update(
             repr((said.job, said.src, said.dst, said.way, said.type, said.id, said.request)).encode()
         )
@@ -132,7 +133,7 @@ class LogJoin:
 
     def _message(self, capture: int, record: LogRecord, said: LoggedMessage) -> TpMessage:
         descriptor, body = self._shape(said)
-        payload, table = record.body[: said.payload], record.body[said.payload :]
+        table = record.table
         if not table and not said.table_missing:
             table = NO_TENSORS
         lost = (0, 0, said.payload_missing, said.table_missing)
@@ -147,7 +148,7 @@ class LogJoin:
             payloads=(
                 said.type.to_bytes(4, "little", signed=True),
                 said.id.to_bytes(8, "little", signed=True),
-                payload,
+                record.payload,
                 table,
             ),
             payload_missing=lost if any(lost) else None,

@@ -8,8 +8,8 @@ the same message of both runs. Calls that the part lacks are no difference then 
 
 from __future__ import annotations
 
+import io
 import shutil
-import tempfile
 from collections.abc import Sequence
 from typing import IO, Literal
 
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
+from rpcinspect.files.temporary import Temporary
 from rpcinspect.opened import OpenSession
 from rpcinspect.session.model import AutogradContext
 from rpcinspect.shrink.candidates import candidates, target_of
@@ -58,7 +59,7 @@ def shrink(
         return None
     run = b if target.side == "b" else a
     records = run.messages()
-    with tempfile.NamedTemporaryFile(suffix=".pcap") as file:
+    with io.BufferedRandom(Temporary()) as file:
         shrunk = None
         for chosen in candidates(run, target):
             file.seek(0)
@@ -66,7 +67,7 @@ def shrink(
             write_session(file, run.session, records, run.read, chosen)
             file.flush()
             shrunk = Shrunk(side=target.side, messages=tuple(sorted(chosen)), of=len(records), shows=False)
-            if _shows(comparison, shrunk, file.name, (a, b), contexts):
+            if _shows(comparison, shrunk, f"/dev/fd/{file.fileno()}", (a, b), contexts):
                 shrunk = replace(shrunk, shows=True)
                 break
         file.seek(0)

@@ -71,5 +71,8 @@ class FrameCursor:
         return self.stream.missing(self.position, self.position + length) > 0
 
     def release(self) -> None:
-        """Lets the stream forget what lies before `position`."""
+        """Lets the stream forget what lies before `position`, and forgets a large frame."""
+        if len(self._buffer) > BUFFER_BYTES:
+            self._buffer = b""
+            self._buffer_start = self._buffer_end = self.position
         self.stream.release(self.position)

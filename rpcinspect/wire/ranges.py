@@ -69,7 +69,7 @@ class CaptureBytes:
             return b"".join([window[o - base : o - base + n] for o, n in zip(offsets, lengths, strict=True)])
         first, last = offsets[0], offsets[-1] + lengths[-1]
         if last - first <= 2 * sum(lengths) + 4096:  # close together: one read
-            data = self._pread(capture, first, last - first)
+            data = memoryview(self._pread(capture, first, last - first))  # whose slices are no copies
             return b"".join([data[o - first : o - first + n] for o, n in zip(offsets, lengths, strict=True)])
         return b"".join([self.read(capture, o, n) for o, n in zip(offsets, lengths, strict=True)])
 

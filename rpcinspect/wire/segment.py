@@ -79,6 +79,8 @@ class SegmentBlock(Struct, frozen=True, kw_only=True, eq=False):
     length: Int64s
     """Payload bytes on the wire by the IP length: more than `captured` where the snap length cut them;
     padding and trailers of the link layer never count."""
+    has_fragments: bool = False
+    """Whether some of the packets were parts of others: bytes beside these payloads may yet become some."""
 
     def __len__(self) -> int:
         return len(self.packet)
@@ -118,7 +120,7 @@ class Segmenter:
         found = self._read(block, self._count)
         if found.fragments:
             found.parts.extend(self._put_together(block, found.fragments))
-        return _joined(block, found.parts)
+        return _joined(block, found.parts, has_fragments=bool(found.fragments))
 
     def _read(self, block: PacketBlock, count: Count) -> _Found:
         """What is in packets that are whole, and the fragments."""
@@ -373,7 +375,7 @@ def _count_nothing(reason: str, packets: int) -> None:
     """For first parts, which are counted with their packets."""
 
 
-def _joined(block: PacketBlock, parts: list[Part]) -> SegmentBlock:
+def _joined(block: PacketBlock, parts: list[Part], *, has_fragments: bool = False) -> SegmentBlock:
     """One block in file order from the parts; with one part and no tags it is in order already."""
 
     def column(name: str) -> NDArray[Any]:
@@ -402,4 +404,5 @@ def _joined(block: PacketBlock, parts: list[Part]) -> SegmentBlock:
         offset=column("payload") + block.window_offset,
         captured=column("captured"),
         length=column("length"),
+        has_fragments=has_fragments,
     )

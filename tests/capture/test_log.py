@@ -42,7 +42,7 @@ def test_records_and_where_their_bytes_lie(tmp_path: Path) -> None:
     assert [record.header.get("id") for record in records] == IDS
     assert [record.offset for record in records] == BEGINS[:-1]
     assert [record.number for record in records] == [1, 2, 3, 4, 5]
-    assert [record.body for record in records] == [b"a\nb", b"", b"", b"", b'\n{"rpclog"\n']
+    assert [record.payload for record in records] == [b"a\nb", b"", b"", b"", b'\n{"rpclog"\n']
     assert WHOLE[records[0].rest :][:6] == b"\n\n\n\n\n\n"
     assert WHOLE[records[2].rest :][:6] == b'{"rpcx'
 
@@ -140,7 +140,7 @@ def test_records_larger_than_a_window(tmp_path: Path) -> None:
     )
     assert problems == []
     assert [record.header["id"] for record in records] == [1, 2, 3]
-    assert records[1].body == large
+    assert records[1].payload == large
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
@@ -157,7 +157,7 @@ def test_text(tmp_path: Path) -> None:
     with open_capture(str(path)) as reader:
         (block,) = reader.blocks()
         first, second = block.records  # type: ignore[union-attr]
-        assert first.body == second.body == b"ab"
+        assert first.payload == second.payload == b"ab"
         assert first.rest == SPOOLED
         assert second.rest == SPOOLED + 4
         assert reader.pread(second.rest, 4) == b"\n\0cd"
@@ -171,7 +171,7 @@ def test_a_long_line_of_text(tmp_path: Path) -> None:
     line = json.dumps(said | {"base64": base64.b64encode(data).decode()}).encode()
     records, problems, _ = blocks_of(write(tmp_path, log_of(line, b"\n", RECORDS[0])))
     assert problems == []
-    assert [record.body for record in records] == [bytes(7), b"a\nb"]
+    assert [record.payload for record in records] == [bytes(7), b"a\nb"]
 
 
 def test_logs_can_be_appended_to_each_other(tmp_path: Path) -> None:

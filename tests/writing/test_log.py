@@ -90,7 +90,7 @@ def test_the_text_form_says_the_same(tmp_path: Path) -> None:
     records, _, _ = blocks_of(path)
     lines = ['{"rpclog":1}']
     for record in records:
-        start, length = record.rest - len(record.body), record.header.get("bytes", 0)
+        start, length = record.rest - len(record.payload) - len(record.table), record.header.get("bytes", 0)
         said = base64.b64encode(data[start : start + length]).decode()
         lines.append(json.dumps(record.header | ({"base64": said} if said else {})))
     text.write_text("\n".join(lines) + "\n")
