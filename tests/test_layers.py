@@ -16,6 +16,7 @@ PACKAGE = ROOT / "rpcinspect"
 
 LAYERS = (
     {"errors", "limits", "exit_codes"},
+    {"files"},
     {"capture"},
     {"wire"},
     {"rpc"},
@@ -70,7 +71,7 @@ CHILDREN = (
         f"rpcinspect.recorder.startup.{name}"
         for name in ("sitecustomize", "rpcinspect_notes", "rpcinspect_wire", "rpcinspect_agent")
     ),
-    "rpcinspect.recorder.native.build",
+    *(f"rpcinspect.recorder.native.{name}" for name in ("build", "trusted")),
 )
 """What runs in processes of its own: live workers, where the user's code runs, torch's agents that play
 workers, and what is in the processes of a recorded command. Nothing else of ours may import it."""
@@ -86,6 +87,9 @@ NEVER_IMPORTED = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "
 NEVER_IMPORTED |= {"importlib", "runpy", "code", "codeop", "imp", "pkgutil", "torch", "pyshark"}
 """What could run or import something that a capture names, or takes seconds to import."""
 NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
+
+WRITE_THEMSELVES = ("rpcinspect.recorder.namespace", "rpcinspect.replay.workers.workers", "rpcinspect.cli")
+"""What writes to /proc, the output of live workers, and /dev/null."""
 
 REPLAY = ("planning", "peers", "workers", "playing", "agent", "replayer")
 """The parts of `replay`, from the bottom up."""
@@ -250,6 +254,20 @@ def test_nothing_captured_can_be_run(module: Module) -> None:
         assert name.partition(".")[0] not in NEVER_IMPORTED, f"{module.path}:{line} imports {name}"
     for name, line in module.said.called_names:
         assert name not in NEVER_CALLED, f"{module.path}:{line} calls {name}"
+
+
+@each_module()
+def test_files_are_written_by_one_part(module: Module) -> None:
+    """Others write into what `files` has opened, so that nothing is half there, or there for everybody."""
+    if module.layer in {"files", *PURE} or module.name in (*CHILDREN, *WRITE_THEMSELVES):
+        return
+    tree = ast.parse(module.path.read_text(encoding="utf-8"))
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        modes = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        writes = name == "open" and any(re.fullmatch(r"[rbt]*[wxa+][rwxabt+]*", mode) for mode in modes)
+        if name in ("write_bytes", "write_text", "TemporaryFile", "NamedTemporaryFile", "mkstemp") or writes:
+            pytest.fail(f"{module.path}:{call.lineno} writes a file by itself")
 
 
 @each_module()

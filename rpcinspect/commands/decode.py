@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rpcinspect import exit_codes
 from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.decode_request import Request, mistake, mistake_in_filter
-from rpcinspect.commands.interrupt import Interrupt, ends_reading
+from rpcinspect.commands.interrupt import Interrupt, ends_reading, held_back
 from rpcinspect.commands.output import open_console, open_output, say, say_block, tell
 from rpcinspect.commands.passes import chosen_at_once, named, read, readable_twice, spool, take, take_chosen
 from rpcinspect.commands.progress import reading_bar
@@ -120,7 +120,7 @@ def _json(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     from rpcinspect.views.contract.jsonl import JsonLines
 
     with request.decoding(Options(by_completion=request.stream)) as decoding:
-        output = stack.enter_context(open_output(request.output))
+        output = stack.enter_context(open_output(request.output, grows=request.stream))
         with _interrupt(request, decoding) as interrupt:
             if request.stream:
                 from rpcinspect.views.stream import JsonStream
@@ -171,7 +171,7 @@ def _table(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     # Who asks for the agents' own calls, wants to see them.
     show_control = request.show_all or (chosen is not None and chosen.names("control"))
     with request.decoding(Options(by_completion=live)) as decoding:
-        console = stack.enter_context(open_console(request.output))
+        console = stack.enter_context(open_console(request.output, grows=live))
         with _interrupt(request, decoding) as interrupt:
             if live:
                 from rpcinspect.views.stream import TableStream
@@ -268,7 +268,7 @@ def _log(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
 
     session, shown = read(request, chosen)
     with request.decoding() as decoding:
-        output = stack.enter_context(open_output(request.output))
+        output = stack.enter_context(open_output(request.output, private=True))
         say(save_log(output, session, shown, decoding, _key(request)))
         _say_what_is_unread(decoding)
     _say_if_empty(session)
@@ -317,8 +317,7 @@ def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     assert request.tensors is not None
     session, shown = read(request, chosen)
     wanted = None if shown is None else (lambda record: bool(shown.rows[record.row]))
-    with request.decoding() as decoding:
-        writer = TensorWriter(request.tensors, session, decoding.bytes)
+    with request.decoding() as decoding, TensorWriter(request.tensors, session, decoding.bytes) as writer:
         if request.json:
             output = stack.enter_context(open_output(request.output))
             view = JsonLines(spool(stack), decoding.bytes, hashes=request.hashes)
@@ -326,7 +325,9 @@ def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
             write_session(view, named(decoding.session, request), shown, request, output)
         else:
             take(decoding, [writer], wanted)
-    count, size = writer.finish()
+        with held_back():
+            count, size = writer.finish()
+        _say_what_is_unread(decoding)
     told = f"{counted(count, 'tensor')}, {counted(size, 'byte')}, in {request.tensors}"
     if request.json:
         say(told)

@@ -129,7 +129,7 @@ def _shrink(
     if comparison.same:
         say(f"{path}: not written, since nothing makes the runs different")
         return
-    with open_output(path) as output:
+    with open_output(path, private=True) as output:
         shrunk = shrink(comparison, *runs, output, contexts=contexts)
     assert shrunk is not None
     say(f"{path}: {len(shrunk.messages):,} of {shrunk.side}'s {shrunk.of:,} messages")

@@ -4,6 +4,7 @@ PyTorch alone. Nothing is started, nothing that a capture names is imported or c
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +12,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from rpcinspect import exit_codes
+from rpcinspect.commands.interrupt import held_back
 from rpcinspect.commands.output import say
 from rpcinspect.commands.replay_request import Request
-from rpcinspect.errors import OutputError
+from rpcinspect.files.folder import OutputFolder
+from rpcinspect.files.place import writing
 from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.model import missing_allowances
 from rpcinspect.replay.reproduction.reproduced import Reproduction
@@ -94,15 +97,18 @@ def _refused(made: Reproduction, missing: Sequence[str]) -> int:
 
 
 def _write(folder: Path, written: Reproducer, *, test: bool) -> None:
+    output = OutputFolder(folder, private=True)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / SCRIPT).write_text(written.script, encoding="ascii", newline="\n")
-        if test:
-            (folder / TEST).write_text(written.test, encoding="ascii", newline="\n")
-        with (folder / TENSORS).open("wb") as file:
-            write_safetensors(file, written.tensors.entries, written.tensors.metadata())
-    except OSError as error:
-        raise OutputError(f"{folder}: can't be written: {error.strerror or error}") from error
+        with writing(folder):
+            with io.BufferedWriter(output.new(TENSORS)) as file:
+                write_safetensors(file, written.tensors.entries, written.tensors.metadata())
+            for name, text in ((SCRIPT, written.script), *([(TEST, written.test)] if test else [])):
+                with io.BufferedWriter(output.new(name)) as file:
+                    file.write(text.encode("ascii"))
+        with held_back():
+            output.put(mark=SCRIPT)
+    finally:
+        output.drop()
 
 
 def _tell(folder: Path, made: Reproduction, written: Reproducer) -> None:

@@ -59,7 +59,7 @@ def save(
     read = _reader(decoding)
     if key is not None:
         session, kept, read = redacted(session, kept, read, key, network=True)
-    with open_output(path) as output:
+    with open_output(path, private=True) as output:
         write_messages(output, session, kept, read)
     return told
 

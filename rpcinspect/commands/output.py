@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from rpcinspect.errors import OutputError
+from rpcinspect.files.output import Growing, Output
+from rpcinspect.files.place import writing
 from rpcinspect.views.phrases import printable
 
 if TYPE_CHECKING:
@@ -23,68 +22,35 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_output(path: Path | None) -> Iterator[BinaryIO]:
+def open_output(path: Path | None, *, private: bool = False, grows: bool = False) -> Iterator[BinaryIO]:
     """The file that output goes to; standard output if there is no path.
 
     To be opened once the input is known to be readable, so that one that can't be written is told before the
-    work. What the file held goes with the first write: work that ends before costs no earlier output and
-    leaves no empty file.
+    work. What the file held stays until all is written, or, where it `grows` to be read meanwhile, until
+    something is. `private`: holds what was captured as it was, so that a new file is only ours to read.
     """
     if path is None:
         with writing(None):
             yield sys.stdout.buffer
             sys.stdout.flush()
-        return
-    try:
-        ours = not os.path.lexists(path)
-        raw = _EmptiedLate(path, "ab")
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{path}: can't be written: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        with writing(path), io.BufferedWriter(raw) as file:
-            yield file
-            raw.empty()
-    except BaseException:
-        if ours and not raw.emptied:
-            path.unlink(missing_ok=True)
-        raise
-
-
-class _EmptiedLate(io.FileIO):
-    """A file that keeps what it holds until something else is written."""
-
-    emptied = False
-
-    def empty(self) -> None:
-        if not self.emptied:
-            self.emptied = True
-            if stat.S_ISREG(os.fstat(self.fileno()).st_mode):  # not a pipe, a terminal, /dev/null
-                self.seek(0)
-                self.truncate()
-
-    def write(self, data: Any, /) -> int:
-        self.empty()
-        return super().write(data)
-
-
-@contextmanager
-def writing(path: Path | None) -> Iterator[None]:
-    """Makes a failed write, such as that of a full disk, an `OutputError`."""
-    try:
-        yield
-    except OSError as error:
-        where = "standard output" if path is None else str(path)
-        raise OutputError(f"{where}: can't be written: {error.strerror or error}") from error
-
-
-def temporary_folder() -> Path:
-    """Where temporary files go; `OutputError` where none can be written."""
-    try:
-        return Path(tempfile.gettempdir())
-    except OSError as error:
-        raise OutputError(
-            f"{error.strerror}: is the disk full, or read-only? TMPDIR may name another folder"
-        ) from error
+    elif grows:
+        with Growing(path, private=private) as raw:
+            try:
+                with writing(path), io.BufferedWriter(raw) as file:
+                    yield file
+                    raw.empty()
+            except BaseException:
+                raw.forget()
+                raise
+    else:
+        output = Output(path, private=private)
+        try:
+            with writing(path), io.BufferedWriter(output.file) as file:
+                yield file
+                file.flush()
+                output.put()
+        finally:
+            output.drop()
 
 
 def overwritten_input(output: Path | None, inputs: Sequence[str]) -> str | None:
@@ -101,11 +67,11 @@ def overwritten_input(output: Path | None, inputs: Sequence[str]) -> str | None:
 
 
 @contextmanager
-def open_console(path: Path | None) -> Iterator[Console]:
+def open_console(path: Path | None, *, grows: bool = False) -> Iterator[Console]:
     """Styled text for what `open_output` opens; styles reach terminals only."""
     from rich.console import Console  # a tenth of the start, which JSON need not wait for
 
-    with open_output(path) as output:
+    with open_output(path, grows=grows) as output:
         if path is None:
             yield Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
             return

@@ -23,6 +23,7 @@ from rpcinspect.errors import CommandError, RecordError, RpcInspectError
 from rpcinspect.recorder.agent import Agent
 from rpcinspect.recorder.mechanism import Mechanism, Recorded
 from rpcinspect.recorder.record import Outcome, record
+from rpcinspect.recorder.recording_file import begin_recording
 from rpcinspect.recorder.summary import counted, summary
 from rpcinspect.recorder.wire import Wire
 
@@ -116,9 +117,9 @@ def hidden(path: Path) -> Iterator[None]:
     """A file that nobody else may read, and that is gone in the end."""
     try:
         path.unlink(missing_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
         raise RecordError(f"{path}: can't be written: {error.strerror}") from error
+    os.close(begin_recording(path))
     try:
         yield
     finally:

@@ -6,12 +6,11 @@ written is redacted by `redact_file` when the recording is over.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from rpcinspect.commands.output import writing
+from rpcinspect.commands.output import open_output
 from rpcinspect.pipeline import Decoding
 from rpcinspect.redaction.redact import Redactor
 from rpcinspect.session.model import Session
@@ -42,24 +41,18 @@ def redact_file(source: Path, target: Path, seed: str | None = None) -> int:
     `target` appears only when it is whole; nothing that is not redacted is ever written beside it. The two
     may be the same file.
     """
-    beside = target.with_name(f".{target.name}.redacting")
-    try:
-        with Decoding([str(source)]) as decoding:
-            records = list(decoding.records())
-            session = decoding.session
-            kept = [Numbered(int(session.index[record.row]), record) for record in records]
-            kept.sort(key=lambda message: message.index)
-            network = not session.logged
-            made, messages, read = redacted(
-                session, kept, lambda extent: extent.read(decoding.bytes), key_of(seed), network=network
-            )
-            with writing(beside), beside.open("wb") as output:
-                if network:
-                    write_messages(output, made, messages, read)
-                else:
-                    write_log(output, made, messages, read, decoding.wire_facts)
-        with writing(target):
-            os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
+    with Decoding([str(source)]) as decoding:
+        records = list(decoding.records())
+        session = decoding.session
+        kept = [Numbered(int(session.index[record.row]), record) for record in records]
+        kept.sort(key=lambda message: message.index)
+        network = not session.logged
+        made, messages, read = redacted(
+            session, kept, lambda extent: extent.read(decoding.bytes), key_of(seed), network=network
+        )
+        with open_output(target, private=True) as output:
+            if network:
+                write_messages(output, made, messages, read)
+            else:
+                write_log(output, made, messages, read, decoding.wire_facts)
     return len(kept)

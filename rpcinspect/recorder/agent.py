@@ -19,7 +19,8 @@ from rpcinspect.recorder.library import Library, build_agent, interpreter_of
 from rpcinspect.recorder.mechanism import Recorded
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.processes import is_running
-from rpcinspect.recorder.queue_file import Left, read_counts, recover
+from rpcinspect.recorder.queue_file import Left, open_log, read_counts, recover
+from rpcinspect.recorder.recording_file import begin_recording
 from rpcinspect.recorder.summary import counted
 
 FIRST_LINE = b'{"rpclog":1}\n'
@@ -89,10 +90,11 @@ class Agent:
     def begin(self, descriptors: Sequence[int], notes: Path) -> None:
         """The log begins; nothing runs beside the command."""
         self._begin_ns = time.time_ns()
-        try:
-            self._file.write_bytes(FIRST_LINE)
-        except OSError as error:
-            raise RecordError(f"{self._file}: can't be written: {error.strerror}") from error
+        with os.fdopen(begin_recording(self._file), "wb", buffering=0) as file:
+            try:
+                file.write(FIRST_LINE)
+            except OSError as error:
+                raise RecordError(f"{self._file}: can't be written: {error.strerror}") from error
 
     def look(self) -> None:
         """Nothing runs beside the command."""
@@ -104,7 +106,7 @@ class Agent:
         problem = None
         for queue in sorted(self._queues.glob(f"*{QUEUE}")):
             try:
-                left = read_counts(queue) if is_running(_pid(queue)) else recover(queue, self._file)
+                left = read_counts(queue) if is_running(_pid(queue)) else recover(queue, self._file.resolve())
             except OSError as error:
                 problem = f"{self._file}: {error.strerror}"
                 left = read_counts(queue)
@@ -124,7 +126,7 @@ class Agent:
 
     def _write_span(self) -> None:
         """From when to when the log tells of all."""
-        with contextlib.suppress(OSError), self._file.open("ab") as file:
+        with contextlib.suppress(OSError), open_log(self._file.resolve()) as file:
             file.write(b'\n{"rpc":"span","time_ns":%d,"end_ns":%d}\n' % (self._begin_ns, time.time_ns()))
 
     def close(self) -> None:

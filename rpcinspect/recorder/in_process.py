@@ -7,6 +7,7 @@ code, or by the modules that run in the processes of a command; none of rpcinspe
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from multiprocessing.util import Finalize
@@ -16,6 +17,7 @@ from typing import Any, Literal, Protocol, cast
 
 from rpcinspect.errors import RecordError
 from rpcinspect.recorder.library import build_agent
+from rpcinspect.recorder.recording_file import begin_recording
 
 QUEUE_BYTES = 64 << 20
 
@@ -48,10 +50,7 @@ class Recording:
         if self._recorders is not None:
             raise RecordError("this recording has begun already")
         library = build_agent(sys.executable)
-        try:
-            self.path.open("ab").close()
-        except OSError as error:
-            raise RecordError(f"{self.path}: can't be written: {error.strerror}") from error
+        os.close(begin_recording(self.path, append=True))
         rpc = _rpc()
         if rpc._is_current_rpc_agent_set():
             raise RecordError("RPC has been started before: recording begins before init_rpc")

@@ -30,6 +30,7 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import Struct
 
@@ -71,14 +72,18 @@ def recover(queue: Path, log: Path) -> Left | None:
             return None
         records = [] if fields.over else list(_records(file.fileno(), fields))
     if records:
-        descriptor = os.open(log, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            _lock(descriptor)
-            done = _already_there(descriptor, fields, records)
-            _append(descriptor, records[done:])
-        finally:
-            os.close(descriptor)
+        with open_log(log) as file:
+            _lock(file.fileno())
+            done = _already_there(file.fileno(), fields, records)
+            _append(file.fileno(), records[done:])
     return _left(fields, len(records))
+
+
+def open_log(log: Path) -> BinaryIO:
+    """The log, at its end; not what somebody has put there as a link meanwhile."""
+    file = os.fdopen(os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b", buffering=0)
+    file.seek(0, os.SEEK_END)
+    return file
 
 
 def read_counts(queue: Path) -> Left | None:

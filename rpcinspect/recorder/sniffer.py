@@ -24,8 +24,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from rpcinspect.capture.pcap import pcap_header
-from rpcinspect.errors import RecordError
 from rpcinspect.recorder.packet_socket import RETIRE_MS, Packet, Ring
+from rpcinspect.recorder.recording_file import begin_recording
 
 RECORD = struct.Struct("<IIII")
 WRITES = 512
@@ -46,20 +46,12 @@ class Report(Struct, frozen=True, kw_only=True):
     """Why it could not go on."""
 
 
-def create(path: Path) -> int:
-    """The file, emptied; `RecordError` where that can't be."""
-    try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{path}: can't be written: {getattr(error, 'strerror', None) or error}") from error
-
-
 class Sniffer:
     """The process, as ours sees it."""
 
     def __init__(self, ring: Ring, path: Path) -> None:
         """Starts it; the ring is the new process's alone afterwards."""
-        file = create(path)
+        file = begin_recording(path)
         self._path = path
         self._report, report = os.pipe()
         stop, self._stop = os.pipe()

@@ -11,16 +11,19 @@ is written here, since the library takes only arrays of types that numpy has, an
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Any
 
 import orjson
 from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, OutputError
+from rpcinspect.files.folder import OutputFolder
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
@@ -67,10 +70,12 @@ def write_safetensors(file: IO[bytes], entries: Sequence[Entry], metadata: dict[
 
 
 class TensorWriter:
-    """The view: `feed` every record, then `finish`. Raises `OutputError` where files can't be written."""
+    """The view: in a `with` statement `feed` every record, then `finish`, which replaces what an earlier run
+    has written to the folder. Raises `OutputError` where files can't be written.
+    """
 
     def __init__(self, folder: Path, session: Session, source: CaptureBytes) -> None:
-        """Makes the folder; what an earlier run has written there is replaced."""
+        """Makes the folder."""
         self._folder = folder
         self._session = session
         self._source = source
@@ -79,12 +84,8 @@ class TensorWriter:
         self._shards = 0
         self._count = 0
         self._bytes = 0
-        with self._writing():
-            folder.mkdir(parents=True, exist_ok=True)
-            if (folder / INDEX).is_file():
-                for old in folder.glob("tensors-[0-9][0-9][0-9][0-9][0-9].safetensors"):
-                    old.unlink()
-            self._index = (folder / INDEX).open("wb")
+        self._output = OutputFolder(folder, private=True)
+        self._index = io.BufferedWriter(self._output.new(INDEX))
 
     def feed(self, records: Sequence[RpcRecord | None]) -> None:
         """Takes the tensors of messages; None stands for one that is left out."""
@@ -98,7 +99,22 @@ class TensorWriter:
         self._write_shard()
         with self._writing():
             self._index.close()
+            old = []
+            if (self._folder / INDEX).is_file():
+                old = [path.name for path in self._folder.glob(f"tensors-{'[0-9]' * 5}.safetensors")]
+        self._output.put(mark=INDEX, obsolete=old)
         return self._count, self._bytes
+
+    def __enter__(self) -> TensorWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is left of what was not finished."""
+        with suppress(OSError):
+            self._index.close()
+        self._output.drop()
 
     def _take(self, record: RpcRecord, number: int, meta: TensorMeta) -> None:
         data, reason = self._data(record, meta)
@@ -165,7 +181,7 @@ class TensorWriter:
             return
         self._shards += 1
         metadata = {"format": "rpcinspect", "schema": "1"}
-        with self._writing(), (self._folder / self._shard_name(self._shards)).open("wb") as file:
+        with self._writing(), io.BufferedWriter(self._output.new(self._shard_name(self._shards))) as file:
             write_safetensors(file, self._shard, metadata)
         self._shard.clear()
         self._shard_bytes = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import sys
@@ -16,7 +15,6 @@ from rpcinspect.commands.output import (
     open_output,
     overwritten_input,
     say,
-    writing,
 )
 from rpcinspect.errors import OutputError
 
@@ -68,12 +66,29 @@ def test_work_that_ends_before_it_writes_leaves_what_there_was(tmp_path: Path) -
     assert not new.exists()
 
 
-def test_work_that_ends_in_between_leaves_what_it_wrote(tmp_path: Path) -> None:
+def test_work_that_ends_in_between_leaves_what_there_was(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"earlier and longer")
     with pytest.raises(KeyboardInterrupt), open_output(path) as output:
         _press_ctrl_c(output.write(b"half"))
+    assert path.read_bytes() == b"earlier and longer"
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_grows_keeps_what_was_written_and_what_there_was_before_that(tmp_path: Path) -> None:
+    path, new = tmp_path / "out", tmp_path / "new"
+    path.write_bytes(b"earlier and longer")
+    for each in (path, new):
+        with pytest.raises(KeyboardInterrupt), open_output(each, grows=True):
+            _press_ctrl_c()
+    assert path.read_bytes() == b"earlier and longer"
+    assert not new.exists()
+    with pytest.raises(KeyboardInterrupt), open_output(path, grows=True) as output:
+        _press_ctrl_c(output.write(b"half"))
     assert path.read_bytes() == b"half"
+    with open_output(path, grows=True):
+        pass
+    assert path.read_bytes() == b""
 
 
 def test_without_a_path_it_is_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,25 +112,6 @@ def test_a_full_disk_is_one_line() -> None:
     assert str(caught.value) == "/dev/full: can't be written: No space left on device"
     with pytest.raises(OutputError), open_output(FULL) as output:
         output.write(b"x")  # found out only when it is closed
-
-
-@pytest.mark.parametrize(
-    ("path", "error", "said"),
-    [
-        (None, OSError(errno.ENOSPC, "No space"), "standard output: can't be written: No space"),
-        (Path("a"), OSError("odd"), "a: can't be written: odd"),
-    ],
-)
-def test_failed_writes_say_where(path: Path | None, error: OSError, said: str) -> None:
-    with pytest.raises(OutputError) as caught, writing(path):
-        raise error
-    assert str(caught.value) == said
-    assert caught.value.__cause__ is error
-
-
-def test_other_errors_are_not_touched() -> None:
-    with pytest.raises(ValueError, match="mine"), writing(None):
-        raise ValueError("mine")
 
 
 def test_an_input_under_any_name_is_not_overwritten(tmp_path: Path) -> None:

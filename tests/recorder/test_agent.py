@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import stat
 import sys
 import time
 from pathlib import Path
@@ -38,6 +39,7 @@ def test_a_job_is_recorded_as_its_workers_saw_it(tmp_path: Path) -> None:
     assert run.decoded.problems() == []
     count = len(decode(tmp_path / "x.rpclog").messages)
     assert count == len(run.decoded.messages)
+    assert stat.S_IMODE((tmp_path / "x.rpclog").stat().st_mode) == 0o600
     assert any(line.startswith(f"recorded {count} messages, ") for line in done.told), done.told
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,7 @@ def test_everything_until_the_end_is_written(tmp_path: Path) -> None:
     assert report["bytes"] == len(data)
     assert (report["dropped"], report["failed"]) == (0, None)
     assert [number for number in range(100) if b"%3d" % number not in data] == []
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_full_disk(tmp_path: Path) -> None:

@@ -21,8 +21,7 @@ QUANTISED = {"qint8": "int8", "quint8": "uint8", "qint32": "int32"}
 
 
 def write(path: Path, folder: Path) -> tuple[int, int]:
-    with opened(path) as capture:
-        writer = TensorWriter(folder, capture.session, capture.bytes)
+    with opened(path) as capture, TensorWriter(folder, capture.session, capture.bytes) as writer:
         for record in capture.records:
             writer.feed([record])
         return writer.finish()
@@ -155,12 +154,15 @@ def test_folders_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_an_output_error(tmp_path: Path) -> None:
+    before = write(Path("basic_chain.pcap"), tmp_path)
     with opened(Path("basic_chain.pcap")) as capture:
         writer = TensorWriter(tmp_path, capture.session, capture.bytes)
-        writer._index.close()
-        writer._index = io.BufferedWriter(io.FileIO("/dev/full", "w"))
-        for record in capture.records:
-            writer.feed([record])
-        with pytest.raises(OutputError, match="No space left on device"):
-            writer.finish()
-        writer._index.raw.close()
+        with writer:
+            writer._index.close()
+            writer._index = io.BufferedWriter(io.FileIO("/dev/full", "w"))
+            for record in capture.records:
+                writer.feed([record])
+            with pytest.raises(OutputError, match="No space left on device"):
+                writer.finish()
+            writer._index.raw.close()
+    assert (len(index_of(tmp_path)), len(list(tmp_path.iterdir()))) == (before[0], 2)

@@ -127,7 +127,7 @@ Queue::Queue(const Options& options)
       failed_mark_(options.failed_mark),
       wait_when_full_(options.wait_when_full),
       born_((watch_forks(), generation.load())) {
-  file_ = ::open(log_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  file_ = ::open(log_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file_ < 0) {
     refuse(log_);
   }

@@ -6,8 +6,8 @@ made from. A connection between two played workers is seen from both its ends an
 one thread.
 
 The file is written as the replay goes, in steps of 1 MiB, and holds whole packets only, also after a failure
-or Ctrl-C. A failed write, such as that of a full disk, does not disturb the replay: the recording ends there,
-and `failure` says why.
+or Ctrl-C; it is at its place once it is closed, and until then what was there stays. A failed write, such as
+that of a full disk, does not disturb the replay: the recording ends there, and `failure` says why.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from rpcinspect.capture.pcap import pcap_header, pcap_record
 from rpcinspect.errors import OutputError
+from rpcinspect.files.output import Output
 from rpcinspect.wire.tcp_frames import LINK_TYPE, Endpoint, Talk
 
 FLUSH_BYTES = 1 << 20
@@ -50,7 +51,7 @@ class Recorder:
     """
 
     def __init__(self, path: Path) -> None:
-        """Creates or empties the file; raises `OutputError` if it can't be written."""
+        """Begins the file; raises `OutputError` if it can't be written."""
         self.path = path
         self._connections: dict[tuple[Endpoint, Endpoint], _Connection] = {}
         """By (client, server)."""
@@ -63,12 +64,10 @@ class Recorder:
         """Off for good once a write has failed or Ctrl-C has cut a call short: nobody knows then what the
         next packet would have to be."""
         self._failure: str | None = None
-        try:
-            self._file = path.open("wb", buffering=0)
-        except (OSError, ValueError) as error:
-            raise OutputError(_cannot_write(path, error)) from error
+        self._output = Output(path, private=True)
+        self._file = self._output.file
         if not self._flush():
-            self.close()
+            self._output.drop()
             raise OutputError(self._failure)
 
     # --- the tap -------------------------------------------------------------------------------------------
@@ -108,17 +107,14 @@ class Recorder:
         return self._failure
 
     def close(self) -> None:
-        """Writes what waits and closes the file; calling it again is fine. `failure` is final then."""
+        """Writes what waits and puts the file in its place; again is fine. `failure` is final then."""
         if self._file.closed:
             return
         try:
-            if self._failure is None:
-                self._flush()
-        finally:
-            with contextlib.suppress(OSError):  # what is no regular file can't be cut
-                self._file.truncate(self._written)
-            self._file.close()
-            self._recording = False
+            self._end()
+        except BaseException:  # Ctrl-C: what was recorded is worth as much
+            self._end()
+            raise
 
     def __enter__(self) -> Recorder:
         return self
@@ -129,6 +125,19 @@ class Recorder:
         self.close()
 
     # --- inside --------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """May be done again if it was interrupted."""
+        if self._failure is None:
+            self._flush()
+        with contextlib.suppress(OSError):  # what is no regular file can't be cut
+            self._file.truncate(self._written)
+        self._recording = False
+        try:
+            self._output.put()
+        except OutputError as error:
+            self._failure = self._failure or str(error)
+            self._output.drop()
 
     def _find(self, local: Endpoint, remote: Endpoint) -> tuple[_Connection, bool]:
         """The connection, and whether the local end is its client."""
@@ -171,5 +180,5 @@ def _random() -> int:
     return int.from_bytes(os.urandom(4), "big")
 
 
-def _cannot_write(path: Path, error: OSError | ValueError) -> str:
-    return f"{path}: can't be written: {getattr(error, 'strerror', None) or error}"
+def _cannot_write(path: Path, error: OSError) -> str:
+    return f"{path}: can't be written: {error.strerror or error}"

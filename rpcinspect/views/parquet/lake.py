@@ -1,20 +1,17 @@
 """A session as one partition of a lake: `LAKE/TABLE/capture=NAME/part-0.parquet` for each table.
 
 In: a session of a first pass, the records of a second. Out: files that take the place of those of an earlier
-run at once, when all are complete; until then they are in a hidden folder beside the tables, and nothing is
-left of them if they never are. Raises `OutputError` where files can't be written.
+run at once, when all are complete. Raises `OutputError` where files can't be written.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 from urllib.parse import quote
-from uuid import uuid4
 
 import orjson
 import pyarrow as pa
@@ -22,6 +19,7 @@ from pyarrow.parquet import read_schema
 
 from rpcinspect import __version__
 from rpcinspect.errors import CaptureError, OutputError
+from rpcinspect.files.folder import OutputFolder
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 from rpcinspect.trace.context_spans import ContextSpans
@@ -36,8 +34,6 @@ from rpcinspect.wire.ranges import CaptureBytes
 Beginning: TypeAlias = tuple[str, int | None]
 """Path and first time of a capture."""
 
-ASIDE = ".writing-"
-"""How the hidden folder's name begins; engines pass over names with a dot."""
 CAPTURES = b"rpcinspect.captures"
 
 
@@ -51,13 +47,11 @@ class Lake:
         self.place = folder / "*" / self._partition
         """Where its files are; the star stands for a table."""
         self._files: dict[str, ParquetFile] = {}
-        self._aside: Path | None = None
-        self._made = False
-        self._published = False
+        self._output: OutputFolder | None = None
 
     def others(self, session: Session) -> list[Beginning]:
         """How the captures of the partition that is there begin, if they are others."""
-        path = self._part("messages")
+        path = self._folder / self._part("messages")
         with self._writing():
             if not path.is_file():
                 return []
@@ -75,14 +69,11 @@ class Lake:
         self._rows = MessageRows(session, source, hashes=hashes)
         self._spans = ContextSpans()
         self._seen = 0
+        self._output = OutputFolder(self._folder, private=False)
         with self._writing():
-            self._made = not self._folder.exists()
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._aside = self._folder / f"{ASIDE}{uuid4().hex}"  # known before it is there, to be removed
-            self._aside.mkdir()
             for name, schema in TABLES.items():
                 described = schema.with_metadata(self._metadata(name))
-                self._files[name] = ParquetFile(self._aside / f"{name}.parquet", described)
+                self._files[name] = ParquetFile(self._output.new(self._part(name)), described)
 
     def _metadata(self, table: str) -> dict[bytes, bytes]:
         return {
@@ -123,20 +114,11 @@ class Lake:
 
     def publish(self) -> int:
         """Puts the files in their places, each at once; says how many bytes they have."""
-        assert self._aside is not None
-        size = 0
-        with self._writing():
-            for name in TABLES:
-                self._part(name).parent.mkdir(parents=True, exist_ok=True)
-            for name in TABLES:
-                path = self._part(name)
-                (self._aside / f"{name}.parquet").replace(path)
-                size += path.stat().st_size
-            self._published = True
-        return size
+        assert self._output is not None
+        return self._output.put()
 
-    def _part(self, table: str) -> Path:
-        return self._folder / table / self._partition / "part-0.parquet"
+    def _part(self, table: str) -> str:
+        return f"{table}/{self._partition}/part-0.parquet"
 
     def _changed(self) -> CaptureError:
         return CaptureError(f"{self._session.captures[0].path}: it has changed while it was read")
@@ -155,14 +137,11 @@ class Lake:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing of what is aside is left."""
+        """Nothing is left of what was not published."""
         for file in self._files.values():
             file.abandon()
-        if self._aside is not None:
-            shutil.rmtree(self._aside, ignore_errors=True)
-        if self._made and not self._published:
-            with suppress(OSError):
-                self._folder.rmdir()
+        if self._output is not None:
+            self._output.drop()
 
 
 def beginnings(session: Session) -> list[Beginning]:

@@ -1,14 +1,14 @@
 """One table as one Parquet file: rows go in, row groups come out.
 
-In: dicts with a value for each column of a schema. Out: a file, or nothing. Memory holds a batch of rows as
-they came, then Arrow's columns until a row group is full. Raises `OSError` where the file can't be written.
+In: dicts with a value for each column of a schema, an open file. Out: what the file holds. Memory has a batch
+of rows as they came, then Arrow's columns until a row group is full. Raises `OSError` where the file can't be
+written.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 from pyarrow.parquet import ParquetWriter
@@ -23,13 +23,15 @@ GROUP_BYTES = 1 << 25
 class ParquetFile:
     """Takes rows until `close`, or `abandon`."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        """Closes the file in the end. It is one of Python's, so that a full disk is an `OSError` with its
+        number.
+        """
         self.rows = 0
         self._schema = schema
         self._batch: list[Row] = []
         self._group: list[pa.RecordBatch] = []
-        # A file of Python's, so that a full disk is an OSError with its number.
-        self._file = path.open("wb")
+        self._file = file
         try:
             self._writer = ParquetWriter(self._file, schema, compression="zstd")
         except BaseException:

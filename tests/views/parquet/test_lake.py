@@ -81,7 +81,7 @@ def interrupted(lake: Path, path: Path, records: int | None) -> None:
         fed(it, path, records)
         if records is None:
             it.finish()
-        assert any(name.startswith(".writing-") for name in files(lake))
+        assert any(name.startswith(".rpcinspect.") for name in files(lake))
         raise KeyboardInterrupt
 
 
@@ -147,7 +147,7 @@ def test_where_nothing_can_be_written_one_line_says_so(tmp_path: Path) -> None:
     (lake / "messages" / "capture=basic_chain").write_text("mine")
     with pytest.raises(OutputError, match="can't be written: "):
         write_lake(lake, [CHAIN])
-    assert not list(lake.glob(".writing-*"))
+    assert not list(lake.glob(".*"))
 
 
 @pytest.mark.parametrize("name", ["a b", "ü=+%", "../up", "..", "a/b\\c\n", "007", "x" * 200])

@@ -23,7 +23,7 @@ def row(number: int) -> dict[str, object]:
 @pytest.mark.parametrize("count", [0, 1, BATCH_ROWS - 1, BATCH_ROWS, 3 * BATCH_ROWS + 5])
 def test_rows_come_out_as_they_went_in(count: int, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    file = ParquetFile(path, SCHEMA)
+    file = ParquetFile(path.open("wb"), SCHEMA)
     for number in range(count):
         file.add(row(number))
     file.close()
@@ -38,7 +38,7 @@ def test_row_groups_end_at_a_number_of_rows_or_bytes(
     monkeypatch.setattr(table_file, "GROUP_ROWS", rows)
     monkeypatch.setattr(table_file, "GROUP_BYTES", size)
     path = tmp_path / "a.parquet"
-    file = ParquetFile(path, SCHEMA)
+    file = ParquetFile(path.open("wb"), SCHEMA)
     for number in range(BATCH_ROWS * 5):
         file.add(row(number))
     file.close()
@@ -51,7 +51,7 @@ def test_row_groups_end_at_a_number_of_rows_or_bytes(
 
 def test_memory_holds_no_more_than_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_file, "GROUP_BYTES", 1 << 20)
-    file = ParquetFile(tmp_path / "a.parquet", SCHEMA)
+    file = ParquetFile((tmp_path / "a.parquet").open("wb"), SCHEMA)
     before = pa.total_allocated_bytes()
     gc.collect()
     tracemalloc.start()
@@ -71,7 +71,7 @@ def test_memory_holds_no_more_than_a_row_group(tmp_path: Path, monkeypatch: pyte
 
 def test_texts_are_kept_once_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    file = ParquetFile(path, SCHEMA)
+    file = ParquetFile(path.open("wb"), SCHEMA)
     for number in range(5000):
         file.add({**row(number), "text": "a long text that comes again and again" * 10})
     file.close()
@@ -84,7 +84,7 @@ def test_a_full_disk_is_an_os_error(tmp_path: Path) -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("this system has no /dev/full")
-    file = ParquetFile(full, SCHEMA)
+    file = ParquetFile(full.open("wb"), SCHEMA)
     for number in range(5000):
         file.add(row(number))
     with pytest.raises(OSError, match="No space left on device"):
@@ -93,7 +93,7 @@ def test_a_full_disk_is_an_os_error(tmp_path: Path) -> None:
 
 
 def test_what_is_abandoned_is_closed(tmp_path: Path) -> None:
-    file = ParquetFile(tmp_path / "a.parquet", SCHEMA)
+    file = ParquetFile((tmp_path / "a.parquet").open("wb"), SCHEMA)
     file.add(row(1))
     file.abandon()
     file.abandon()

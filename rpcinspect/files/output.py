@@ -1,0 +1,94 @@
+"""One output. It appears at its place when all of it is there, and until then what was there stays: also if
+the disk is full, or we are killed. What is no file of a disk (a terminal, a pipe, /dev/null, /dev/stdout) is
+written to as it is, and so is a file that is to grow, so that it can be read meanwhile.
+
+In: a path. Out: an open file; `OutputError` where it can't be written.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from rpcinspect.files.aside import is_at, new_file, sync_folder, take_place
+from rpcinspect.files.place import PRIVATE, PUBLIC, find_place, writing
+
+
+class Output:
+    """An output that is being written: `file` takes its bytes, then `put` or `drop` ends it."""
+
+    def __init__(self, path: Path, *, private: bool) -> None:
+        """`private`: holds what was captured as it was."""
+        self.path = path
+        self._place = place = find_place(path)
+        self._aside: Path | None = None
+        with writing(path):
+            if place.whole:
+                mode = PRIVATE if private or place.there is not None else PUBLIC
+                self._aside, descriptor = new_file(place.path, mode)
+            else:
+                descriptor = place.open(mode=0)
+            self.file = io.FileIO(descriptor, "wb")
+
+    def put(self) -> None:
+        """All of it was written: now it is at its place. Whoever buffers has to flush before. May be done
+        again if it was interrupted.
+        """
+        with writing(self.path):
+            if self._aside is not None:
+                if not is_at(self._place.path, self.file.fileno()):
+                    take_place(self._aside, self._place.path, self._place.there)
+                self._aside = None
+                sync_folder(self._place.path.parent)
+            self.file.close()
+
+    def drop(self) -> None:
+        """It did not come to its end: what was there stays. Does nothing after `put`."""
+        if self._aside is not None:
+            self._aside.unlink(missing_ok=True)
+            self._aside = None
+        with suppress(OSError):
+            self.file.close()
+
+
+class Growing(io.FileIO):
+    """A file that is written to in place, and keeps what it holds until something else is written."""
+
+    emptied = False
+
+    def __init__(self, path: Path, *, private: bool) -> None:
+        self._path = path
+        place = find_place(path)
+        self._is_new = place.there is None
+        with writing(path):
+            descriptor = place.open(PRIVATE if private else PUBLIC)
+            self._empties = place.descriptor is None and stat.S_ISREG(os.fstat(descriptor).st_mode)
+            super().__init__(descriptor, "wb")
+
+    def empty(self) -> None:
+        """What it held goes, where it is a file."""
+        if not self.emptied:
+            self.emptied = True
+            if self._empties:
+                self.truncate(0)
+
+    def write(self, data: Any, /) -> int:
+        self.empty()
+        return super().write(data)
+
+    def forget(self) -> None:
+        """Nothing came of it: an empty file that was not there before goes."""
+        if self._is_new and not self.emptied:
+            self._path.unlink(missing_ok=True)
+
+
+def open_growing(path: Path, *, append: bool = False) -> int:
+    """A descriptor of a recording, which grows where it is; what it held goes, unless it is appended to."""
+    with Growing(path, private=True) as file:
+        if not append:
+            file.empty()
+        return os.dup(file.fileno())
