@@ -109,7 +109,7 @@ $(VENV)/base.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/torch.stamp: $(VENV)/base.stamp
-	@echo "Installing PyTorch into $(VENV), for replay: a download of some 200 MB, or of several GB where only a CUDA build is to be had (make demo-light does without)"
+	@echo "Installing PyTorch into $(VENV), for replay: a download of some 200 MB, or of several GB where your index has CUDA builds only (TORCH_INDEX=URL adds one; make demo-light does without)"
 	@if $(TORCH) && $(PIP) -e '.[replay]'; then touch $@; else echo "PyTorch could not be installed: what needs it is left out, and the next make tries again"; fi
 
 $(VENV)/dev.stamp: $(VENV)/torch.stamp
