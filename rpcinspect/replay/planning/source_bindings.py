@@ -3,7 +3,7 @@
 In: the syntax tree of a file. Out: for the module and for each class, name → bindings in the order of the
 text: definitions, assignments with their values, imports with what they name, and in words whatever else
 binds a name (loops, `with`, `except`, patterns, `del`, `global`, …). Assignments to attributes are told of
-classes by their name, and of the object or class of a method. Nothing is judged here; `sources` does that.
+a class by its methods, and of the file with the word before the attribute. Nothing is judged here.
 
 Assumes that the file binds by statements and `:=`. What `setattr`, `globals()`, `vars()`, `exec`,
 `sys.modules` or another file binds is not seen.
@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
 How = Literal["def", "class", "assign", "import", "other"]
 MAX_WORDS = 60
-_Key = TypeVar("_Key", str, tuple[str, str])
 
 
 class Binding(Struct, frozen=True):
@@ -41,6 +40,8 @@ class Binding(Struct, frozen=True):
     """Of a class."""
     me: str = ""
     """In a method, its name for its object."""
+    owner: str = ""
+    """Of an assignment to an attribute, the last word before that."""
 
 
 class Scope(Struct):
@@ -53,8 +54,10 @@ class Scope(Struct):
     names: Bindings = field(default_factory=dict)
     attributes: Bindings = field(default_factory=dict)
     """Of a class: what its methods assign to attributes of their object or class."""
-    patches: dict[tuple[str, str], list[Binding]] = field(default_factory=dict)
-    """Of a module: (class, attribute) → what is assigned to it, wherever in the file."""
+    patches: Bindings = field(default_factory=dict)
+    """Of a module: what is assigned to attributes of anything else, which may be one of its classes."""
+    classes: set[str] = field(default_factory=set)
+    """Of a module: what its classes are called, wherever in the file."""
     stars: list[Binding] = field(default_factory=list)
     """Of a module: its `from x import *`."""
 
@@ -154,6 +157,7 @@ class _Reader:
         self._all((*node.decorator_list, *node.bases, *(k.value for k in node.keywords)), place)
         around = place.scope if place.scope is not None else self._module
         inner = Scope(f"{around.name}.{node.name}" if around.name else node.name, around)
+        self._module.classes.add(node.name)
         self._bind(node.name, "class", node, place, body=inner)
         self._all(node.body, _Place(inner, sure=True, class_=inner))
 
@@ -243,26 +247,31 @@ class _Reader:
             self._add(place.scope.names, name, self._binding(how, node, place, text, body))
 
     def _attribute(self, target: ast.Attribute, how: How, value: ast.AST, place: _Place) -> None:
-        """`Class.name = …` anywhere, and `self.name = …` in a method."""
+        """`Class.name = …` anywhere, whatever is in the place of `Class`, and `self.name = …` in a method."""
         name, owner = _mangled(target.attr, place), target.value
-        binding = self._binding(how, value, place)
+        last = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+        binding = self._binding(how, value, place, owner=last)
         if place.me and place.class_ is not None and ast.unparse(owner) in _own_class(place.me):
             self._add(place.class_.attributes, name, binding)
-        elif isinstance(owner, ast.Name):
-            self._add(self._module.patches, (owner.id, name), binding)
-        elif isinstance(owner, ast.Attribute):
-            self._add(self._module.patches, (owner.attr, name), binding)
+        else:
+            self._add(self._module.patches, name, binding)
 
     def _binding(
-        self, how: How, node: ast.AST, place: _Place, text: str = "", body: Scope | None = None
+        self,
+        how: How,
+        node: ast.AST,
+        place: _Place,
+        text: str = "",
+        body: Scope | None = None,
+        owner: str = "",
     ) -> Binding:
         line = getattr(node, "lineno", 0)
         text = text if how != "other" else f"changed in line {line}"
-        return Binding(how, node, text, line, self.top, place.sure, place.scope, body, place.me)
+        return Binding(how, node, text, line, self.top, place.sure, place.scope, body, place.me, owner)
 
     @staticmethod
-    def _add(table: dict[_Key, list[Binding]], key: _Key, binding: Binding) -> None:
-        table.setdefault(key, []).append(binding)
+    def _add(table: Bindings, name: str, binding: Binding) -> None:
+        table.setdefault(name, []).append(binding)
 
 
 def _binds(node: ast.expr) -> bool:

@@ -43,9 +43,17 @@ class OwnClass(Struct, frozen=True, eq=False):
         return self.definition.body if self.definition and self.definition.body else Scope()
 
     def bindings(self, name: str) -> list[Binding]:
-        """What its body binds to a name, and what is assigned to an attribute of it elsewhere."""
+        """What its body binds to a name, and what the file assigns to such an attribute of the class; also of
+        what may be the class or an object of it, if that changes what the body binds.
+        """
+        own, module = self.body.names.get(name, []), self.file.scope
         simple = self.name.rpartition(".")[2]
-        return [*self.body.names.get(name, ()), *self.file.scope.patches.get((simple, name), ())]
+        patches = [
+            patch
+            for patch in module.patches.get(name, ())
+            if patch.owner == simple or (own and patch.owner not in module.classes)
+        ]
+        return [*own, *patches]
 
     def binds(self, name: str) -> bool:
         """Whether anything in its file sets this attribute of it or of its objects."""

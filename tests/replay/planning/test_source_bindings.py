@@ -109,8 +109,10 @@ def test_attributes_of_classes_and_of_their_objects() -> None:
     assert set(net.attributes) == {"late", "counted", "shared", "closed", "_Net__secret"}
     assert set(inner.names) == {"_Inner__private", "low"}
     assert set(inner.attributes) == {"low_late"}
-    patched = {name for owner, name in scope.patches if owner == "Net"}
-    assert patched == {"patched", "run", "kind", "looped", "comprehended", "far"}
+    owners = {name: found[0].owner for name, found in scope.patches.items()}
+    patched = ("patched", "run", "kind", "looped", "comprehended", "far")
+    assert owners == {**dict.fromkeys(patched, "Net"), "deep": "part", "other": "x"}
+    assert scope.classes == {"Net", "Inner"}
 
 
 @pytest.mark.parametrize(

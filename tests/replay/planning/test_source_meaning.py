@@ -310,6 +310,48 @@ def test_names_of_classes(name: str, tmp_path: Path) -> None:
     assert said(tmp_path, CLASSES, name) == MEMBERS[name]
 
 
+PATCHES = """
+import os
+def own(x): ...
+class Patched:
+    def a(self): ...
+    def b(self): ...
+    def c(self): ...
+    def d(self): ...
+    def e(self, x): x.e = os.system
+    def f(self): ...
+    def g(self, ctx): ctx.g = 1
+    def h(self): ...
+def patches(cls, obj):
+    cls.a = os.system
+    for obj.b in own(1): ...
+    Renamed.c = lambda: 1
+    Plain.d = os.system
+    obj.f = obj
+Renamed = Patched
+Renamed.h = own
+Renamed.added = own
+Patched.more = own
+class OfPatched(Patched): ...
+class Plain:
+    def d(self): ...
+    def e(self): ...
+"""
+PATCHED = {
+    **dict.fromkeys(("Patched.a", "OfPatched.a", "Patched.e", "Plain.d", "Plain.e"), "alias os.system"),
+    "Patched.b": "alias changed in line 15",
+    "Patched.f": "alias obj",
+    **dict.fromkeys(("Patched.c", "Patched.d", "Patched.g", "Patched.h", "Patched.more"), "function"),
+    "Patched.added": "None",
+}
+
+
+@pytest.mark.parametrize("name", PATCHED)
+def test_methods_that_are_set_from_elsewhere(name: str, tmp_path: Path) -> None:
+    """By the class's name, or by what may be the class or an object of it."""
+    assert said(tmp_path, PATCHES, name) == PATCHED[name]
+
+
 def said(folder: Path, source: str, name: str) -> str:
     """How a file defines a name: its kind, and what an alias is."""
     (folder / "job.py").write_text(source)

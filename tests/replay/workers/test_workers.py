@@ -66,6 +66,20 @@ def test_imports_that_fail(tmp_path: Path, text: str, reason: str) -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
+def test_a_module_from_elsewhere_than_what_was_read(tmp_path: Path) -> None:
+    """A file called like a module that torch imports is found first; here it changes what is found."""
+    for folder in ("own", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text("def f(): ...", encoding="utf-8")
+    (tmp_path / "own" / "first.py").write_text(f"import sys\nsys.path.insert(0, {str(tmp_path / 'other')!r})")
+    read = (("mine", str(tmp_path / "own" / "mine.py")),)
+    with pytest.raises(ReplayError, match=r"import: ImportError: mine is imported from .*/other/mine\.py"):
+        Workers(
+            WorkerOptions(path=(str(tmp_path / "own"),), imports=("first",), files=read, names=("mine.f",))
+        )
+
+
+@pytest.mark.usefixtures("nothing_left")
 def test_an_import_that_never_ends(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time; time.sleep(1000)", encoding="utf-8")
     start = time.monotonic()
