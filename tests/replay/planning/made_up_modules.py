@@ -143,6 +143,9 @@ simple = st.one_of(
     st.sampled_from(["from foreign import *", "from helper import *", "import helper as a", "a()", "b()"]),
     st.tuples(class_name, st.sampled_from(METHODS), expression).map("{0[0]}.{0[1]} = {0[2]}".format),
     class_name.map("{}.__bases__ = (foreign.C,)".format),
+    st.sampled_from(
+        ["def patch(k): k.a = foreign.a\npatch(C)", "for k in (C, D): k.b = foreign.b", "k = D\nk.b = a"]
+    ),
     st.just("def __getattr__(name): return foreign.a"),
 )
 statement = st.one_of(
