@@ -16,10 +16,11 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from rpcinspect.replay.planning.allowances import hint
-from rpcinspect.replay.planning.rref_classes import UNKNOWN, Id, Made
+from rpcinspect.replay.planning.rref_classes import MAKE_OPTIMIZERS, UNKNOWN, Id, Made
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.judge import Judge
 from rpcinspect.rpc.pickles.known import LAYERS, OPTIMIZERS, VALUES
+from rpcinspect.rpc.pickles.shapes_jit import is_fork
 from rpcinspect.rpc.pickles.tree import Dict, Global, Value
 from rpcinspect.rpc.pickles.verdicts import Named, Standing
 
@@ -75,6 +76,8 @@ def _method(judge: Judge, function: Global, made: Made, method: str, methods: Me
     """A method that is called on the object behind an RRef: one of the class that it is known to be of."""
     if made.by in LAYERS and method in LAYER_METHODS:
         return
+    if made.by in MAKE_OPTIMIZERS and method == "step":
+        return
     certain = None if made.by is None else (made.by, methods(made.by, method, False))
     said = None if made.said is None else (made.said, methods(made.said, method, True))
     for owner_standing in (certain, said):
@@ -93,7 +96,7 @@ def _method(judge: Judge, function: Global, made: Made, method: str, methods: Me
 
 
 def _rref(value: Value) -> bool:
-    return semantic.rref_fork(value) is not None
+    return is_fork(value)
 
 
 def _rrefs(value: Value) -> bool:
@@ -149,7 +152,10 @@ FORMS: dict[str, Form] = {
 METHODS: dict[str, str] = {
     "_local_invoke": "",
     "_local_invoke_async_execution": "",
+    "_local_optimizer_step": "step",
+    "_param_rrefs": "parameters",
     "_remote_forward": "forward",
+    "_script_local_optimizer_step": "step",
 }
 """Helpers that call a method of the object behind their first argument: which; empty: their second says
 it.

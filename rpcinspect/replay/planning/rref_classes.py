@@ -35,14 +35,14 @@ def rref_classes(calls: Iterable[Call]) -> Mapping[Id, Made]:
     """What each RRef of the capture was made by."""
     makers: dict[Id, set[Global | None]] = {}
     said: dict[Id, set[Global | None]] = {}
-    for call in calls:
+    for call in calls:  # an optimizer is made by torch's helper, which has a class of its own for it
         udf = _udf(call.request)
         made = created(call.request)
         if made is not None:
             makers.setdefault(made[0], set()).add(_maker(udf))
         if udf is None or call.response is None or type(udf.func) is not Global:
             continue
-        if udf.func == CREATE_WITH_INTERFACE:
+        if udf.func == CREATE_WITH_INTERFACE or udf.func in MAKE_OPTIMIZERS:
             for fork in call.response.facts.forks:
                 makers.setdefault(fork.rref_id, set()).add(_maker(udf))
         elif udf.func in TYPEOF and type(udf.args) is tuple and udf.args:
@@ -80,6 +80,10 @@ def _only(found: set[Global | None]) -> Global | None:
 _REMOTE_MODULE = "torch.distributed.nn.api.remote_module"
 CREATE = Global(_REMOTE_MODULE, "_create_module")
 CREATE_WITH_INTERFACE = Global(_REMOTE_MODULE, "_create_module_with_interface")
+MAKE_OPTIMIZERS = tuple(
+    Global("torch.distributed.optim.optimizer", name)
+    for name in ("_new_local_optimizer", "_new_script_local_optimizer")
+)
 TYPEOF = tuple(
     Global("torch.distributed.rpc.api", name) for name in ("_rref_typeof_on_owner", "_rref_typeof_on_user")
 )

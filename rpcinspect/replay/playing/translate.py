@@ -253,6 +253,7 @@ def _python_pickle(record: RpcRecord, data: bytes, live: _Live) -> bytes:
     udf = python_udf(numbered.pickle.root)
     if context is not None and udf is not None:
         changes.put(udf.args[1], live.of(CONTEXT, context))
+    changes.check(context is not None)
     return rewrite(numbered, changes.made)
 
 
@@ -272,6 +273,27 @@ class _Changes:
             raise DecodeError(
                 "pickle", "one integer is part of several ids", self._numbered.places[number][0]
             )
+
+    def check(self, context: bool) -> None:
+        """Raises DecodeError if an integer that changes is part of anything but ids: by the memo, one opcode
+        may also be a size that the gate has judged as it was. `context`: the request's second argument is an
+        id."""
+        pickle = self._numbered.pickle
+        changed = {number for number, value in self.made.items() if self._numbered.integers[number] != value}
+        udf = python_udf(pickle.root) if context else None
+        seen: set[int] = set()
+        stack: list[Value] = [pickle.root, *pickle.calls] if changed else []
+        while stack:
+            node = stack.pop()
+            if type(node) is int and node in changed:
+                raise DecodeError("pickle", "an integer is part of an id and of something else")
+            if id(node) in seen or rref_fork(node) is not None or worker_info(node) is not None:
+                continue
+            seen.add(id(node))
+            if udf is not None and node is pickle.root:
+                stack += [udf.func, *udf.args[:1], *udf.args[2:], udf.kwargs]
+            else:
+                stack.extend(children(node))
 
 
 def _text(kind: str, value: Any) -> str:

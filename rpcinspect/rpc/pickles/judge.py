@@ -25,10 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.known import GENERATED, GETATTR, HELPERS, PICKLER, VALUES, has_dunder
+from rpcinspect.rpc.pickles.known import GENERATED, GETATTR, HELPERS, PICKLER, VALUES
 from rpcinspect.rpc.pickles.python import PythonPickle
-from rpcinspect.rpc.pickles.shapes import REBUILD, RULES
-from rpcinspect.rpc.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_type_text
+from rpcinspect.rpc.pickles.shapes import REBUILD, RULES, attributes
+from rpcinspect.rpc.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_fork
 from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, depth
 from rpcinspect.rpc.pickles.verdicts import Named, Policy, Standing, title
 
@@ -77,9 +77,13 @@ class Judge:
         if pickle.end > MAX_DEPTH and depth(pickle.root) > MAX_DEPTH:
             self.refuse("a value", f"nested more than {MAX_DEPTH:,} levels deep")
         stack: list[Value] = [] if request else [pickle.root]
-        for call in pickle.calls:
+        for number, call in enumerate(pickle.calls):
             made = self._made(call)
+            if type(call.function) is Global and call.function in RULES:
+                self._in_order(pickle, number)
             stack += call.args[1:] if request and call is pickle.root else made
+        for keyed in pickle.order.hashing():
+            self._keys(keyed.items if type(keyed) is Set else [key for key, _ in keyed.pairs])
         self.values(stack, {id(call) for call in pickle.calls})
 
     def values(self, stack: list[Value], seen: set[int]) -> None:
@@ -100,10 +104,8 @@ class Judge:
             if kind is tuple or kind is list:
                 stack += node
             elif kind is Dict:
-                self._keys([key for key, _ in node.pairs])
                 stack += children(node)
             elif kind is Set:
-                self._keys(node.items)
                 stack += node.items
             elif kind is Call:  # every call of a pickle is in its list of calls, so that none comes here
                 self.refuse("a call", "it is not among the calls of its pickle")
@@ -146,6 +148,7 @@ class Judge:
             self.refuse(title(function), "it would be called with arguments that only loading makes known")
             return children(call)
         self._keys([key for key, _ in call.pairs])
+        self._keys(call.items)
         if type(function) is not Global:
             return self._received(call)
         if function == GETATTR:
@@ -155,6 +158,9 @@ class Judge:
             reason = rule.wrong(call)
             if reason:
                 self.refuse(title(function), reason)
+            if function in HASHING:
+                for arg in call.args:
+                    self._keys(arg if type(arg) in (list, tuple) else arg.items if type(arg) is Set else ())
             return self._settled(call, rule.settled)
         if function in HELPERS:
             self.refuse(title(function), "it would be called while the pickle is loaded")
@@ -165,6 +171,16 @@ class Judge:
             kept = Dict([pair for pair in call.state.pairs if pair[1] != GETATTR])
             values = [kept if value is call.state else value for value in values]
         return values
+
+    def _in_order(self, pickle: PythonPickle, number: int) -> None:
+        """Refuse a call whose parts were changed once it had them: its rule has seen only how they end."""
+        call, order = pickle.calls[number], pickle.order
+        late = any(order.after_call(part, number) for part in _parts(call.args))
+        late = late or any(order.after_state(part, call) for part in _parts(call.state))
+        if call.function in AT_ONCE and order.calls_before_state(call) > number + 1:
+            late = True  # something was made while it was not whole
+        if late:
+            self.refuse(title(call.function), "it is given what is changed afterwards")
 
     def _settled(self, call: Call, settled: frozenset[int]) -> list[Value]:
         """The values in a call but for its function and the arguments that its rule has judged."""
@@ -190,16 +206,31 @@ class Judge:
             return
         if call.how in ("newobj", "newobj_ex"):
             reason = standing.restoring
-        elif standing.kind == "function" and (call.has_state or call.items or call.pairs):
-            reason = "what it returns would be changed"
+        elif standing.kind == "value":
+            reason = "no function or class of the file"
+        elif standing.kind != "class" and (call.has_state or call.items or call.pairs):
+            self._changed_result(function, call)
+            return
         else:
             reason = standing.constructing
         if call.has_state:
-            reason = reason or standing.restoring or _wrong_state(call.state)
+            own = self.policy.method(function, "__setstate__").allowed
+            reason = reason or standing.restoring or ("" if own else _wrong_state(call.state))
         if call.items or call.pairs:
             reason = reason or standing.items
         if reason:
             self.refuse(title(function), reason, standing.allow, dangerous=False)
+
+    def _changed_result(self, function: Global, call: Call) -> None:
+        """What a function returned is given a state or items: of whatever class it is, so that these must be
+        allowed by name."""
+        uses = [("__setstate__", call.has_state), ("extend", call.items), ("__setitem__", call.pairs)]
+        for name in (name for name, used in uses if used):
+            standing = self.policy.method(function, name)
+            if not standing.allowed:
+                whole = Global(function.module, f"{function.name}.{name}")
+                reason = "what it returns would be changed"
+                self.refuse(str(whole), reason, standing.allow, dangerous=False)
 
     def _received(self, call: Call) -> Iterable[Value]:
         """A call of what another call returned: only rpc's receivers of tensors, RRefs and archives are."""
@@ -209,8 +240,7 @@ class Judge:
             index = semantic.tensor_index(call)
             good = index is not None and index >= 0
         elif receiver == "_py_rref_receiver":
-            fork = semantic.rref_fork(call)
-            good = fork is not None and is_type_text(fork.type_str)
+            good = is_fork(call)
         elif receiver == "_script_module_receiver":
             good = True
             loader = self.policy.standing(ARCHIVE)
@@ -236,6 +266,8 @@ class Judge:
             return list(children(call))[1:]
         standing = self.policy.method(owner, name)
         self._standing(Global(owner.module, f"{owner.name}.{name}"), standing)
+        if type(target) is Call and name in attribute_names(target):
+            self.refuse(f"{owner}.{name}", "an attribute in the state of its object hides it")
         if call.has_state or call.items or call.pairs:
             self.refuse(title(GETATTR), "what the pickle did not make itself would be changed")
         return () if type(target) is Global else (target,)
@@ -306,14 +338,37 @@ class Judge:
             self.refuse(title(node), "a name that no JIT pickle of rpc holds; torch itself refuses it")
 
 
+def _parts(value: Value) -> Iterable[Value]:
+    """What a rule looks at in arguments or a state: down tuples and dicts."""
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        yield node
+        if type(node) is tuple:
+            stack += node
+        elif type(node) is Dict:
+            stack += [part for _, part in node.pairs]
+
+
+def attribute_names(call: Call) -> set[str]:
+    """The attributes that the state of an object sets."""
+    parts = call.state if type(call.state) is tuple else (call.state,)
+    return {key for part in parts if type(part) is Dict for key, _ in part.pairs if type(key) is str}
+
+
 def _wrong_state(state: Value) -> str:
-    """Of a class of somebody's own: what `__setstate__` or `__dict__` gets must not set special names."""
-    slots = state[1] if type(state) is tuple and len(state) == 2 else None
-    names = [key for part in (state, slots) if type(part) is Dict for key, _ in part.pairs]
-    special = any(type(name) is str and has_dunder(name) for name in names)
-    return "a state that sets other things than attributes" if special else ""
+    """Of a class without `__setstate__`: attributes, and those in slots, by plain names. Any other mapping
+    could bring special names unseen."""
+    parts = state if type(state) is tuple and len(state) == 2 else (state,)
+    return "" if all(map(attributes, parts)) else "a state that sets other things than attributes"
 
 
+HASHING = frozenset(
+    {Global("builtins", "set"), Global("builtins", "frozenset"), Global("copyreg", "_reconstructor")}
+)
+"""What hashes the items of its arguments."""
+AT_ONCE = frozenset({Global("torch._C._distributed_rpc", "WorkerInfo")})
+"""What holds memory that was never written until it has its state."""
 _BY_RULE = GENERATED | {GETATTR, PICKLER, REBUILD}
 """Names that may be loaded, and are no values: `Judge` knows where each may stand."""
 _RECONSTRUCTOR = Global("copyreg", "_reconstructor")

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.pickles.python_ops import OPCODES
-from rpcinspect.rpc.pickles.python_state import NO_FRAME, State, build, extend, set_items, stack_global
+from rpcinspect.rpc.pickles.python_state import NO_FRAME, Order, State, build, extend, set_items, stack_global
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
 
 
@@ -38,6 +38,8 @@ class PythonPickle(Struct, frozen=True):
     """Only from `read_python_pickle_partial`: what stopped the reading."""
     extensions: tuple[int, ...] = field(default=())
     """Every copyreg extension code that loading would look up and import."""
+    order: Order = field(default_factory=Order)
+    """When what had been made was changed."""
 
 
 def read_python_pickle(data: bytes, limits: Limits = DEFAULT_LIMITS) -> PythonPickle:
@@ -67,6 +69,7 @@ def read_python_pickle_partial(data: bytes, limits: Limits = DEFAULT_LIMITS) -> 
         state.pos,
         fault,
         tuple(state.extensions),
+        state.order,
     )
 
 

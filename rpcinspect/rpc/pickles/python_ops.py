@@ -159,8 +159,15 @@ def _additems(state: State) -> None:
     target = state.stack[-1]
     if type(target) is Set and not target.frozen:
         target.items.extend(items)
+        state.order.note(target, len(state.calls))
     else:
         state.stack[-1] = extend(state, changeable(state, target), items)
+
+
+def _frozenset(state: State) -> None:
+    made = Set(state.above_mark(), frozen=True)
+    state.order.note(made, len(state.calls))
+    state.stack.append(made)
 
 
 def _dict(state: State) -> None:
@@ -265,7 +272,7 @@ OPCODES: dict[int, Callable[[State], None]] = {
     0x8E: _counted(_U64, bytes),
     0x8F: lambda state: state.stack.append(Set()),
     0x90: _additems,
-    0x91: lambda state: state.stack.append(Set(state.above_mark(), frozen=True)),
+    0x91: _frozenset,
     0x92: _newobj_ex,
     0x95: _frame,
     # protocol 5

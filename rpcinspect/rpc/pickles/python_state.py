@@ -11,9 +11,49 @@ from struct import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import Limits
-from rpcinspect.rpc.pickles.tree import Call, Dict, Extension, Global, PersistentRef, Value
+from rpcinspect.rpc.pickles.tree import Call, Dict, Extension, Global, PersistentRef, Set, Value
 
 NO_FRAME = (1 << 63) - 1
+
+
+class Order:
+    """When values were changed that the pickle had made already: what was given to a call may grow later, and
+    the tree shows only how it ends.
+    """
+
+    __slots__ = ("_built", "_changed", "_ticks")
+
+    def __init__(self) -> None:
+        self._ticks = 0
+        self._changed: dict[int, tuple[Value, int, int]] = {}
+        """By id: the value, to keep it; calls made before its last change; number of that change."""
+        self._built: dict[int, tuple[int, int]] = {}
+        """By id of a call: calls made before it got its state; number of that change."""
+
+    def note(self, target: Value, calls: int, *, built: bool = False) -> None:
+        """A change, after so many calls; `built`: it is the state."""
+        self._ticks += 1
+        self._changed[id(target)] = (target, calls, self._ticks)
+        if built:
+            self._built[id(target)] = (calls, self._ticks)
+
+    def hashing(self) -> list[Value]:
+        """The dicts and sets that got keys, reachable or not."""
+        return [value for value, _, _ in self._changed.values() if type(value) in (Dict, Set)]
+
+    def after_call(self, value: Value, number: int) -> bool:
+        """Whether a value was changed once the call of this number was made."""
+        found = self._changed.get(id(value))
+        return found is not None and found[1] > number
+
+    def after_state(self, value: Value, call: Value) -> bool:
+        """Whether a value was changed once a call had its state."""
+        found, built = self._changed.get(id(value)), self._built.get(id(call))
+        return found is not None and built is not None and found[2] > built[1]
+
+    def calls_before_state(self, call: Value) -> int:
+        """How many calls had been made when a call got its state; 0 if it has none."""
+        return self._built.get(id(call), (0, 0))[0]
 
 
 class State:
@@ -30,6 +70,7 @@ class State:
         "marks",
         "memo",
         "names",
+        "order",
         "pos",
         "protocol",
         "stack",
@@ -48,6 +89,7 @@ class State:
         self.names: dict[tuple[str, str], Global] = {}
         """(module, name) as written → what is loaded under the protocol in force; PROTO empties it."""
         self.calls: list[Call] = []
+        self.order = Order()
         self.extensions: list[int] = []
         self.buffers = 0
         self.protocol = 0
@@ -126,11 +168,12 @@ def extend(state: State, target: Value, items: list[Value]) -> Value:
     """APPEND, APPENDS, ADDITEMS."""
     if type(target) is list:
         target.extend(items)
-        return target
-    target = changeable(state, target)
-    if target.has_state:  # could bring a method of its own
-        target = state.call(target, (), "change")
-    target.items.extend(items)
+    else:
+        target = changeable(state, target)
+        if target.has_state:  # could bring a method of its own
+            target = state.call(target, (), "change")
+        target.items.extend(items)
+    state.order.note(target, len(state.calls))
     return target
 
 
@@ -141,6 +184,7 @@ def set_items(state: State, target: Value, items: list[Value]) -> Value:
     if type(target) is not Dict:
         target = changeable(state, target)
     target.pairs.extend(zip(items[::2], items[1::2], strict=True))
+    state.order.note(target, len(state.calls))
     return target
 
 
@@ -151,6 +195,7 @@ def build(state: State, target: Value, value: Value) -> Value:
         target = state.call(target, (), "change")
     target.has_state = True
     target.state = value
+    state.order.note(target, len(state.calls), built=True)
     return target
 
 

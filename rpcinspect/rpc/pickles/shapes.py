@@ -18,6 +18,7 @@ from msgspec import Struct
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.known import EXCEPTIONS, GENERATED, GETATTR, PICKLER, has_dunder
 from rpcinspect.rpc.pickles.numpy_nodes import DTYPE
+from rpcinspect.rpc.pickles.shapes_jit import is_fork
 from rpcinspect.rpc.pickles.shapes_numpy import (
     ENCODE,
     array_state,
@@ -74,10 +75,12 @@ class Rule(Struct, frozen=True):
 # --- forms of single values ---------------------------------------------------------------------------------
 
 _ONE = Callable[[Value], bool]
+MAX_BITS = 16_384
+"""Of integers: 4,300 digits are the most that CPython reads."""
 
 
 def _is(*types: type) -> _ONE:
-    return lambda value: type(value) in types
+    return lambda value: type(value) in types and (type(value) is not int or value.bit_length() <= MAX_BITS)
 
 
 def _any(value: Value) -> bool:
@@ -151,14 +154,37 @@ def _fields(**fields: _ONE) -> Check:
 
 
 def _exception_state(call: Call) -> str:
+    """Attributes of its own. Those that C has for some exceptions it takes on trust when the text is made."""
     pairs = call.state.pairs if type(call.state) is Dict else None
     if pairs is None:
         return "a state that its own pickling never writes"
     for key, value in pairs:
         notes = key == "__notes__" and type(value) is list and all(type(note) is str for note in value)
-        if type(key) is not str or (has_dunder(key) and not notes):
+        if type(key) is not str or key in _MEMBERS or (has_dunder(key) and not notes):
             return "a state that sets other things than attributes"
     return ""
+
+
+_MEMBERS = frozenset(
+    {"args", "filename", "filename2", "errno", "strerror", "winerror", "characters_written"}
+    | {"start", "end", "object", "reason", "encoding"}
+    | {"lineno", "offset", "text", "print_file_and_line", "end_lineno", "end_offset"}
+)
+"""Members of BaseException, OSError, UnicodeError and SyntaxError."""
+
+
+def _unicode_error(raw: type) -> Check:
+    """(encoding, object, start, end, reason); start and end are taken on trust when the text is made."""
+
+    def check(call: Call) -> str:
+        args = call.args
+        if len(args) == 5 and [type(args[0]), type(args[4])] == [str, str]:
+            text: Value = bytes_of(args[1]) if raw is bytes else args[1]
+            if type(text) is raw and type(args[2]) is int and type(args[3]) is int:
+                return "" if 0 <= args[2] < args[3] <= len(text) else "places outside of its text"
+        return "with arguments that its own pickling never writes"
+
+    return check
 
 
 def _partial_state(call: Call) -> str:
@@ -166,6 +192,7 @@ def _partial_state(call: Call) -> str:
     if (
         type(state) is tuple
         and len(state) == 4
+        and (state[0] is call.args[0] or state[0] == call.args[0])  # it is this one that would be called
         and type(state[1]) is tuple
         and (state[2] is None or (type(state[2]) is Dict and all(type(k) is str for k, _ in state[2].pairs)))
         and attributes(state[3])
@@ -263,9 +290,9 @@ def _remote_module(call: Call) -> str:
     args = call.args
     if len(args) == 6 and [type(arg) for arg in args[:4]] == [str, str, bool, bool]:
         methods, rref = args[4:]
-        fork = semantic.rref_fork(Call(Call(GETATTR, (PICKLER, "_py_rref_receiver")), (rref,)))
+        fork = Call(Call(GETATTR, (PICKLER, "_py_rref_receiver")), (rref,))
         generated = type(methods) in (list, tuple) and all(type(one) is Global for one in methods)
-        if generated and GENERATED.issuperset(methods) and fork is not None:
+        if generated and GENERATED.issuperset(methods) and is_fork(fork):
             return ""
     return "with arguments that its own pickling never writes"
 
@@ -274,6 +301,9 @@ _NUMBER = _is(int, float, bool)
 _NO_ARGS = _args(())
 _NEWOBJ = ("newobj",)
 _PATHS = Rule(_all(_is(str)))
+_DECODING = Global("json.decoder", "JSONDecodeError")
+"""Its `__init__`, unlike those of the others, calls methods of what it is given."""
+_TRANSLATING = Global("builtins", "UnicodeTranslateError")
 _EXCEPTION = Rule(_all(_any), state=_exception_state)
 
 
@@ -282,7 +312,14 @@ def _rules(names: str, rule: Rule, *modules: str) -> dict[Global, Rule]:
 
 
 RULES: dict[Global, Rule] = {
-    **dict.fromkeys(EXCEPTIONS, _EXCEPTION),
+    **dict.fromkeys(EXCEPTIONS - {_DECODING, _TRANSLATING}, _EXCEPTION),
+    Global("builtins", "UnicodeDecodeError"): Rule(_unicode_error(bytes), state=_exception_state),
+    Global("builtins", "UnicodeEncodeError"): Rule(_unicode_error(str), state=_exception_state),
+    **_rules(
+        "BaseExceptionGroup ExceptionGroup",
+        Rule(_args((_is(str), _is(list, tuple))), state=_exception_state),
+        "builtins",
+    ),
     **_rules("object", Rule(_NO_ARGS, _NEWOBJ), "builtins"),
     **_rules("type", Rule(_args((_singleton,)), settled=frozenset({0})), "builtins"),
     **_rules("complex", Rule(_args((_NUMBER, _NUMBER)), ("reduce", "newobj")), "builtins"),

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
+from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
 
 MAX_JIT_DEPTH = 64
@@ -35,6 +36,16 @@ def is_type_text(text: str) -> bool:
         if level < 0:
             return False
     return level == 0 and deepest <= MAX_TYPE_DEPTH
+
+
+def is_fork(node: Value) -> bool:
+    """Whether an RRef of either dialect is as torch writes it: ids that fit, and a type that can be
+    parsed.
+    """
+    fork = semantic.rref_fork(node)
+    if fork is None or not is_type_text(fork.type_str):
+        return False
+    return all(map(_int16, (fork.owner_id, fork.rref_id[0], fork.fork_id[0], fork.parent)))
 
 
 _Form: TypeAlias = Callable[[tuple[Value, ...]], bool]

@@ -7,7 +7,6 @@ methods.c in numpy/_core/src/multiarray.
 
 from __future__ import annotations
 
-import math
 import re
 
 from rpcinspect.rpc.pickles.numpy_nodes import DTYPE
@@ -44,7 +43,16 @@ def is_raw(value: Value) -> bool:
 
 
 def ints(value: Value) -> bool:
-    return type(value) is tuple and all(type(part) is int for part in value)
+    """Sizes that can be counted."""
+    return type(value) is tuple and all(type(part) is int and 0 <= part < 1 << 63 for part in value)
+
+
+def elements(shape: tuple[int, ...]) -> int:
+    """How many there are; a number that no data has where there are too many."""
+    count = 0 if 0 in shape else 1
+    for size in shape:
+        count = min(count * size, 1 << 63)
+    return count
 
 
 def latin1(value: Value) -> bool:
@@ -115,7 +123,11 @@ def _void(
     if subarray is not None or type(names) is not tuple or type(fields) is not Dict:
         return False
     known = dict(fields.pairs) if all(type(key) is str for key, _ in fields.pairs) else {}
-    if set(known) != set(names) or len(fields.pairs) != len(names):
+    if (
+        not all(type(name) is str for name in names)
+        or set(known) != set(names)
+        or len(fields.pairs) != len(names)
+    ):
         return False
     end = 0
     for name in names:
@@ -158,9 +170,9 @@ def array_state(call: Call) -> str:
     if type(state) is not tuple or len(state) != 5 or state[0] != 1 or type(state[3]) not in (bool, int):
         return reason
     shape, dtype, data = state[1], state[2], state[4]
-    if not ints(shape) or len(shape) > 64 or any(size < 0 for size in shape):
+    if not ints(shape) or len(shape) > 64:
         return reason
-    count, item = math.prod(shape), item_bytes(dtype)
+    count, item = elements(shape), item_bytes(dtype)
     if item is None:
         whole = _is_object(dtype) and type(data) is list and len(data) == count
     else:
@@ -191,6 +203,6 @@ def frombuffer(call: Call) -> str:
     args = call.args
     if len(args) == 4 and type(args[0]) in (bytes, bytearray) and ints(args[2]) and args[3] in ("C", "F"):
         item = item_bytes(args[1])
-        if item is not None and all(n >= 0 for n in args[2]) and len(args[0]) == math.prod(args[2]) * item:
+        if item is not None and len(args[0]) == elements(args[2]) * item:
             return ""
     return "with arguments that its own pickling never writes"

@@ -73,7 +73,9 @@ HONEST: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("case", HONEST)
 def test_what_torch_sends_passes(case: str, files: Sources) -> None:
     function, *args = HONEST[case]
-    assert refused(request(function, *args), files) == {}
+    optimizer = Global(OPTIM, "_new_local_optimizer")
+    made = {(0, 1): Made(by=optimizer if case == "_local_optimizer_step" else NET)}
+    assert refused(request(function, *args), files, made) == {}
 
 
 def test_options_by_name(files: Sources) -> None:
@@ -149,6 +151,15 @@ def test_an_object_of_which_no_message_tells_the_class(files: Sources) -> None:
     whole = f"{PROXY}:_local_invoke"
     assert refused(call("forward"), files) == {f"{PROXY}._local_invoke": whole}
     assert refused(call("forward"), files, allow=(whole,)) == {}
+
+
+def test_methods_that_helpers_call_by_a_name_of_their_own(files: Sources) -> None:
+    """Of an object whose class nobody allowed."""
+    motor = {(0, 1): Made(by=Global("app", "make"))}
+    step = request(name(OPTIM, "_local_optimizer_step"), rref(1), 7)
+    assert refused(step, files, motor) == {"app.make.step": "app:make.step"}
+    parameters = request(name(MODULES, "_param_rrefs"), rref(1), True)
+    assert refused(parameters, files, motor) == {"app.make.parameters": "app:make.parameters"}
 
 
 def test_forward_of_a_remote_module(files: Sources) -> None:

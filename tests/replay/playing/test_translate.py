@@ -212,12 +212,19 @@ RREF_OF_ONE_NUMBER = (
     b"\x8c\x11_py_rref_receivertR(K\x0122222\x8c\x06Tensort\x85R."
 )
 """(1, 1, 1, 1, 1, 1, "Tensor") by DUP: CPython never writes that."""
+ID_AND_SIZE = (
+    b"\x80\x04K\x01\x94"
+    + RREF_OF_ONE_NUMBER[2:].replace(b"(K\x0122222", b"(K\x01K\x01h\x00K\x02K\x02K\x01")[:-1]
+    + b"\x86."
+)
+"""A number that is the RRef's local id, by the memo, and an item beside it."""
 
 
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
         (PythonResp(RREF_OF_ONE_NUMBER), "one integer is part of several ids"),
+        (PythonResp(ID_AND_SIZE), "an integer is part of an id and of something else"),
         (
             UnknownCommand(int(MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ), b"\x80\x02\x8a\x01\x05."),
             "not written as",

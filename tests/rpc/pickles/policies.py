@@ -16,6 +16,8 @@ class Mine:
             return Standing(True, "class")
         if name == Global("mine", "f"):
             return Standing(True, "function")
+        if name == Global("mine", "value"):
+            return Standing(True, "value")
         if name == Global("mine", "Shell"):
             reason = "it inherits from subprocess.Popen"
             return Standing(True, "class", constructing=reason, restoring=reason, items=reason)

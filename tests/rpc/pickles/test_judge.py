@@ -111,8 +111,6 @@ LOADED = {
     "what a call returned": (F + b")R)R", "mine.f(…)"),
     "a partial": (partial(F) + b")R", "functools.partial(…)"),
     "an object's method": (GETATTR + C + b")\x81" + text("run") + b"\x86R)R", "builtins.getattr(…)"),
-    "a state for what a function returned": (F + b")R}b", "mine.f"),
-    "items for what a function returned": (F + b")R(Ne", "mine.f"),
     "a state with special names": (C + b")\x81}" + text("__class__") + C + b"sb", "mine.C"),
     "a slot with a special name": (C + b")\x81N}" + text("__class__") + C + b"s\x86b", "mine.C"),
     "a change of a class": (C + b"}" + text("run") + F + b"sb", "mine.C"),
@@ -157,6 +155,86 @@ def test_a_key_that_is_hashed_before_it_is_whole() -> None:
     whole = info + text("w") + b"K\x01\x86b"
     assert refused(whole) == {}
     assert "torch._C._distributed_rpc.WorkerInfo(…)" in refused(b"}" + whole + b"Ns")
+
+
+GROWN = {
+    # a list, a dict or an object that is changed after it was used: the tree shows only how it ends
+    "objects of an array": (
+        b"cnumpy._core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
+        b"(K\x01K\x02\x85cnumpy\ndtype\n" + text("O8") + b"\x89\x88\x87R\x89]\x94tb0h\x00(NNe",
+        "numpy._core.multiarray._reconstruct",
+    ),
+    "the type of an array": (
+        b"cnumpy\ndtype\n" + text("U5") + b"\x89\x88\x87R\x940cnumpy._core.multiarray\nscalar\nh\x00"
+        b"C\x14" + bytes(20) + b"\x86R0h\x00(K\x03" + text("<") + b"NNNK\x14K\x04K\x08tb",
+        "numpy._core.multiarray.scalar",
+    ),
+    "a WorkerInfo": (
+        b"ctorch._C._distributed_rpc\nWorkerInfo\n)\x81\x94cbuiltins\nValueError\nh\x00\x85R0"
+        + text("w")
+        + b"K\x01\x86b",
+        "torch._C._distributed_rpc.WorkerInfo",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROWN)
+def test_what_is_changed_after_it_was_used(name: str) -> None:
+    data, culprit = GROWN[name]
+    assert refused(data)[culprit] == "it is given what is changed afterwards"
+
+
+def test_items_that_are_hashed() -> None:
+    key = b")" + b"2\x86" * 60
+    for maker in (b"cbuiltins\nset\n", b"cbuiltins\nfrozenset\n"):
+        assert "a key of a dict or set" in refused(maker + b"](" + key + b"e\x85R")
+
+
+def test_keys_that_nothing_refers_to() -> None:
+    key = b")" + b"2\x86" * 60
+    assert "a key of a dict or set" in refused(b"}" + key + b"Ns0N")
+    assert "a key of a dict or set" in refused(b"(" + key + b"\x910N")
+
+
+def test_an_attribute_that_hides_a_method() -> None:
+    made = C + b")\x81}" + text("run") + F + b"sb"
+    assert refused(GETATTR + made + text("run") + b"\x86R") == {
+        "mine.C.run": "an attribute in the state of its object hides it"
+    }
+
+
+def test_a_state_that_brings_special_names_unseen() -> None:
+    """An OrderedDict is a dict to BUILD."""
+    other = b"ccollections\nOrderedDict\n)R" + text("__class__") + C + b"s"
+    assert "mine.C" in refused(C + b")\x81" + other + b"b")
+    assert "mine.C" in refused(C + b")\x81N" + other + b"\x86b")
+    assert "mine.C" in refused(C + b")\x81}K\x01Nsb")
+
+
+def test_a_partial_is_of_the_function_that_it_is_made_of() -> None:
+    other = PARTIAL + F + b"\x85R(cnumpy\nndarray\n)}Ntb"
+    assert list(refused(other)) == ["functools.partial"]
+
+
+def test_what_a_function_returned_is_changed_only_by_names_that_are_allowed() -> None:
+    assert refused(F + b")R}b") == {"mine.f.__setstate__": "what it returns would be changed"}
+    assert refused(F + b")R(Ne") == {"mine.f.extend": "what it returns would be changed"}
+    assert refused(F + b")RNNs") == {"mine.f.__setitem__": "what it returns would be changed"}
+
+
+def test_a_value_of_the_file_is_not_called() -> None:
+    assert refused(b"cmine\nvalue\n") == {}
+    assert refused(b"cmine\nvalue\n)R") == {"mine.value": "no function or class of the file"}
+
+
+def test_the_type_of_a_remote_modules_rref() -> None:
+    deep = "List[" * 100 + "int" + "]" * 100
+    head = b"ctorch.distributed.nn.api.remote_module\n_remote_module_receiver\n("
+    head += text("w/cpu") + text("cpu") + b"\x89\x89]"
+    ids = b"(" + b"K\x00" * 6
+    assert refused(head + ids + text("PyObject") + b"ttR") == {}
+    receiver = "torch.distributed.nn.api.remote_module._remote_module_receiver"
+    assert receiver in refused(head + ids + text(deep) + b"ttR")
 
 
 def test_no_number_of_nodes_ends_the_walk() -> None:

@@ -155,6 +155,15 @@ FORGED: dict[str, bytes] = {
     "a Parameter of a duck": call(
         "torch._utils", "_rebuild_parameter", DUCK + b"\x88ccollections\nOrderedDict\n)R\x87"
     ),
+    "an error at a place outside of its text": call(
+        "builtins",
+        "UnicodeDecodeError",
+        b"(" + text("utf8") + b"C\x01xJ\x00\x00\x00\x80K\x01" + text("r") + b"t",
+    ),
+    "a member of an error": call(
+        "builtins", "UnicodeError", b")", b"}" + text("start") + b"J\xff\xff\xff\xffsb"
+    ),
+    "a text that is not decoded": call("json.decoder", "JSONDecodeError", DUCK + DUCK + b"K\x00\x87"),
     "a layout that is no text": call("torch.serialization", "_get_layout", DUCK + b"\x85"),
     "a device that is no text": call("torch", "device", DUCK + b"\x85"),
     "a size of a duck": call("torch", "Size", DUCK + b"\x85"),
@@ -186,6 +195,9 @@ def test_each_rule_is_tried() -> None:
     exceptions = {str(name) for name in RULES if RULES[name] is RULES[Global("builtins", "KeyError")]}
     assert {str(name) for name in RULES} - tried - untried - exceptions <= {
         "copyreg._reconstructor",
+        "builtins.BaseExceptionGroup",
+        "builtins.ExceptionGroup",
+        "builtins.UnicodeEncodeError",
         "builtins.list",
         "builtins.tuple",
         "ipaddress.IPv4Network",

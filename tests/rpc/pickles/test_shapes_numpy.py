@@ -47,12 +47,23 @@ def state(version: int, order: str, size: int, alignment: int, flags: int, middl
         ("i4", state(5, "<", -1, -1, 0)),
         ("i4", state(3, "?", -1, -1, 0)),
         ("V4", state(3, "|", 4, 1, 0, b"N" + text("a") + b"\x85}" + text("a") + DUCK + b"K\x00\x86s")),
+        ("V4", state(3, "|", 4, 1, 0, b"N](e\x85}")),  # names that can't be hashed
         ("i4", b"}"),
         ("i4", b"N"),
     ],
 )
 def test_forged_states_of_dtype(code: str, forged: bytes) -> None:
     assert "numpy.dtype" in refused(dtype(code, forged))
+
+
+def test_sizes_that_would_take_for_ever_to_multiply() -> None:
+    number = b"\x8b" + (1 << 21).to_bytes(4, "little") + b"\x01" * (1 << 21)
+    shape = number + b"\x94" + b"h\x000" + b"(" + b"h\x00" * 64 + b"t"
+    data = (
+        b"\x80\x04cnumpy._core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R(K\x01" + shape
+    )
+    data += b"cnumpy\ndtype\n" + text("i4") + b"\x89\x88\x87R\x89C\x00tb."
+    assert "numpy._core.multiarray._reconstruct" in refused(data)
 
 
 def test_forged_arrays() -> None:
