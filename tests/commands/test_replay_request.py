@@ -28,7 +28,7 @@ OTHERS = (str(CHAIN), "-o", "x")
         ((CHAIN, "--role", "worker0,worker1"), "nobody is left to be live"),
         ((CHAIN, "--context", "77"), "no autograd context 77"),
         ((CHAIN, "--context", "x"), "not a context id"),
-        ((CHAIN, "--allow", "a b"), "not MODULE or MODULE:NAME"),
+        ((CHAIN, "--allow", "a b"), "none of MODULE, MODULE:NAME"),
         ((CHAIN, "--path", "absent"), "no such file or folder"),
         ((CHAIN, "--main", "absent.py"), "can't be read"),
         ((CHAIN, "--import", "a-b"), "not the name of a module"),

@@ -31,7 +31,7 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.judge import Judge, attribute_names
+from rpcinspect.rpc.pickles.judge import Judge, hides
 from rpcinspect.rpc.pickles.known import EXCEPTIONS, GETATTR, HELPERS, LAYERS, has_dunder, is_dangerous
 from rpcinspect.rpc.pickles.python import PythonPickle
 from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
@@ -170,7 +170,7 @@ class Gate:
             judge.refuse(title(function), "what only loading makes known would be called")
         elif standing.calling:
             judge.refuse(title(cls), standing.calling, standing.allow)
-        elif any(name == "forward" or name.endswith(CALLED) for name in attribute_names(function)):
+        elif hides(function, "forward"):
             judge.refuse(title(function), "an attribute in its state hides what calling it runs")
 
     def _answer(self, judge: Judge, pickle: PythonPickle) -> None:
@@ -223,5 +223,3 @@ def global_uses(named: Mapping[str, Mapping[int, Named]]) -> tuple[GlobalUse, ..
 
 
 PARTIAL = Global("functools", "partial")
-CALLED = ("_call_impl", "_hooks", "_hooks_with_kwargs", "_hooks_always_called", "_slow_forward")
-"""Ends of the names of attributes that `nn.Module.__call__` calls, beside `forward`."""

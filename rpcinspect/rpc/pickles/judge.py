@@ -266,7 +266,7 @@ class Judge:
             return list(children(call))[1:]
         standing = self.policy.method(owner, name)
         self._standing(Global(owner.module, f"{owner.name}.{name}"), standing)
-        if type(target) is Call and name in attribute_names(target):
+        if type(target) is Call and hides(target, name):
             self.refuse(f"{owner}.{name}", "an attribute in the state of its object hides it")
         if call.has_state or call.items or call.pairs:
             self.refuse(title(GETATTR), "what the pickle did not make itself would be changed")
@@ -350,10 +350,21 @@ def _parts(value: Value) -> Iterable[Value]:
             stack += [part for _, part in node.pairs]
 
 
-def attribute_names(call: Call) -> set[str]:
-    """The attributes that the state of an object sets."""
+def hides(call: Call, name: str) -> bool:
+    """Whether the state of an object sets an attribute in place of a method, or hooks that methods of
+    `nn.Module` call."""
     parts = call.state if type(call.state) is tuple else (call.state,)
-    return {key for part in parts if type(part) is Dict for key, _ in part.pairs if type(key) is str}
+    pairs = [pair for part in parts if type(part) is Dict for pair in part.pairs if type(pair[0]) is str]
+    return any(
+        key == name or (key.endswith(("_hooks", "_call_impl", "_slow_forward")) and not _is_empty(value))
+        for key, value in pairs
+    )
+
+
+def _is_empty(value: Value) -> bool:
+    if type(value) is Call and value.function == Global("collections", "OrderedDict"):
+        return value.args == () and not value.pairs
+    return value is None or (type(value) is Dict and not value.pairs)
 
 
 def _wrong_state(state: Value) -> str:

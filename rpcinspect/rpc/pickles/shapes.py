@@ -180,7 +180,12 @@ def _unicode_error(raw: type) -> Check:
         args = call.args
         if len(args) == 5 and [type(args[0]), type(args[4])] == [str, str]:
             text: Value = bytes_of(args[1]) if raw is bytes else args[1]
-            if type(text) is raw and type(args[2]) is int and type(args[3]) is int:
+            if (
+                isinstance(text, (bytes, str))
+                and type(text) is raw
+                and type(args[2]) is int
+                and type(args[3]) is int
+            ):
                 return "" if 0 <= args[2] < args[3] <= len(text) else "places outside of its text"
         return "with arguments that its own pickling never writes"
 

@@ -118,6 +118,8 @@ def call(module: str, name: str, args: bytes, rest: bytes = b"", opcode: bytes =
 
 
 SPECIAL = b"}" + text("__class__") + b"Nsb"
+OUTSIDE = b"(" + text("utf8") + b"C\x01xJ\x00\x00\x00\x80K\x01" + text("r") + b"t"
+MEMBER = b"}" + text("start") + b"J\xff\xff\xff\xffsb"
 DUCK = b"ctypes\nSimpleNamespace\n)R"
 
 FORGED: dict[str, bytes] = {
@@ -155,14 +157,8 @@ FORGED: dict[str, bytes] = {
     "a Parameter of a duck": call(
         "torch._utils", "_rebuild_parameter", DUCK + b"\x88ccollections\nOrderedDict\n)R\x87"
     ),
-    "an error at a place outside of its text": call(
-        "builtins",
-        "UnicodeDecodeError",
-        b"(" + text("utf8") + b"C\x01xJ\x00\x00\x00\x80K\x01" + text("r") + b"t",
-    ),
-    "a member of an error": call(
-        "builtins", "UnicodeError", b")", b"}" + text("start") + b"J\xff\xff\xff\xffsb"
-    ),
+    "an error at a place outside of its text": call("builtins", "UnicodeDecodeError", OUTSIDE),
+    "a member of an error": call("builtins", "UnicodeError", b")", MEMBER),
     "a text that is not decoded": call("json.decoder", "JSONDecodeError", DUCK + DUCK + b"K\x00\x87"),
     "a layout that is no text": call("torch.serialization", "_get_layout", DUCK + b"\x85"),
     "a device that is no text": call("torch", "device", DUCK + b"\x85"),
