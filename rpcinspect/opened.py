@@ -43,7 +43,7 @@ class OpenSession:
 
     @property
     def ended_early(self) -> Sequence[str]:
-        """Of captures of which there is more than was read, why, with their paths."""
+        """Of captures of which there is more than was read, why."""
         return self._decoding.ended_early
 
     @property

@@ -78,7 +78,7 @@ class Decoding:
         self._stack = ExitStack()
         self._stopped = False
         self._ending: list[bool] = []
-        self.bytes = CaptureBytes(self._pread)
+        self.bytes = CaptureBytes(self._pread, options.reading.unpacking.bytes)
         """Bytes by their place in the captures, for whoever shows or hashes tensors."""
         try:
             self.readers: list[CaptureReader] = [
@@ -161,8 +161,14 @@ class Decoding:
 
     @property
     def ended_early(self) -> list[str]:
-        """Of captures of which there is more than was read, why, with their paths."""
-        return [f"{r.path}: {r.ended_early}" for r in self.readers if r.ended_early is not None]
+        """Of captures of which there is more than was read or shown, why."""
+        found = [f"{r.path}: {r.ended_early}" for r in self.readers if r.ended_early is not None]
+        if self.bytes.refused:
+            found.append(
+                f"{self.bytes.refused:,} times the bytes of a tensor were left out: those that repeat bytes "
+                "or share a storage hold more together than is read; --unpack-limit sets another limit"
+            )
+        return found
 
     @property
     def session(self) -> Session:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,10 @@ from rpcinspect.limits import Unpacking
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
+from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from tests.builders import Captured, pcap_file
 from tests.commands.runner import decode, rpcinspect
+from tests.fuzz.bounds import bounded
 from tests.logs import log_of
 from tests.logs import message as log_message
 from tests.places import recorded, workloads
@@ -261,3 +264,48 @@ def test_where_there_is_no_room_for_a_copy_one_line_says_so(small_disk: Path) ->
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"rpcinspect: no room for temporary files in {small_disk}: ")
     assert len(ran.err.splitlines()) == 1
+
+
+# --- tensors of few bytes ---
+
+
+def expanded(count: int, elements: int, path: Path) -> Path:
+    """A message with so many tensors, each of one element that is there so many times."""
+    meta = TensorMeta(dtype="float32", sizes=(elements,), strides=(0,), storage=0, storage_numel=1)
+    table = to_tensor_table((meta,) * count)
+    head = {"rpc": "message", "time_ns": 1, "src": "a", "dst": "b", "type": "PYTHON_RET", "id": 1}
+    head |= {"bytes": len(table) + 4, "payload": 0, "table": len(table), "storages": [4]}
+    return written(path, log_of(json.dumps(head).encode() + b"\n" + table + b"\0\0\x80\x3f\n"))
+
+
+def test_tensors_of_one_element_that_would_be_terabytes(tmp_path: Path) -> None:
+    """2,000 tensors of 16 MB each, from 60 KB: without a bound in all, 1 MB would take days."""
+    path = expanded(2_000, 4 << 20, tmp_path / "x.rpclog")
+    assert path.stat().st_size < 100_000
+    with bounded(30, 100):
+        ran = decode(path, "--unpack-limit", "1GB", "--format", "jsonl")
+    assert ran.code == 0
+    (line,) = [line for line in ran.objects if line["kind"] == "message"]
+    hashes = [tensor["sha256"] for tensor in line["tensors"]]
+    assert hashes[:59] == [sha256(b"\0\0\x80\x3f" * (4 << 20)).hexdigest()] * 59
+    assert hashes[59:] == [None] * (2_000 - 59)
+    assert "1,941 times the bytes of a tensor were left out" in ran.err
+    assert "--unpack-limit sets another limit" in ran.err
+
+
+def test_no_more_of_them_is_written_either(tmp_path: Path) -> None:
+    path = expanded(50, 1 << 20, tmp_path / "x.rpclog")
+    ran = decode(path, "--unpack-limit", "40MB", "--tensors", tmp_path / "out")
+    assert ran.code == 0
+    assert ran.out.startswith("9 tensors, 37,748,736 bytes, in ")
+    assert "41 times the bytes of a tensor were left out" in ran.err
+    index = [json.loads(line) for line in (tmp_path / "out" / "index.jsonl").read_text().splitlines()]
+    assert [line["left_out"] for line in index if line["file"] is None] == [
+        "it repeats bytes, and more was repeated before than is written"
+    ] * 41
+
+
+def test_tensors_that_were_captured_byte_for_byte_cost_nothing_of_it(tmp_path: Path) -> None:
+    path = recorded("views_alias.pcap")
+    plain = decode(path, "--format", "jsonl")
+    assert decode(path, "--format", "jsonl", "--unpack-limit", "1GB").out == plain.out

@@ -31,7 +31,7 @@ from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes
 from rpcinspect.session.model import Session
 from rpcinspect.views.contract.message import tensor_json, text
-from rpcinspect.views.tensors import bytes_of, place_of
+from rpcinspect.views.tensors import affordable, bytes_of, place_of
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement
 
@@ -167,6 +167,8 @@ class TensorWriter:
             if place.placement is Placement.UNCERTAIN:
                 return None, "which bytes are its own is not certain"
             return None, f"{place.missing_bytes} of its bytes were not captured"
+        if not affordable(record, meta, len(storage), self._source):
+            return None, "it repeats bytes, and more was repeated before than is written"
         try:
             return logical_bytes(meta, storage), ""
         except DecodeError as error:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
-from rpcinspect.rpc.tensor_values import sha256
+from rpcinspect.rpc.tensor_values import logical_nbytes, sha256
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement, TpTensor
 
@@ -61,12 +61,21 @@ def _place_of_parts(record: RpcRecord, meta: TensorMeta) -> TensorPlace:
 def hash_of(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> str | None:
     """sha256 over the logical elements; None for sparse tensors and where a byte is missing or uncertain."""
     data = bytes_of(record, meta, source)
-    if data is None:
+    if data is None or not affordable(record, meta, len(data), source):
         return None
     try:
         return sha256(meta, data)
     except DecodeError:
         return None
+
+
+def affordable(record: RpcRecord, meta: TensorMeta, storage_nbytes: int, source: CaptureBytes) -> bool:
+    """Whether the elements of a tensor may be gone through: those of one that has its storage for itself may,
+    which are no more than were captured. See `CaptureBytes.affords`.
+    """
+    size = logical_nbytes(meta)
+    own = size <= storage_nbytes and len(record.like.tensors) <= len(record.tp.tensors)
+    return own or source.affords(max(size, storage_nbytes))
 
 
 def bytes_of(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> bytes | None:

@@ -27,11 +27,15 @@ MANY_BYTES = 1 << 10
 class CaptureBytes:
     """Bytes by their place in a capture: from the window in hand, else through `pread`."""
 
-    __slots__ = ("_capture", "_end", "_pread", "_start", "_window")
+    __slots__ = ("_again", "_capture", "_end", "_most", "_pread", "_start", "_window", "refused")
 
-    def __init__(self, pread: Callable[[int, int, int], bytes]) -> None:
-        """`pread(capture, offset, length)` gives bytes of that capture file."""
+    def __init__(self, pread: Callable[[int, int, int], bytes], most: int | None = None) -> None:
+        """`pread(capture, offset, length)` gives bytes of that capture file; `most`: see `affords`."""
         self._pread = pread
+        self._most = most
+        self._again = 0
+        self.refused = 0
+        """How often more was asked for."""
         self._capture = -1
         self._window = b""
         self._start = self._end = 0
@@ -49,6 +53,16 @@ class CaptureBytes:
             at = offset - self._start
             return self._window[at : at + length]
         return self._pread(capture, offset, length)
+
+    def affords(self, size: int) -> bool:
+        """Whether so many bytes that are read, or stand for others, once more are within what may be in all:
+        tensors of a terabyte can be made of four bytes, by a stride of 0 and by sharing a storage.
+        """
+        self._again += size
+        if self._most is None or self._again <= self._most:
+            return True
+        self.refused += 1
+        return False
 
     def numbers(self, capture: int, offsets: Int64s) -> NDArray[np.uint64]:
         """The little-endian 64-bit numbers at these offsets; none where one is not in the window in hand."""

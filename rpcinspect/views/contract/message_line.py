@@ -220,12 +220,17 @@ class MessageRenderer:
         out: list[bytes] = []
         if not self._hashes:
             return out
+        shared = len(ranges) > len(extents)
         for index, place in enumerate(ranges):
             if place is None:
                 digest = hash_of(record, record.like.tensors[index], self._source)
             else:
                 number, start, end, times = place
-                digest = hash_range(extents[number], start, end, self._source, times)
+                again = shared or times != 1
+                if again and not self._source.affords((end - start) * times):
+                    digest = None
+                else:
+                    digest = hash_range(extents[number], start, end, self._source, times)
             out.append(NULL if digest is None else b'"%b"' % digest.encode())
         return out
 
