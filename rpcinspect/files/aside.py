@@ -137,4 +137,5 @@ def _look_like(descriptor: int, there: os.stat_result) -> None:
             os.fchown(descriptor, owner, group)
     if os.fstat(descriptor).st_gid != there.st_gid:
         mode &= ~0o070
-    os.fchmod(descriptor, mode)
+    with suppress(OSError):  # a file system without modes
+        os.fchmod(descriptor, mode)

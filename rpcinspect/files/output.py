@@ -7,15 +7,17 @@ In: a path. Out: an open file; `OutputError` where it can't be written.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from rpcinspect.files.aside import is_at, new_file, sync_folder, take_place
-from rpcinspect.files.place import PRIVATE, PUBLIC, find_place, writing
+from rpcinspect.files.place import PRIVATE, PUBLIC, Place, find_place, writing
 
 
 class Output:
@@ -26,7 +28,7 @@ class Output:
         self.path = path
         self._place = place = find_place(path)
         self._aside: Path | None = None
-        with writing(path):
+        with writing(path), _explained(place):
             if place.whole:
                 mode = PRIVATE if private or place.there is not None else PUBLIC
                 self._aside, descriptor = new_file(place.path, mode)
@@ -38,7 +40,7 @@ class Output:
         """All of it was written: now it is at its place. Whoever buffers has to flush before. May be done
         again if it was interrupted.
         """
-        with writing(self.path):
+        with writing(self.path), _explained(self._place):
             if self._aside is not None:
                 if not is_at(self._place.path, self.file.fileno()):
                     take_place(self._aside, self._place.path, self._place.there)
@@ -53,6 +55,20 @@ class Output:
             self._aside = None
         with suppress(OSError):
             self.file.close()
+
+
+@contextmanager
+def _explained(place: Place) -> Iterator[None]:
+    """A file that could be written to may be one that no other can replace: its folder takes no new ones, or
+    it is mounted there by itself.
+    """
+    try:
+        yield
+    except OSError as error:
+        if place.there is not None and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY):
+            told = f"{error.strerror}: no other file can take its place; a shell's > writes into it"
+            raise OSError(error.errno, told) from error
+        raise
 
 
 class Growing(io.FileIO):

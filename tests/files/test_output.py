@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -197,3 +198,48 @@ def test_the_file_of_a_recording(append: bool, tmp_path: Path) -> None:
     path.write_bytes(b"old")
     os.close(open_growing(path, append=append))
     assert path.read_bytes() == (b"old" if append else b"")
+
+
+@pytest.mark.rooted
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_file_that_no_other_can_replace(tmp_path: Path) -> None:
+    """As where a container has a single file of its host mounted."""
+    path, host = tmp_path / "out", tmp_path / "host"
+    for each in (path, host):
+        each.write_bytes(b"old")
+    if subprocess.run(["mount", "--bind", str(host), str(path)], check=False, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        output = Output(path, private=True)
+        with pytest.raises(
+            OutputError, match="busy: no other file can take its place; a shell's > writes into it"
+        ):
+            output.put()
+        output.drop()
+        assert host.read_bytes() == b"old"
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["host", "out"]
+
+
+@pytest.mark.rooted
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_folder_that_takes_no_new_files() -> None:
+    with tempfile.TemporaryDirectory() as name:  # that of pytest is for its owner only
+        path = Path(name, "out")
+        path.write_bytes(b"old")
+        path.parent.chmod(0o755)
+        path.chmod(0o666)
+        process = os.fork()
+        if process == 0:
+            code = 1
+            try:
+                os.setuid(65_534)
+                with pytest.raises(OutputError, match="Permission denied: no other file can take its place"):
+                    Output(path, private=True)
+                with pytest.raises(OutputError, match=r"can't be written: Permission denied$"):
+                    Output(path.with_name("new"), private=True)
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(process, 0)[1] == 0
