@@ -90,7 +90,7 @@ DTYPES = (
     *(torch.bool, torch.bool, torch.complex64, torch.complex128, torch.complex32),
     *(torch.float8_e4m3fn, torch.float8_e5m2, torch.uint16, torch.uint32, torch.uint64),
 )
-ENUMS = {"ScalarType": 48, "Layout": 9, "MemoryFormat": 4}
+ENUMS = {"ScalarType": 46, "Layout": 3, "MemoryFormat": 4}
 CODES = {"none": 0, "mean": 1, "sum": 2}
 """torch's Python functions take these words where operators take numbers."""
 

@@ -115,6 +115,7 @@ REFUSED = {
     """,
     "it was seen to end its process with a signal": """
         div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode lcm repeat_interleave
+        view.dtype
     """,
     "it takes weights that were packed before": """
         fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_fp16_weight

@@ -46,8 +46,8 @@ PASSES = {
         repeat reshape roll rot90 row_stack select.int size.int split.Tensor split.sizes split_with_sizes
         squeeze squeeze.dim squeeze.dims stack stride.int swapaxes swapdims t tensor_split.indices
         tensor_split.sections tensor_split.tensor_indices_or_sections tile to.device to.dtype to.dtype_layout
-        to.other transpose.int tril triu unbind.int unflatten.int unfold unsqueeze view view.dtype
-        view_as_complex view_as_real vsplit.array vsplit.int vstack
+        to.other transpose.int tril triu unbind.int unflatten.int unfold unsqueeze view view_as_complex
+        view_as_real vsplit.array vsplit.int vstack
     """,
     "reduction": """
         all all.dim all.dims amax amin any any.dim any.dims argmax argmin bincount count_nonzero
@@ -125,7 +125,7 @@ REFUSED = {
         backward dist_backward grad manual_seed seed set_grad_enabled warn
     """,
     "it was seen to end its process with a signal": """
-        div.Scalar_mode div.Tensor_mode divide.Scalar_mode divide.Tensor_mode lcm repeat_interleave
+        div.Scalar_mode div.Tensor_mode divide.Scalar_mode divide.Tensor_mode lcm repeat_interleave view.dtype
     """,
     "it takes weights that were packed before": """
         fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
