@@ -13,11 +13,13 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.fuzz.model.jobs import Fault, Job, Seen, receive, send
-from tests.fuzz.model.oracle import Answer
+from tests.fuzz.model.oracle import NO_WORKER, Answer
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 60.0
 BATCH = 100
+FAILURES = 5
+"""To start a worker, one after another: a busy machine fails now and then."""
 
 
 class Oracle:
@@ -25,6 +27,7 @@ class Oracle:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._failures = 0
         self._folder = tempfile.TemporaryDirectory(prefix="oracle-")
 
     def __enter__(self) -> Oracle:
@@ -52,26 +55,32 @@ class Oracle:
         return self.examine([job])[0]
 
     def _some(self, jobs: Sequence[Job]) -> list[Seen]:
-        """Answers for the first ones: at least for one."""
+        """Answers for the first ones; where the process ended too early, the next one did it."""
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         send(process.stdin, tuple(jobs))
         found: list[Seen] = []
         while True:
+            fault = None
             if not select.select([process.stdout], [], [], SECONDS)[0]:
-                self._stop()
-                return [*found, Seen((Fault("time", "the oracle was stopped"),))]
-            answer = receive(process.stdout, Answer)
-            if answer is None:
-                self._stop()
-                return [*found, Seen((Fault("crash", "the oracle is lost"),))]
-            if answer.seen is not None:
+                fault = Fault("time", "the oracle was stopped")
+            elif (answer := receive(process.stdout, Answer)) is None:
+                fault = Fault("crash", "the oracle is lost")
+            elif answer.seen is not None:
                 found.append(answer.seen)
+            if fault is not None:
+                self._stop()
+            elif answer.ended is not None and answer.ended.status == NO_WORKER and not found:
+                self._failures += 1
+                if self._failures > FAILURES:
+                    raise RuntimeError("the oracle can't start a worker")
+                return found
             elif answer.ended is not None:
-                if len(found) == len(jobs):
-                    return found
-                return [*found, Seen((_death(answer.ended.status),))]
+                self._failures = 0
+                fault = _death(answer.ended.status)
+            if fault is not None:
+                return found if len(found) == len(jobs) else [*found, Seen((fault,))]
 
     def _start(self) -> subprocess.Popen[bytes]:
         # Programs here are found and checked by their own text: nothing of the environment changes what runs.

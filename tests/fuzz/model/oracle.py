@@ -22,6 +22,8 @@ from tests.fuzz.model.jobs import Fault, Job, Seen, receive, send
 
 MIB_MORE = 1500
 SECONDS = 8
+NO_WORKER = 3
+"""Exit code of a fork that could not begin."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -56,7 +58,7 @@ def main() -> None:
                 source.close()
                 _batch(jobs, sink)
             finally:
-                os._exit(3)
+                os._exit(NO_WORKER)
         _, status = os.waitpid(child, 0)
         send(sink, Answer(ended=Ended(os.waitstatus_to_exitcode(status))))
 
