@@ -138,7 +138,8 @@ class HonestValues(Values):
         function = w.name(f"torch._utils:_rebuild_parameter{'_with_state' if state else ''}")
         args = [self.tensor(), w.truth(True), w.call(w.name("collections:OrderedDict"), w.tuple([]))]
         if state:
-            args.append(w.attributes([("tag", self.leaf())]))
+            key = self.draw.choice(names.OF_TENSORS) if self.wildly() else "tag"
+            args.append(w.attributes([(key, self.any(depth) if self.wildly() else self.leaf())]))
         return w.call(function, w.tuple(args))
 
     def dtype(self, depth: int = 1) -> bytes:

@@ -12,6 +12,7 @@ import random
 import re
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -89,20 +90,48 @@ def hunt(
     operators = passing_operators(draw)
     waiting: list[tuple[Program, str, Job]] = []
     for number in range(count):
+        if time.monotonic() > end:
+            break
         program = scripts.generate(draw, operators) if number % SCRIPTS == 0 else programs.generate(draw)
         decision = draw.choice(tuple(DECISIONS))
         tally.made[program.origin] += 1
-        passes, names = verdict(program.data, program.sort, decision)
+        job = Job(program.data, program.sort, (), strict(decision))
+        try:
+            passes, names = verdict(program.data, program.sort, decision)
+        except Exception as error:
+            _raised(tally, job, decision, error, tell)
+            continue
         if passes:
             tally.passed[program.origin] += 1
-            waiting.append((program, decision, Job(program.data, program.sort, names, strict(decision))))
-        late = time.monotonic() > end
-        if waiting and (len(waiting) == BATCH or number == count - 1 or late):
+            waiting.append((program, decision, replace(job, named=names)))
+        if len(waiting) == BATCH:
             _look(tally, oracle, waiting, tell)
             waiting = []
-        if late:
-            break
+    _look(tally, oracle, waiting, tell)
     return tally
+
+
+def _raised(
+    tally: Tally, job: Job, decision: str, error: Exception, tell: Callable[[Found], None] | None
+) -> None:
+    """A gate that does not come to a judgement."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__}: {error} in {place.name}"
+    found = Found(f"raised: {type(error).__name__} in {place.name}", Fault("raised", what), job, decision)
+    if found.kind in tally.found:
+        return
+
+    def still(data: bytes) -> bool:
+        try:
+            verdict(data, job.sort, decision)
+        except Exception as other:
+            return traceback.extract_tb(other.__traceback__)[-1].name == place.name
+        return False
+
+    found = replace(found, job=replace(job, data=shrink(job.data, still)))
+    tally.found[found.kind] = found
+    if tell is not None:
+        tell(found)
 
 
 def passing_operators(draw: Draw) -> tuple[str, ...]:

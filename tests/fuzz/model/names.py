@@ -222,3 +222,11 @@ CODECS = _words(
     latin1 utf-8 ascii idna rot13 hex zlib unicode_escape evil mbcs utf_7 os
     """
 )
+OF_TENSORS = _words(
+    """
+    tag data grad names requires_grad retains_grad grad_fn _grad _grad_fn _base _cdata _version
+    _backward_hooks _post_accumulate_grad_hooks _is_param _has_symbolic_sizes_strides is_leaf output_nr real
+    imag T layout shape
+    """
+)
+"""What a parameter's state may name, and is no plain attribute of it."""
