@@ -14,7 +14,9 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
+
+from msgspec import Meta, Struct, ValidationError, convert
 
 from rpcinspect.capture.block import Int64s, LogBlock, LogRecord
 from rpcinspect.capture.source import WINDOW, Source
@@ -36,11 +38,16 @@ MAX_BODY = 1 << 31
 """Bytes of payload and tensor table together, which are held in memory."""
 MAX_LENGTH = 1 << 62
 MAX_TIME = (1 << 63) - 1
+MAX_REASON = 200
+"""Characters of what a library says of a line, which may quote it."""
 MAX_PROBLEMS = 1000
 """Of one log that are told one by one."""
 SPOOLED = 1 << 62
 """Offsets from here on are those in the temporary file that holds what base64 said."""
 BATCH, BATCH_BYTES = 1000, WINDOW
+
+Length: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LENGTH)]
+Time: TypeAlias = Annotated[int, Meta(ge=-MAX_TIME, le=MAX_TIME)]
 
 Report = Callable[[str, int | None, int | None], None]
 """Takes the reason of a problem, None for the packet, and the offset in the log."""
@@ -56,6 +63,30 @@ class Cut(Damage):
 
 class Newer(Damage):
     """Written by a later version of the format."""
+
+
+class FirstLine(Struct):
+    """What begins a log."""
+
+    rpclog: Annotated[int, Meta(ge=1)]
+    """The version of its format."""
+
+
+class Frame(Struct):
+    """What leads from one record to the next, of a record of any kind."""
+
+    rpc: str
+    bytes: Length = 0
+    time_ns: Time | None = None
+    end_ns: Time | None = None
+    base64: str | None = None
+
+
+class OwnBytes(Struct):
+    """Bytes of a message that are its own, before those of its storages."""
+
+    payload: Length = 0
+    table: Length = 0
 
 
 class LogReader:
@@ -153,8 +184,8 @@ class LogReader:
             if line.startswith(MAGIC):
                 _check_version(line)
                 return None, at + len(line)
-            header, text = _read_header(line)
-            return self._record(header, text, number, at, at + len(line))
+            header, frame, text = _read_header(line)
+            return self._record(header, frame, text, number, at, at + len(line))
         except NoRoomError as error:
             self._no_room = f"the rest is not read: {error}"
             self._tell(self._no_room, at)
@@ -183,17 +214,17 @@ class LogReader:
             self._report("the log is damaged in more places, which are not told", None, at)
 
     def _record(
-        self, header: dict[str, Any], text: bytes | None, number: int, at: int, body_at: int
+        self, header: dict[str, Any], frame: Frame, text: bytes | None, number: int, at: int, body_at: int
     ) -> tuple[LogRecord, int]:
-        total = _count(header, "bytes")
-        is_message = header["rpc"] == "message"
-        payload, table = (_count(header, name) if is_message else 0 for name in ("payload", "table"))
+        total = frame.bytes
+        own = _typed(header, OwnBytes) if frame.rpc == "message" else OwnBytes()
+        payload, table = own.payload, own.table
         kept = payload + table
         if kept > total:
             raise Damage(f"it announces {kept:,} of {total:,} bytes")
         if kept > MAX_BODY:
             raise Damage(f"it announces a payload of {kept:,} bytes")
-        times = (_time(header, "time_ns"), _time(header, "end_ns"))
+        times = (frame.time_ns, frame.end_ns)
         if text is not None:
             data, rest = self._decode(text, total, kept)
             return LogRecord(number, at, header, times, data[:payload], data[payload:kept], rest), body_at
@@ -293,17 +324,19 @@ class _Windows:
 
 def _check_version(line: bytes) -> None:
     """The first line of a log, or of one that was appended to another."""
-    version = _object(line).get("rpclog")
-    if type(version) is not int or version < 1:
-        raise Damage("the first line of a log names no version")
+    said = _object(line)
+    try:
+        version = _typed(said, FirstLine).rpclog
+    except Damage as damage:
+        raise Damage("the first line of a log names no version") from damage
     if version > VERSION:
         raise Newer(
             f"version {version} of the log format is newer than {VERSION}, the newest read here: update"
         )
 
 
-def _read_header(line: bytes) -> tuple[dict[str, Any], bytes | None]:
-    """What a header line says, and its base64 apart, which is in no one's way there."""
+def _read_header(line: bytes) -> tuple[dict[str, Any], Frame, bytes | None]:
+    """What a header line says, twice, and its base64 apart, which is in no one's way there."""
     if not line.startswith(BEGIN):
         raise Damage("no header where one must begin")
     text = None
@@ -315,19 +348,16 @@ def _read_header(line: bytes) -> tuple[dict[str, Any], bytes | None]:
             raise Damage(f"a header of more than {MAX_HEADER:,} bytes, whose last item is no base64")
         text, line = match[1], head[:-1] + b"}"
     header = _object(line)
-    if not isinstance(header.get("rpc"), str):
-        raise Damage("it does not say what it is")
-    inline = header.pop("base64", None)
-    if inline is not None and not isinstance(inline, str):
-        raise Damage("its base64 is no text")
-    return header, text if inline is None else inline.encode("ascii", "replace")
+    frame = _typed(header, Frame)
+    header.pop("base64", None)
+    return header, frame, text if frame.base64 is None else frame.base64.encode("ascii", "replace")
 
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
         said = json.loads(line.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise Damage(f"it is no JSON: {error}"[:200]) from error
+        raise Damage(f"it is no JSON: {error}"[:MAX_REASON]) from error
     if not isinstance(said, dict):
         raise Damage("it is no JSON object")
     return said
@@ -337,19 +367,14 @@ def _refuse(literal: str) -> NoReturn:
     raise ValueError(f"{literal} is no number")
 
 
-def _count(header: dict[str, Any], name: str) -> int:
-    """A number of bytes."""
-    value = header.get(name, 0)
-    if type(value) is not int or not 0 <= value <= MAX_LENGTH:
-        raise Damage(f"{name} is no number of bytes")
-    return value
+def _typed(header: dict[str, Any], kind: type[Typed]) -> Typed:
+    """What of a header a structure holds."""
+    try:
+        return convert(header, kind)
+    except (ValidationError, UnicodeEncodeError) as error:  # the latter: half a character in a key
+        raise Damage(f"its header can't be: {error}"[:MAX_REASON]) from error
 
 
-def _time(header: dict[str, Any], name: str) -> int | None:
-    value = header.get(name)
-    if value is not None and (type(value) is not int or not -MAX_TIME <= value <= MAX_TIME):
-        raise Damage(f"{name} is no time in nanoseconds")
-    return value
-
+Typed = TypeVar("Typed", Frame, OwnBytes, FirstLine)
 
 _BASE64_TAIL = re.compile(rb'\s*:\s*"([A-Za-z0-9+/=]*)"\s*}\s*')

@@ -91,7 +91,6 @@ def worker_line(said: LoggedWorker) -> bytes:
 
 def end_line(said: LoggedEnd) -> bytes:
     """The end of a way."""
-    by = "src" if said.by_src else "dst"
     return _line(
         {
             "rpc": CLOSED,
@@ -100,7 +99,7 @@ def end_line(said: LoggedEnd) -> bytes:
             "dst": said.dst,
             "job": said.job,
             "way": said.way,
-            "by": by,
+            "by": said.by,
             "how": said.how,
         }
     )

@@ -19,7 +19,7 @@ def log_facts(join: LogJoin) -> WireFacts:
             flow=str(pipe.flow),
             begin_ns=min(pipe.first_ns, end.time_ns),
             last_ns=max(pipe.first_ns, end.time_ns),
-            by_client=end.by_src,
+            by_client=end.by == "src",
             how=end.how,
             time_ns=end.time_ns,
         )

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.stream import Conflict, Stream
 from rpcinspect.wire.tcp import Connection
+
+How: TypeAlias = Literal["closed", "reset"]
+"""Whether a connection ended by a FIN or by a RST."""
 
 
 class ConnectionEnd(Struct, frozen=True, kw_only=True):
@@ -25,8 +29,7 @@ class ConnectionEnd(Struct, frozen=True, kw_only=True):
     last_ns: int
     by_client: bool
     """Whether the client closed it first."""
-    how: str
-    """`closed` by a FIN, or `reset`."""
+    how: How
     time_ns: int
 
     @classmethod
@@ -34,7 +37,7 @@ class ConnectionEnd(Struct, frozen=True, kw_only=True):
         """The ends that were captured. Each is told by both names of its flow."""
         found = []
         for connection in connections:
-            ends = [
+            ends: list[tuple[int, How, bool]] = [
                 (s.fin_ns, "closed", s is connection.forward)
                 for s in connection.streams
                 if s.fin_ns is not None

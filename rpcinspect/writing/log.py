@@ -161,7 +161,7 @@ class _Ways:
                         dst=server,
                         job=self._session.jobs[pipe.number],
                         way=self._number[pipe.number],
-                        by_src=end.by_client,
+                        by="src" if end.by_client else "dst",
                         how=end.how,
                         time_ns=end.time_ns,
                     )

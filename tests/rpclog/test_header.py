@@ -104,6 +104,11 @@ def test_storages() -> None:
         {"missing": [[4, 6], [0, 1]]},
         {"placement": "missing"},
         {"placement": "lost"},
+        {"placement": ["certain"]},
+        {"placement": {}},
+        {"placement": None},
+        {"placement": "\udc80"},
+        {"source": "\ud800"},
         {"source": 7},
         {"target": []},
         {"length": 1 << 60, "missing": [[1, 1 << 60]]},
@@ -118,6 +123,22 @@ def test_storages_that_can_not_be(keys: dict[str, Any]) -> None:
 def test_ranges_that_are_none(missing: Any) -> None:
     with pytest.raises(DecodeError):
         read(bytes=9, storages=[{"length": 10, "missing": missing}])
+
+
+def test_half_a_character() -> None:
+    """Bytes of a name that are no UTF-8 are names; other halves are none, and none is a key."""
+    assert read(src="\udc80").src == "\udc80"
+    for wrong in (
+        {"src": "\ud800"},
+        {"job": "\udfff"},
+        {"\udc80": 1},
+        {"side": "\udc80"},
+        {"type": "\udc80"},
+    ):
+        with pytest.raises(DecodeError):
+            read(**wrong)
+    with pytest.raises(DecodeError):
+        storage(**{"\ud800": 1})
 
 
 def test_other_kinds() -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcinspect.rpclog import write
 from rpcinspect.rpclog.header import (
-    REASONS,
     LoggedEnd,
     LoggedFailure,
     LoggedLoss,
     LoggedMessage,
     LoggedStorage,
     LoggedWorker,
+    Reason,
     read_header,
 )
 from rpcinspect.wire.records import Placement
@@ -97,7 +97,7 @@ def test_workers(said: LoggedWorker) -> None:
 
 
 def test_ends_and_losses() -> None:
-    end = LoggedEnd(src="a", dst="b", job="j", way=2, by_src=False, how="reset", time_ns=-5)
+    end = LoggedEnd(src="a", dst="b", job="j", way=2, by="dst", how="reset", time_ns=-5)
     assert again(write.end_line(end)) == end
     loss = LoggedLoss(src="a", dst="b", job=1, way=0, request=False)
     assert again(write.loss_line(loss)) == loss
@@ -110,7 +110,7 @@ FAILURES = st.builds(
     src=NAME,
     dst=NAME,
     id=INT64,
-    reason=st.sampled_from(REASONS),
+    reason=st.sampled_from(get_args(Reason)),
     text=st.text(max_size=50),
     type=st.none() | st.integers(-(1 << 31), (1 << 31) - 1),
     job=JOB,
