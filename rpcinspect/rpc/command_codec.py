@@ -46,7 +46,8 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.jit import Forms, read_jit, read_jit_forms
 from rpcinspect.rpc.pickles.jit_write import OWNED, write_jit
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle
-from rpcinspect.rpc.pickles.semantic import tensor_index
+from rpcinspect.rpc.pickles.render import render
+from rpcinspect.rpc.pickles.semantic import tensor_index, tensor_reference
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
 from rpcinspect.rpc.types import ForkId, RRefId, as_bool, as_int, describe
 
@@ -303,7 +304,9 @@ def _tensor_indexes(nodes: Sequence[Value]) -> tuple[int, ...]:
     for node in nodes:
         index = tensor_index(node)
         if index is None:
-            raise DecodeError("rpc", f"expected a tensor, found {describe(node)}")
+            reference = tensor_reference(node)
+            found = describe(node) if reference is None else f"a reference to tensor {render(reference)}"
+            raise DecodeError("rpc", f"expected a tensor, found {found}")
         indexes.append(index)
     return tuple(indexes)
 

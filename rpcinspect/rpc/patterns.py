@@ -166,10 +166,11 @@ def _cutter(places: Places, length: int) -> Callable[[bytes], tuple[Any, ...]]:
 
 
 def _says_nothing(facts: PickleFacts) -> bool:
-    """Whether a pickle tells nothing of the session but which function is called."""
+    """Whether a pickle tells nothing of the session but which function is called, with which tensors."""
     return (
         facts is NO_FACTS
-        or PickleFacts(function=facts.function, pickle=facts.pickle) == facts  # nothing else is set
+        or PickleFacts(function=facts.function, tensors=facts.tensors, pickle=facts.pickle)
+        == facts  # nothing else is set
     )
 
 

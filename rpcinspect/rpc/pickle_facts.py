@@ -1,4 +1,5 @@
-"""What a command's pickles say beyond their values: the function, RRef forks, a remote error, what is unsafe.
+"""What a command's pickles say beyond their values: the function, RRef forks, a remote error, what is unsafe,
+and which tensors they refer to.
 
 In: a command. Out: `PickleFacts`, made by one symbolic reading; equal Python pickles are read once. This is
 also where `pickles.audit` is applied, to pickles of both dialects.
@@ -7,7 +8,7 @@ also where `pickles.audit` is applied, to pickles of both dialects.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -37,8 +38,9 @@ from rpcinspect.rpc.pickles.semantic import (
     python_udf,
     remote_exception,
     rref_fork,
+    tensor_reference,
 )
-from rpcinspect.rpc.pickles.tree import Dict, Global, Set, Value, children
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Set, Value, children
 
 CACHE_BYTES = 1 << 22
 
@@ -64,6 +66,8 @@ class PickleFacts(Struct, frozen=True):
     """Names that the agent's own call tells of who sends and who receives it."""
     parameters: frozenset[int] = frozenset()
     """Indexes of the tensors that are the data of an nn.Parameter."""
+    tensors: tuple[int, ...] = ()
+    """The lowest and the highest index that a value gives as that of a tensor; empty where none does."""
     pickle: PythonPickle | None = None
     """The Python pickle itself; its `error` says what stopped the reading."""
 
@@ -91,8 +95,11 @@ class FactsReader:
         values = SCRIPT.get(kind)
         if values is not None:
             value = values(command)
-            forks, found = rref_forks(value), audit_jit(value)
-            return PickleFacts(forks=forks, audit=found) if forks or found else NO_FACTS
+            calls = list(calls_in(value))
+            forks, tensors, found = _forks(calls), _ends(calls), audit_jit(value)
+            if forks or tensors or found:
+                return PickleFacts(forks=forks, tensors=tensors, audit=found)
+            return NO_FACTS
         if kind is UnknownCommand:
             found = self._unread(command)  # type: ignore[arg-type]
             return PickleFacts(audit=found) if found else NO_FACTS
@@ -113,7 +120,11 @@ class FactsReader:
 
 def rref_forks(value: Value) -> tuple[RRefForkData, ...]:
     """Every RRef fork in a tree, each once, in the order of the walk."""
-    found: dict[RRefForkData, None] = {}
+    return _forks(calls_in(value))
+
+
+def calls_in(value: Value) -> Iterator[Call]:
+    """Every call in a tree, each once; not those that an RRef's fork is written with."""
     seen: set[int] = set()
     stack = [value]
     while stack:
@@ -121,12 +132,21 @@ def rref_forks(value: Value) -> tuple[RRefForkData, ...]:
         if isinstance(node, (str, bytes, int, float, bool)) or node is None or id(node) in seen:
             continue
         seen.add(id(node))
-        fork = rref_fork(node)
-        if fork is not None:
-            found[fork] = None
-            continue
+        if type(node) is Call:
+            yield node
+            if rref_fork(node) is not None:
+                continue
         stack.extend(reversed(list(children(node))))
-    return tuple(found)
+
+
+def _forks(calls: Iterable[Call]) -> tuple[RRefForkData, ...]:
+    return tuple(dict.fromkeys(fork for call in calls if (fork := rref_fork(call)) is not None))
+
+
+def _ends(calls: Iterable[Call]) -> tuple[int, ...]:
+    """As `PickleFacts.tensors`."""
+    found = {index for call in calls if (index := tensor_reference(call)) is not None}
+    return (min(found), max(found)) if found else ()
 
 
 def _facts(pickle: PythonPickle) -> PickleFacts:
@@ -138,11 +158,12 @@ def _facts(pickle: PythonPickle) -> PickleFacts:
         match = WORKER_INFO.match(failure.message)
         if match is not None:
             responder = (int(match[1]), match[2])
-    sender, receiver = _ends(function, udf.args) if udf is not None else (None, None)
+    sender, receiver = _told_names(function, udf.args) if udf is not None else (None, None)
     names = {(g.module, g.name) for g in pickle.globals}
+    receives = any(name in RREF_NAMES for _, name in names)
     return PickleFacts(
         function=function,
-        forks=rref_forks(pickle.calls) if any(name in RREF_NAMES for _, name in names) else (),
+        forks=rref_forks(pickle.calls) if receives else (),
         audit=audit(pickle),
         failed=failure is not None,
         responder=responder,
@@ -150,11 +171,12 @@ def _facts(pickle: PythonPickle) -> PickleFacts:
         sender=sender,
         receiver=receiver,
         parameters=parameter_indexes(pickle),
+        tensors=_ends(pickle.calls) if receives else (),
         pickle=pickle,
     )
 
 
-def _ends(function: str | None, args: Value) -> tuple[str | None, str | None]:
+def _told_names(function: str | None, args: Value) -> tuple[str | None, str | None]:
     """(sender, receiver) of the agents' calls that gather at the leader or spread from it.
 
     The leader has the smallest name.
@@ -188,7 +210,7 @@ SCRIPT: dict[type, Callable[[Any], Value]] = {
 """Commands that carry JIT values, and those values."""
 
 RREF_NAMES = frozenset({"_InternalRPCPickler", "rref"})
-"""Without one of these globals a pickle can hold no RRef."""
+"""Without one of these globals a pickle can hold no RRef and no tensor."""
 
 GATHER = "torch.distributed.rpc.api._gather_to_leader"
 BROADCAST = "torch.distributed.rpc.api._broadcast_to_followers"

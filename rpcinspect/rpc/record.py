@@ -7,17 +7,24 @@ missing byte is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, Location, Problem
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.rpc.command import UnknownCommand
+from rpcinspect.rpc.command import (
+    PropagateGradientsReq,
+    PythonRemoteCall,
+    PythonRRefFetchRet,
+    UnknownCommand,
+)
 from rpcinspect.rpc.decode import DecodedRpc, RpcDecoder, reencode
 from rpcinspect.rpc.message import Message, from_payloads
 from rpcinspect.rpc.patterns import Ids, Pattern, Patterns
 from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, PickleFacts
+from rpcinspect.rpc.pickles.render import render
 from rpcinspect.wire.records import TpMessage
 from rpcinspect.wire.tensorpipe import write_descriptor
 
@@ -119,6 +126,8 @@ class RecordDecoder:
             if meta.storage is not None and meta.storage >= storages:
                 reason = f"tensor {index} uses storage {meta.storage}, the message has {storages}"
                 problems = (*problems, ("tensor", reason))
+        if not rpc.problems:
+            problems = (*problems, *_wrong_references(rpc, facts))
         if not problems:
             if self._patterns is not None:
                 self._patterns.learn(tp, rpc, facts)
@@ -159,6 +168,26 @@ class RecordDecoder:
         record = RpcRecord(row, tp, rpc, facts, ())
         record.problems = tuple(Problem(layer, reason, record.location) for layer, reason in problems)
         return record
+
+
+def _wrong_references(rpc: DecodedRpc, facts: PickleFacts) -> Iterator[tuple[str, str]]:
+    """Problems of a message whose table was read: values that refer to a tensor which it does not have."""
+    command = rpc.command
+    listed = LISTS.get(type(command))
+    indexes = facts.tensors if listed is None else (*facts.tensors, *listed(command))
+    if indexes:
+        count = sum([meta.part_of is None for meta in rpc.tensors])
+        for index in sorted({min(indexes), max(indexes)}):
+            if not 0 <= index < count:
+                yield "tensor", f"a value refers to tensor {render(index)}, the message has {count}"
+
+
+LISTS: dict[type, Callable[[Any], tuple[int, ...]]] = {
+    PropagateGradientsReq: lambda command: command.grads,
+    PythonRemoteCall: lambda command: command.tensors,
+    PythonRRefFetchRet: lambda command: command.tensors,
+}
+"""Commands with a list of tensors beside their values."""
 
 
 def round_trips(record: RpcRecord) -> bool:

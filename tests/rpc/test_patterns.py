@@ -17,11 +17,11 @@ from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, wrap
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.patterns import MAX_LAYOUTS, MAX_PATTERNS, Patterns
-from rpcinspect.rpc.record import NO_TENSORS, RecordDecoder, RpcRecord
+from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import ForkId, RRefId
 from rpcinspect.wire.records import TpMessage
 from rpcinspect.wire.tensorpipe import TpDescriptor
-from tests.session.records import pipe, tp_message
+from tests.session.records import gradient, pipe, tp_message, tp_tensor
 
 PIPE = pipe()
 CALL = PythonCall(b"\x80\x04N.", False)
@@ -55,7 +55,8 @@ class Shapes:
         self._known: dict[TpDescriptor, TpDescriptor] = {}
 
     def message(self, payload: bytes, kind: int, number: int = 1) -> TpMessage:
-        tp = tp_message(PIPE, Message(kind, number, payload, NO_TENSORS).to_payloads())
+        payloads = Message(kind, number, payload, gradient(4)).to_payloads()
+        tp = tp_message(PIPE, payloads, tensors=[tp_tensor(4) for _ in range(4)])
         tp.descriptor = self._known.setdefault(tp.descriptor, tp.descriptor)
         return tp
 

@@ -9,12 +9,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.limits import Limits
-from rpcinspect.rpc.command import PythonCall, PythonResp, RRefUserDelete, UnknownCommand
-from rpcinspect.rpc.command_codec import to_payload
+from rpcinspect.rpc.command import (
+    Command,
+    PythonCall,
+    PythonRemoteCall,
+    PythonResp,
+    PythonRRefFetchRet,
+    RRefUserDelete,
+    ScriptCall,
+    ScriptRemoteCall,
+    ScriptResp,
+    ScriptRRefFetchRet,
+    UnknownCommand,
+)
+from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.message import Message, MessageType
-from rpcinspect.rpc.record import NO_TENSORS, RecordDecoder, round_trips
+from rpcinspect.rpc.pickles.jit_write import write_jit
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global
+from rpcinspect.rpc.record import NO_TENSORS, RecordDecoder, RpcRecord, round_trips
 from rpcinspect.rpc.tensor import read_tensor_table
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.views.contract.message import body_of, tensor_texts
 from rpcinspect.wire.tensorpipe import Layout, read_descriptor
 from tests.session.records import gradient, pipe, tp_message, tp_tensor
 from tests.wire.conversations import Network, PipeTalk, Said, play
@@ -42,6 +57,85 @@ def test_tensors_without_their_storages() -> None:
     record = RecordDecoder().decode(tp_message(pipe(), PAYLOADS, tensors=[tp_tensor(4)]))
     [problem] = record.problems
     assert (problem.layer, problem.reason) == ("tensor", "tensor 1 uses storage 1, the message has 1")
+
+
+RREF = GloballyUniqueId(0, 1)
+
+
+def references(index: int) -> dict[str, tuple[int, bytes]]:
+    """Everything that may refer to a tensor, as types and payloads."""
+    jit, pickled = Call(Global("torch.jit._pickle", "build_tensor_from_id"), (index,)), received(index)
+    commands: dict[str, Command] = {
+        "argument": PythonCall(pickled, False),
+        "result": PythonResp(pickled),
+        "fetched": PythonRRefFetchRet((), pickled),
+        "remote argument": PythonRemoteCall(
+            tensors=(),
+            serialized_py_obj=pickled,
+            ret_rref_id=RREF,
+            ret_fork_id=RREF,
+            is_async_execution=False,
+        ),
+        "script argument": ScriptCall(args=([1, (jit,)],), schema=None, qualified_name="__torch__.f"),
+        "script remote argument": ScriptRemoteCall(
+            args=(jit,), schema=None, qualified_name="__torch__.f", ret_rref_id=RREF, ret_fork_id=RREF
+        ),
+        "script result": ScriptResp(Dict([("x", jit)])),
+        "script fetched": ScriptRRefFetchRet((jit,)),
+    }
+    lists: dict[str, tuple[MessageType, tuple[object, ...]]] = {
+        "gradient": (MessageType.BACKWARD_AUTOGRAD_REQ, (jit, 1, 2, False)),
+        "remote list": (MessageType.PYTHON_REMOTE_CALL, (jit, NONE, (0, 1), (0, 1), False)),
+        "fetched list": (MessageType.PYTHON_RREF_FETCH_RET, (jit, NONE)),
+    }
+    written = {what: (message_type_of(command), to_payload(command)) for what, command in commands.items()}
+    return written | {what: (int(kind), write_jit(values)) for what, (kind, values) in lists.items()}
+
+
+def received(index: int) -> bytes:
+    """A Python pickle of a list with a tensor, as torch's own pickler writes the reference."""
+    receiver = b"cbuiltins\ngetattr\n(ctorch.distributed.rpc.internal\n_InternalRPCPickler\n"
+    number = pickle.encode_long(index)
+    size = len(number).to_bytes(4, "little")
+    return b"\x80\x04](" + receiver + b"X\x10\0\0\0_tensor_receivertR\x8b" + size + number + b"\x85Re."
+
+
+NONE = b"\x80\x04N."
+"""A pickle of None, in a string of C++."""
+
+
+def with_tensors(kind: int, payload: bytes, table: bytes | None = None) -> RpcRecord:
+    """A message with two tensors."""
+    payloads = Message(kind, 7, payload, gradient(2) if table is None else table).to_payloads()
+    return RecordDecoder().decode(tp_message(pipe(), payloads, tensors=[tp_tensor(4), tp_tensor(4)]))
+
+
+@pytest.mark.parametrize("index", [-1, -(1 << 63), -5, 2, 3, 1 << 31, (1 << 63) - 1])
+@pytest.mark.parametrize("what", references(0))
+def test_tensors_that_a_message_does_not_have(what: str, index: int) -> None:
+    record = with_tensors(*references(index)[what])
+    (problem,) = record.problems
+    assert f"tensor {index}" in problem.reason
+    body = str(body_of(record, tensor_texts(record)))
+    assert "tensor#0" not in body
+    assert "tensor#-" not in body
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("what", references(0))
+def test_tensors_that_it_has(what: str, index: int) -> None:
+    assert with_tensors(*references(index)[what]).problems == ()
+
+
+def test_an_index_that_python_can_not_print() -> None:
+    record = with_tensors(MessageType.PYTHON_RET, received(1 << 100_000))
+    assert [problem.reason for problem in record.problems] == [
+        "a value refers to tensor <integer of 100001 bits>, the message has 2"
+    ]
+
+
+def test_of_a_table_that_can_not_be_read_nothing_else_is_said() -> None:
+    assert len(with_tensors(*references(1)["argument"], table=b"damaged").problems) == 1
 
 
 def test_the_table_without_tensors_is_one() -> None:

@@ -10,9 +10,9 @@ from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.patterns import Pattern
-from rpcinspect.rpc.record import NO_TENSORS, RecordDecoder, RpcRecord
+from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.views.templates import MARKS, template
-from tests.session.records import pipe, tp_message
+from tests.session.records import gradient, pipe, tp_message, tp_tensor
 
 numbers = st.integers(-(1 << 63), (1 << 63) - 1)
 
@@ -23,8 +23,8 @@ def gradients(*metadata: tuple[int, int]) -> list[RpcRecord]:
     records = []
     for ids in metadata:
         command = PropagateGradientsReq(AutogradMetadata(*ids), (0,), False)
-        message = Message(MessageType.BACKWARD_AUTOGRAD_REQ, 1, to_payload(command), NO_TENSORS)
-        tp = tp_message(pipe(), message.to_payloads())
+        message = Message(MessageType.BACKWARD_AUTOGRAD_REQ, 1, to_payload(command), gradient(1))
+        tp = tp_message(pipe(), message.to_payloads(), tensors=[tp_tensor(4)])
         tp.descriptor = descriptor = descriptor or tp.descriptor
         records.append(decoder.decode(tp))
     return records

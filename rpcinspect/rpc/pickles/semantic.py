@@ -41,7 +41,13 @@ class WorkerInfo(NamedTuple):
 
 
 def tensor_index(node: Value) -> int | None:
-    """Index into the message's tensor list of a reference to a tensor."""
+    """Index into the message's tensor list of a reference to a tensor; None also for one that no list has."""
+    index = tensor_reference(node)
+    return index if index is not None and 0 <= index < MAX_TENSORS else None
+
+
+def tensor_reference(node: Value) -> int | None:
+    """What a reference to a tensor says as its index, whatever number that is."""
     if type(node) is not Call:
         return None
     function, args = node.function, node.args
@@ -65,7 +71,7 @@ def rref_fork(node: Value) -> RRefForkData | None:
         return None
     if type(args) is not tuple or [type(part) for part in args] != [int] * 6 + [str]:
         return None
-    if not all(-1 << 63 <= part < 1 << 63 for part in args[:6]):
+    if not all(map(_fits, args[:6])):
         return None
     owner, rref_on, rref_local, fork_on, fork_local, parent, type_str = args
     return RRefForkData(owner, (rref_on, rref_local), (fork_on, fork_local), parent, type_str)
@@ -106,7 +112,7 @@ def device_map(node: Value) -> dict[str, str] | None:
     for source, target in plain.pairs:
         if type(source) is str and type(target) is str:
             out[source] = target
-        elif type(source) is int and type(target) is int:
+        elif type(source) is int and type(target) is int and _fits(source) and _fits(target):
             out[f"cuda:{source}"] = f"cuda:{target}"
         else:
             return None
@@ -117,7 +123,7 @@ def device(node: Value) -> str | None:
     """The string of a torch.device: one argument in JIT pickles, kind and index in Python's."""
     if type(node) is not Call or node.function != _DEVICE or type(node.args) is not tuple:
         return None
-    if [type(part) for part in node.args] not in ([str], [str, int]):
+    if [type(part) for part in node.args] not in ([str], [str, int]) or not _fits(*node.args[1:]):
         return None
     return ":".join(str(part) for part in node.args)
 
@@ -140,9 +146,14 @@ def worker_info(node: Value) -> WorkerInfo | None:
     """Name and id in a WorkerInfo."""
     if type(node) is not Call or node.function != _WORKER_INFO or type(node.state) is not tuple:
         return None
-    if [type(part) for part in node.state] != [str, int]:
+    if [type(part) for part in node.state] != [str, int] or not _fits(node.state[1]):
         return None
     return WorkerInfo(*node.state)
+
+
+def _fits(*numbers: int) -> bool:
+    """Whether these are integers of 64 bits."""
+    return all(-1 << 63 <= number < 1 << 63 for number in numbers)
 
 
 def _namedtuple(node: Value, cls: Global, size: int) -> tuple[Value, ...] | None:
@@ -150,6 +161,9 @@ def _namedtuple(node: Value, cls: Global, size: int) -> tuple[Value, ...] | None
         return node.args
     return None
 
+
+MAX_TENSORS = 1 << 31
+"""No message has more, by far; indexes from here on, and those below 0, are none."""
 
 RECEIVERS = frozenset({"_tensor_receiver", "_py_rref_receiver", "_script_module_receiver"})
 """The class methods by which a Python pickle of rpc gets its tensors, RRefs and ScriptModules."""

@@ -69,6 +69,15 @@ def test_a_script_module() -> None:
     assert semantic.script_module(Call(receiver, ("PK",))) is None
 
 
+def test_numbers_that_can_not_be_shown() -> None:
+    """Python makes no text of an integer of more than 4,300 digits."""
+    worker = Global("torch._C._distributed_rpc", "WorkerInfo")
+    for number in (1 << 63, -(1 << 100_000)):
+        assert semantic.worker_info(Call(worker, (), has_state=True, state=("w", number))) is None
+        assert semantic.device(Call(Global("torch", "device"), ("cuda", number))) is None
+        assert semantic.device_map(Dict([(number, 0)])) is None
+
+
 @pytest.mark.parametrize(
     "node",
     [
@@ -80,6 +89,9 @@ def test_a_script_module() -> None:
         Call(Global("torch.jit._pickle", "build_tensor_from_id"), (True,)),
         Call(Global("torch.jit._pickle", "build_tensor_from_id"), 5),
         Call(RECEIVER, ("0",)),
+        Call(RECEIVER, (-1,)),
+        Call(RECEIVER, (1 << 31,)),
+        Call(RECEIVER, (-(1 << 100_000),)),
         Call(Call(RECEIVER.function, (RECEIVER.args[0], [])), (0,)),
         Call(Call(RECEIVER.function, (Global("os", "path"), "_tensor_receiver")), (0,)),
         Call(Call(Call(None, ()), ()), (0,)),
