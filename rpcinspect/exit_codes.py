@@ -13,4 +13,6 @@ UNREADABLE = 3
 """No capture, or --strict and any problem."""
 REFUSED = 4
 """A replay would run what nobody allowed; nothing was started."""
+FAULT = 70
+"""rpcinspect itself failed, against expectation; what it has written is not whole."""
 INTERRUPTED = 130

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from rpcinspect.capture import CaptureReader, LogBlock, Reading, open_capture
 from rpcinspect.capture.block import PacketBlock, TcpBlock, as_int64
-from rpcinspect.errors import CaptureError, Problem
+from rpcinspect.errors import CaptureError, Location, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.tensor import storage_lengths
 from rpcinspect.session.names import Roster, Witness, call_roll
 from rpcinspect.trace.wire_facts import WireFacts
+from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.clocks import ClockOffset, ClockSamples
 from rpcinspect.wire.demux import Demux
 from rpcinspect.wire.ranges import CaptureBytes
@@ -130,6 +131,7 @@ class Network:
         self._clocks = ClockSamples()
         self._offsets: list[ClockOffset | None] = []
         """Of each capture that was begun, against the first one's clock."""
+        self._problems: list[Problem] = []
         self._looked_through: dict[int, int] = {}
         """Bytes of captures that were looked through before they are read."""
         self._tcp = Tcp(source, self._segmenter.flows, PATIENCE_NS if len(readers) == 1 else None)
@@ -138,9 +140,18 @@ class Network:
     def messages(self) -> Iterator[list[TpMessage]]:
         for reader in self._readers:
             for block in self._segments(reader):
-                yield self._demux.feed(self._tcp.feed(block))
+                try:
+                    grown = self._tcp.feed(block)
+                except Exception as error:
+                    self._give_up(error, block.capture, _first_packet(block))
+                    continue
+                yield self._demux.feed(grown)
         yield self._demux.feed(list(self._tcp.finish()))
         yield self._demux.finish()
+
+    def _give_up(self, error: Exception, capture: int, packet: int | None) -> None:
+        """A block is passed over, whose first packet this is."""
+        self._problems.append(unexpected(error, "tcp", Location(capture=capture, packet=packet)))
 
     def _segments(self, reader: CaptureReader) -> Iterator[SegmentBlock]:
         """The segments of one capture; of several, in the clock of the first."""
@@ -151,7 +162,12 @@ class Network:
             if self._watch.stopped(reader):
                 break
             assert not isinstance(packets, LogBlock)
-            block = self._segmenter.feed(packets)
+            try:
+                block = self._segmenter.feed(packets)
+            except Exception as error:
+                self._give_up(error, packets.capture, _first_packet(packets))
+                reader.keep(NOTHING, NOTHING, _end_of(packets))
+                continue
             _keep_payloads(reader, packets, block)
             if shift:
                 block = replace(block, time_ns=block.time_ns - shift)
@@ -187,7 +203,7 @@ class Network:
         return call_roll(self.pipes, self._demux.store_entries, witness)
 
     def wire_facts(self) -> WireFacts:
-        return WireFacts.of(self._tcp.connections)
+        return WireFacts.of(self._tcp.connections, self._demux.given_up)
 
     @property
     def failed(self) -> Collection[tuple[int, LoggedFailure]]:
@@ -195,7 +211,7 @@ class Network:
 
     @property
     def problems(self) -> Sequence[Problem]:
-        return self._demux.problems
+        return [*self._problems, *self._tcp.problems, *self._demux.problems]
 
     def offset(self, capture: int) -> ClockOffset | None:
         return self._offsets[capture] if capture < len(self._offsets) else None
@@ -240,6 +256,12 @@ def _end_of(packets: PacketBlock | TcpBlock) -> int:
 
 
 NOTHING = as_int64([])
+
+
+def _first_packet(block: PacketBlock | TcpBlock | SegmentBlock) -> int | None:
+    if isinstance(block, PacketBlock):
+        return block.first_number
+    return int(block.packet[0]) if len(block.packet) else None
 
 
 def _look_before(reader: CaptureReader) -> bool:

@@ -29,15 +29,16 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
-from rpcinspect.errors import CaptureError
+from rpcinspect.errors import CaptureError, Location, Problem
 from rpcinspect.fronts import Watch, front_of
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import CaptureInfo, Session
-from rpcinspect.session.names import Roster, call_roll
+from rpcinspect.session.names import Roster, call_roll, unnamed
 from rpcinspect.trace.findings import Findings
 from rpcinspect.trace.wire_facts import ConnectionEnd, WireFacts
+from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import TpMessage
@@ -103,6 +104,8 @@ class Decoding:
         self._wire_facts: WireFacts | None = None
         self._roster_state = (-1, -1, -1)
         self._roster_rows = 0
+        self._unexpected: dict[Problem, None] = {}
+        """Of the calling of the roll, which is called again and again."""
         self._roster = call_roll((), (), self.builder.witness)
 
     def stop(self) -> None:
@@ -123,8 +126,15 @@ class Decoding:
         # Calling the roll costs time for each pipe, so that it must not be done for each of many new pipes.
         if state != self._roster_state and rows - self._roster_rows >= pipes // 16:
             self._roster_state, self._roster_rows = state, rows
-            self._roster = front.roster(self.builder.witness)
+            self._roster = self._call_roll()
         return self._roster
+
+    def _call_roll(self) -> Roster:
+        try:
+            return self._front.roster(self.builder.witness)
+        except Exception as error:
+            self._unexpected[unexpected(error, "session", Location())] = None
+            return unnamed(self._front.pipes)
 
     def records(self) -> Iterator[RpcRecord]:
         """Records in the order in which their messages become complete."""
@@ -140,6 +150,7 @@ class Decoding:
                 build(records)
                 look(records)
                 yield records
+                self.builder.count_problems(records)
             self._tell()
         self._session = self._finish()
         if self._options.progress is not None:
@@ -192,14 +203,14 @@ class Decoding:
         return self._wire_facts
 
     def _finish(self) -> Session:
-        front = self._front
+        front, roster = self._front, self._call_roll()
         problems = [problem for reader in self.readers for problem in reader.problems]
-        problems += front.problems
+        problems += [*front.problems, *self._unexpected]
         rpc_bytes, tensor_bytes, skipped_bytes, store_bytes = front.sums
         session = self.builder.finish(
             captures=[_info(r, front.offset(r.index)) for r in self.readers],
             pipes=front.pipes,
-            roster=front.roster(self.builder.witness),
+            roster=roster,
             problems=problems,
             rpc_bytes=rpc_bytes,
             tensor_bytes=tensor_bytes,
@@ -213,8 +224,12 @@ class Decoding:
             from rpcinspect.trace.worker_logs import join_logs
 
             logs, zone_s = self._options.worker_logs, self._options.log_zone_s
-            session.worker_logs = join_logs(session, logs, self._wire_facts.ends, zone_s)
+            try:
+                session.worker_logs = join_logs(session, logs, self._wire_facts.ends, zone_s)
+            except Exception as error:
+                session.add_problems(unexpected(error, "session", Location()))
         session.findings = self._findings.finish(session, self._wire_facts)
+        session.add_problems(*self._findings.problems)
         return session
 
     def _pread(self, capture: int, offset: int, length: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from rpcinspect.unexpected import DEBUG
 from tests.places import ROOT
 
+os.environ[DEBUG] = "1"  # an exception that no stage expected fails a test, and is no problem of its capture
 settings.register_profile("rpcinspect", deadline=None)  # how long an example takes is the machine's matter
 settings.load_profile("rpcinspect")
 

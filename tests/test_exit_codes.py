@@ -30,7 +30,15 @@ def run(*arguments: str) -> tuple[int, str]:
 
 def test_the_numbers() -> None:
     numbers = {name: number for name, number in vars(exit_codes).items() if name.isupper()}
-    assert numbers == {"OK": 0, "DIFFERENT": 1, "USAGE": 2, "UNREADABLE": 3, "REFUSED": 4, "INTERRUPTED": 130}
+    assert numbers == {
+        "OK": 0,
+        "DIFFERENT": 1,
+        "USAGE": 2,
+        "UNREADABLE": 3,
+        "REFUSED": 4,
+        "FAULT": 70,
+        "INTERRUPTED": 130,
+    }
 
 
 @pytest.mark.parametrize(

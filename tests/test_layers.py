@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "rpcinspect"
 
 LAYERS = (
-    {"errors", "limits", "exit_codes"},
+    {"errors", "limits", "exit_codes", "unexpected"},
     {"files"},
     {"capture"},
     {"wire"},

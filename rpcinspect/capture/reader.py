@@ -24,6 +24,7 @@ from rpcinspect.capture.pcapng import SECTION_HEADER, read_pcapng
 from rpcinspect.capture.source import Source, open_source
 from rpcinspect.errors import CaptureError, Location, Problem, UnknownFormatError
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
+from rpcinspect.unexpected import unexpected
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -159,7 +160,7 @@ class CaptureReader:
     def blocks(self) -> Iterator[PacketBlock | TcpBlock | LogBlock]:
         """Blocks in file order, as the input gives them; each is of one packet at least, but for those of
         logs."""
-        for block in self._blocks:
+        for block in self._whole_blocks():
             self.packets += block.packets
             times = block.times
             if times is None:
@@ -169,6 +170,13 @@ class CaptureReader:
             self.first_time_ns = first if self.first_time_ns is None else min(self.first_time_ns, first)
             self.last_time_ns = last if self.last_time_ns is None else max(self.last_time_ns, last)
             yield block
+
+    def _whole_blocks(self) -> Iterator[PacketBlock | TcpBlock | LogBlock]:
+        """Blocks, up to one that can't be made for a reason that nobody expected."""
+        try:
+            yield from self._blocks
+        except Exception as error:
+            self.problems.append(unexpected(error, "capture", Location(capture=self.index)))
 
     @property
     def twice(self) -> bool:

@@ -82,8 +82,14 @@ class Selection:
 
     def feed(self, record: RpcRecord) -> bool:
         """Whether the message may be picked."""
-        asked, bits = self._filter, 0
         self._touching.feed(record)
+        state = record.told(self._state)
+        self._states.append(self._same.setdefault(state, state))
+        return state != NO
+
+    def _state(self, record: RpcRecord) -> int:
+        """`YES`, `NO`, or which of the tests hold where only the end can tell."""
+        asked, bits = self._filter, 0
 
         def look(number: int) -> Truth:
             nonlocal bits
@@ -96,9 +102,7 @@ class Selection:
             return truth
 
         truth = asked.judge(look)
-        state = bits if truth is None else YES if truth else NO
-        self._states.append(self._same.setdefault(state, state))
-        return state != NO
+        return bits if truth is None else YES if truth else NO
 
     def finish(self, session: Session) -> Shown:
         """Which are picked."""
@@ -132,9 +136,14 @@ class StreamSelection:
 
     def feed(self, record: RpcRecord) -> bool:
         """Whether the message is picked."""
-        asked = self._filter
         self._touching.feed(record)
         self._known.at(record)
+        picked = record.told(self._picked)
+        self._rows.append(picked)
+        return picked
+
+    def _picked(self, record: RpcRecord) -> bool:
+        asked = self._filter
 
         def look(number: int) -> Truth:
             said, known = asked.fields[number].said, self._late[number]
@@ -143,9 +152,7 @@ class StreamSelection:
             )
             return asked.tests[number](values)
 
-        picked = bool(asked.judge(look))
-        self._rows.append(picked)
-        return picked
+        return bool(asked.judge(look))
 
     def finish(self, session: Session) -> Shown:
         """Which were picked; `session` of the same decoding, at its end."""

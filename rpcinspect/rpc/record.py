@@ -8,7 +8,7 @@ missing byte is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -25,10 +25,12 @@ from rpcinspect.rpc.message import Message, from_payloads
 from rpcinspect.rpc.patterns import Ids, Pattern, Patterns
 from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, PickleFacts
 from rpcinspect.rpc.pickles.render import render
+from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.records import TpMessage
 from rpcinspect.wire.tensorpipe import write_descriptor
 
 TABLE_PAYLOAD = 3
+T = TypeVar("T")
 
 
 class RpcRecord(Struct, eq=False, gc=False):
@@ -66,6 +68,21 @@ class RpcRecord(Struct, eq=False, gc=False):
         """This message, or one that differs from it only in ids of contexts and autograd messages."""
         return self.rpc if self.pattern is None else self.pattern.rpc
 
+    def told(self, tell: Callable[[RpcRecord], T]) -> T:
+        """What a view tells of it; where that fails, what it tells of the bytes that are left."""
+        try:
+            return tell(self)
+        except Exception as error:
+            self.give_up(error, "view")
+        return tell(self)
+
+    def give_up(self, error: Exception, layer: str) -> None:
+        """After an exception that nobody expected, while this message was read or shown: of what it says only
+        the bytes are left, and a problem tells why.
+        """
+        problem = unexpected(error, layer, self.location)
+        self.rpc, self.facts, self.problems = _undecoded(self.tp), NO_FACTS, (*self.problems, problem)
+
     @property
     def location(self) -> Location:
         """Of the first byte of the message's descriptor; in a log, of its record."""
@@ -93,17 +110,19 @@ class RecordDecoder:
         """A record of each."""
         first = self._rows
         self._rows += len(messages)
-        if self._patterns is None:
-            return list(map(self._decode, range(first, self._rows), messages))
-        find = self._patterns.find
+        find = None if self._patterns is None else self._patterns.find
         records = []
         for row, tp in enumerate(messages, first):
-            known = find(tp)
-            if known is None:
-                record = self._decode(row, tp)
-            else:
-                pattern, ids = known
-                record = RpcRecord(row, tp, None, pattern.facts, (), pattern, ids)
+            try:
+                known = None if find is None else find(tp)
+                if known is None:
+                    record = self._decode(row, tp)
+                else:
+                    pattern, ids = known
+                    record = RpcRecord(row, tp, None, pattern.facts, (), pattern, ids)
+            except Exception as error:
+                record = RpcRecord(row, tp, _undecoded(tp), NO_FACTS, ())
+                record.give_up(error, "rpc")
             records.append(record)
         return records
 
@@ -157,9 +176,7 @@ class RecordDecoder:
 
     def _decode_foreign(self, row: int, tp: TpMessage, layer: str, reason: str) -> RpcRecord:
         """The record of what no agent of torch has sent: payloads of other sizes."""
-        message = Message(0, 0, b"".join(tp.payloads), b"")
-        rpc = DecodedRpc(message, (), UnknownCommand(0, message.payload), (), ())
-        return self._with_problems(row, tp, rpc, NO_FACTS, [(layer, reason)])
+        return self._with_problems(row, tp, _undecoded(tp), NO_FACTS, [(layer, reason)])
 
     @staticmethod
     def _with_problems(
@@ -168,6 +185,15 @@ class RecordDecoder:
         record = RpcRecord(row, tp, rpc, facts, ())
         record.problems = tuple(Problem(layer, reason, record.location) for layer, reason in problems)
         return record
+
+
+def _undecoded(tp: TpMessage) -> DecodedRpc:
+    """A message as bytes; its type and its id are told where it is one of torch's."""
+    try:
+        message = from_payloads(tp.payloads)
+    except DecodeError:
+        message = Message(0, 0, b"".join(tp.payloads), b"")
+    return DecodedRpc(message, (), UnknownCommand(message.type, message.payload), ())
 
 
 def _wrong_references(rpc: DecodedRpc, facts: PickleFacts) -> Iterator[tuple[str, str]]:

@@ -29,6 +29,7 @@ from rpcinspect.rpclog.header import (
     LoggedWorker,
     read_header,
 )
+from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.frame import HEADER_BYTES
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Pipe, TpMessage, TpTensor
@@ -74,34 +75,38 @@ class LogJoin:
     def feed(self, block: LogBlock) -> list[TpMessage]:
         """The messages of a block that no other log has told of."""
         self.damaged |= block.damaged
-        done = []
+        done: list[TpMessage] = []
         for record in block.records:
+            where = Location(capture=block.capture, offset=record.offset)
             try:
-                said = read_header(record.header)
+                self._take(block.capture, record, done)
             except DecodeError as error:
-                self._refuse(block.capture, record, error)
-                continue
-            if isinstance(said, LoggedMessage):
-                if self._first(block.capture, record, said):
-                    done.append(self._message(block.capture, record, said))
-            elif isinstance(said, LoggedFailure):
-                pipe = self._way((said.job, said.src, said.dst, said.way), said.time_ns)
-                self.failed[pipe.number, said] = None
-            elif isinstance(said, LoggedWorker):
-                self.workers[said] = None
-            elif isinstance(said, LoggedEnd):
-                self.ends.append((self._way((said.job, said.src, said.dst, said.way), said.time_ns), said))
-            elif isinstance(said, LoggedLoss):
-                way = _way_of(said)
-                self.lost.add((self._way(way, None).number, said.request))
+                self._refuse(Problem(error.layer, str(error), where))
+            except Exception as error:
+                self._refuse(unexpected(error, "capture", where))
         return done
 
-    def _refuse(self, capture: int, record: LogRecord, error: DecodeError) -> None:
+    def _take(self, capture: int, record: LogRecord, done: list[TpMessage]) -> None:
+        said = read_header(record.header)
+        if isinstance(said, LoggedMessage):
+            if self._first(capture, record, said):
+                done.append(self._message(capture, record, said))
+        elif isinstance(said, LoggedFailure):
+            pipe = self._way((said.job, said.src, said.dst, said.way), said.time_ns)
+            self.failed[pipe.number, said] = None
+        elif isinstance(said, LoggedWorker):
+            self.workers[said] = None
+        elif isinstance(said, LoggedEnd):
+            self.ends.append((self._way((said.job, said.src, said.dst, said.way), said.time_ns), said))
+        elif isinstance(said, LoggedLoss):
+            way = _way_of(said)
+            self.lost.add((self._way(way, None).number, said.request))
+
+    def _refuse(self, problem: Problem) -> None:
         self.damaged = True
         self._refused += 1
         if self._refused <= MAX_PROBLEMS:
-            place = Location(capture=capture, offset=record.offset)
-            self.problems.append(Problem(error.layer, str(error), place))
+            self.problems.append(problem)
 
     def _first(self, capture: int, record: LogRecord, said: LoggedMessage) -> bool:
         """Whether this is more than the other logs, or the other side, have told."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rpcinspect.errors import Problem
+from rpcinspect.errors import Location, Problem
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
@@ -48,6 +48,7 @@ from rpcinspect.session.model import (
     Totals,
 )
 from rpcinspect.session.names import Roster, Witness
+from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.records import Pipe
 
 if TYPE_CHECKING:
@@ -109,7 +110,10 @@ class SessionBuilder:
         for record in records:
             pattern = record.pattern
             if pattern is None:
-                self._note_whole(record)
+                try:
+                    self._note_whole(record)
+                except Exception as error:
+                    record.give_up(error, "session")
             elif record.ids:
                 ids = record.ids
                 if pattern.sender_id is not None:
@@ -129,9 +133,13 @@ class SessionBuilder:
         for envelope in record.rpc.envelopes:
             if isinstance(envelope, RpcWithAutograd):
                 self._note_autograd(record, envelope)
-        self._problems += len(record.problems)
         if record.tp.payload_missing is not None:
             self._missing_bytes += sum(record.tp.payload_missing)
+
+    def count_problems(self, records: Sequence[RpcRecord]) -> None:
+        """Counts those of records that all have seen: whoever shows a message may find one."""
+        for record in records:
+            self._problems += len(record.problems)
 
     def _note_command(self, record: RpcRecord, facts: PickleFacts) -> None:
         command, row = record.rpc.command, record.row
@@ -211,7 +219,7 @@ class SessionBuilder:
             order=order,
             index=index,
             contexts=(),
-            rrefs=self._rrefs.finish(roster),
+            rrefs=(),
             findings=(),
             totals=Totals(
                 messages=len(columns),
@@ -225,9 +233,19 @@ class SessionBuilder:
             ),
             problems=tuple(problems),
         )
-        session.contexts = self._contexts.finish(session, roster)
+        for add in (self._add_rrefs, self._add_contexts):
+            try:
+                add(session, roster)
+            except Exception as error:
+                session.add_problems(unexpected(error, "session", Location()))
         _note_failures(session, failed)
         return session
+
+    def _add_rrefs(self, session: Session, roster: Roster) -> None:
+        session.rrefs = self._rrefs.finish(roster)
+
+    def _add_contexts(self, session: Session, roster: Roster) -> None:
+        session.contexts = self._contexts.finish(session, roster)
 
     def _spread_control(self) -> None:
         """An answer to the agent's own call is the agent's own too."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rpcinspect.errors import Problem
@@ -219,6 +220,11 @@ class Session(Struct, eq=False, kw_only=True):
     def logged(self) -> bool:
         """Whether it was read from logs, which know no pipes and no packets."""
         return any(capture.reader == "log" for capture in self.captures)
+
+    def add_problems(self, *problems: Problem) -> None:
+        """More of those that belong to no message."""
+        self.problems += problems
+        self.totals = replace(self.totals, problems=self.totals.problems + len(problems))
 
     def heads(self, rows: Sequence[int]) -> Heads:
         """What there is to tell of messages, without what they say."""

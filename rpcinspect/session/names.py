@@ -70,6 +70,17 @@ class Roster(Struct, frozen=True):
         return known.get(worker_id, f"worker:{worker_id}")
 
 
+def unnamed(pipes: Sequence[Pipe]) -> Roster:
+    """Nobody is known but those that their pipes name."""
+    return Roster(
+        tuple([pipe.client_name or str(pipe.client) for pipe in pipes]),
+        tuple([pipe.server_name or str(pipe.server) for pipe in pipes]),
+        (),
+        (0,) * len(pipes),
+        ({},),
+    )
+
+
 def call_roll(pipes: Sequence[Pipe], entries: Sequence[StoreEntry], witness: Witness) -> Roster:
     """Puts every fact together, job by job. Where two facts contradict each other, the end keeps its weaker
     label.

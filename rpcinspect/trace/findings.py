@@ -7,10 +7,12 @@ stage noted. Out: `Finding`s, in the order of the table at the foot.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from functools import partial
+from typing import TypeVar
 
 from msgspec import Struct
 
+from rpcinspect.errors import Location, Problem
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
@@ -30,42 +32,60 @@ from rpcinspect.trace.unanswered import UnansweredRequests
 from rpcinspect.trace.unsafe_pickle import UnsafePickles
 from rpcinspect.trace.wire_facts import WireFacts
 from rpcinspect.trace.zeros import ZeroGradients
+from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.ranges import CaptureBytes
 
 MAX_KNOWN = 512
 
-Feed: TypeAlias = Callable[[RpcRecord, Note], None]
-PairFeed: TypeAlias = Callable[[int, Note, int, Note], None]
+T = TypeVar("T")
 
 
 class _Known(Struct, eq=False):
     """What is known of the messages of one pattern, pipe and direction, from the first of them."""
 
     note: Note
-    feeds: Sequence[Feed]
-    """Of the stages that want to see each of them."""
+    stages: Sequence[Stage]
+    """Those that want to see each of them."""
 
 
 class Findings:
-    """The stage: `feed` every record, then `finish`."""
+    """The stage: `feed` every record, then `finish`. A family that fails against expectation is left out, and
+    the others go on.
+    """
 
     def __init__(self, columns: MessageColumns, source: CaptureBytes) -> None:
         """`columns` of the builder, which must be fed first; `source` for the bytes of gradients."""
         self._columns = columns
         self._pairs = Pairs(columns)
-        self._stages = [make(columns, source, self._pairs) for make in STAGES]
+        self.problems: list[Problem] = []
+        """Why a family was left out."""
+        self._known: dict[tuple[Pattern, int, int], _Known] = {}
+        """By pattern, pipe and direction."""
+        self._known_pairs: dict[tuple[Note, Note], Sequence[Stage]] = {}
+        """By the notes of a request and its answer: the stages that want to see each of them."""
+        self._use([make(columns, source, self._pairs) for make in STAGES])
+
+    def _use(self, stages: list[Stage]) -> None:
+        self._stages = stages
         # a method that a stage does not override is not called
-        feeding = [stage for stage in self._stages if type(stage).feed is not Stage.feed]
+        feeding = [stage for stage in stages if type(stage).feed is not Stage.feed]
         self._stages_of = {
             int(kind): [s for s in feeding if s.KINDS is None or kind in s.KINDS] for kind in MessageType
         }
         self._stages_of_all = [stage for stage in feeding if stage.KINDS is None]
-        self._pair_stages = [stage for stage in self._stages if type(stage).pair is not Stage.pair]
-        self._all_pairs = [stage.pair for stage in self._pair_stages]
-        self._known: dict[tuple[Pattern, int, int], _Known] = {}
-        """By pattern, pipe and direction."""
-        self._pair_feeds: dict[tuple[Note, Note], Sequence[PairFeed]] = {}
-        """By the notes of a request and its answer."""
+        self._pair_stages = [stage for stage in stages if type(stage).pair is not Stage.pair]
+        self._known.clear()
+        self._known_pairs.clear()
+
+    def _ask(self, stage: Stage, ask: Callable[..., T], record: RpcRecord | None, *args: object) -> T | None:
+        """What a stage answers; None from one that fails, at this record, and is left out from now on."""
+        try:
+            return ask(*args)
+        except Exception as error:
+            where = Location() if record is None else record.location
+            self.problems.append(unexpected(error, "finding", where))
+            self._use([other for other in self._stages if other is not stage])
+            return None
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
         """Takes records whose rows follow each other. Of the messages of a pattern most stages want to see
@@ -88,52 +108,71 @@ class Findings:
                 if known is None:
                     known = self._learn((pattern, pipe, way), record)
                 else:
-                    for feed in known.feeds:
-                        feed(record, known.note)
+                    for stage in known.stages:
+                        self._ask(stage, stage.feed, record, record, known.note)
                 note = known.note
             other = join(row, partner, note)
             if other is not None:
                 if way:
-                    self._feed_pair(row, note, partner, other)
+                    self._feed_pair(record, row, note, partner, other)
                 else:
-                    self._feed_pair(partner, other, row, note)
+                    self._feed_pair(record, partner, other, row, note)
 
     def _look(self, record: RpcRecord) -> tuple[Note, list[Stage]]:
         """Lets every stage that wants its kind see a message."""
-        note = note_of(record)
+        try:
+            note = note_of(record)
+        except Exception as error:
+            record.give_up(error, "finding")
+            note = note_of(record)
         stages = self._stages_of.get(note.kind, self._stages_of_all)
         for stage in stages:
-            stage.feed(record, note)
+            self._ask(stage, stage.feed, record, record, note)
         return note, stages
 
     def _learn(self, key: tuple[Pattern, int, int], record: RpcRecord) -> _Known:
         note, stages = self._look(record)
-        feeds = [stage.feed for stage in stages if not stage.indifferent(record, note)]
+        wanting = [
+            stage
+            for stage in stages
+            if self._ask(stage, stage.indifferent, record, record, note) is False and stage in self._stages
+        ]
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
-        known = self._known[key] = _Known(note, feeds)
+        known = self._known[key] = _Known(note, wanting)
         return known
 
-    def _feed_pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+    def _feed_pair(self, record: RpcRecord, row: int, request: Note, answer_row: int, answer: Note) -> None:
         """Lets the stages see a request and its answer: of two patterns those that are not indifferent."""
-        feeds: Sequence[PairFeed] = self._all_pairs
+        stages: Sequence[Stage] = self._pair_stages
         if request.repeats and answer.repeats:
-            known = self._pair_feeds.get((request, answer))
-            feeds = self._learn_pair(request, answer) if known is None else known
-        for feed in feeds:
-            feed(row, request, answer_row, answer)
+            known = self._known_pairs.get((request, answer))
+            stages = self._learn_pair(record, request, answer) if known is None else known
+        for stage in stages:
+            self._ask(stage, stage.pair, record, row, request, answer_row, answer)
 
-    def _learn_pair(self, request: Note, answer: Note) -> Sequence[PairFeed]:
-        feeds = [stage.pair for stage in self._pair_stages if not stage.indifferent_pair(request, answer)]
-        if len(self._pair_feeds) >= MAX_KNOWN:
-            self._pair_feeds.clear()
-        self._pair_feeds[request, answer] = feeds
-        return feeds
+    def _learn_pair(self, record: RpcRecord, request: Note, answer: Note) -> Sequence[Stage]:
+        wanting = [
+            stage
+            for stage in self._pair_stages
+            if self._ask(stage, stage.indifferent_pair, record, request, answer) is False
+        ]
+        if len(self._known_pairs) >= MAX_KNOWN:
+            self._known_pairs.clear()
+        self._known_pairs[request, answer] = wanting
+        return wanting
 
     def finish(self, session: Session, wire: WireFacts) -> tuple[Finding, ...]:
         """Every finding."""
         run = Run(session, wire)
-        return tuple(finding for stage in self._stages for finding in stage.finish(run))
+        found: list[Finding] = []
+        for stage in self._stages:
+            found += self._ask(stage, partial(_finished, stage, run), None) or ()
+        return tuple(found)
+
+
+def _finished(stage: Stage, run: Run) -> list[Finding]:
+    return list(stage.finish(run))
 
 
 STAGES: tuple[Callable[[MessageColumns, CaptureBytes, Pairs], Stage], ...] = (

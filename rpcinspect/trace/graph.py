@@ -234,17 +234,16 @@ class _Reader:
 
     def _gradient(self, index: int) -> Gradient:
         record = self._messages[index]
-        command = record.rpc.command
-        assert isinstance(command, PropagateGradientsReq)
-        answer = self._answer(index)
+        command, answer = record.rpc.command, self._answer(index)
+        known = command if isinstance(command, PropagateGradientsReq) else None  # else it was given up since
         return Gradient(
             message=index,
             answer=answer,
             begin_ns=record.tp.first_ns,
             end_ns=record.tp.last_ns,
-            tensors=_tensors(record, command.grads, self._source),
+            tensors=() if known is None else _tensors(record, known.grads, self._source),
             nbytes=_travelled(record),
-            retain_graph=command.retain_graph,
+            retain_graph=known is not None and known.retain_graph,
             failed=answer is not None and failed(self._messages[answer]),
         )
 

@@ -93,12 +93,12 @@ class WireFacts(Struct, frozen=True):
     """(sender, receiver) of messages that the writer of a log could not write."""
 
     @classmethod
-    def of(cls, connections: Iterable[Connection]) -> WireFacts:
-        """Sums over every stream."""
+    def of(cls, connections: Iterable[Connection], given_up: Iterable[str] = ()) -> WireFacts:
+        """Sums over every stream; `given_up`: flows whose reading failed."""
         connections = tuple(connections)
         holes: list[tuple[str, int, int]] = []
         conflicts: list[tuple[str, int, Conflict]] = []
-        damaged: set[str] = set()
+        damaged = set(given_up)
         cut = 0
         for connection in connections:
             for stream in connection.streams:

@@ -106,6 +106,9 @@ class Phrases:
 
     def phrase(self, record: RpcRecord) -> str:
         """What the message says: its command, then its envelopes."""
+        return record.told(self._any)
+
+    def _any(self, record: RpcRecord) -> str:
         pattern = record.pattern
         if pattern is None or record.problems:
             return self._phrase(record)
@@ -123,7 +126,7 @@ class Phrases:
         return known
 
     def _phrase(self, record: RpcRecord) -> str:
-        """The phrase of any message."""
+        """The phrase of a message, whether or not it has a pattern."""
         envelopes = record.rpc.envelopes
         words = [self._command(record)]
         if envelopes:

@@ -30,6 +30,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes
 from rpcinspect.session.model import Session
+from rpcinspect.unexpected import unexpected
 from rpcinspect.views.contract.message import tensor_json, text
 from rpcinspect.views.tensors import affordable, bytes_of, place_of
 from rpcinspect.wire.ranges import CaptureBytes
@@ -117,7 +118,10 @@ class TensorWriter:
         self._output.drop()
 
     def _take(self, record: RpcRecord, number: int, meta: TensorMeta) -> None:
-        data, reason = self._data(record, meta)
+        try:
+            data, reason = self._data(record, meta)
+        except Exception as error:
+            data, reason = None, unexpected(error, "view", record.location).reason
         line = self._line(record, number, meta, None if data is None else sha256(data).hexdigest())
         if data is None:
             line["file"], line["left_out"] = None, reason

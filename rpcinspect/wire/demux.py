@@ -9,10 +9,15 @@ Mirrors `tensorpipe/core/listener_impl.cc`: extra connections are matched by (li
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 from msgspec.structs import replace
 
-from rpcinspect.errors import DecodeError, Problem
+from rpcinspect.errors import DecodeError, Location, Problem
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.descriptor import ShapeTable
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
 from rpcinspect.wire.handler import Handler, Role
@@ -22,6 +27,7 @@ from rpcinspect.wire.orphans import adopt, hosts_of
 from rpcinspect.wire.pipe import PipeState
 from rpcinspect.wire.rebuild import ReadTable
 from rpcinspect.wire.records import Pipe, Placement, TpMessage
+from rpcinspect.wire.segment import Flow
 from rpcinspect.wire.store import (
     StoreConversation,
     StoreEntry,
@@ -37,6 +43,8 @@ from rpcinspect.wire.tensorpipe import (
     read_brochure,
     read_first_frame,
 )
+
+T = TypeVar("T")
 
 STORE_BYTES = 1 << 20
 """How much of the store's conversation is read at once."""
@@ -57,6 +65,8 @@ class Demux:
         self.store_bytes = 0
         self.skipped_bytes = 0
         self.problems: list[Problem] = []
+        self.given_up: set[str] = set()
+        """Flows of which messages may be lost because their reading failed."""
         self._handlers: dict[int, Handler] = {}
         self._roles: dict[tuple[str, int], Role] = {}
         self._requested: dict[tuple[str, int], RequestedHandler] = {}
@@ -69,30 +79,51 @@ class Demux:
             handler = self._handlers.get(number)
             if handler is None:
                 handler = self._handlers[number] = NewHandler(self, stream.connection)
-            handler.advance(done)
+            try:
+                handler.advance(done)
+            except Exception as error:
+                self._give_up(stream.flow, error, number)
         return done
 
     def finish(self) -> list[TpMessage]:
         """The streams have ended: everything that is left comes out."""
         done: list[TpMessage] = []
-        for handler in list(self._handlers.values()):
-            handler.advance(done)
-        for handler in list(self._handlers.values()):
-            handler.end(done)
+        for number, handler in list(self._handlers.items()):
+            self._try(partial(handler.advance, done), handler.connection.flow, number)
+        for number, handler in list(self._handlers.items()):
+            self._try(partial(handler.end, done), handler.connection.flow, number)
         for state in self.pipes:
-            done += state.finish_messages()
-        orphans = [handler.orphan() for handler in self._handlers.values()]
-        adopted = adopt(self.pipes, [orphan for orphan in orphans if orphan is not None])
+            done += self._try(state.finish_messages, state.pipe.flow) or ()
+        orphans = [self._try(handler.orphan, handler.connection.flow) for handler in self._handlers.values()]
+        found = [orphan for orphan in orphans if orphan is not None]
+        adopted = self._try(partial(adopt, self.pipes, found)) or set()
         for number, handler in self._handlers.items():
             if number not in adopted:
-                handler.finish()
-        strays = hosts_of(one for one in orphans if one and one.connection.number not in adopted)
+                self._try(handler.finish, handler.connection.flow)
+        strays = hosts_of(one for one in found if one.connection.number not in adopted)
         for state in self.pipes:
             ends = state.pipe.client.host, state.pipe.server.host
             elsewhere = Placement.UNCERTAIN if ends in strays else Placement.MISSING
-            done += state.finish(elsewhere)
+            done += self._try(partial(state.finish, elsewhere), state.pipe.flow) or ()
             self.problems += state.problems
         return done
+
+    def _try(self, work: Callable[[], T], flow: Flow | None = None, number: int | None = None) -> T | None:
+        """What it gives; None where it fails against expectation."""
+        try:
+            return work()
+        except Exception as error:
+            self._give_up(flow, error, number)
+            return None
+
+    def _give_up(self, flow: Flow | None, error: Exception, number: int | None) -> None:
+        """What the connection of that number brings is looked at no more, but by others that wait for it."""
+        where = Location() if flow is None else Location(flow=str(flow))
+        self.problems.append(unexpected(error, "tensorpipe", where))
+        if flow is not None:
+            self.given_up |= {str(flow), str(flow.reversed)}
+        if number is not None:
+            self._handlers[number] = Handler(self, self._handlers[number].connection)
 
     def replace(self, connection: Connection, handler: Handler, done: list[TpMessage]) -> None:
         """The connection's role has become known."""

@@ -18,6 +18,8 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s
+from rpcinspect.errors import Location, Problem
+from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.ranges import CaptureBytes, Run
 from rpcinspect.wire.segment import ACK, FIN, RST, SYN, Flow, SegmentBlock
 from rpcinspect.wire.stream import Stream
@@ -95,6 +97,7 @@ class Tcp:
         end.
         """
         self.connections: list[Connection] = []
+        self.problems: list[Problem] = []
         self._source = source
         self._flows = flows
         self._patience_ns = patience_ns
@@ -115,9 +118,17 @@ class Tcp:
         flows = block.flow[order]
         edges = np.flatnonzero(np.diff(flows)) + 1
         for rows in np.split(order, edges):
-            for stream, part in self._split(block, rows):
-                if self._take(block, stream, part):
-                    grown[id(stream)] = stream
+            try:
+                for stream, part in self._split(block, rows):
+                    if self._take(block, stream, part):
+                        grown[id(stream)] = stream
+            except Exception as error:
+                where = Location(
+                    capture=block.capture,
+                    packet=int(block.packet[rows[0]]),
+                    flow=str(self._flows[int(block.flow[rows[0]])]),
+                )
+                self.problems.append(unexpected(error, "tcp", where))
         for pair in reused:  # of this file, only the last can matter for the blocks to come
             last = pair.switches[-1]
             pair.switches = [s for s in pair.switches if s[0] != block.capture]
@@ -132,7 +143,10 @@ class Tcp:
         for connection in self.connections:
             for stream in connection.streams:
                 if not stream.finished:
-                    stream.finish()
+                    try:
+                        stream.finish()
+                    except Exception as error:
+                        self.problems.append(unexpected(error, "tcp", Location(flow=str(stream.flow))))
                     yield stream
 
     # -- which connection a segment belongs to -----------------------------------------------------------

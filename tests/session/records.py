@@ -152,6 +152,7 @@ class Talk:
         assert record.row == len(self.records)
         self.records.append(record)
         self.builder.feed([record])
+        self.builder.count_problems([record])
         return record
 
     def finish(

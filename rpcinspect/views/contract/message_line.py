@@ -88,24 +88,20 @@ class MessageRenderer:
         """Those of several records; empty for None. A message of a pattern costs its hashes and 1 µs, where
         the rendering of all others takes 5.
         """
-        find, out = self._patterns.get, []
-        for record in records:
-            if record is None:
-                out.append(b"")
-                continue
-            pattern, tp = record.pattern, record.tp
-            if pattern is None or record.problems:
-                out.append(self._tail(record))
-                continue
-            known = find((id(pattern), id(tp.flow))) or self._learn(record, pattern)
-            hashes = self._hashes_of(record, known.ranges) if tp.tensors else ()
-            if not known.text or hashes is None:
-                out.append(self._tail(record))
-            elif known.placed:
-                out.append(known.text % (*record.ids, *hashes, tp.capture, tp.packet, tp.offset))
-            else:
-                out.append(known.text % (*record.ids, *hashes))
-        return out
+        line = self._line
+        return [b"" if record is None else record.told(line) for record in records]
+
+    def _line(self, record: RpcRecord) -> bytes:
+        pattern, tp = record.pattern, record.tp
+        if pattern is None or record.problems:
+            return self._tail(record)
+        known = self._patterns.get((id(pattern), id(tp.flow))) or self._learn(record, pattern)
+        hashes = self._hashes_of(record, known.ranges) if tp.tensors else ()
+        if not known.text or hashes is None:
+            return self._tail(record)
+        if known.placed:
+            return known.text % (*record.ids, *hashes, tp.capture, tp.packet, tp.offset)
+        return known.text % (*record.ids, *hashes)
 
     def _tail(self, record: RpcRecord) -> bytes:
         """The same for any message."""

@@ -8,6 +8,7 @@ that they point into, each string once. What a column names by another message's
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from rpcinspect.causes.calls import CLEAN_UP, Call, function_of
@@ -119,7 +120,8 @@ class _Columns:
         for index in indexes:
             record = self._run.messages[index]
             begin = times[record.row]
-            rows.append((index - last_index, begin - last_ns, *self._row(index, record)))
+            told = record.told(partial(self._row, index))
+            rows.append((index - last_index, begin - last_ns, *told))
             last_index, last_ns = index, begin
         tables = {name: strings.table() for name, strings in self._strings.items()}
         return {

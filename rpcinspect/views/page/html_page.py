@@ -100,7 +100,7 @@ def _messages(run: Trace, part: Part) -> Iterator[bytes]:
         record = run.messages[index]
         tail = renderer.tail(record)
         if record.rpc.tensors:
-            values = first_values(record, lambda extent: extent.read(source))
+            values = record.told(lambda one: first_values(one, lambda extent: extent.read(source)))
             tail = b'%b,"values":%b}' % (tail[:-1], orjson.dumps(values))
         failure = run.session.failures.get(record.row)
         if failure is not None:

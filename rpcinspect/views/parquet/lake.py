@@ -93,10 +93,10 @@ class Lake:
         if self._shown is not None and not self._shown.rows[record.row]:
             return
         message, tensors = self._files["messages"], self._files["tensors"]
-        row = self._rows.message(record)
+        row, its_tensors = record.told(self._rows.of)
         with self._writing():
             message.add(row)
-        for row in self._rows.tensors(record):
+        for row in its_tensors:
             with self._writing():
                 tensors.add(row)
 

@@ -44,6 +44,10 @@ class MessageRows:
                 codes[index][finding.code] = None
         self._codes = {index: list(its) for index, its in codes.items()}
 
+    def of(self, record: RpcRecord) -> tuple[Row, list[Row]]:
+        """The row of a message, and those of its tensors."""
+        return self.message(record), list(self.tensors(record))
+
     def message(self, record: RpcRecord) -> Row:
         """The row of a message."""
         return {**self._head(record), **self._envelopes(record), **self._body(record), **self._rest(record)}

@@ -12,13 +12,14 @@ from typing import Any
 
 from rich.text import Text
 
-from rpcinspect.errors import DecodeError
+from rpcinspect.errors import DecodeError, Problem
 from rpcinspect.rpc.envelope import FOOTER_BYTES, split_wrapped
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import first_values
 from rpcinspect.session.model import NONE, Session
+from rpcinspect.unexpected import unexpected
 from rpcinspect.views.contract.message import body_of, envelope_json, tensor_text, tensor_texts
 from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
 from rpcinspect.views.tensors import bytes_of, hash_of, place_of, storage_of
@@ -43,11 +44,21 @@ def detail(
 ) -> Iterator[Text]:
     """Everything about one message; of long byte ranges the beginning, unless `every_byte`."""
     rows = None if every_byte else HEX_ROWS
-    yield from _head(record, session)
-    yield from _envelopes(record)
-    yield from _body(record)
-    yield from _tensors(record, session, source, rows)
-    yield from _bytes(record, rows)
+    for part in (
+        _head(record, session),
+        _envelopes(record),
+        _body(record),
+        _tensors(record, session, source, rows),
+        _bytes(record, rows),
+    ):
+        try:
+            yield from part
+        except Exception as error:
+            yield _problem(unexpected(error, "view", record.location))
+
+
+def _problem(problem: Problem) -> Text:
+    return Text(f"  problem: {problem.layer}: {printable(problem.reason)}", style="red")
 
 
 def _title(text: str) -> Text:
@@ -94,7 +105,7 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
         yield _field("pipe", f"{tp.pipe.number}, {tp.pipe.transport}, {tp.pipe.visible.value}")
         yield _field("place", f"{file}, packet {where.packet}, {where.flow}, offset {where.offset}")
     for problem in record.problems:
-        yield Text(f"  problem: {problem.layer}: {printable(problem.reason)}", style="red")
+        yield _problem(problem)
 
 
 def _envelopes(record: RpcRecord) -> Iterator[Text]:
