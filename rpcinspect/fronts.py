@@ -193,7 +193,7 @@ class Network:
 
     @property
     def pipes(self) -> Sequence[Pipe]:
-        return [state.pipe for state in self._demux.pipes]
+        return self._demux.opened
 
     @property
     def facts(self) -> int:

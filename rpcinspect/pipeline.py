@@ -123,8 +123,8 @@ class Decoding:
         pipes, front = len(self._front.pipes), self._front
         state = (pipes, front.facts, self.builder.witness.facts)
         rows = len(self.builder.columns)
-        # Calling the roll costs time for each pipe, so that it must not be done for each of many new pipes.
-        if state != self._roster_state and rows - self._roster_rows >= pipes // 16:
+        # Calling the roll costs time for all that is known, so that it must not be done for each new fact.
+        if state != self._roster_state and rows - self._roster_rows >= sum(state) // 16:
             self._roster_state, self._roster_rows = state, rows
             self._roster = self._call_roll()
         return self._roster

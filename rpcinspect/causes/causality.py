@@ -15,17 +15,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct, field
 
 from rpcinspect.causes.calls import CALLS, FETCHES, HOUSEKEEPING, Call, created, fork_of, is_builtin
+from rpcinspect.causes.serving import MAX_OPEN, Arrivals, Serving
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.types import unpack_id
 
 REMOTE = frozenset({MessageType.PYTHON_REMOTE_CALL, MessageType.SCRIPT_REMOTE_CALL})
 GENERAL = CALLS | FETCHES | {MessageType.RREF_BACKWARD_REQ}
 """What only code of the user, or of a library in its place, sends."""
+MAX_RUNS = 1000
+"""Of one function, that are looked at for calls which they lack."""
 PASSES = frozenset({MessageType.BACKWARD_AUTOGRAD_REQ, MessageType.RREF_BACKWARD_REQ})
 """Requests that carry a backward pass to a worker."""
 
@@ -81,25 +84,6 @@ def explain(calls: Sequence[Call], drivers: Collection[str] = ()) -> Causes:
     return Causes(judge.parents, tuple(sorted(judge.ambiguities, key=lambda a: a.message)))
 
 
-def open_requests(worker_received: Iterable[Call], sent: Sequence[Call]) -> dict[int, list[Call]]:
-    """For each request that was sent: those that had arrived, were not answered, and run code."""
-    waiting = sorted((c for c in worker_received if _runs_code(c)), key=lambda c: c.arrived_ns)
-    active: list[Call] = []
-    found: dict[int, list[Call]] = {}
-    at = 0
-    for call in sorted(sent, key=lambda c: c.begin_ns):
-        while at < len(waiting) and waiting[at].arrived_ns <= call.begin_ns:
-            active.append(waiting[at])
-            at += 1
-        active = [q for q in active if q.answered_ns is None or q.answered_ns >= call.begin_ns]
-        found[call.index] = [q for q in active if q is not call]
-    return found
-
-
-def _runs_code(call: Call) -> bool:
-    return call.kind in CALLS and not is_builtin(call.request.rpc.command)
-
-
 class _Case(Struct, frozen=True):
     """A request and what it may have been nested in."""
 
@@ -143,27 +127,31 @@ class _Judge:
     def look(self, job: int, name: str, worker: _Worker) -> None:
         """Collects candidates; a request without any was sent of the worker's own."""
         general = [call for call in worker.sent if call.kind in GENERAL]
-        opened = open_requests(worker.received, general)
+        serving = Serving(worker.received)
+        candidates: dict[int, list[Call]] = {}
+        for call in sorted(general, key=_begin):
+            serving.at(call.begin_ns)
+            candidates[call.index] = serving.latest(self._contexts_around(job, name, call), call)
         for call in general:
-            candidates = [q for q in opened[call.index] if self._may_hold(job, name, q, call)]
-            if candidates:
-                self._cases.append(_Case(job, name, call, candidates))
+            if candidates[call.index]:
+                self._cases.append(_Case(job, name, call, candidates[call.index]))
                 continue
             self._drivers.add((job, name))
             self._own_signs[_sign(call)] += 1
             if call.context is not None:
                 self._own_contexts.add((job, name, call.context))
 
-    def _may_hold(self, job: int, name: str, request: Call, call: Call) -> bool:
-        """Whether a function that `request` runs can send `call`, by their contexts."""
-        outer = request.context if request.wrapped else None
+    def _contexts_around(self, job: int, name: str, call: Call) -> Sequence[int | None] | None:
+        """The contexts in which a function can run that sends a call; None among them is outside of all, and
+        alone any.
+        """
         inner = call.context
         if inner is not None:
             here = self._creators.get((job, unpack_id(inner)[0])) == name
-            return outer == inner or (here and outer is None)
+            return (inner, None) if here else (inner,)
         if call.kind in REMOTE | FETCHES | CALLS and not is_builtin(call.request.rpc.command):
-            return outer is None  # in a context it would have been wrapped
-        return True
+            return (None,)  # in a context it would have been wrapped
+        return None
 
     def decide_calls(self) -> None:
         """Decides every case: the certain ones first, since the others are judged by what they look like."""
@@ -208,7 +196,7 @@ class _Judge:
             known = any(
                 run.answered_ns is not None
                 and not self._began(job, run.callee, sign, run.arrived_ns, run.answered_ns)
-                for run in self._runs[job, function]
+                for run in self._runs[job, function][:MAX_RUNS]
             )
             self._known_silent[key] = known
         return known
@@ -269,28 +257,32 @@ class _Judge:
         for call in worker.sent:
             if call.kind == MessageType.BACKWARD_AUTOGRAD_REQ and call.context is not None:
                 sent[call.context].append(call)
-        begun = {context: its for context, its in sent.items() if not _come(arrived[context], its[0])}
-        served = open_requests(worker.received, [gradients[0] for gradients in begun.values()])
+        came = {context: Arrivals(arrived.get(context, ())) for context in sent}
+        begun = {context: its for context, its in sent.items() if came[context].latest(its[0]) is None}
         calls: dict[int, list[Call]] = defaultdict(list)
         for call in worker.sent:
             if call.context in begun and call.kind in GENERAL:
                 calls[call.context].append(call)
-        for context, gradients in begun.items():
-            holder = self._holder(context, calls[context], served[gradients[0].index])
+        serving = Serving(worker.received)
+        for context, gradients in sorted(begun.items(), key=lambda item: item[1][0].begin_ns):
+            serving.at(gradients[0].begin_ns)
+            holder = self._holder(context, calls[context], serving)
             for call in gradients if holder is not None else ():
                 self.parents[call.index] = holder  # type: ignore[assignment]
         for context, gradients in sent.items():
             for call in gradients if context not in begun else ():
-                latest = max(_come(arrived[context], call), key=lambda q: q.arrived_ns)
-                self.parents[call.index] = latest.index
+                latest = came[context].latest(call)
+                if latest is not None:
+                    self.parents[call.index] = latest.index
 
-    def _holder(self, context: int, calls: Sequence[Call], served: Sequence[Call]) -> int | None:
+    def _holder(self, context: int, calls: Sequence[Call], serving: Serving) -> int | None:
         """The request whose function began the pass: the one that the context's calls were nested in."""
         for call in calls:
             parent = self.parents.get(call.index)
-            if parent is None or any(q.index == parent for q in served):
+            if parent is None or parent in serving:
                 return parent
-        return next((q.index for q in served if q.context == context), None)
+        first = serving.first_in(context)
+        return None if first is None else first.index
 
     def _follow_cleanup(self, job: int, name: str, worker: _Worker) -> None:
         kind = MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ
@@ -321,16 +313,16 @@ class _Judge:
                 brought.setdefault(made[1], (call, False))
             for fork in call.response.facts.forks if call.response is not None else ():
                 brought.setdefault(fork.fork_id, (call, False))
+        calls = Arrivals([call for call in worker.received if call.kind in CALLS])
         for call in worker.sent:
             fork_id = fork_of(call.request) if call.kind in HOUSEKEEPING else None
             if fork_id is None:
                 continue
             if fork_id not in brought:
-                before = [] if driver else [q for q in worker.received if _before(q, call)]
-                if (
-                    before
-                ):  # it came in a form that nobody knows as an RRef's: with the last call, most likely
-                    self.parents[call.index] = before[-1].index
+                last = None if driver else calls.last(call)
+                if last is not None:
+                    # It came in a form that nobody knows as an RRef's: with the last call, most likely.
+                    self.parents[call.index] = last.index
                 continue
             bringer, served = brought[fork_id]
             parent = bringer.index if served else self.parents.get(bringer.index)
@@ -345,15 +337,6 @@ def _contains(request: Call, call: Call) -> bool:
     return request.answered_ns is None or call.end_ns is None or call.end_ns <= request.answered_ns
 
 
-def _come(requests: Sequence[Call], call: Call) -> list[Call]:
-    """Those that had arrived when the call began."""
-    return [request for request in requests if request.arrived_ns <= call.begin_ns]
-
-
-def _before(request: Call, call: Call) -> bool:
-    return request.kind in CALLS and request.arrived_ns <= call.begin_ns
-
-
 def _held(case: _Case) -> list[Call]:
     """The candidates that a function waiting for the call may have answered."""
     return [request for request in case.candidates if _contains(request, case.call)]
@@ -363,13 +346,19 @@ def _serving(case: _Case) -> str:
     return f"{case.name} sends #{case.call.index} while it serves {_list(case.candidates)}"
 
 
+def _begin(call: Call) -> int:
+    return call.begin_ns
+
+
 def _sign(call: Call) -> tuple[int, str | None]:
     return call.kind, call.function
 
 
 def _list(calls: Sequence[Call]) -> str:
     shown = ", ".join(f"#{call.index}" for call in calls[:4])
-    return shown if len(calls) <= 4 else f"{shown} and {len(calls) - 4} more"
+    if len(calls) <= 4:
+        return shown
+    return f"{shown} and {len(calls) - 4} more{', or even more' if len(calls) >= MAX_OPEN else ''}"
 
 
 def _cut_circles(parents: dict[int, int]) -> None:

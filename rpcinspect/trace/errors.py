@@ -106,10 +106,10 @@ class ErrorResponses(Stage):
         failures = sorted(self._failures.values(), key=lambda f: int(run.session.index[f.row]))
         causes = self._causes(run, failures)
         roots: dict[tuple[int, str, str], _Root] = {}
-        for failure in failures:
-            first = failure
-            while first.row in causes:
-                first = causes[first.row]
+        firsts: dict[int, _Failure] = {}
+        for failure in failures:  # in the order of time: what a failure passes on comes before it
+            before = causes.get(failure.row)
+            first = firsts[failure.row] = failure if before is None else firsts[before.row]
             told = origin(first.text)
             key = (run.job(first.row), self._place(run, first, told.nodes), told.cause)
             root = roots.setdefault(key, _Root(first))

@@ -72,7 +72,7 @@ def _left_behind(run: Run, context: AutogradContext, named: set[tuple[int, str |
     last_ns = max(run.end_ns(index) for index in messages)
     # a worker that left took the context with it
     left = tuple(w for w in left if not run.cut_off(last_ns, until_ns=run.left_ns(w, context.job)))
-    if any(run.damaged_between(a, b) for a in context.workers for b in left if a != b):
+    if run.damaged_among(context.workers, left):
         return ()
     return left
 
@@ -107,8 +107,14 @@ class LeakedRRefs(Stage):
 
     def finish(self, run: Run) -> Iterable[Finding]:
         groups: dict[tuple[int, str, str], list[tuple[RRef, int]]] = defaultdict(list)
+        over: dict[tuple[str, int], bool] = {}
         for rref in run.session.rrefs:
-            if rref.owner is None or not rref.live_forks or not _over(run, rref.owner, rref.job):
+            if rref.owner is None or not rref.live_forks:
+                continue
+            who = (rref.owner, rref.job)
+            if who not in over:
+                over[who] = _over(run, *who)
+            if not over[who]:
                 continue
             for fork in rref.live_forks:
                 row, made = self._alive.get(fork.to_value(), (NONE, False))
@@ -134,6 +140,5 @@ class LeakedRRefs(Stage):
 
 def _over(run: Run, owner: str, job: int) -> bool:
     """Whether every pipe to a worker was closed, after all that was due had come."""
-    servers = enumerate(run.session.servers)
-    pipes = [number for number, server in servers if server == owner and run.jobs[number] == job]
+    pipes = run.pipes_to(owner, job)
     return bool(pipes) and all(run.end(pipe) is not None and not run.damaged(pipe, True) for pipe in pipes)

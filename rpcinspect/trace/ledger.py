@@ -22,7 +22,6 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.session.model import NONE, RRef, Session
 from rpcinspect.trace.graph import failed
 
@@ -154,6 +153,7 @@ class _Reader:
         )
 
     def _forks(self, rref: RRef, seen: _Seen) -> Iterable[ForkStory]:
+        live, gone = set(rref.live_forks), set(rref.deleted)
         for fork in rref.forks:
             fork_id = fork.to_value()
             begin, deleted = seen.begins.get(fork_id), seen.deleted.get(fork_id)
@@ -167,7 +167,7 @@ class _Reader:
                 accepted=self._accepted.get((rref.job, fork_id)),
                 deleted=deleted,
                 acknowledged=self._answer(deleted),
-                state=_state(rref, fork),
+                state="alive" if fork in live else "deleted" if fork in gone else "home",
             )
 
     def _holder(self, begin: int | None, made: bool, seen: _Seen, fork_id: Pair) -> str | None:
@@ -190,9 +190,3 @@ class _Reader:
             return None
         partner = self._session.messages.partner[self._messages[index].row]
         return None if partner == NONE else int(self._session.index[partner])
-
-
-def _state(rref: RRef, fork: GloballyUniqueId) -> str:
-    if fork in rref.live_forks:
-        return "alive"
-    return "deleted" if fork in rref.deleted else "home"

@@ -221,7 +221,9 @@ def _ranges(events: Sequence[LegacyEvent]) -> tuple[list[_Range], bool]:
     left out, with everything under its handle; an allocation counts for every range that is open.
     """
     done: list[_Range] = []
-    opened: dict[tuple[float, int], tuple[LegacyEvent, list[int]]] = {}
+    opened: dict[tuple[float, int], tuple[LegacyEvent, int]] = {}
+    """With all that had been allocated before each."""
+    allocated = 0
     dropped: set[tuple[float, int]] = set()
     before: LegacyEvent | None = None
     broken = False
@@ -233,16 +235,15 @@ def _ranges(events: Sequence[LegacyEvent]) -> tuple[list[_Range], bool]:
             if before is not None and _alike(before, event):
                 dropped.add(key)
                 continue
-            opened[key] = (event, [0])
+            opened[key] = (event, allocated)
         elif event.kind == POP:
-            start, memory = opened.pop(key, (None, [0]))
+            start, before_it = opened.pop(key, (None, 0))
             if start is None:
                 broken = True
             else:
-                done.append(_range(start, event, memory[0]))
+                done.append(_range(start, event, allocated - before_it))
         elif event.kind == ALLOC:
-            for _, memory in opened.values():
-                memory[0] += event.cpu_memory
+            allocated += event.cpu_memory
             if not opened:
                 done.append(_Range(MEMORY, -1, 0, 0, 0, False, event.cpu_memory, ()))
         before = event

@@ -6,6 +6,8 @@ they say that something is missing. Missing messages prove nothing where the cap
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -58,13 +60,35 @@ class Run:
 
     def damaged_between(self, sender: str, receiver: str) -> bool:
         """Whether requests of one worker to another may have been lost from the capture."""
+        return (sender, receiver) in self._damaged_ways
+
+    @cached_property
+    def _damaged_ways(self) -> frozenset[tuple[str, str]]:
         session = self.session
-        return any(
-            session.clients[pipe.number] == sender
-            and session.servers[pipe.number] == receiver
-            and self.damaged(pipe.number, True)
+        return frozenset(
+            (session.clients[pipe.number], session.servers[pipe.number])
             for pipe in session.pipes
+            if self.damaged(pipe.number, True)
         )
+
+    def damaged_among(self, senders: Collection[str], receivers: Collection[str]) -> bool:
+        """Whether requests of any of these to any other of those may have been lost."""
+        ways = self._damaged_ways
+        if len(ways) < len(senders) * len(receivers):
+            senders, receivers = set(senders), set(receivers)
+            return any(a in senders and b in receivers and a != b for a, b in ways)
+        return any((a, b) in ways for a in senders for b in receivers if a != b)
+
+    def pipes_to(self, worker: str, job: int) -> Sequence[int]:
+        """The pipes on which others send requests to a worker."""
+        return self._pipes_to.get((job, worker), ())
+
+    @cached_property
+    def _pipes_to(self) -> dict[tuple[int, str], list[int]]:
+        found: dict[tuple[int, str], list[int]] = defaultdict(list)
+        for pipe, server in enumerate(self.session.servers):
+            found[self.jobs[pipe], server].append(pipe)
+        return found
 
     def end(self, pipe: int) -> ConnectionEnd | None:
         """How a pipe ended; None if its end was not captured."""

@@ -33,6 +33,10 @@ STEPS = frozenset(
 """Called with an RRef to the optimizer and a context id."""
 
 
+MAX_STEPS = 64
+"""Between a forward message and its gradient that are looked at."""
+
+
 class _Step(Struct, frozen=True):
     arrived_ns: int
     index: int
@@ -95,9 +99,10 @@ class StaleGradients(Stage):
 
 
 def _between(steps: list[_Step], after_ns: int, before_ns: int) -> list[_Step]:
+    """The first of those between two times."""
     low = bisect_right(steps, after_ns, key=lambda step: step.arrived_ns)
     high = bisect_left(steps, before_ns, key=lambda step: step.arrived_ns)
-    return steps[low:high]
+    return steps[low : min(high, low + MAX_STEPS)]
 
 
 def _context_of_step(record: RpcRecord) -> int | None:

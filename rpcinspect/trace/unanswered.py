@@ -8,8 +8,8 @@ confirm because it left is information: nothing waits for it.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -17,7 +17,8 @@ from rpcinspect.causes.calls import CLEAN_UP
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import CallFailure, Finding, MessageColumns
+from rpcinspect.session.model import CallFailure, Edge, Finding, MessageColumns
+from rpcinspect.trace.circles import circles
 from rpcinspect.trace.notes import Note, Pairs
 from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
@@ -28,8 +29,13 @@ MAX_FUNCTIONS = 10_000
 MAX_TEXT = 200
 """Of what a caller was told."""
 
+MAX_CHAIN = 12
+"""Workers that wait for each other, one after the other, that one finding names."""
+
 Kind = tuple[int, str, str, str, str]
 """(job, caller, callee, what, why): requests that are told in one finding."""
+Worker = tuple[int, str]
+"""(job, label)."""
 
 
 class _Open(Struct, eq=False):
@@ -80,12 +86,14 @@ class UnansweredRequests(Stage):
                 callee = run.session.destination(row)
                 key = (run.job(row), run.session.source(row), callee, note.what, why)
                 groups.setdefault(key, _Open(severity)).rows.append(row)
-        waits: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
-        for (job, caller, callee, _, why), found in groups.items():
-            if found.severity == "error" and why == SILENT:
-                waits[job, caller].setdefault(callee)
+        waits = _Waits(
+            ((job, caller), (job, callee))
+            for (job, caller, callee, _, why), found in groups.items()
+            if found.severity == "error" and why == SILENT
+        )
+        unused = _Unused(run, self._passes)
         for key, found in groups.items():
-            yield self._finding(run, key, found, waits)
+            yield self._finding(run, key, found, waits, unused)
         yield from _lost(run)
 
     def _judge(self, run: Run, row: int, note: Note) -> tuple[str, str]:
@@ -103,9 +111,7 @@ class UnansweredRequests(Stage):
             return "info", EARLY
         return "error", SILENT
 
-    def _finding(
-        self, run: Run, key: Kind, found: _Open, waits: dict[tuple[int, str], dict[str, None]]
-    ) -> Finding:
+    def _finding(self, run: Run, key: Kind, found: _Open, waits: _Waits, unused: _Unused) -> Finding:
         job, caller, callee, what, why = key
         indexes = run.session.indexes(found.rows[:MAX_INDEXES])
         it = "it" if len(found.rows) == 1 else "the first of them"
@@ -116,12 +122,11 @@ class UnansweredRequests(Stage):
             f"{callee} never answered {counted(len(found.rows), 'request')} of {caller} "
             f"({what} {numbers(indexes)}): {cause}{_quoted(failures)}"
         )
-        chain = _chain(waits, job, caller, callee) if why == SILENT else []
-        if chain and chain[-1] == caller:
-            text += f"; they wait for each other: {' → '.join([caller, *chain])}"
-        elif len(chain) > 1:
-            text += f"; {callee} itself waits for {' → '.join(chain[1:])}"
-        awaited = self._awaited(run, job, callee, found.rows) if found.severity == "error" else []
+        chain: list[str] = []
+        if why == SILENT:
+            chain, words = waits.after((job, caller), (job, callee))
+            text += words
+        awaited = unused.of(job, callee, found.rows) if found.severity == "error" else []
         remedy = REMEDIES[why].format(caller=caller, callee=callee)
         if awaited:
             until = "until then it waited" if why in (CLOSED, CALLER_CLOSED) else "it waits"
@@ -141,19 +146,73 @@ class UnansweredRequests(Stage):
         began = min(self._columns.time_ns[row] for row in rows)
         return duration(max(0, min(failure.time_ns for failure in failures) - began)) if failures else ""
 
-    def _awaited(self, run: Run, job: int, callee: str, rows: Sequence[int]) -> list[int]:
-        """Forward messages of the callee's for which a pass that it was asked into got no gradient."""
-        asked = {self._passes[row]: int(run.session.index[row]) for row in rows if row in self._passes}
+
+class _Unused:
+    """Forward messages whose gradient never came, for which passes that nobody answered wait."""
+
+    def __init__(self, run: Run, passes: Mapping[int, int]) -> None:
+        """`passes`: row of a gradient request without an answer → its context."""
+        self._run = run
+        self._passes = passes
+        wanted = {(run.job(row), context) for row, context in passes.items()}
+        self._edges: dict[tuple[int, int, str], list[Edge]] = defaultdict(list)
+        """(job, context, sender) → its edges without a gradient."""
+        for context in run.session.contexts if wanted else ():
+            if (context.job, context.context_id) in wanted:
+                for edge in context.edges:
+                    if not edge.backward and not run.damaged_between(edge.receiver, edge.sender):
+                        self._edges[context.job, context.context_id, edge.sender].append(edge)
+
+    def of(self, job: int, worker: str, rows: Sequence[int]) -> list[int]:
+        """Those of a worker, sent before it was asked into the pass by these requests, or by the last of
+        them."""
+        index = self._run.session.index
+        asked = {self._passes[row]: int(index[row]) for row in rows if row in self._passes}
         return sorted(
             edge.forward
-            for context in run.session.contexts
-            if context.job == job and context.context_id in asked
-            for edge in context.edges
-            if edge.sender == callee
-            and not edge.backward
-            and edge.forward < asked[context.context_id]
-            and not run.damaged_between(edge.receiver, edge.sender)
+            for context, before in asked.items()
+            for edge in self._edges.get((job, context, worker), ())
+            if edge.forward < before
         )
+
+
+class _Waits:
+    """Who waits for whom, in one direction."""
+
+    def __init__(self, pairs: Iterable[tuple[Worker, Worker]]) -> None:
+        self._for: dict[Worker, dict[Worker, None]] = defaultdict(dict)
+        for caller, callee in pairs:
+            self._for[caller].setdefault(callee)
+        self._circle = circles(self._for)
+        self._size = Counter(self._circle.values())
+
+    def after(self, caller: Worker, callee: Worker) -> tuple[list[str], str]:
+        """Who waits for whom from the callee on, until the end, until somebody comes twice, or for so many
+        names as a person reads; and what a sentence says of that.
+        """
+        chain = {callee: None}
+        last, more = callee, False
+        while last != caller:
+            others = self._for.get(last, {})
+            following = (
+                caller if caller in others else next((one for one in others if one not in chain), None)
+            )
+            more = following is not None and len(chain) == MAX_CHAIN
+            if following is None or more:
+                break
+            last = following
+            chain[last] = None
+        names = [name for _, name in chain]
+        rest = ", and so on" if more else ""
+        if last == caller:
+            return names, f"; they wait for each other: {' → '.join([caller[1], *names])}"
+        if more and self._circle[caller] == self._circle[callee]:
+            size = self._size[self._circle[caller]]
+            told = " → ".join([caller[1], *names])
+            return names, f"; {size:,} workers wait for each other in a circle: {told}{rest}"
+        if len(names) > 1:
+            return names, f"; {callee[1]} itself waits for {' → '.join(names[1:])}{rest}"
+        return names, ""
 
 
 def _quoted(failures: Sequence[CallFailure]) -> str:
@@ -177,17 +236,6 @@ def _lost(run: Run) -> Iterable[Finding]:
             remedy=REMEDIES[reason].format(caller=caller, callee=callee),
             workers=unique([caller, callee]),
         )
-
-
-def _chain(waits: dict[tuple[int, str], dict[str, None]], job: int, caller: str, callee: str) -> list[str]:
-    """Who waits for whom from the callee on, until the end or until somebody comes twice."""
-    chain = [callee]
-    while chain[-1] != caller:
-        following = [name for name in waits.get((job, chain[-1]), ()) if name not in chain]
-        if not following:
-            break
-        chain.append(caller if caller in following else following[0])
-    return chain
 
 
 CLOSED, CALLER_CLOSED, LEFT, CALLER_LEFT = "closed", "caller closed", "left", "caller left"

@@ -9,8 +9,10 @@ hand in what they bring.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
 
 from rpcinspect.causes.calls import Call
 from rpcinspect.causes.causality import PASSES, Causes
@@ -28,20 +30,37 @@ def waiting_requests(calls: Sequence[Call], causes: Causes) -> dict[int, int]:
     for call in calls:
         if call.kind in PASSES:
             received[call.job, call.context, call.callee].append(call)
-    for its in received.values():
-        its.sort(key=lambda call: (-_answered(call), call.arrived_ns))
+    firsts = {key: _Firsts(its) for key, its in received.items()}
     waiting = dict(causes.parents)
     for call in calls:
         parent = by_index.get(causes.parents.get(call.index, NONE))
         if parent is None or call.kind != MessageType.BACKWARD_AUTOGRAD_REQ or parent.kind not in PASSES:
             continue
-        came = (
-            one for one in received[call.job, call.context, call.caller] if one.arrived_ns <= call.begin_ns
-        )
-        first = next(came, None)
+        its = firsts.get((call.job, call.context, call.caller))
+        first = None if its is None else its.before(call)
         if first is not None and _answered(first) >= _over(call):
             waiting[call.index] = first.index
     return waiting
+
+
+class _Firsts:
+    """The requests that carried a pass to a worker."""
+
+    def __init__(self, requests: list[Call]) -> None:
+        requests.sort(key=lambda call: call.arrived_ns)
+        self._times = [request.arrived_ns for request in requests]
+        self._firsts = list(accumulate(requests, _later))
+        """Of those that had arrived with each, or before it, the one that was answered last."""
+
+    def before(self, call: Call) -> Call | None:
+        """That of those which had arrived when a call began."""
+        end = bisect_right(self._times, call.begin_ns)
+        return self._firsts[end - 1] if end else None
+
+
+def _later(one: Call, other: Call) -> Call:
+    """The one that was answered later; the first of two that were answered at once."""
+    return other if _answered(other) > _answered(one) else one
 
 
 def _answered(call: Call) -> float:

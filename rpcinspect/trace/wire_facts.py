@@ -5,8 +5,10 @@ In: every connection, once all files were read. Out: `WireFacts`, and who ended 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -66,14 +68,30 @@ class Ends:
     """The ends of connections, by the pipes whose descriptors they carried."""
 
     def __init__(self, ends: Iterable[ConnectionEnd]) -> None:
-        self._by_flow: dict[str, list[ConnectionEnd]] = defaultdict(list)
+        by_flow: dict[str, list[ConnectionEnd]] = defaultdict(list)
         for end in ends:
-            self._by_flow[end.flow].append(end)
+            by_flow[end.flow].append(end)
+        self._by_flow = {flow: _Uses(its) for flow, its in by_flow.items()}
 
     def of(self, pipe: Pipe) -> ConnectionEnd | None:
         """How a pipe ended; ports may be used again, so that its time counts."""
-        ends = self._by_flow.get(str(pipe.flow), ())
-        return next((end for end in ends if end.begin_ns <= pipe.first_ns <= end.last_ns), None)
+        uses = self._by_flow.get(str(pipe.flow))
+        return None if uses is None else uses.at(pipe.first_ns)
+
+
+class _Uses:
+    """The connections that used the same two ports, one after the other."""
+
+    def __init__(self, ends: Iterable[ConnectionEnd]) -> None:
+        self._ends = sorted(ends, key=lambda end: end.begin_ns)
+        self._begins = [end.begin_ns for end in self._ends]
+        self._lasts = list(accumulate((end.last_ns for end in self._ends), max))
+        """When the last of those up to each was over."""
+
+    def at(self, time_ns: int) -> ConnectionEnd | None:
+        """The first of those that were there at that time."""
+        first = bisect_left(self._lasts, time_ns)
+        return self._ends[first] if first < bisect_right(self._begins, time_ns) else None
 
 
 class WireFacts(Struct, frozen=True):

@@ -61,6 +61,8 @@ class Demux:
         self._patient = patient
         self.shapes = ShapeTable(limits, read_table)
         self.pipes: list[PipeState] = []
+        self.opened: list[Pipe] = []
+        """Those that they are the state of."""
         self.store_entries: list[StoreEntry] = []
         self.store_bytes = 0
         self.skipped_bytes = 0
@@ -138,6 +140,7 @@ class Demux:
         pipe.first_ns = min(s.first_ns for s in connection.streams if s.first_ns is not None)
         state = PipeState(pipe, self.shapes, self.limits, patient=self._patient)
         self.pipes.append(state)
+        self.opened.append(pipe)
         return state
 
     def register(self, address: str, identifier: int, role: Role, done: list[TpMessage]) -> None:

@@ -63,6 +63,7 @@ class Stream:
         "_head",
         "_history",
         "_pending",
+        "_rested",
         "_source",
         "acked",
         "conflicts",
@@ -111,6 +112,8 @@ class Stream:
         self.last_ns = 0
         self.hole_since_ns: int | None = None
         self._head = 0
+        self._rested = 0
+        """Where `rest` has come to."""
         self._pending: SortedDict = NOTHING_PENDING
         self._history: deque[Run] | None = None
         self._source = source
@@ -437,10 +440,11 @@ class Stream:
 
     def rest(self, position: int) -> None:
         """Readers are done with all before this position for now, and will want it again at the end."""
-        for run in self.runs[self._head :]:
-            if run.end > position:
-                break
-            run.forget_lists()
+        index = self._locate(self._rested)
+        while index < len(self.runs) and self.runs[index].end <= position:
+            self.runs[index].forget_lists()
+            index += 1
+        self._rested = max(self._rested, position)
 
     def release(self, position: int) -> None:
         """Readers are done with all before this position."""
@@ -457,7 +461,7 @@ class Stream:
                     self._history = deque(maxlen=HISTORY_RUNS)
                 self._history.append(run)
             head += 1
-        if head > 64 or head == len(runs):
+        if head > max(64, len(runs) // 8) or head == len(runs):
             del runs[:head]
             head = 0
         self._head = head

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.causes.calls import CALLS, Call, read_exchanges
-from rpcinspect.causes.causality import Causes, _cut_circles, explain, open_requests
+from rpcinspect.causes.causality import Causes, _cut_circles, explain
+from rpcinspect.causes.serving import Serving
 from rpcinspect.opened import open_session
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -269,9 +270,11 @@ def test_a_parent_was_being_served_by_the_sender(drawn: list[tuple[int, int, int
     for doubt in causes.ambiguities:
         assert doubt.decided is None or doubt.decided in doubt.parents
         assert causes.parents.get(doubt.message) == doubt.decided
-    received = [call for call in calls if call.callee == "w1"]
-    for index, served in open_requests(received, [c for c in calls if c.caller == "w1"]).items():
-        assert causes.parents.get(index) is None or causes.parents[index] in {q.index for q in served}
+    serving = Serving(call for call in calls if call.callee == "w1")
+    for call in sorted((c for c in calls if c.caller == "w1"), key=lambda c: c.begin_ns):
+        serving.at(call.begin_ns)
+        parent = causes.parents.get(call.index)
+        assert parent is None or parent in serving
 
 
 def test_circles_are_cut_at_the_first_request() -> None:
