@@ -6,6 +6,8 @@
 #   make test       run all tests (PYTEST_ARGS='tests/wire -x' runs some of them)
 #   make check      what CI checks beside the tests: ruff and mypy
 #   make fix        format, and repair what ruff can repair
+#   make golden     what every view says of every capture, compared with bench/golden.txt (GOLDEN_ARGS='--against HEAD~1'
+#                   shows how it differs from a commit's, GOLDEN_ARGS=--write keeps it)
 #   make damage     what is left of damaged captures, into docs/damage.md (DAMAGE_ARGS='--quick' only shows it)
 #   make replay-table  replay PyTorch's own tests, into docs/replay.md (TABLE_ARGS='--runs 1' only shows it)
 #   make operators  what the installed torch would change in the table of operators that may run without --allow
@@ -36,6 +38,7 @@ REPLAY ?= captures/basic_chain.pcap --path captures
 DIFF ?= captures/pairs/base.pcap.gz captures/pairs/dropout_seed.pcap.gz
 PYTEST_ARGS ?=
 CAPTURES ?=
+GOLDEN_ARGS ?=
 DAMAGE_ARGS ?= --write docs/damage.md
 BENCH_ARGS ?=
 TABLE_ARGS ?= --write docs/replay.md
@@ -43,7 +46,7 @@ OPERATORS_ARGS ?=
 FUZZ_SECONDS ?= 3600
 FUZZ_ARGS ?=
 
-.PHONY: demo demo-light test check fix damage replay-table operators fuzz bench captures pictures
+.PHONY: demo demo-light test check fix golden damage replay-table operators fuzz bench captures pictures
 .DELETE_ON_ERROR:
 
 # $(call show,heading,arguments,exit status)
@@ -72,6 +75,9 @@ check: $(VENV)/dev.stamp
 fix: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+golden: $(VENV)/dev.stamp
+	$(BIN)/python bench/golden.py $(GOLDEN_ARGS)
 
 damage: $(VENV)/dev.stamp
 	$(BIN)/python bench/damage.py $(DAMAGE_ARGS)

@@ -1,0 +1,1 @@
+"""Every view over every capture, kept as hashes: what is asked, how it runs, what is kept."""
