@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.golden import kept as golden  # noqa: E402  (it lies below the folder named above, as what follows)
-from tests.golden.asked import LEFT_OUT, LISTING, SHARED, Subject, captures, subjects  # noqa: E402
+from tests.golden.asked import DEAR, LISTING, OF_DEAR, SHARED, Subject, captures, subjects  # noqa: E402
 from tests.golden.kept import Comparison, KeptError, Outputs  # noqa: E402
 from tests.golden.running import Answer, answer, prepare  # noqa: E402
 from tests.places import WITHOUT_SHARED  # noqa: E402
@@ -52,39 +52,30 @@ def main() -> int:
     options = arguments()
     chosen = Chosen(options.capture, options.view)
     found = [subject for subject in subjects() if chosen.capture(subject.name)]
-    if options.outputs is not None:
-        return write_texts(found, options)
     if WITHOUT_SHARED:
         print(f"{SHARED} is not there: only the bundled captures are compared", file=sys.stderr)
     started = time.monotonic()
-    answers = run(found, chosen.view, options.jobs, package=options.package, text=options.show)
+    texts = options.show or options.against is not None
+    answers = run(found, chosen.view, options.jobs, package=ROOT, text=texts)
     if options.show:
         print("\n".join(f"=== {n}: {q}\n{a.text}" for n, qs in answers.items() for q, a in qs.items()))
         return 0
-    now = {name: {q: (a.code, a.digest) for q, a in questions.items()} for name, questions in answers.items()}
-    ended = [
-        f"{n}: {q}: {a.text}" for n, questions in answers.items() for q, a in questions.items() if a.code < 0
-    ]
-    if ended:
-        raise SystemExit("".join(["golden.py: these did not come to an end:\n", *ended]))
-    try:
-        kept = golden.load(KEPT) if options.against is None else kept_at(options.against)
-    except KeptError as error:
-        if not options.write:
-            raise SystemExit(f"golden.py: {error}") from None
-        kept = {}
+    now = hashes(answers)
+    if options.against is None:
+        kept, where = kept_now(options), str(KEPT.relative_to(ROOT))
+    else:
+        before = at_commit(options.against, found, chosen, options.jobs)
+        kept, where = hashes(before), options.against
     compared = golden.compare(comparable(kept, chosen), now)
     print("\n".join(lines(compared, kept, now)))
     if options.against is not None:
-        show(compared, options)
+        show(compared.differing(), before, answers, options)
     if options.write:
         KEPT.write_text(golden.written(golden.replaced(kept, now, compared.gone)), encoding="utf-8")
-    for name, reason in LEFT_OUT.items():
-        if name in captures():
-            print(f"left out: {captures()[name]}: {reason}")
-    count = len(compared.differing())
-    where = KEPT.relative_to(ROOT) if options.against is None else options.against
-    took = time.monotonic() - started
+    for name, reason in DEAR.items():
+        if captures().get(name) in now:
+            print(f"{captures()[name]}: asked only {', '.join(OF_DEAR)}: {reason}")
+    count, took = len(compared.differing()), time.monotonic() - started
     print(f"{count:,} outputs differ from {where}, {compared.same:,} do not ({took:.0f} s)")
     return 1 if count and not options.write else 0
 
@@ -103,9 +94,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lines", type=int, default=40, help="with --against: so many of each (default: 40)")
     parser.add_argument("--show", action="store_true", help="show the texts themselves")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: all cores)")
-    for_itself = parser.add_argument_group("for itself")
-    for_itself.add_argument("--package", type=Path, default=ROOT, help=argparse.SUPPRESS)
-    for_itself.add_argument("--outputs", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.write and options.against:
         parser.error("--write keeps the outputs of this checkout: no --against with it")
@@ -149,7 +137,7 @@ def answered(subject: Subject, wanted: Callable[[str], bool], text: bool) -> tup
     """All answers of one subject."""
     answers: dict[str, Answer] = {}
     listing = ""
-    if subject.files and not subject.compared:
+    if subject.listed:
         listed = answer(subject.command(LISTING), text=True)
         listing = listed.text.partition("--- stdout\n")[2].partition("\n--- stderr")[0]
         if wanted(LISTING):
@@ -160,7 +148,37 @@ def answered(subject: Subject, wanted: Callable[[str], bool], text: bool) -> tup
     return subject.name, answers
 
 
+def at_commit(commit: str, found: list[Subject], chosen: Chosen, jobs: int) -> Answers:
+    """The answers of the package as a commit has it, to the questions of now."""
+    with tempfile.TemporaryDirectory(prefix="rpcinspect-golden-") as folder:
+        archive = subprocess.run(
+            ["git", "-C", str(ROOT), "archive", commit, "rpcinspect"], stdout=subprocess.PIPE, check=True
+        )
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        return run(found, chosen.view, jobs, package=Path(folder), text=True)
+
+
 # --- comparing ----------------------------------------------------------------------------------------------
+
+
+def hashes(answers: Answers) -> Outputs:
+    """What is kept of answers; all of them must have come to an end."""
+    ended = [f"{n}: {q}: {a.text}" for n, qs in answers.items() for q, a in qs.items() if a.code < 0]
+    if ended:
+        raise SystemExit("".join(["golden.py: these did not come to an end:\n", *ended]))
+    return {
+        name: {q: (a.code, a.digest) for q, a in questions.items()} for name, questions in answers.items()
+    }
+
+
+def kept_now(options: argparse.Namespace) -> Outputs:
+    """What is kept; nothing, if that is no longer to be read and will be written."""
+    try:
+        return golden.load(KEPT)
+    except KeptError as error:
+        if options.write and options.capture is options.view is None:
+            return {}
+        raise SystemExit(f"golden.py: {error}") from None
 
 
 def comparable(kept: Outputs, chosen: Chosen) -> Outputs:
@@ -185,35 +203,21 @@ def lines(found: Comparison, kept: Outputs, now: Outputs) -> list[str]:
     ]
 
 
-def kept_at(commit: str) -> Outputs:
-    """The hashes that a commit keeps; none if it keeps none."""
-    shown = subprocess.run(
-        ["git", "-C", str(ROOT), "show", f"{commit}:bench/golden.txt"], capture_output=True, text=True
-    )
-    return golden.read(shown.stdout) if shown.returncode == 0 else {}
-
-
 # --- showing ------------------------------------------------------------------------------------------------
 
 
-def show(compared: Comparison, options: argparse.Namespace) -> None:
-    """Makes outputs that differ with both packages, and prints how they do; with `--diff-dir` all of them."""
-    asked = of_each_question(compared.differing())
-    chosen = asked if options.diff_dir is not None else asked[:MAX_SHOWN]
-    if not chosen:
-        return
-    with tempfile.TemporaryDirectory(prefix="rpcinspect-golden-") as name:
-        folder = Path(name)
-        checkout(options.against, folder / "checkout")
-        before = texts_of(folder / "checkout", chosen, folder / "before", options.jobs)
-        after = texts_of(ROOT, chosen, folder / "after", options.jobs)
-    for at, key in enumerate(chosen):
-        old, new = before.get("\t".join(key), ""), after.get("\t".join(key), "")
+def show(asked: list[Asked], before: Answers, after: Answers, options: argparse.Namespace) -> None:
+    """Prints how outputs differ, and leaves them and their differences in `--diff-dir`."""
+    for at, (name, question) in enumerate(of_each_question(asked)):
+        if at >= MAX_SHOWN and options.diff_dir is None:
+            break
+        nothing = Answer(0, "")
+        old, new = (answers.get(name, {}).get(question, nothing).text for answers in (before, after))
         difference = unified(old, new)
         if options.diff_dir is not None:
-            keep(options.diff_dir, key, before=old, after=new, diff="\n".join(difference) + "\n")
+            keep(options.diff_dir, f"{name}: {question}", before=old, after=new, diff="\n".join(difference))
         if at < MAX_SHOWN:
-            print(f"\n{key[0]}: {key[1]}")
+            print(f"\n{name}: {question}")
             print("\n".join(line[:MAX_LINE] for line in difference[: options.lines]))
             if len(difference) > options.lines:
                 print(f"… and {len(difference) - options.lines:,} lines")
@@ -231,54 +235,15 @@ def of_each_question(asked: list[Asked]) -> list[Asked]:
     return [(name, question) for _, name, question in sorted(places)]
 
 
-def checkout(commit: str, folder: Path) -> None:
-    """The package as a commit has it."""
-    folder.mkdir()
-    archive = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", commit, "rpcinspect"], stdout=subprocess.PIPE, check=True
-    )
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
-
-
-def texts_of(package: Path, asked: list[Asked], folder: Path, jobs: int) -> dict[str, str]:
-    """The texts of outputs by another process, since this one may have imported another package."""
-    folder.mkdir()
-    (folder / "asked.json").write_text(json.dumps(asked))
-    command = [sys.executable, __file__, "--package", str(package), "--outputs", str(folder)]
-    command += ["--jobs", str(jobs)]
-    subprocess.run(command, check=True)
-    texts: dict[str, str] = json.loads((folder / "texts.json").read_text())
-    return texts
-
-
-def write_texts(found: list[Subject], options: argparse.Namespace) -> int:
-    """What `texts_of` starts."""
-    asked = {tuple(key) for key in json.loads((options.outputs / "asked.json").read_text())}
-    names = {name for name, _ in asked}
-    questions = {question for _, question in asked}
-    some = [subject for subject in found if subject.name in names]
-    answers = run(some, questions.__contains__, options.jobs, package=options.package, text=True)
-    texts = {
-        f"{name}\t{question}": its.text
-        for name, its_questions in answers.items()
-        for question, its in its_questions.items()
-        if (name, question) in asked
-    }
-    (options.outputs / "texts.json").write_text(json.dumps(texts))
-    return 0
-
-
 def unified(before: str, after: str) -> list[str]:
     """How two texts differ, by git, whose time is linear; a long line of JSON is taken apart first."""
-    if before == after:
-        return ["(no difference: that commit keeps the hash of another output)"]
     with tempfile.TemporaryDirectory(prefix="rpcinspect-golden-") as folder:
         for name, text in (("before", before), ("after", after)):
             apart = [piece for line in text.splitlines() for piece in pieces(line)]
             Path(folder, name).write_text("\n".join(apart) + "\n", encoding="utf-8")
         command = ["git", "diff", "--no-index", "--no-color", "--no-ext-diff", "-U2", "before", "after"]
         shown = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return shown.stdout.splitlines()[2:]
+    return shown.stdout.splitlines()[4:]  # all but the names
 
 
 def pieces(line: str) -> list[str]:
@@ -291,9 +256,9 @@ def pieces(line: str) -> list[str]:
         return [line]
 
 
-def keep(folder: Path, key: Asked, **texts: str) -> None:
+def keep(folder: Path, name: str, **texts: str) -> None:
     """Leaves the texts in a folder of the output's own."""
-    place = folder / "".join(c if c.isalnum() or c in "-.=" else "_" for c in f"{key[0]}: {key[1]}")[:200]
+    place = folder / "".join(c if c.isalnum() or c in "-.=" else "_" for c in name)[:200]
     place.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (place / f"{name}.txt").write_text(text, encoding="utf-8")

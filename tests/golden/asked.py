@@ -21,12 +21,12 @@ PACKED = (".gz", ".zst")
 NO_CAPTURES = {".py", ".sh", ".truth", ".json", ".md", ".tsv", ".txt", ".log"}
 """What else lies beside captures."""
 
-LEFT_OUT = {
-    "reports/hostile/payload_bomb.rpclog": "takes 4 GB of memory and 26 s for each view",
-    "reports/hostile/chain_1250.rpclog": "takes 6 s of a processor for each view",
+DEAR = {
+    "reports/hostile/payload_bomb.rpclog": "each view reads a gigabyte",
+    "reports/hostile/chain_1250.rpclog": "each view takes 6 s of a processor",
 }
-"""Captures, wherever they lie, with a fault that makes them too dear, until it is mended → what it is."""
-
+"""Captures, wherever they lie, that are asked only `OF_DEAR` → why."""
+OF_DEAR = ("decode --check",)
 LISTING = "decode --format jsonl"
 """Which contexts and messages there are is read from its output."""
 BRIEF = (
@@ -70,6 +70,13 @@ class Subject:
     compared: bool = False
     flags: tuple[str, ...] = ()
     """Of a pair: options of `diff` that it is made for."""
+    only: tuple[str, ...] = ()
+    """The questions to it, where they are not all."""
+
+    @property
+    def listed(self) -> bool:
+        """Whether the questions depend on what is there."""
+        return bool(self.files) and not self.compared and not self.only
 
     @property
     def name(self) -> str:
@@ -90,7 +97,9 @@ class Subject:
 
     def questions(self, listing: str) -> Iterator[str]:
         """All but `LISTING` itself, whose output is `listing`."""
-        if not self.files:
+        if self.only:
+            yield from self.only
+        elif not self.files:
             yield from HELP
         elif self.compared:
             yield from dict.fromkeys(f"diff {options}".rstrip() for options in (*DIFF, *self.flags))
@@ -105,9 +114,10 @@ class Subject:
 
 
 def subjects() -> list[Subject]:
-    """All that are there and not left out."""
+    """All that are there."""
     there = captures()
-    found = [Subject(()), *(Subject((path,)) for name, path in there.items() if name not in LEFT_OUT)]
+    found = [Subject(())]
+    found += [Subject((path,), only=OF_DEAR if name in DEAR else ()) for name, path in there.items()]
     if there.keys() >= {ONE_HOST, *TWO_HOSTS}:
         hosts = [there[name] for name in TWO_HOSTS]
         found += [Subject(tuple(hosts)), Subject((there[ONE_HOST], ",".join(hosts)), compared=True)]

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import traceback
+import zlib
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -45,7 +46,12 @@ class Answer:
     code: int
     """Its exit code; below 0 the signal that ended it."""
     digest: str
-    text: str = ""
+    packed: bytes = b""
+
+    @property
+    def text(self) -> str:
+        """Empty if only the hash was wanted."""
+        return zlib.decompress(self.packed).decode() if self.packed else ""
 
 
 def prepare(root: Path, package: Path) -> None:
@@ -98,11 +104,11 @@ def answer(arguments: list[str], *, text: bool) -> Answer:
         _, status = os.waitpid(process, 0)
         end = os.waitstatus_to_exitcode(status)
         if end < 0:
-            return Answer(end, "", f"ended by {signal.Signals(-end).name}\n")
-        code, digest, rest = (folder / "answer").read_bytes().decode().split("\n", 2)
+            return Answer(end, "", zlib.compress(f"ended by {signal.Signals(-end).name}\n".encode()))
+        code, digest, rest = (folder / "answer").read_bytes().split(b"\n", 2)
         if end:
-            raise RuntimeError(rest)
-        return Answer(int(code), digest, rest)
+            raise RuntimeError(rest.decode())
+        return Answer(int(code), digest.decode(), zlib.compress(rest, 1) if text else b"")
     finally:
         shutil.rmtree(folder)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.asked import LEFT_OUT, SHARED, Subject, captures, subjects
+from tests.golden.asked import DEAR, SHARED, Subject, captures, subjects
 from tests.golden.kept import KeptError, compare, read, replaced, told, written
 from tests.places import WITHOUT_SHARED
 
@@ -89,7 +89,7 @@ def test_every_capture_is_kept(repo: Path) -> None:
 def test_files_beside_captures_are_none() -> None:
     for name in captures():
         assert name.endswith((".pcap", ".pcapng", ".rpclog", ".cap", ".dmp", ".dump")), name
-    assert captures().keys() >= LEFT_OUT.keys() or WITHOUT_SHARED
+    assert captures().keys() >= DEAR.keys()
 
 
 def test_a_question_is_a_command() -> None:
