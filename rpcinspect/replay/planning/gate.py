@@ -114,6 +114,8 @@ class Gate:
             return Standing(False, reason="a method that nobody allowed", allow=allow, dangerous=bad)
         if found.kind == "alias":
             return Standing(False, reason=f"not defined in the class: {found.of}", allow=allow)
+        if found.kind != "function":
+            return Standing(False, reason=f"a {found.kind} of the class, no method", allow=allow)
         return Standing(True, found.kind, allow=allow)
 
     def _hint(self, name: Global) -> str:

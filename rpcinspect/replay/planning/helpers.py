@@ -69,6 +69,10 @@ def _bound(form: Form, args: Value, kwargs: Value) -> dict[str, Value] | None:
         if type(name) is not str or name in found or (name not in form.named and not form.rest):
             return None
         found[name] = value
+    # torch's fused kernels write as many elements as a tensor claims to have
+    fused = len(args) > len(form.named) + 1 or found.get("fused") not in (None, False)
+    if fused and found.get("optim_cls") in OPTIMIZERS:
+        return None
     return found if all(form.named[name](found[name]) for name in form.named if name in found) else None
 
 

@@ -1,13 +1,14 @@
 """Of which class the object behind an RRef is, as far as the capture can tell.
 
 In: the exchanges of all jobs. Out: RRef → what made it. Certain is only what is made by calling a class,
-which the call names; what `_rref_typeof_on_owner` answered is what somebody said. An RRef that two messages
-make, of whatever jobs, is known of neither.
+which the call names, and what nobody but its maker brings; all else, as what `_rref_typeof_on_owner`
+answered, is what somebody said. An RRef that two messages make, of whatever jobs, is known of neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -17,6 +18,7 @@ from rpcinspect.rpc.pickles.tree import Global, Value
 from rpcinspect.rpc.record import RpcRecord
 
 Id = tuple[int, int]
+T = TypeVar("T")
 
 
 class Made(Struct, frozen=True):
@@ -33,29 +35,42 @@ UNKNOWN = Made()
 
 def rref_classes(calls: Iterable[Call]) -> Mapping[Id, Made]:
     """What each RRef of the capture was made by."""
-    makers: dict[Id, set[Global | None]] = {}
+    makers: dict[Id, set[tuple[Global | None, str]]] = {}
     said: dict[Id, set[Global | None]] = {}
-    for call in calls:  # an optimizer is made by torch's helper, which has a class of its own for it
+    brought: dict[Id, set[str]] = {}
+    """RRef → who else brought it: workers by requests; by an answer, whoever gave it."""
+    for call in calls:
         udf = _udf(call.request)
         made = created(call.request)
+        answered = None
         if made is not None:
-            makers.setdefault(made[0], set()).add(_maker(udf))
-        if udf is None or call.response is None or type(udf.func) is not Global:
+            makers.setdefault(made[0], set()).add((_maker(udf), call.caller))
+        for fork in call.request.facts.forks:
+            brought.setdefault(fork.rref_id, set()).add(call.caller)
+        if call.response is None:
             continue
-        if udf.func == CREATE_WITH_INTERFACE or udf.func in MAKE_OPTIMIZERS:
-            for fork in call.response.facts.forks:
-                makers.setdefault(fork.rref_id, set()).add(_maker(udf))
-        elif udf.func in TYPEOF and type(udf.args) is tuple and udf.args:
+        answer = call.response.facts.pickle
+        function = udf.func if udf is not None else None
+        if function == CREATE_WITH_INTERFACE or function in MAKE_OPTIMIZERS:
+            answered = semantic.rref_fork(answer.root) if answer is not None else None
+            if answered is not None:
+                makers.setdefault(answered.rref_id, set()).add((_maker(udf), call.caller))
+        for fork in call.response.facts.forks:
+            if answered is None or fork.rref_id != answered.rref_id:
+                brought.setdefault(fork.rref_id, set()).add("")
+        if udf is not None and function in TYPEOF and type(udf.args) is tuple and udf.args:
             asked = semantic.rref_fork(udf.args[0])
-            answer = call.response.facts.pickle
             if asked is not None and answer is not None:
                 root = answer.root
                 said.setdefault(asked.rref_id, set()).add(root if type(root) is Global else None)
-    nothing: set[Global | None] = set()
-    return {
-        rref: Made(_only(makers.get(rref, nothing)), _only(said.get(rref, nothing)))
-        for rref in makers.keys() | said
-    }
+    found: dict[Id, Made] = {}
+    for rref in makers.keys() | said.keys():
+        told = said.get(rref, set())
+        by, caller = _only(makers.get(rref, set())) or (None, "")
+        if by is not None and not brought.get(rref, set()) <= {caller}:
+            told, by = told | {by}, None  # the live one may be what another message brought
+        found[rref] = Made(by, _only(told))
+    return found
 
 
 def _maker(udf: semantic.PythonUdf | None) -> Global | None:
@@ -73,7 +88,7 @@ def _udf(record: RpcRecord) -> semantic.PythonUdf | None:
     return None if pickle is None or pickle.error is not None else semantic.python_udf(pickle.root)
 
 
-def _only(found: set[Global | None]) -> Global | None:
+def _only(found: Set[T]) -> T | None:
     return next(iter(found)) if len(found) == 1 else None
 
 

@@ -95,6 +95,14 @@ def read_needs(table: bytes) -> Needs:
             raise DecodeError("tensor", f"tensor {number}: {error}") from error
         if meta.storage is not None:
             lengths[meta.storage] = max(lengths.get(meta.storage, 0), _bytes_needed(meta))
+    indices = {
+        part.storage for one in sparse for part in (one.indices, one.crow, one.col) if part is not None
+    }
+    parts = {part for meta in metas for _, part in meta.parts if metas[part].storage in indices}
+    others = {meta.storage for number, meta in enumerate(metas) if number not in parts}
+    values = {metas[part].storage for meta in metas for name, part in meta.parts if name == "values"}
+    if indices & (others | values):
+        raise DecodeError("tensor", "the indices of a sparse tensor are part of another tensor")
     return Needs(tuple(lengths.items()), tuple(sparse))
 
 

@@ -38,6 +38,8 @@ visits them all, by recursion in C."""
 MAX_DEPTH = 5_000
 """Levels of nesting. CPython pickles some 1,000 by default, and frees some kinds by recursion in C."""
 
+MAX_WORK = 4
+"""Parts that may be looked at for each byte and call; honest calls share little."""
 UNREADABLE = "a pickle that can't be read"
 
 
@@ -47,6 +49,10 @@ class Judge:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.found: dict[str, Named] = {}
+        self._hashed: set[int] = set()
+        """Keys that were looked at, by id: one may come a million times."""
+        self._work = 0
+        """Parts of calls that were looked at."""
 
     def say(self, named: Named) -> None:
         """Keep a judgement; a refusal stays, whatever else is said of the same name."""
@@ -74,10 +80,15 @@ class Judge:
         for name in pickle.globals:
             if type(called) is not Global or name != called:
                 self.imported(name)
-        if pickle.end > MAX_DEPTH and depth(pickle.root) > MAX_DEPTH:
+        everything = [pickle.root, *pickle.calls, *pickle.order.changed()] if pickle.end > MAX_DEPTH else []
+        if depth(everything) > MAX_DEPTH:
             self.refuse("a value", f"nested more than {MAX_DEPTH:,} levels deep")
         stack: list[Value] = [] if request else [pickle.root]
         for number, call in enumerate(pickle.calls):
+            self._work += _size(call)
+            if self._work > MAX_WORK * (len(pickle.calls) + pickle.end):
+                self.refuse("a value", "shared by too many calls to be judged")
+                break
             made = self._made(call)
             if type(call.function) is Global and call.function in RULES:
                 self._in_order(pickle, number)
@@ -275,6 +286,9 @@ class Judge:
     def _keys(self, keys: Sequence[Value]) -> None:
         """Refuse keys that take too long to hash, or too much of the stack, or may be hashed half made."""
         for key in keys:
+            if id(key) in self._hashed:
+                continue
+            self._hashed.add(id(key))
             if type(key) is Call:
                 rule = RULES.get(key.function) if type(key.function) is Global else None
                 if rule is not None and rule.needs_state:
@@ -338,6 +352,12 @@ class Judge:
             self.refuse(title(node), "a name that no JIT pickle of rpc holds; torch itself refuses it")
 
 
+def _size(call: Call) -> int:
+    """About how much a rule has to look at."""
+    parts = [part for part in (call.args, call.state) if type(part) in _SIZED]
+    return sum(len(part.pairs) if type(part) is Dict else len(part) for part in parts)
+
+
 def _parts(value: Value) -> Iterable[Value]:
     """What a rule looks at in arguments or a state: down tuples and dicts."""
     stack = [value]
@@ -380,6 +400,7 @@ HASHING = frozenset(
 """What hashes the items of its arguments."""
 AT_ONCE = frozenset({Global("torch._C._distributed_rpc", "WorkerInfo")})
 """What holds memory that was never written until it has its state."""
+_SIZED = (tuple, list, Dict)
 _BY_RULE = GENERATED | {GETATTR, PICKLER, REBUILD}
 """Names that may be loaded, and are no values: `Judge` knows where each may stand."""
 _RECONSTRUCTOR = Global("copyreg", "_reconstructor")

@@ -37,6 +37,10 @@ class Order:
         if built:
             self._built[id(target)] = (calls, self._ticks)
 
+    def changed(self) -> list[Value]:
+        """All that got items or a state, reachable or not."""
+        return [value for value, _, _ in self._changed.values()]
+
     def hashing(self) -> list[Value]:
         """The dicts and sets that got keys, reachable or not."""
         return [value for value, _, _ in self._changed.values() if type(value) in (Dict, Set)]

@@ -8,6 +8,7 @@ either dialect and answers None for what is something else, or only looks alike:
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
@@ -99,8 +100,24 @@ def receiver(node: Value) -> str | None:
 def untag(node: Value) -> Value:
     """JIT: the plain list or Dict inside restore_type_tag or build_*list; any other value as it is."""
     if type(node) is Call and node.function in TAGS and type(node.args) is tuple and node.args:
-        return node.args[0]
+        tag = node.args[1] if len(node.args) > 1 else ""
+        return node.args[0] if not tag or (type(tag) is str and is_type_text(tag)) else node
     return node
+
+
+def is_type_text(text: str) -> bool:
+    """Whether a type's text is of the grammar that torch writes: its parser in C++ recurses without a
+    limit.
+    """
+    if len(text) > MAX_TYPE_TEXT or not _TYPE_TEXT.fullmatch(text):
+        return False
+    level = deepest = 0
+    for sign in text:
+        level += (sign == "[") - (sign == "]")
+        deepest = max(deepest, level)
+        if level < 0:
+            return False
+    return level == 0 and deepest <= MAX_TYPE_DEPTH
 
 
 def device_map(node: Value) -> dict[str, str] | None:
@@ -168,6 +185,10 @@ MAX_TENSORS = 1 << 31
 RECEIVERS = frozenset({"_tensor_receiver", "_py_rref_receiver", "_script_module_receiver"})
 """The class methods by which a Python pickle of rpc gets its tensors, RRefs and ScriptModules."""
 
+MAX_TYPE_TEXT = 1_000
+MAX_TYPE_DEPTH = 16
+"""Of the text of a type, which torch's parser reads by recursion without a limit."""
+_TYPE_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*([A-Za-z0-9_., \[\]()]*)", re.ASCII)
 _GETATTR = Global("builtins", "getattr")
 _PICKLER = Global("torch.distributed.rpc.internal", "_InternalRPCPickler")
 _PYTHON_UDF = Global("torch.distributed.rpc.internal", "PythonUDF")

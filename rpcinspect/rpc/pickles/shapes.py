@@ -101,6 +101,11 @@ def _empty_ordered_dict(value: Value) -> bool:
     )
 
 
+def _nothing(value: Value) -> bool:
+    """No attributes: those of a Parameter are set by name, its gradient and data among them."""
+    return value is None or (type(value) is Dict and not value.pairs)
+
+
 def _tensor(value: Value) -> bool:
     index = semantic.tensor_index(value)
     return index is not None and index >= 0
@@ -408,7 +413,7 @@ RULES: dict[Global, Rule] = {
     ),
     **_rules(
         "_rebuild_parameter_with_state",
-        Rule(_args((_tensor, _is(bool), _empty_ordered_dict, attributes))),
+        Rule(_args((_tensor, _is(bool), _empty_ordered_dict, _nothing))),
         "torch._utils",
     ),
     Global("torch._tensor", "_rebuild_from_type_v2"): Rule(_subclass, settled=frozenset({0})),

@@ -12,30 +12,14 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from rpcinspect.rpc.pickles import semantic
+from rpcinspect.rpc.pickles.semantic import is_type_text
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
 
 MAX_JIT_DEPTH = 64
-MAX_TYPE_TEXT = 1_000
-MAX_TYPE_DEPTH = 16
 """Values and types of torch's C++, whose parsers and destructors recurse without a limit."""
 
 SCRIPT_PREFIX = "__torch__."
 """In front of the names of TorchScript's functions and classes."""
-
-
-def is_type_text(text: str) -> bool:
-    """Whether a type's text is of the grammar that torch writes: its parser in C++ recurses without a
-    limit.
-    """
-    if len(text) > MAX_TYPE_TEXT or not _TYPE_TEXT.fullmatch(text):
-        return False
-    level = deepest = 0
-    for sign in text:
-        level += (sign == "[") - (sign == "]")
-        deepest = max(deepest, level)
-        if level < 0:
-            return False
-    return level == 0 and deepest <= MAX_TYPE_DEPTH
 
 
 def is_fork(node: Value) -> bool:
@@ -98,7 +82,6 @@ def _complex(args: tuple[Value, ...]) -> bool:
 
 _TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
 _DEVICE = re.compile(r"(cpu|cuda|meta|mps|xla|xpu|hpu|ipu|mtia|privateuseone)(:\d{1,3})?", re.ASCII)
-_TYPE_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*([A-Za-z0-9_., \[\]()]*)", re.ASCII)
 
 JIT_CALLS: dict[Global, _Form] = {
     _TENSOR: _index,

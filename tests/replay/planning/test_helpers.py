@@ -93,6 +93,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "a type of plain data": (name(MODULES, "_create_module"), name("builtins", "bytes"), (9,), {}, "cpu"),
     "too few": (name(MODULES, "_create_module"), LINEAR, ()),
     "too many": (name(API, "get_worker_info"), "a", "b"),
+    "a fused optimizer by place": (name(OPTIM, "_new_local_optimizer"), SGD, [rref(1)], 0.1, 0, 0, 0, True),
     "a tensor instead of an RRef": (name(PROXY, "_local_invoke"), tensor(), "forward", (), {}),
     "a name that only loading makes": (name(PROXY, "_local_invoke"), rref(1), DUCK, (), {}),
 }
@@ -103,6 +104,13 @@ def test_what_torch_never_sends_is_refused_and_no_option_is_offered(case: str, f
     function, *args = WRONG[case]
     module, _, helper = function.opcodes[2:-1].decode("latin-1").partition("\x8c")
     assert refused(request(function, *args), files)[f"{module}.{helper[1:]}"] == ""
+
+
+def test_fused_optimizers_are_refused(files: Sources) -> None:
+    """They write as many elements as a tensor claims to have."""
+    optimizer = name(OPTIM, "_new_local_optimizer")
+    assert refused(request(optimizer, SGD, [rref(1)], lr=0.1, fused=True), files) != {}
+    assert refused(request(optimizer, SGD, [rref(1)], lr=0.1, fused=None), files) == {}
 
 
 def test_a_twice_given_argument_is_refused(files: Sources) -> None:
@@ -136,6 +144,15 @@ def test_a_method_of_the_class_that_made_the_object(files: Sources) -> None:
     assert refused(call("__setattr__"), files, made)["app.Net.__setattr__"] == "app:Net.__setattr__"
     assert refused(call("apply"), files, made) == {"app.Net.apply": "app:Net.apply"}
     assert refused(call("helper", name(PROXY, "_local_invoke_async_execution")), files, made) == {}
+
+
+def test_a_class_inside_of_a_class_is_no_method(tmp_path: Path) -> None:
+    text = "import subprocess\nclass Trainer:\n    class Shell(subprocess.Popen): ...\n    def run(self): ..."
+    (tmp_path / "app.py").write_text(text, encoding="utf-8")
+    made = {(0, 1): Made(by=Global("app", "Trainer"))}
+    sources = Sources(None, [tmp_path])
+    assert refused(call("run"), sources, made) == {}
+    assert refused(call("Shell"), sources, made) == {"app.Trainer.Shell": "app:Trainer.Shell"}
 
 
 def test_what_an_owner_said_of_its_object_is_no_proof(files: Sources) -> None:

@@ -53,6 +53,23 @@ def test_the_module_behind_an_answer() -> None:
     assert rref_classes(workers.calls()) == {(0, 7): Made(by=Global("app", "Net"))}
 
 
+def test_what_others_bring_is_only_said() -> None:
+    """Live, an answer or another worker's request may bring another RRef by that name."""
+    workers = Workers(3)
+    make(workers, 10, 1, name("app", "Net"))
+    workers.call(0, 1, 20, 25, "app.ref", answer(rref(1)))
+    make(workers, 30, 2, name("app", "Net"))
+    workers.call(2, 1, 40, 45, PythonCall(request(name("app", "use"), rref(2)), False))
+    make(workers, 50, 3, name("app", "Net"))
+    workers.call(0, 1, 60, 65, PythonCall(request(name("app", "use"), rref(3)), False))
+    net = Global("app", "Net")
+    assert rref_classes(workers.calls()) == {
+        (0, 1): Made(said=net),
+        (0, 2): Made(said=net),
+        (0, 3): Made(by=net),
+    }
+
+
 def test_two_stories_are_none() -> None:
     workers = Workers(2)
     make(workers, 10, 1, name("app", "Net"))

@@ -196,6 +196,18 @@ def test_keys_that_nothing_refers_to() -> None:
     assert "a key of a dict or set" in refused(b"(" + key + b"\x910N")
 
 
+def test_nesting_that_nothing_refers_to() -> None:
+    slices = b"cbuiltins\nslice\n(NN" * 6000 + b"NtR" + b"tR" * 5999
+    assert "a value" in refused(slices + b"0N")
+    assert "a value" in refused(b"}" + b")" + b"\x85" * 6000 + b"Ns0N")
+
+
+def test_what_is_shared_by_many_is_not_looked_at_for_each() -> None:
+    big = b"(" + b"N" * 20_000 + b"t\x940"
+    assert "a value" in refused(big + b"cbuiltins\nValueError\n\x940" + b"h\x01h\x00R0" * 20_000 + b"N")
+    assert refused(big + b"}" + b"h\x00Ns" * 20_000)["a key of a dict or set"].startswith("of too many parts")
+
+
 def test_an_attribute_that_hides_a_method() -> None:
     made = C + b")\x81}" + text("run") + F + b"sb"
     assert refused(GETATTR + made + text("run") + b"\x86R") == {

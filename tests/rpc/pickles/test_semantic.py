@@ -40,6 +40,8 @@ def test_jit_tensors_rrefs_and_tags() -> None:
     assert semantic.untag(read_jit(vectors.SCRIPT_CALL)[3]) == [1, 2]
     assert semantic.untag(read_jit(vectors.PROFILING)[1]) == [1, False, False]
     assert semantic.untag(5) == 5
+    deep = Call(Global("torch.jit._pickle", "restore_type_tag"), ([1], "List[" * 99 + "int" + "]" * 99))
+    assert semantic.untag(deep) is deep  # torch's parser would not come back from it
 
 
 def test_device_maps() -> None:

@@ -7,7 +7,8 @@ import pytest
 from rpcinspect.rpc.pickles import jit_write
 from rpcinspect.rpc.pickles.jit import read_jit
 from rpcinspect.rpc.pickles.judge import Judge
-from rpcinspect.rpc.pickles.shapes_jit import MAX_JIT_DEPTH, MAX_TYPE_DEPTH, is_type_text
+from rpcinspect.rpc.pickles.semantic import MAX_TYPE_DEPTH, is_type_text
+from rpcinspect.rpc.pickles.shapes_jit import MAX_JIT_DEPTH
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
 from tests.rpc.pickles.policies import Mine
 
