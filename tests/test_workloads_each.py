@@ -12,7 +12,7 @@ import pytest
 
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.command import PropagateGradientsReq
-from rpcinspect.views.tensors import bytes_of
+from rpcinspect.views.tensors import LastRead, bytes_of
 from tests.truth import (
     CALLS,
     NO_TENSORS,
@@ -39,7 +39,10 @@ def test_basic_chain_adds_two_gradients() -> None:
         for record in decoding.records():
             command = record.rpc.command
             if isinstance(command, PropagateGradientsReq):
-                data = [bytes_of(record, record.rpc.tensors[i], decoding.bytes) or b"" for i in command.grads]
+                data = [
+                    bytes_of(record, record.rpc.tensors[i], LastRead(decoding.bytes)) or b""
+                    for i in command.grads
+                ]
                 edge = command.autograd_metadata.autograd_message_id
                 brought[edge] = [np.frombuffer(part, "<f4") for part in data]
     x = brought[0][0] + brought[1][1]

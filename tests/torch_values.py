@@ -11,7 +11,7 @@ import pytest
 
 from rpcinspect.pipeline import Decoding
 from rpcinspect.views.contract.jsonl import message_line
-from rpcinspect.views.tensors import bytes_of
+from rpcinspect.views.tensors import LastRead, bytes_of
 from tests.decoded import parse
 
 Json = dict[str, Any]
@@ -36,7 +36,7 @@ def tensors_of(path: Path) -> list[Seen]:
         for record in records:
             (line,) = parse(message_line(record, decoding.session, decoding.bytes))
             metas = record.rpc.tensors
-            storages = [bytes_of(record, meta, decoding.bytes) for meta in metas]
+            storages = [bytes_of(record, meta, LastRead(decoding.bytes)) for meta in metas]
             out.append(Seen(line, _rebuild(torch, line["tensors"], storages)))
     return out
 

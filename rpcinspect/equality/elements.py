@@ -116,7 +116,7 @@ class Tensors:
         high = low + -(-numel // per_byte) * dtype.item_bytes
         if high > extent.length:
             raise DecodeError("tensor", f"byte {high:,} is wanted of a storage of {extent.length:,}")
-        piece = slice_extent(extent, low, high)
+        piece = extent.part(low, high)
         return Block(start, codes_of(part, read(piece)), _unknown(part, extent))
 
 
@@ -135,26 +135,6 @@ def in_memory(data: bytes, device: str | None = "cpu") -> Storage:
     """A storage whose bytes are here; of a live message, or in tests."""
     extent = Extent(len(data), ((0, 0, len(data)),) if data else ())
     return Storage(extent, lambda part: b"".join(data[o : o + n] for _, o, n in part.pieces), device=device)
-
-
-def slice_extent(extent: Extent, start: int, end: int) -> Extent:
-    """The bytes [start, end) of an extent as one of their own."""
-    if start == 0 and end == extent.length:
-        return extent
-    pieces, missing = [], []
-    at, holes = 0, [*extent.missing, (extent.length, extent.length)]
-    for capture, offset, length in extent.pieces:
-        while holes[0][0] == at and holes[0][1] > at:
-            at = holes.pop(0)[1]
-        low, high = max(at, start), min(at + length, end)
-        if low < high:
-            pieces.append((capture, offset + low - at, high - low))
-        at += length
-    for hole_start, hole_end in extent.missing:
-        low, high = max(hole_start, start), min(hole_end, end)
-        if low < high:
-            missing.append((low - start, high - start))
-    return Extent(end - start, tuple(pieces), tuple(missing))
 
 
 def codes_of(meta: TensorMeta, raw: bytes) -> npt.NDArray[Any]:

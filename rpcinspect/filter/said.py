@@ -25,7 +25,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.views.contract.bodies import Bodies
 from rpcinspect.views.contract.message import text
-from rpcinspect.views.tensors import hash_of, place_of
+from rpcinspect.views.tensors import LastRead, hash_of, place_of
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement
 
@@ -326,5 +326,6 @@ def missing_bytes(record: RpcRecord, reader: Reader) -> Numbers:
 
 
 def sha256(record: RpcRecord, reader: Reader) -> Texts:
-    found = [hash_of(record, meta, reader.source) for meta in record.rpc.tensors]
+    read = LastRead(reader.source)
+    found = [hash_of(record, meta, read) for meta in record.rpc.tensors]
     return tuple([digest for digest in found if digest is not None])

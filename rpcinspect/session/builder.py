@@ -8,6 +8,7 @@ entry.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -287,14 +288,15 @@ def _note_failures(session: Session, failed: Iterable[tuple[int, LoggedFailure]]
     columns = session.messages
     sent: dict[tuple[int, int], list[int]] = defaultdict(list)
     wanted = {(pipe, said.id) for pipe, said in failed}
-    for row in session.order.tolist():
+    for row in columns.order().tolist():
         key = (columns.pipe[row], columns.id[row])
         if columns.from_client[row] and key in wanted:
             sent[key].append(row)
     lost = []
     for pipe, said in failed:
-        rows = [row for row in sent[pipe, said.id] if columns.time_ns[row] <= said.time_ns]
-        row = rows[-1] if rows else None
+        rows = sent[pipe, said.id]
+        before = bisect_right(rows, said.time_ns, key=columns.time_ns.__getitem__)
+        row = rows[before - 1] if before else None
         failure = CallFailure(
             caller=session.clients[pipe],
             callee=session.servers[pipe],

@@ -171,9 +171,11 @@ def _call_job(job: int, pipes: Sequence[Pipe], entries: Sequence[StoreEntry], wi
         address = str(pipe.listener)
         listener = listeners[address]
         said = witness.ends.get((pipe.number, False), End())
-        published = names_at.get(address)
-        listener.names |= {name for _, name in published} if published else said.names
+        if address not in names_at:
+            listener.names |= said.names
         listener.ids |= said.ids
+    for address, listener in listeners.items():
+        listener.names |= {name for _, name in names_at.get(address, ())}
     for end in (*clients, *listeners.values()):
         if len(end.names) == 1 and len(end.ids) == 1:
             ids[next(iter(end.names))] |= end.ids
@@ -218,8 +220,7 @@ def _workers(
             if (group, name) not in elsewhere:
                 its[address] = None
     known = {name for _, name in addresses}
-    for pipe, server in zip(pipes, servers, strict=True):
-        address = str(pipe.listener)
+    for address, server in dict.fromkeys(zip(map(_listener, pipes), servers, strict=True)):
         group = next((group for group, name in names_at.get(address, ()) if name == server), 0)
         addresses[group, server][address] = None
     for client in clients:
@@ -250,6 +251,10 @@ def _workers(
         )
     far = 1 << 32
     return tuple(sorted(workers, key=lambda w: (w.group, w.id if w.id is not None else far, w.name or "")))
+
+
+def _listener(pipe: Pipe) -> str:
+    return str(pipe.listener)
 
 
 _FIXED = re.compile(r"(^|/)(names/\d+|addrs/.+)$", re.ASCII)

@@ -91,14 +91,14 @@ def _all_zero(source: CaptureBytes, extent: Extent, start: int, end: int, unit: 
     """Whether all elements of [start, end) are 0 or -0."""
     at = 0
     size = PEEK
-    for capture, offset, length in extent.pieces:
-        low, high = max(start, at), min(end, at + length)
-        while low < high:
-            size = min(size, high - low)
-            data = source.read(capture, offset + low - at, size)
-            if data.count(0) != size and not _only_signs(data, low - start, unit):
+    for capture, offset, length in extent.part(start, end).pieces:
+        read = 0
+        while read < length:
+            size = min(size, length - read)
+            data = source.read(capture, offset + read, size)
+            if data.count(0) != size and not _only_signs(data, at + read, unit):
                 return False
-            low, size = low + size, CHUNK
+            read, size = read + size, CHUNK
         at += length
     return True
 

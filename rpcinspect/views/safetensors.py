@@ -32,7 +32,7 @@ from rpcinspect.rpc.tensor_values import logical_bytes
 from rpcinspect.session.model import Session
 from rpcinspect.unexpected import unexpected
 from rpcinspect.views.contract.message import tensor_json, text
-from rpcinspect.views.tensors import affordable, bytes_of, place_of
+from rpcinspect.views.tensors import LastRead, affordable, bytes_of, place_of, whole_storage
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement
 
@@ -91,9 +91,10 @@ class TensorWriter:
     def feed(self, records: Sequence[RpcRecord | None]) -> None:
         """Takes the tensors of messages; None stands for one that is left out."""
         for record in records:
+            read = LastRead(self._source)
             for number, meta in enumerate(() if record is None else record.rpc.tensors):
                 assert record is not None
-                self._take(record, number, meta)
+                self._take(record, number, meta, read)
 
     def finish(self) -> tuple[int, int]:
         """Writes what is left; returns how many tensors, and bytes of them, were written."""
@@ -117,9 +118,9 @@ class TensorWriter:
             self._index.close()
         self._output.drop()
 
-    def _take(self, record: RpcRecord, number: int, meta: TensorMeta) -> None:
+    def _take(self, record: RpcRecord, number: int, meta: TensorMeta, read: LastRead) -> None:
         try:
-            data, reason = self._data(record, meta)
+            data, reason = self._data(record, meta, read)
         except Exception as error:
             data, reason = None, unexpected(error, "view", record.location).reason
         line = self._line(record, number, meta, None if data is None else sha256(data).hexdigest())
@@ -162,19 +163,18 @@ class TensorWriter:
             ),
         }
 
-    def _data(self, record: RpcRecord, meta: TensorMeta) -> tuple[bytes | None, str]:
+    def _data(self, record: RpcRecord, meta: TensorMeta, read: LastRead) -> tuple[bytes | None, str]:
         if meta.layout != "strided":
             return None, "its parts are stored"
-        storage = bytes_of(record, meta, self._source)
-        if storage is None:
+        if whole_storage(record, meta) is None:
             place = place_of(record, meta)
             if place.placement is Placement.UNCERTAIN:
                 return None, "which bytes are its own is not certain"
             return None, f"{place.missing_bytes} of its bytes were not captured"
-        if not affordable(record, meta, len(storage), self._source):
+        if not affordable(record, meta, read):
             return None, "it repeats bytes, and more was repeated before than is written"
         try:
-            return logical_bytes(meta, storage), ""
+            return logical_bytes(meta, bytes_of(record, meta, read) or b""), ""
         except DecodeError as error:
             return None, str(error)
 

@@ -11,7 +11,7 @@ from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_nbytes, sha256
-from rpcinspect.wire.ranges import CaptureBytes
+from rpcinspect.wire.ranges import CaptureBytes, Extent
 from rpcinspect.wire.records import Placement, TpTensor
 
 
@@ -58,29 +58,56 @@ def _place_of_parts(record: RpcRecord, meta: TensorMeta) -> TensorPlace:
     return TensorPlace(None, 0, worst, places[0].target_device)
 
 
-def hash_of(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> str | None:
+class LastRead:
+    """Reads storages; the last one is kept, of which several tensors may be."""
+
+    def __init__(self, source: CaptureBytes) -> None:
+        self.source = source
+        self._extent: Extent | None = None
+        self._data = b""
+
+    def __call__(self, extent: Extent) -> bytes:
+        if extent is not self._extent:
+            self._extent, self._data = extent, extent.read(self.source)
+        return self._data
+
+    def holds(self, extent: Extent) -> bool:
+        """Whether it is the one that is kept."""
+        return extent is self._extent
+
+
+def hash_of(record: RpcRecord, meta: TensorMeta, read: LastRead) -> str | None:
     """sha256 over the logical elements; None for sparse tensors and where a byte is missing or uncertain."""
-    data = bytes_of(record, meta, source)
-    if data is None or not affordable(record, meta, len(data), source):
+    extent = whole_storage(record, meta)
+    if extent is None or not affordable(record, meta, read):
         return None
     try:
-        return sha256(meta, data)
+        return sha256(meta, read(extent))
     except DecodeError:
         return None
 
 
-def affordable(record: RpcRecord, meta: TensorMeta, storage_nbytes: int, source: CaptureBytes) -> bool:
-    """Whether the elements of a tensor may be gone through: those of one that has its storage for itself may,
-    which are no more than were captured. See `CaptureBytes.affords`.
+def affordable(record: RpcRecord, meta: TensorMeta, read: LastRead) -> bool:
+    """Whether the elements of a tensor whose storage is whole may be gone through: those of one that has its
+    storage for itself may, which are no more than were captured. See `CaptureBytes.affords`.
     """
+    extent = whole_storage(record, meta)
+    if extent is None:
+        return False
     size = logical_nbytes(meta)
-    own = size <= storage_nbytes and len(record.like.tensors) <= len(record.tp.tensors)
-    return own or source.affords(max(size, storage_nbytes))
+    own = size <= extent.length and len(record.like.tensors) <= len(record.tp.tensors)
+    return own or read.source.affords(size if read.holds(extent) else max(size, extent.length))
 
 
-def bytes_of(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> bytes | None:
+def bytes_of(record: RpcRecord, meta: TensorMeta, read: LastRead) -> bytes | None:
     """The whole storage of a tensor; None where not all of it is there."""
+    extent = whole_storage(record, meta)
+    return None if extent is None else read(extent)
+
+
+def whole_storage(record: RpcRecord, meta: TensorMeta) -> Extent | None:
+    """Where all bytes of a tensor's storage are; None where not all of them are there."""
     storage = storage_of(record, meta)
     if storage is None or storage.extent is None or storage.extent.missing:
         return None
-    return storage.extent.read(source)
+    return storage.extent

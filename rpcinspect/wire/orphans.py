@@ -35,6 +35,8 @@ FLOOR_NS = 20_000
 """Distances below this one are not told apart."""
 FAR_NS = 1_000_000_000
 """Distances count up to this one, so that a single late tensor does not decide."""
+MAX_RIVALS = 256
+"""Of so many connections to one address the right one is looked for. Each pipe looks at each of them."""
 MAX_UNSENT = 4
 """Of a connection that was not closed in order, so many of the last tensors may never have been sent."""
 
@@ -77,7 +79,7 @@ def adopt(states: Sequence[PipeState], orphans: Sequence[Orphan]) -> set[int]:
         match
         for state in states
         if state.orphaned
-        for orphan in between.get((state.pipe.client.host, state.pipe.server), ())
+        for orphan in _rivals(between.get((state.pipe.client.host, state.pipe.server), ()))
         for match in _matches(state, orphan)
     ]
     given: set[int] = set()
@@ -90,6 +92,11 @@ def adopt(states: Sequence[PipeState], orphans: Sequence[Orphan]) -> set[int]:
             m for m in matches if id(m.state) in states_left and m.orphan.connection.number not in given
         ]
     return given
+
+
+def _rivals(orphans: Sequence[Orphan]) -> Sequence[Orphan]:
+    """The connections that are looked at for one pipe: where there are too many, none is."""
+    return orphans if len(orphans) <= MAX_RIVALS else ()
 
 
 def hosts_of(orphans: Iterable[Orphan]) -> set[tuple[str, str]]:

@@ -216,7 +216,7 @@ class Run:
         return zip(first, last, repeat(self.capture), packet, strict=False)
 
 
-class Extent(Struct, gc=False):
+class Extent(Struct, gc=False, eq=False):
     """Where a range of a stream lies in the capture files, and which of its bytes were not captured."""
 
     length: int
@@ -224,11 +224,58 @@ class Extent(Struct, gc=False):
     """(capture, file offset, length) in stream order; missing bytes have no piece."""
     missing: tuple[tuple[int, int], ...] = ()
     """Ranges [from, to) that were not captured, counted from the start of this extent."""
+    _missing_bytes: int = -1
+    _starts: list[int] | None = None
+    """What was found out before: a storage of many pieces may have many tensors."""
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, Extent) and self.length == other.length and self.pieces == other.pieces
+        return same and isinstance(other, Extent) and self.missing == other.missing
 
     @property
     def missing_bytes(self) -> int:
         """How many bytes were not captured."""
-        return sum(b - a for a, b in self.missing) if self.missing else 0
+        if not self.missing:
+            return 0
+        if self._missing_bytes < 0:
+            self._missing_bytes = sum(b - a for a, b in self.missing)
+        return self._missing_bytes
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each piece begins, counted from the start of this extent."""
+        if self._starts is None:
+            self._starts = starts = []
+            at, holes = 0, iter(self.missing)
+            hole = next(holes, None)
+            for _, _, length in self.pieces:
+                while hole is not None and hole[0] <= at:
+                    at = max(at, hole[1])
+                    hole = next(holes, None)
+                starts.append(at)
+                at += length
+        return self._starts
+
+    def part(self, start: int, end: int) -> Extent:
+        """The bytes [start, end) of it as an extent of their own."""
+        if start == 0 and end == self.length:
+            return self
+        starts = self.starts
+        pieces = []
+        for number in range(max(0, bisect_right(starts, start) - 1), bisect_left(starts, end)):
+            capture, offset, length = self.pieces[number]
+            at = starts[number]
+            low, high = max(at, start), min(at + length, end)
+            if low < high:
+                pieces.append((capture, offset + low - at, high - low))
+        missing = []
+        number = max(0, bisect_right(self.missing, (start, start)) - 1)
+        while number < len(self.missing) and self.missing[number][0] < end:
+            low, high = max(self.missing[number][0], start), min(self.missing[number][1], end)
+            if low < high:
+                missing.append((low - start, high - start))
+            number += 1
+        return Extent(end - start, tuple(pieces), tuple(missing))
 
     def read(self, source: CaptureBytes) -> bytes:
         """The bytes, zeros where they were not captured."""
@@ -237,12 +284,6 @@ class Extent(Struct, gc=False):
                 return source.read(*self.pieces[0])
             return b"".join([source.read(*piece) for piece in self.pieces])
         out = bytearray(self.length)
-        at, holes = 0, iter(self.missing)
-        hole = next(holes, None)
-        for piece in self.pieces:
-            while hole is not None and hole[0] == at:
-                at = hole[1]
-                hole = next(holes, None)
+        for at, piece in zip(self.starts, self.pieces, strict=True):
             out[at : at + piece[2]] = source.read(*piece)
-            at += piece[2]
         return bytes(out)

@@ -129,7 +129,7 @@ class Stream:
         else:
             if run.start < self.end:
                 stop = min(run.end, self.end)
-                self._compare(run, run.start, stop)
+                self._compare_all(run, run.start, stop)
                 if run.end <= self.end:
                     return
                 run = run.slice(self.end, run.end)
@@ -209,7 +209,7 @@ class Stream:
         if at >= 0:
             before = pending.peekitem(at)[1]
             if before.end > start:
-                self._compare(run, start, min(before.end, end))
+                self._compare(before, run, start, min(before.end, end))
                 start = before.end
         at += 1
         while start < end:
@@ -220,25 +220,27 @@ class Stream:
             if after.start > start:
                 pending[start] = run.slice(start, after.start)
                 at += 1
-            self._compare(run, after.start, min(after.end, end))
+            self._compare(after, run, after.start, min(after.end, end))
             start = after.end
             at += 1
 
-    def _compare(self, run: Run, start: int, end: int) -> None:
-        """Notes where a second copy of [start, end) differs from the first."""
-        if run.missing or start >= end or len(self.conflicts) >= MAX_CONFLICTS:
+    def _compare_all(self, run: Run, start: int, end: int) -> None:
+        """Notes where a second copy of [start, end) differs from whatever was kept of it."""
+        if not run.missing and start < end and len(self.conflicts) < MAX_CONFLICTS:
+            for kept in self._kept(start, end):
+                self._compare(kept, run, max(kept.start, start), min(kept.end, end))
+
+    def _compare(self, kept: Run, run: Run, start: int, end: int) -> None:
+        """Notes where a second copy of [start, end), which both runs hold, differs from the first."""
+        if run.missing or kept.missing or start >= end or len(self.conflicts) >= MAX_CONFLICTS:
             return
-        again = run.slice(start, end)
-        for kept in self._kept(start, end):
-            low, high = max(kept.start, start), min(kept.end, end)
-            if kept.missing or low >= high:
-                continue
-            first, second = self._bytes(kept.slice(low, high)), self._bytes(again.slice(low, high))
-            if first != second:
-                at = next(i for i, (x, y) in enumerate(zip(first, second, strict=True)) if x != y)
-                starts, _, packets, _, _ = again.lists()
-                packet = packets[bisect_right(starts, low + at) - 1]
-                self.conflicts.append(Conflict(low + at, high - low - at, packet, run.capture))
+        first = self._source.gather(kept.capture, *kept.segments(start, end))
+        second = self._source.gather(run.capture, *run.segments(start, end))
+        if first != second:
+            at = next(i for i, (x, y) in enumerate(zip(first, second, strict=True)) if x != y)
+            starts, _, packets, _, _ = run.lists()
+            packet = packets[bisect_right(starts, start + at) - 1]
+            self.conflicts.append(Conflict(start + at, end - start - at, packet, run.capture))
 
     def _kept(self, start: int, end: int) -> list[Run]:
         found = [r for r in self._history or () if r.start < end and start < r.end]
@@ -255,11 +257,6 @@ class Stream:
             found.append(run)
             at += 1
         return found
-
-    def _bytes(self, run: Run) -> bytes:
-        starts, offsets, _, _, _ = run.lists()
-        lengths = [b - a for a, b in zip(starts, [*starts[1:], run.end], strict=True)]
-        return self._source.gather(run.capture, offsets, lengths)
 
     # -- reading: what frames are made from --------------------------------------------------------------
 

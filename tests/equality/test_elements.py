@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rpcinspect.equality import elements
-from rpcinspect.equality.elements import Storage, Tensors, codes_of, in_memory, slice_extent
+from rpcinspect.equality.elements import Storage, Tensors, codes_of, in_memory
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes
@@ -102,7 +102,7 @@ def test_a_part_of_an_extent(start: int, end: int) -> None:
     start, end = sorted((start, end))
     storage = holed(DATA, (10, 20), (100, 101), (590, 600))
     assert storage.extent is not None
-    part = slice_extent(storage.extent, start, end)
+    part = storage.extent.part(start, end)
     assert storage.read(part) == storage.read(storage.extent)[start:end]
     assert sum(length for _, _, length in part.pieces) + part.missing_bytes == end - start
 

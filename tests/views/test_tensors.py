@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.views.tensors import NO_STORAGE, bytes_of, hash_of, place_of, storage_of
+from rpcinspect.views.tensors import NO_STORAGE, LastRead, bytes_of, hash_of, place_of, storage_of
 from rpcinspect.wire.records import Placement
 from tests.places import recorded
 from tests.views.opened import CAPTURES, opened
@@ -24,8 +24,8 @@ def test_bytes_are_those_of_the_file() -> None:
             ((number, offset, length),) = storage.extent.pieces
             assert number == 0
             expected = data[offset : offset + length]
-            assert bytes_of(record, meta, capture.bytes) == expected
-            assert hash_of(record, meta, capture.bytes) == hashlib.sha256(expected).hexdigest()
+            assert bytes_of(record, meta, LastRead(capture.bytes)) == expected
+            assert hash_of(record, meta, LastRead(capture.bytes)) == hashlib.sha256(expected).hexdigest()
             place = place_of(record, meta)
             assert (place.storage_nbytes, place.missing_bytes) == (length, 0)
             assert (place.placement, place.target_device) == (Placement.CERTAIN, "cpu")
@@ -36,7 +36,9 @@ def test_views_share_a_storage() -> None:
         record = capture.message(24)  # 'shared pair'
         first, second = record.rpc.tensors
         assert storage_of(record, first) is storage_of(record, second)
-        assert hash_of(record, first, capture.bytes) != hash_of(record, second, capture.bytes)
+        assert hash_of(record, first, LastRead(capture.bytes)) != hash_of(
+            record, second, LastRead(capture.bytes)
+        )
 
 
 def test_bytes_that_never_were_on_the_wire() -> None:
@@ -46,8 +48,8 @@ def test_bytes_that_never_were_on_the_wire() -> None:
         place = place_of(record, meta)
         assert (place.storage_nbytes, place.missing_bytes) == (16_000, 16_000)
         assert place.placement is Placement.MISSING
-        assert bytes_of(record, meta, capture.bytes) is None
-        assert hash_of(record, meta, capture.bytes) is None
+        assert bytes_of(record, meta, LastRead(capture.bytes)) is None
+        assert hash_of(record, meta, LastRead(capture.bytes)) is None
 
 
 def test_a_sparse_tensor_is_as_certain_as_its_parts() -> None:
@@ -58,8 +60,10 @@ def test_a_sparse_tensor_is_as_certain_as_its_parts() -> None:
         assert storage_of(record, sparse) is None
         place = place_of(record, sparse)
         assert (place.storage_nbytes, place.missing_bytes, place.placement) == (None, 0, Placement.CERTAIN)
-        assert hash_of(record, sparse, capture.bytes) is None
-        assert all(hash_of(record, record.rpc.tensors[part], capture.bytes) for _, part in sparse.parts)
+        assert hash_of(record, sparse, LastRead(capture.bytes)) is None
+        assert all(
+            hash_of(record, record.rpc.tensors[part], LastRead(capture.bytes)) for _, part in sparse.parts
+        )
 
 
 @pytest.mark.parametrize("cut", [1, 40])
@@ -71,7 +75,7 @@ def test_cut_packets_leave_bytes_missing(cut: int) -> None:
                 place = place_of(record, meta)
                 missing += place.missing_bytes
                 if place.missing_bytes:
-                    assert bytes_of(record, meta, capture.bytes) is None
-                    assert hash_of(record, meta, capture.bytes) is None
+                    assert bytes_of(record, meta, LastRead(capture.bytes)) is None
+                    assert hash_of(record, meta, LastRead(capture.bytes)) is None
         assert missing > cut
         assert NO_STORAGE.missing_bytes == 0

@@ -26,7 +26,7 @@ from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import repeated_range
 from rpcinspect.views.contract.message import body_of, envelope_json, tensor_json, tensor_texts, text
 from rpcinspect.views.templates import template
-from rpcinspect.views.tensors import TensorPlace, hash_of, place_of, storage_of
+from rpcinspect.views.tensors import LastRead, TensorPlace, hash_of, place_of, storage_of
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 from rpcinspect.wire.records import Placement, TpMessage
 from rpcinspect.wire.segment import Flow
@@ -216,10 +216,10 @@ class MessageRenderer:
         out: list[bytes] = []
         if not self._hashes:
             return out
-        shared = len(ranges) > len(extents)
+        shared, read = len(ranges) > len(extents), LastRead(self._source)
         for index, place in enumerate(ranges):
             if place is None:
-                digest = hash_of(record, record.like.tensors[index], self._source)
+                digest = hash_of(record, record.like.tensors[index], read)
             else:
                 number, start, end, times = place
                 again = shared or times != 1
@@ -231,9 +231,9 @@ class MessageRenderer:
         return out
 
     def _incomplete_tensors(self, record: RpcRecord) -> bytes:
-        out = []
+        out, read = [], LastRead(self._source)
         for index, meta in enumerate(record.rpc.tensors):
-            digest = hash_of(record, meta, self._source) if self._hashes else None
+            digest = hash_of(record, meta, read) if self._hashes else None
             out.append(orjson.dumps(_tensor_json(record, index, place_of(record, meta), digest)))
         return b",".join(out)
 
@@ -242,20 +242,16 @@ def hash_range(extent: Extent, start: int, end: int, source: CaptureBytes, times
     """sha256 of the bytes [start, end) of an extent without missing bytes, piece by piece; of that many
     copies of them, which are then few bytes.
     """
-    pieces = extent.pieces
-    if len(pieces) == 1:
-        capture, offset, _ = pieces[0]
+    if len(extent.pieces) == 1:
+        capture, offset, _ = extent.pieces[0]
         data = source.read(capture, offset + start, end - start)
         return sha256(data if times == 1 else data * times).hexdigest()
+    part = extent.part(start, end)
     if times != 1:
-        return sha256(extent.read(source)[start:end] * times).hexdigest()
+        return sha256(part.read(source) * times).hexdigest()
     digest = sha256()
-    at = 0
-    for capture, offset, length in pieces:
-        low, high = max(start - at, 0), min(end - at, length)
-        if low < high:
-            digest.update(source.read(capture, offset + low, high - low))
-        at += length
+    for piece in part.pieces:
+        digest.update(source.read(*piece))
     return digest.hexdigest()
 
 

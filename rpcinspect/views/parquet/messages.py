@@ -21,7 +21,7 @@ from rpcinspect.trace.latency import size_of
 from rpcinspect.views.contract.bodies import Bodies
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.parquet.schema import capped
-from rpcinspect.views.tensors import hash_of, place_of
+from rpcinspect.views.tensors import LastRead, hash_of, place_of
 from rpcinspect.wire.ranges import CaptureBytes
 
 Row = dict[str, Any]
@@ -151,16 +151,17 @@ class MessageRows:
     def tensors(self, record: RpcRecord) -> Iterator[Row]:
         """A row for each tensor."""
         names = {part: name for meta in record.rpc.tensors for name, part in meta.parts}
+        read = LastRead(self._source)
         for number, meta in enumerate(record.rpc.tensors):
             yield {
                 "message": self._index[record.row],
                 "tensor": number,
                 "parameter": number in record.facts.parameters,
                 "part": names.get(number),
-                **self._tensor(record, meta),
+                **self._tensor(record, meta, read),
             }
 
-    def _tensor(self, record: RpcRecord, meta: TensorMeta) -> Row:
+    def _tensor(self, record: RpcRecord, meta: TensorMeta, read: LastRead) -> Row:
         place, quantizer = place_of(record, meta), meta.quantizer
         return {
             "dtype": meta.dtype,
@@ -184,7 +185,7 @@ class MessageRows:
             "storage_nbytes": None if place.storage_nbytes is None else capped(place.storage_nbytes),
             "missing_bytes": capped(place.missing_bytes),
             "placement": place.placement.value,
-            "sha256": hash_of(record, meta, self._source) if self._hashes else None,
+            "sha256": hash_of(record, meta, read) if self._hashes else None,
         }
 
 

@@ -17,7 +17,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import is_contiguous, logical_nbytes
 from rpcinspect.views.safetensors import Entry
-from rpcinspect.views.tensors import bytes_of, storage_of
+from rpcinspect.views.tensors import LastRead, bytes_of, storage_of
 from rpcinspect.wire.ranges import CaptureBytes
 
 FORMAT = "rpcinspect reproducer"
@@ -73,7 +73,7 @@ class TensorCollection:
 
     def _store(self, name: str, record: RpcRecord, meta: TensorMeta, alone: bool) -> str:
         """The storage under the tensor's name, or that of its storage."""
-        data = bytes_of(record, meta, self._source)
+        data = bytes_of(record, meta, LastRead(self._source))
         assert data is not None, "only whole messages are written down"
         dtype = DTYPES[meta.dtype]
         whole = is_contiguous(meta) and logical_nbytes(meta) == len(data)

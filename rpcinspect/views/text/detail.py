@@ -22,7 +22,7 @@ from rpcinspect.session.model import NONE, Session
 from rpcinspect.unexpected import unexpected
 from rpcinspect.views.contract.message import body_of, envelope_json, tensor_text, tensor_texts
 from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
-from rpcinspect.views.tensors import bytes_of, hash_of, place_of, storage_of
+from rpcinspect.views.tensors import LastRead, bytes_of, hash_of, place_of, storage_of
 from rpcinspect.views.text.summary import moment
 from rpcinspect.wire.ranges import CaptureBytes
 
@@ -48,7 +48,7 @@ def detail(
         _head(record, session),
         _envelopes(record),
         _body(record),
-        _tensors(record, session, source, rows),
+        _tensors(record, session, LastRead(source), rows),
         _bytes(record, rows),
     ):
         try:
@@ -183,15 +183,18 @@ def _value(name: str, value: object, indent: int) -> Iterator[Text]:
         yield _field(name, value, indent)
 
 
-def _tensors(record: RpcRecord, session: Session, source: CaptureBytes, rows: int | None) -> Iterator[Text]:
+def _tensors(record: RpcRecord, session: Session, read: LastRead, rows: int | None) -> Iterator[Text]:
+    firsts: dict[int | None, int] = {}
+    """Of each storage the first tensor, at which its bytes are shown."""
     for index, meta in enumerate(record.rpc.tensors):
         parameter = index in record.facts.parameters
         yield _title(printable(tensor_text(index, meta, parameter=parameter)))
-        yield from _tensor(record, meta, source)
-        yield from _storage(record, meta, session, source, rows)
+        yield from _tensor(record, meta, read)
+        first = firsts.setdefault(meta.storage, index)
+        yield from _storage(record, meta, first, session, read, rows)
 
 
-def _tensor(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> Iterator[Text]:
+def _tensor(record: RpcRecord, meta: TensorMeta, read: LastRead) -> Iterator[Text]:
     """What is known of a tensor, and its first elements."""
     place = place_of(record, meta)
     if meta.layout == "strided":
@@ -213,10 +216,10 @@ def _tensor(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> Iterat
     size = "?" if place.storage_nbytes is None else amount(place.storage_nbytes)
     missing = f", {place.missing_bytes:,} missing" if place.missing_bytes else ""
     yield _field("storage", f"{meta.storage}, {size}, {place.placement.value}{missing}")
-    digest = hash_of(record, meta, source)
+    digest = hash_of(record, meta, read)
     if digest is not None:
         yield _field("sha256", digest)
-    data = bytes_of(record, meta, source)
+    data = bytes_of(record, meta, read)
     if data is None:
         return
     try:
@@ -228,13 +231,12 @@ def _tensor(record: RpcRecord, meta: TensorMeta, source: CaptureBytes) -> Iterat
 
 
 def _storage(
-    record: RpcRecord, meta: TensorMeta, session: Session, source: CaptureBytes, rows: int | None
+    record: RpcRecord, meta: TensorMeta, first: int, session: Session, read: LastRead, rows: int | None
 ) -> Iterator[Text]:
     """The bytes of a tensor's storage and where they lie; shared ones are shown at the first tensor only."""
     storage = storage_of(record, meta)
     if storage is None or storage.extent is None:
         return
-    first = next(i for i, other in enumerate(record.rpc.tensors) if other.storage == meta.storage)
     if record.rpc.tensors[first] is not meta:
         yield _field("bytes", f"those of tensor#{first}")
         return
@@ -245,7 +247,7 @@ def _storage(
         yield Text(f"  bytes: {offset}..{offset + length} of {path_label(info.path)}{unpacked}")
     if len(pieces) > PIECES:
         yield _field("bytes", f"and {counted(len(pieces) - PIECES, 'more piece')}")
-    data = bytes_of(record, meta, source)
+    data = bytes_of(record, meta, read)
     if data:
         yield Text(hexdump(data, 0, rows))
 

@@ -25,7 +25,7 @@ from rpcinspect.views.contract.jsonl import (
     worker_json,
 )
 from rpcinspect.views.contract.message import body_json, envelope_json, tensor_json, tensor_text
-from rpcinspect.views.tensors import hash_of, place_of
+from rpcinspect.views.tensors import LastRead, hash_of, place_of
 from tests.places import recorded
 from tests.views.opened import CAPTURES, Opened, opened
 
@@ -47,7 +47,7 @@ def plain(capture: Opened, index: int) -> dict[str, Any]:
                 storage_nbytes=place.storage_nbytes,
                 missing_bytes=place.missing_bytes,
                 placement=place.placement.value,
-                sha256=hash_of(record, meta, capture.bytes),
+                sha256=hash_of(record, meta, LastRead(capture.bytes)),
                 target_device=place.target_device,
                 parameter=number in parameters,
             )

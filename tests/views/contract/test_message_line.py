@@ -24,7 +24,7 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.views.contract.message import body_json, envelope_json, tensor_json, tensor_text
 from rpcinspect.views.contract.message_line import MessageRenderer, hash_range, location_json, problem_json
-from rpcinspect.views.tensors import hash_of, place_of
+from rpcinspect.views.tensors import LastRead, hash_of, place_of
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 from rpcinspect.wire.records import Placement, TpTensor
 from tests.session.records import pipe, tp_message, tp_tensor
@@ -61,7 +61,7 @@ def plain(one: RpcRecord, *, hashes: bool = True) -> dict[str, Any]:
                 storage_nbytes=place.storage_nbytes,
                 missing_bytes=place.missing_bytes,
                 placement=place.placement.value,
-                sha256=hash_of(one, meta, SOURCE) if hashes else None,
+                sha256=hash_of(one, meta, LastRead(SOURCE)) if hashes else None,
                 target_device=place.target_device,
                 parameter=index in parameters,
             )
