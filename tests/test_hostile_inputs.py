@@ -35,10 +35,12 @@ from rpcinspect.views.text.table import MessageTable
 from rpcinspect.wire.nop import write_array, write_int, write_string, write_structure, write_text
 from rpcinspect.wire.tensorpipe import frame
 from tests.builders import SYN, Captured, packet, pcap_file
+from tests.commands.runner import decode
 from tests.decoded import parse as parse_lines
 from tests.fuzz.bounds import bounded
 from tests.logs import log_of
 from tests.logs import message as log_message
+from tests.places import recorded
 from tests.wire.conversations import NO_TENSORS, Network, PipeTalk, Said, hello, packets, segments
 
 SECONDS = 20.0
@@ -349,3 +351,64 @@ def test_the_report_of_a_bomb_is_short(tmp_path: Path) -> None:
     for problem in problems(lines):
         print(problem["reason"], file=output)
     assert max(map(len, output.getvalue().splitlines())) < 400
+
+
+# --- recordings that were made to break us ---
+
+
+@pytest.mark.parametrize(
+    ("name", "messages", "wrong"),
+    [
+        ("negative_index.pcap", 1, {0: "a reference to tensor -7"}),
+        ("negative_index.rpclog", 1, {0: "a reference to tensor -9223372036854775808"}),
+        (
+            "index_minus_one.rpclog",
+            8,
+            {
+                2: "0x43 is not one of the C++ Pickler's",
+                4: "tensor -1, the message has 1",
+                5: "tensor -1, the message has 1",
+                6: "0x43 is not one of the C++ Pickler's",
+                7: "a reference to tensor -1",
+            },
+        ),
+    ],
+)
+def test_tensors_by_indexes_that_none_can_have(name: str, messages: int, wrong: dict[int, str]) -> None:
+    path = recorded(f"reports/hostile/{name}")
+    done = decode(path, "--format", "jsonl")
+    assert (done.code, done.err) == (0, "")
+    found = [line for line in done.objects if line["kind"] == "message"]
+    assert len(found) == messages
+    for line in found:
+        told = [problem["reason"] for problem in line["problems"]]
+        assert len(told) == (line["index"] in wrong)
+        assert all(wrong[line["index"]] in reason for reason in told)
+        if told:
+            assert "tensor#" not in json.dumps(line["body"])
+    table = decode(path)
+    assert table.code == 0
+    for text in wrong.values():
+        assert text in table.out
+
+
+def test_a_list_as_placement() -> None:
+    done = decode(recorded("reports/hostile/placement_list.rpclog"), "--format", "jsonl")
+    assert done.code == 0
+    (problem,) = done.objects[-1]["problem_list"]
+    assert problem["layer"] == "capture"
+    assert problem["reason"].endswith("Expected `str`, got `array` - at `$.storages[0].placement`")
+    assert problem["location"]["offset"] is not None
+
+
+def test_a_chain_of_calls_that_nobody_answers() -> None:
+    """Each of 1,250 workers waits for the next; each finding is a sentence, not the chain."""
+    with bounded(SECONDS, 60):
+        done = decode(recorded("reports/hostile/chain_1250.rpclog"), "--format", "jsonl")
+    assert done.code == 0
+    found = [line for line in done.objects if line["kind"] == "finding"]
+    assert {finding["code"] for finding in found} == {"unanswered-request"}
+    assert len([line for line in done.objects if line["kind"] == "message"]) == 1250
+    assert len(found) == 1250
+    assert max(len(finding["text"]) for finding in found) < 400
+    assert max(len(finding["workers"]) for finding in found) < 20
