@@ -52,10 +52,7 @@ GRAPH = ("jsonl", "dot", "mermaid")
 MAX_CONTEXTS = 2
 MAX_MESSAGES = 3
 """So many contexts, the first ones, and messages, the first of each type, are shown in full."""
-REPLAY = (
-    *("--plan", "--plan SOURCES", "--plan --all SOURCES", "--plan --format jsonl SOURCES"),
-    "--export OUT/script --pytest SOURCES",
-)
+REPLAY = (*("--plan", "--plan SOURCES", "--plan --all SOURCES", "--plan --format jsonl SOURCES"),)
 DIFF = ("", "--all", "--strict --all", "--tolerance", "--format jsonl", "--format html")
 HELP = ("--help", "decode --help", "diff --help", "replay --help", "record --help", "decode --fields")
 """What needs no input."""
@@ -187,7 +184,6 @@ def _numbered(listing: str) -> Iterator[str]:
     yield from (f"decode --message {number}" for number in shown)
     yield from (f"decode --message {number} --all" for number in shown[:1])
     yield from (f"decode --message {number} --format jsonl" for number in shown[:1])
-    yield from (f"replay --export OUT/script --message {number} SOURCES" for number in shown[:1])
 
 
 def _logs(file: str) -> Iterator[str]:

@@ -101,9 +101,16 @@ def _empty_ordered_dict(value: Value) -> bool:
     )
 
 
-def _nothing(value: Value) -> bool:
-    """No attributes: those of a Parameter are set by name, its gradient and data among them."""
-    return value is None or (type(value) is Dict and not value.pairs)
+def _tagged(value: Value) -> bool:
+    """Attributes of a Parameter, which are set by name: none that torch gives a meaning."""
+    return attributes(value) and not (
+        type(value) is Dict and any(key.startswith("_") or key in _OF_TENSORS for key, _ in value.pairs)
+    )
+
+
+_OF_TENSORS = frozenset(
+    {"data", "grad", "grad_dtype", "imag", "names", "real", "requires_grad", "retain_grad"}
+)
 
 
 def _tensor(value: Value) -> bool:
@@ -413,7 +420,7 @@ RULES: dict[Global, Rule] = {
     ),
     **_rules(
         "_rebuild_parameter_with_state",
-        Rule(_args((_tensor, _is(bool), _empty_ordered_dict, _nothing))),
+        Rule(_args((_tensor, _is(bool), _empty_ordered_dict, _tagged))),
         "torch._utils",
     ),
     Global("torch._tensor", "_rebuild_from_type_v2"): Rule(_subclass, settled=frozenset({0})),
