@@ -186,8 +186,10 @@ class Gate:
         kind = failure.exception_type
         if kind is None:
             judge.refuse(title(pickle.root), "an exception without the name of its type")
-        elif kind not in EXCEPTIONS and self.standing(kind).kind not in ("class", "any"):
-            judge.refuse(title(kind), "no class of an exception")
+        elif kind not in EXCEPTIONS:
+            standing = self.standing(kind)
+            if not standing.allowed or standing.kind not in ("class", "any"):
+                judge.refuse(title(kind), "no class of an exception", standing.allow)
 
     # --- TorchScript: runs no Python, but operators, and functions that the live process has compiled -----
 

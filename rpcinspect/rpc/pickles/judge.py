@@ -29,6 +29,7 @@ from rpcinspect.rpc.pickles.known import GENERATED, GETATTR, HELPERS, PICKLER, V
 from rpcinspect.rpc.pickles.python import PythonPickle
 from rpcinspect.rpc.pickles.shapes import REBUILD, RULES, attributes
 from rpcinspect.rpc.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_fork
+from rpcinspect.rpc.pickles.shapes_numpy import NDARRAY
 from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, depth
 from rpcinspect.rpc.pickles.verdicts import Named, Policy, Standing, title
 
@@ -293,14 +294,12 @@ class Judge:
                 rule = RULES.get(key.function) if type(key.function) is Global else None
                 if rule is not None and rule.needs_state:
                     self.refuse(title(key), "a key that may be hashed before it is whole")
-            elif type(key) is tuple or type(key) is Set:
-                left, stack = MAX_KEY_PARTS, [key]
-                while stack and left > 0:
-                    left -= 1
-                    node = stack.pop()
-                    stack += node if type(node) is tuple else node.items if type(node) is Set else ()
-                if stack:
-                    self.refuse("a key of a dict or set", "of too many parts to be hashed")
+            left, stack = MAX_KEY_PARTS, list(_hashed(key))
+            while stack and left > 0:
+                left -= 1
+                stack += _hashed(stack.pop())
+            if stack:
+                self.refuse("a key of a dict or set", "of too many parts to be hashed")
 
     # --- the dialect of torch's C++ -----------------------------------------------------------------------
 
@@ -370,6 +369,18 @@ def _parts(value: Value) -> Iterable[Value]:
             stack += [part for _, part in node.pairs]
 
 
+def _hashed(node: Value) -> Iterable[Value]:
+    """What is hashed where a value is: not what a class of somebody's own may do for it."""
+    if type(node) is tuple:
+        return node
+    if type(node) is Set:
+        return node.items
+    if type(node) is Call and type(node.function) is Global and node.function in HASHED:
+        given = [arg for arg in node.args if type(arg) is list] if type(node.args) is tuple else []
+        return [*children(node), *(part for parts in given for part in parts)]
+    return ()
+
+
 def hides(call: Call, name: str) -> bool:
     """Whether the state of an object sets an attribute in place of a method, or hooks that methods of
     `nn.Module` call."""
@@ -398,10 +409,12 @@ HASHING = frozenset(
     {Global("builtins", "set"), Global("builtins", "frozenset"), Global("copyreg", "_reconstructor")}
 )
 """What hashes the items of its arguments."""
+HASHED = frozenset(Global("builtins", name) for name in ("frozenset", "slice", "tuple"))
+"""What is hashed by the items of its arguments."""
 AT_ONCE = frozenset({Global("torch._C._distributed_rpc", "WorkerInfo")})
 """What holds memory that was never written until it has its state."""
 _SIZED = (tuple, list, Dict)
-_BY_RULE = GENERATED | {GETATTR, PICKLER, REBUILD}
+_BY_RULE = GENERATED | {GETATTR, PICKLER, REBUILD, NDARRAY}
 """Names that may be loaded, and are no values: `Judge` knows where each may stand."""
 _RECONSTRUCTOR = Global("copyreg", "_reconstructor")
 ARCHIVE = Global("torch.jit", "load")

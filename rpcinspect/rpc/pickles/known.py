@@ -72,7 +72,7 @@ _ARITHMETIC = _names(
 )
 _NUMPY_TYPES = _names(
     """
-    ndarray dtype bool bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64
+    dtype bool bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64
     complex64 complex128 str_ bytes_ datetime64 timedelta64
     """
 )

@@ -111,7 +111,7 @@ def arrays() -> dict[str, Any]:
             np.bytes_(b"y"),
         ],
         "time": [np.datetime64("2024-01-02"), np.timedelta64(5, "s")],
-        "types": [np.ndarray, np.dtype],
+        "types": [np.dtype, np.float32, np.int64],
     }
 
 
@@ -164,6 +164,7 @@ def beyond() -> dict[str, Any]:
         "a record with objects": np.dtype([("x", "O")]),
         "a record with arrays": np.dtype([("x", "<f8", (2,))]),
         "an array of such": np.zeros(2, np.dtype([("x", "<f8", (2,))])),
+        "the type of arrays": np.ndarray,  # called with bytes, it makes objects of them
         "a dtype with metadata": np.dtype("f8", metadata={"x": 1}),
         "a masked array": np.ma.array([1, 2], mask=[0, 1]),
         "a record array": np.rec.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),

@@ -56,22 +56,7 @@ def job() -> Iterator[Any]:
 # --- by hand ---
 
 
-OPEN = {
-    "passed on: numpy.ndarray behind partial, which makes objects of bytes",
-    "passed on: the same as defaultdict's factory",
-    "state: an array without bytes that never ends",
-    "state: a key that takes forever to hash",
-}
-"""What the gate lets through today."""
-
-
-@pytest.mark.parametrize(
-    "title",
-    [
-        pytest.param(title, marks=pytest.mark.xfail(strict=True)) if title in OPEN else title
-        for title in HOSTILE
-    ],
-)
+@pytest.mark.parametrize("title", HOSTILE)
 def test_each_route_is_refused(title: str) -> None:
     data, sort, decision = HOSTILE[title]
     assert refused(data, sort, decision), shown(data)

@@ -118,6 +118,9 @@ PASSED_ON: dict[str, Vector] = {
     "the type of a remote error": answer(new(f"{RPC}:RemoteException", text("x"), name(TYPEOF))),
     "the type of a remote error, getattr": answer(new(f"{RPC}:RemoteException", text("x"), name(GETATTR))),
     "the type of a remote error, behind partial": answer(new(f"{RPC}:RemoteException", text("x"), LATER)),
+    "the type of a remote error that is none": answer(
+        new(f"{RPC}:RemoteException", text("x"), name("torch.optim.sgd:SGD"))
+    ),
     "operator.attrgetter": argument(call("operator:attrgetter", text("x"))),
     "operator.methodcaller": argument(call("operator:methodcaller", text("unlink"))),
     "map": argument(call("builtins:map", name("job:step"), list_of())),
