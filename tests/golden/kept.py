@@ -15,6 +15,8 @@ HEADER = """\
 # Below each input: the question to rpcinspect, the exit code, the hash of all that is said and written.
 """
 
+CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
+
 Outputs = dict[str, dict[str, tuple[int, str]]]
 """Name of a subject → question → exit code and hash."""
 
@@ -29,6 +31,8 @@ def read(text: str) -> Outputs:
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("#") or not line.strip():
             continue
+        if line.startswith(CONFLICT):
+            raise KeptError(f"line {number}: a merge left both sides: take either, then GOLDEN_ARGS=--write")
         if not line.startswith(" "):
             questions = outputs.setdefault(line, {})
             continue

@@ -41,12 +41,13 @@ def test_what_is_written_is_read_again() -> None:
     assert read(written(outputs)) == outputs
 
 
-def test_two_answers_to_a_question_are_told() -> None:
-    """As two branches that were merged leave them."""
+def test_what_a_merge_left_is_told() -> None:
     with pytest.raises(KeptError, match="line 4: a second answer"):
         read("x\n decode 0 11\n diff 0 11\n decode 0 22\n")
+    with pytest.raises(KeptError, match="line 2: a merge left both sides"):
+        read("x\n<<<<<<< HEAD\n decode 0 11\n")
     with pytest.raises(KeptError, match="line 2: neither"):
-        read("x\n <<<<<<<\n")
+        read("x\n decode\n")
 
 
 def test_each_difference_is_named_under_its_capture() -> None:
