@@ -110,13 +110,13 @@ def test_a_link_of_ours_is_followed(way: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_link_that_somebody_else_has_planted_is_not(way: str, tmp_path: Path) -> None:
-    shared, precious = tmp_path / "shared", tmp_path / "precious"
+    common, precious = tmp_path / "common", tmp_path / "precious"
     precious.write_bytes(b"mine")
-    shared.mkdir()
-    (shared / "out").symlink_to(precious)
-    os.chown(shared / "out", 65_534, -1, follow_symlinks=False)
-    shared.chmod(0o1777)
-    ran = rpcinspect(*WAYS[way], shared / "out")
+    common.mkdir()
+    (common / "out").symlink_to(precious)
+    os.chown(common / "out", 65_534, -1, follow_symlinks=False)
+    common.chmod(0o1777)
+    ran = rpcinspect(*WAYS[way], common / "out")
     assert ran.code == 2
     assert "it belongs to user 65534, in a folder that others may write to" in ran.err
     assert precious.read_bytes() == b"mine"

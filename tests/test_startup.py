@@ -123,4 +123,5 @@ def test_help_imports_no_decoder(arguments: tuple[str, ...]) -> None:
         "rpcinspect.cli",
         "rpcinspect.errors",
         "rpcinspect.exit_codes",
+        "rpcinspect.unexpected",
     }

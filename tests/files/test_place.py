@@ -88,8 +88,8 @@ def test_a_file_that_may_not_be_written_is_not_replaced(
 @pytest.mark.parametrize("kind", ["link", "file", "pipe"])
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o1775])
 def test_what_a_stranger_has_put_into_a_shared_folder(kind: str, mode: int, tmp_path: Path) -> None:
-    shared, path = tmp_path / "shared", tmp_path / "shared" / "run.pcap"
-    shared.mkdir()
+    common, path = tmp_path / "common", tmp_path / "common" / "run.pcap"
+    common.mkdir()
     if kind == "link":
         path.symlink_to(tmp_path / "passwd")
     elif kind == "file":
@@ -97,10 +97,10 @@ def test_what_a_stranger_has_put_into_a_shared_folder(kind: str, mode: int, tmp_
     else:
         os.mkfifo(path)
     os.chown(path, STRANGER, -1, follow_symlinks=False)
-    shared.chmod(mode)
+    common.chmod(mode)
     with pytest.raises(OutputError, match=f"belongs to user {STRANGER}, in a folder that others may write"):
         find_place(path)
-    os.chown(shared, STRANGER, -1)  # as in his own folder
+    os.chown(common, STRANGER, -1)  # as in his own folder
     assert find_place(path).path in (path, tmp_path / "passwd")
 
 

@@ -22,7 +22,7 @@ its end is refused as a whole. `replay.planning.gate` and `audit` are the two po
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.known import GENERATED, GETATTR, HELPERS, PICKLER, VALUES
@@ -86,13 +86,13 @@ class Judge:
             self.refuse("a value", f"nested more than {MAX_DEPTH:,} levels deep")
         stack: list[Value] = [] if request else [pickle.root]
         for number, call in enumerate(pickle.calls):
+            made = self._made(call)
+            if type(call.function) is Global and call.function in RULES:
+                self._in_order(pickle, number)
             self._work += _size(call)
             if self._work > MAX_WORK * (len(pickle.calls) + pickle.end):
                 self.refuse("a value", "shared by too many calls to be judged")
                 break
-            made = self._made(call)
-            if type(call.function) is Global and call.function in RULES:
-                self._in_order(pickle, number)
             stack += call.args[1:] if request and call is pickle.root else made
         for keyed in pickle.order.hashing():
             self._keys(keyed.items if type(keyed) is Set else [key for key, _ in keyed.pairs])
@@ -187,8 +187,10 @@ class Judge:
     def _in_order(self, pickle: PythonPickle, number: int) -> None:
         """Refuse a call whose parts were changed once it had them: its rule has seen only how they end."""
         call, order = pickle.calls[number], pickle.order
-        late = any(order.after_call(part, number) for part in _parts(call.args))
-        late = late or any(order.after_state(part, call) for part in _parts(call.state))
+        given, state = _parts(call.args), _parts(call.state)
+        self._work += len(given) + len(state)
+        late = any(order.after_call(part, number) for part in given)
+        late = late or any(order.after_state(part, call) for part in state)
         if call.function in AT_ONCE and order.calls_before_state(call) > number + 1:
             late = True  # something was made while it was not whole
         if late:
@@ -357,16 +359,20 @@ def _size(call: Call) -> int:
     return sum(len(part.pairs) if type(part) is Dict else len(part) for part in parts)
 
 
-def _parts(value: Value) -> Iterable[Value]:
-    """What a rule looks at in arguments or a state: down tuples and dicts."""
+def _parts(value: Value) -> Collection[Value]:
+    """What a rule looks at in arguments or a state: down tuples and dicts, each part once."""
+    parts: dict[int, Value] = {}
     stack = [value]
     while stack:
         node = stack.pop()
-        yield node
+        if id(node) in parts:
+            continue
+        parts[id(node)] = node
         if type(node) is tuple:
             stack += node
         elif type(node) is Dict:
             stack += [part for _, part in node.pairs]
+    return parts.values()
 
 
 def _hashed(node: Value) -> Iterable[Value]:

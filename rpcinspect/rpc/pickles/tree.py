@@ -123,7 +123,7 @@ def depth(root: Value) -> int:
         if type(node) in SCALARS or type(node) is Global or (not done and id(node) in levels):
             continue
         below = [part for part in children(node) if type(part) not in SCALARS]
-        if done:
+        if done or not below:
             levels[id(node)] = 1 + max((levels.get(id(part), 0) for part in below), default=0)
         else:
             levels[id(node)] = 0
