@@ -41,6 +41,8 @@ MAX_DEPTH = 5_000
 
 MAX_WORK = 4
 """Parts that may be looked at for each byte and call; honest calls share little."""
+MAX_HASHING = 64
+"""Parts of keys that hashing may visit for each byte and call."""
 UNREADABLE = "a pickle that can't be read"
 
 
@@ -50,8 +52,10 @@ class Judge:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.found: dict[str, Named] = {}
-        self._hashed: set[int] = set()
-        """Keys that were looked at, by id: one may come a million times."""
+        self._hashed: dict[int, int] = {}
+        """Keys that were looked at, by id, with their parts: one may come a million times."""
+        self._hashing = 0
+        """Parts that hashing would visit."""
         self._work = 0
         """Parts of calls that were looked at."""
 
@@ -84,6 +88,7 @@ class Judge:
         everything = [pickle.root, *pickle.calls, *pickle.order.changed()] if pickle.end > MAX_DEPTH else []
         if depth(everything) > MAX_DEPTH:
             self.refuse("a value", f"nested more than {MAX_DEPTH:,} levels deep")
+            return  # nobody can allow it, whatever else is in it
         stack: list[Value] = [] if request else [pickle.root]
         for number, call in enumerate(pickle.calls):
             made = self._made(call)
@@ -96,6 +101,8 @@ class Judge:
             stack += call.args[1:] if request and call is pickle.root else made
         for keyed in pickle.order.hashing():
             self._keys(keyed.items if type(keyed) is Set else [key for key, _ in keyed.pairs])
+        if self._hashing > MAX_HASHING * (len(pickle.calls) + pickle.end):
+            self.refuse("the keys of dicts and sets", "of too many parts to be hashed")
         self.values(stack, {id(call) for call in pickle.calls})
 
     def values(self, stack: list[Value], seen: set[int]) -> None:
@@ -289,17 +296,22 @@ class Judge:
     def _keys(self, keys: Sequence[Value]) -> None:
         """Refuse keys that take too long to hash, or too much of the stack, or may be hashed half made."""
         for key in keys:
-            if id(key) in self._hashed:
+            if type(key) in SCALARS:
                 continue
-            self._hashed.add(id(key))
+            known = self._hashed.get(id(key))
+            if known is not None:
+                self._hashing += known
+                continue
             if type(key) is Call:
                 rule = RULES.get(key.function) if type(key.function) is Global else None
                 if rule is not None and rule.needs_state:
                     self.refuse(title(key), "a key that may be hashed before it is whole")
-            left, stack = MAX_KEY_PARTS, list(_hashed(key))
-            while stack and left > 0:
-                left -= 1
+            parts, stack = 0, list(_hashed(key))
+            while stack and parts < MAX_KEY_PARTS:
+                parts += 1
                 stack += _hashed(stack.pop())
+            self._hashed[id(key)] = parts
+            self._hashing += parts
             if stack:
                 self.refuse("a key of a dict or set", "of too many parts to be hashed")
 
