@@ -50,6 +50,30 @@ class MessageType(IntEnum):
     UNKNOWN = 0x3C
 
 
+ANSWERS: dict[int, int] = {
+    MessageType.SCRIPT_CALL: MessageType.SCRIPT_RET,
+    MessageType.PYTHON_CALL: MessageType.PYTHON_RET,
+    MessageType.SCRIPT_REMOTE_CALL: MessageType.REMOTE_RET,
+    MessageType.PYTHON_REMOTE_CALL: MessageType.REMOTE_RET,
+    MessageType.SCRIPT_RREF_FETCH_CALL: MessageType.SCRIPT_RREF_FETCH_RET,
+    MessageType.PYTHON_RREF_FETCH_CALL: MessageType.PYTHON_RREF_FETCH_RET,
+    MessageType.RREF_USER_DELETE: MessageType.RREF_ACK,
+    MessageType.RREF_FORK_REQUEST: MessageType.RREF_ACK,
+    MessageType.RREF_CHILD_ACCEPT: MessageType.RREF_ACK,
+    MessageType.BACKWARD_AUTOGRAD_REQ: MessageType.BACKWARD_AUTOGRAD_RESP,
+    MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ: MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP,
+    MessageType.RREF_BACKWARD_REQ: MessageType.RREF_BACKWARD_RESP,
+}
+"""What torch answers each request with, envelopes aside and unless it failed (request_callback*.cpp)."""
+
+
+def fits(request_type: int, answer_type: int) -> bool:
+    """Whether torch answers such a request so. Whoever asked takes the answer apart by its own type, and some
+    of what is text in one is a pickle in another.
+    """
+    return answer_type in (ANSWERS.get(request_type), MessageType.EXCEPTION)
+
+
 def is_request(message_type: int) -> bool:
     """Whether the request bit is set; types that we do not know have it too."""
     return bool(message_type & REQUEST_TYPE)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding
 from rpcinspect.trace.notes import Note
@@ -50,6 +51,14 @@ class UnsafePickles(Stage):
         rows = self._rows[code, name]
         if not rows or rows[-1] != row:
             rows.append(row)
+
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+        if _confuses(request, answer):
+            reason = f"it answers {type_name(request.kind)}, whose sender loads the text in it as a pickle"
+            self._note("unsafe-pickle", type_name(answer.kind), reason, answer_row)
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return not _confuses(request, answer)
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return not record.facts.audit
@@ -94,6 +103,12 @@ class UnsafePickles(Stage):
             messages=indexes[:MAX_INDEXES],
             workers=workers,
         )
+
+
+def _confuses(request: Note, answer: Note) -> bool:
+    """Whether an answer is of TorchScript's dialect and its request of Python's."""
+    kinds = (request.kind, answer.kind)
+    return kinds == (MessageType.PYTHON_RREF_FETCH_CALL, MessageType.SCRIPT_RREF_FETCH_RET)
 
 
 def _where(run: Run, rows: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:

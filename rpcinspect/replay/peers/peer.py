@@ -24,6 +24,7 @@ from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.loopback import parse_address
 from rpcinspect.replay.peers.pipe_end import PipeEnd
 from rpcinspect.replay.planning.sendable import TensorChecker
+from rpcinspect.rpc.envelope import RpcWithAutograd, peel_partial
 from rpcinspect.rpc.message import Message, is_request, is_response, type_name
 
 LATE_IDS = 1 << 16
@@ -296,6 +297,12 @@ class Peer:
 
     def _check_tensors(self, message: Message, tensors: Sequence[bytes]) -> None:
         try:
-            self._tensors.check(message.tensor_table, tensors)
+            self._tensors.check(message.tensor_table, tensors, tracked=_is_tracked(message))
         except ReplayError as error:
             raise ReplayError(f"{type_name(message.type)}: {error}") from error
+
+
+def _is_tracked(message: Message) -> bool:
+    """Whether a message's tensors become part of an autograd graph as they arrive."""
+    envelopes = peel_partial(message.type, message.payload).envelopes
+    return any(isinstance(envelope, RpcWithAutograd) for envelope in envelopes)

@@ -30,6 +30,8 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchRet,
     UnknownCommand,
 )
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.message import fits, type_name
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.judge import Judge, hides
 from rpcinspect.rpc.pickles.known import EXCEPTIONS, GETATTR, HELPERS, LAYERS, has_dunder, is_dangerous
@@ -40,6 +42,7 @@ from rpcinspect.rpc.pickles.verdicts import Named, Standing, title
 from rpcinspect.rpc.record import RpcRecord
 
 NOBODY = "nobody allowed it"
+MADE = "what a call made would be called"
 
 
 class Gate:
@@ -51,13 +54,19 @@ class Gate:
         self._allow = tuple(allow)
         self._sources = sources or Sources()
 
-    def inspect(self, record: RpcRecord, made: Mapping[Id, Made] | None = None) -> tuple[Named, ...]:
+    def inspect(
+        self, record: RpcRecord, made: Mapping[Id, Made] | None = None, *, answers: int | None = None
+    ) -> tuple[Named, ...]:
         """Every name in a message's pickles, each once; refused ones as soon as one use of it is refused.
 
-        `made`: of which class the objects behind RRefs are, for helpers that call their methods.
+        `made`: of which class the objects behind RRefs are, for helpers that call their methods. `answers`:
+        the type of the request that it answers, without envelopes.
         """
         judge = Judge(self)
         command = record.rpc.command
+        kind = message_type_of(command)
+        if answers is not None and not fits(answers, kind):
+            judge.refuse(type_name(kind), f"torch never answers {type_name(answers)} with it")
         if isinstance(command, (ScriptCall, ScriptRemoteCall)):
             self._script_function(judge, command)
             judge.jit(command.args)
@@ -86,8 +95,11 @@ class Gate:
             reason = "an attribute chain" if "." in name.name else NOBODY
             return Standing(False, reason=reason, allow=allow, dangerous=is_dangerous(name))
         if found.kind == "alias":
-            return Standing(False, reason=f"the file has it as another name: {found.of}", allow=allow)
+            reason = f"the file has it as another name: {found.of}"
+            return Standing(False, reason=reason, allow=allow, dangerous=_is_dangerous(found.of))
         facts = self._sources.class_facts(name.module, name.name) if found.kind == "class" else None
+        if found.kind == "value" and not found.literal:
+            return Standing(True, "value", allow=allow, constructing=MADE)
         if facts is None:
             return Standing(True, found.kind, allow=allow)
         return Standing(
@@ -97,6 +109,7 @@ class Gate:
             constructing=facts.constructing,
             restoring=facts.restoring,
             items=facts.items,
+            changing=facts.changing,
             calling=facts.calling,
         )
 
@@ -113,7 +126,8 @@ class Gate:
             bad = has_dunder(name) or is_dangerous(owner)
             return Standing(False, reason="a method that nobody allowed", allow=allow, dangerous=bad)
         if found.kind == "alias":
-            return Standing(False, reason=f"not defined in the class: {found.of}", allow=allow)
+            reason = f"not defined in the class: {found.of}"
+            return Standing(False, reason=reason, allow=allow, dangerous=_is_dangerous(found.of))
         if found.kind != "function":
             return Standing(False, reason=f"a {found.kind} of the class, no method", allow=allow)
         return Standing(True, found.kind, allow=allow)
@@ -161,19 +175,30 @@ class Gate:
         reason = standing.reason or standing.constructing
         if standing.kind == "value":
             reason = reason or "no function of the file"
-        judge.say(Named(str(name), not reason, reason, standing.allow))
+        judge.say(Named(str(name), not reason, reason, standing.allow, standing.dangerous))
         return not reason
 
     def _object(self, judge: Judge, function: Call) -> None:
         """An object that is called: its class must be the user's, and say what calling it does."""
         cls = function.function
         standing = self.standing(cls) if type(cls) is Global else Standing(False)
-        if not standing.allowed or standing.kind == "function":
+        if type(cls) is not Global or not standing.allowed or standing.kind == "function":
             judge.refuse(title(function), "what only loading makes known would be called")
-        elif standing.calling:
-            judge.refuse(title(cls), standing.calling, standing.allow)
+        elif reason := self._calling(cls, standing):
+            judge.refuse(f"{cls}.__call__", reason, hint(cls.module, f"{cls.name}.__call__"), dangerous=False)
         elif hides(function, "forward"):
             judge.refuse(title(function), "an attribute in its state hides what calling it runs")
+
+    def _calling(self, cls: Global, standing: Standing) -> str:
+        """Why an object that a class made may not be called. A name that `--allow` has may as well be a
+        function's, and what that returns is nobody's.
+        """
+        if any(self._named(Global(cls.module, f"{cls.name}.{name}")) for name in ("__call__", "forward")):
+            return ""
+        if standing.kind != "any":
+            return standing.calling
+        facts = self._sources.class_facts(cls.module, cls.name)
+        return MADE if facts is None else facts.calling
 
     def _answer(self, judge: Judge, pickle: PythonPickle) -> None:
         """torch makes the exception that a failed call's answer names, with a text of the capture's
@@ -224,6 +249,12 @@ def global_uses(named: Mapping[str, Mapping[int, Named]]) -> tuple[GlobalUse, ..
         allow = "" if any(one.dangerous for one in bad) else next((one.allow for one in bad if one.allow), "")
         found.append(GlobalUse(name, not bad, tuple(sorted(messages)), bad[0].reason if bad else "", allow))
     return tuple(sorted(found, key=lambda use: (use.allowed, use.name)))
+
+
+def _is_dangerous(target: str) -> bool:
+    """Of what an alias stands for, if that is a name."""
+    module, _, name = target.rpartition(".")
+    return name.isidentifier() and is_dangerous(Global(module or "builtins", name))
 
 
 PARTIAL = Global("functools", "partial")

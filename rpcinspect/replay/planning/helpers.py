@@ -15,13 +15,12 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.replay.planning.allowances import hint
 from rpcinspect.replay.planning.rref_classes import MAKE_OPTIMIZERS, UNKNOWN, Id, Made
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.judge import Judge
-from rpcinspect.rpc.pickles.known import LAYERS, OPTIMIZERS, VALUES
+from rpcinspect.rpc.pickles.known import LAYERS, OPTIMIZERS, VALUES, has_dunder
 from rpcinspect.rpc.pickles.shapes_jit import is_fork
-from rpcinspect.rpc.pickles.tree import Dict, Global, Value
+from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children
 from rpcinspect.rpc.pickles.verdicts import Named, Standing
 
 One: TypeAlias = Callable[[Value], bool]
@@ -45,17 +44,17 @@ def judge_helper(
     judge: Judge, udf: semantic.PythonUdf, made: Mapping[Id, Made], methods: Methods, *, allowed: bool
 ) -> None:
     """Judge the arguments of a helper of torch. `allowed`: the user named the helper itself."""
-    if allowed:
-        return
     function: Global = udf.func
     values = _bound(FORMS[function.name], udf.args, udf.kwargs)
     if values is None:
         judge.refuse(str(function), WRONG)
-    elif function.name in METHODS:
+    elif function.name in METHODS and not allowed:
         fork = semantic.rref_fork(udf.args[0])
         method = METHODS[function.name] or udf.args[1]
         known = UNKNOWN if fork is None else made.get(fork.rref_id, UNKNOWN)
         _method(judge, function, known, method, methods)
+        if known.by in LAYERS and not _plain([*udf.args, *(value for _, value in udf.kwargs.pairs)]):
+            judge.refuse(str(function), "a layer of torch would be given what is no data")
 
 
 def _bound(form: Form, args: Value, kwargs: Value) -> dict[str, Value] | None:
@@ -69,6 +68,9 @@ def _bound(form: Form, args: Value, kwargs: Value) -> dict[str, Value] | None:
         if type(name) is not str or name in found or (name not in form.named and not form.rest):
             return None
         found[name] = value
+    layer = found.get("module_cls") in LAYERS
+    if (layer or found.get("optim_cls") in OPTIMIZERS) and not _plain([args, *(v for _, v in kwargs.pairs)]):
+        return None
     # torch's fused kernels write as many elements as a tensor claims to have
     fused = len(args) > len(form.named) + 1 or found.get("fused") not in (None, False)
     if fused and found.get("optim_cls") in OPTIMIZERS:
@@ -90,8 +92,13 @@ def _method(judge: Judge, function: Global, made: Made, method: str, methods: Me
     else:
         owner_standing = said or certain
     if owner_standing is None:
+        whole, standing = f"{function}.{method}", methods(function, method, True)
         reason = f"it would call {method} of an object whose class no message tells"
-        judge.refuse(str(function), reason, hint(function.module, function.name), dangerous=False)
+        if standing.allowed:
+            judge.say(Named(whole, True))
+        else:
+            bad = has_dunder(method) or method in OF_FILES
+            judge.refuse(whole, reason, "" if bad else standing.allow, dangerous=bad)
         return
     owner, standing = owner_standing
     judge.say(
@@ -105,6 +112,45 @@ def _rref(value: Value) -> bool:
 
 def _rrefs(value: Value) -> bool:
     return type(value) in (list, tuple) and all(map(_rref, value))
+
+
+def _plain(value: Value) -> bool:
+    """Whether a value has data only, of which torch's own code calls no method that somebody chose."""
+    seen, stack = set[int](), [value]
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if kind in SCALARS or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if kind is tuple or kind is list:
+            stack += node
+        elif kind is Dict or kind is Set:
+            stack += children(node)
+        elif kind is Global:
+            if node not in LAYERS | OPTIMIZERS and (
+                node.module != "torch" or node.name == "Tensor" or node not in VALUES
+            ):
+                return False
+        elif kind is not Call or not (is_fork(node) or semantic.tensor_index(node) is not None):
+            if kind is not Call or node.function not in _DATA:
+                return False
+            stack += list(children(node))[1:]
+    return True
+
+
+_DATA = frozenset(
+    {
+        Global("builtins", "complex"),
+        Global("builtins", "set"),
+        Global("collections", "OrderedDict"),
+        Global("torch", "Size"),
+        Global("torch", "device"),
+        Global("torch._utils", "_rebuild_parameter"),
+        Global("torch.serialization", "_get_layout"),
+    }
+)
+"""What a pickle calls for data that layers and optimizers take."""
 
 
 def _own_class(value: Value) -> bool:
@@ -164,6 +210,12 @@ METHODS: dict[str, str] = {
 """Helpers that call a method of the object behind their first argument: which; empty: their second says
 it.
 """
+
+OF_FILES = frozenset(
+    {"chmod", "hardlink_to", "link_to", "mkdir", "open", "read_bytes", "read_text", "rename", "replace"}
+    | {"rmdir", "symlink_to", "touch", "unlink", "write", "write_bytes", "write_text", "tofile", "dump"}
+)
+"""Methods of paths and arrays that reach files: of an object of unknown class no line offers them."""
 
 LAYER_METHODS = frozenset({"forward", "train", "eval", "parameters", "zero_grad", "extra_repr"})
 """Methods of torch's own layers that run nothing which their arguments choose."""

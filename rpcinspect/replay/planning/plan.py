@@ -219,9 +219,10 @@ class _Planner:
         """The stand-ins that something needs which takes place; what they name reaches a live process too."""
         needed = {rref for call in calls if verdicts[call.index].happens for rref in rrefs_in(call.request)}
         used = tuple(one for rref, one in found.items() if rref in needed)
-        for record in (call.response for call in self._all if call.index in {one.request for one in used}):
-            if record is not None:
-                self._refusal(record)
+        requests = {one.request for one in used}
+        for call in self._all:
+            if call.index in requests and call.response is not None:
+                self._refusal(call.response, call.kind)
         return used
 
     def _causes_of(self, call: Call) -> tuple[int, ...]:
@@ -252,11 +253,13 @@ class _Planner:
             stage.judge(call)
         return stage
 
-    def _refusal(self, record: RpcRecord) -> str | None:
-        """What the gate refuses in a message that is about to reach a live process; notes what it names."""
+    def _refusal(self, record: RpcRecord, answers: int | None = None) -> str | None:
+        """What the gate refuses in a message that is about to reach a live process; notes what it names.
+        `answers`: as the gate has it.
+        """
         named = self._named.get(record.row)
         if named is None:
-            named = self._named[record.row] = self._gate.inspect(record, self._made)
+            named = self._named[record.row] = self._gate.inspect(record, self._made, answers=answers)
         index = self._indexes[record.row]
         refused = None
         for one in named:

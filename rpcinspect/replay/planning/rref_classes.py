@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from rpcinspect.causes.calls import Call, created
 from rpcinspect.rpc.pickles import semantic
+from rpcinspect.rpc.pickles.known import HELPERS
 from rpcinspect.rpc.pickles.tree import Global, Value
 from rpcinspect.rpc.record import RpcRecord
 
@@ -80,7 +81,7 @@ def _maker(udf: semantic.PythonUdf | None) -> Global | None:
     if udf.func in (CREATE, CREATE_WITH_INTERFACE):
         first: Value = udf.args[0] if type(udf.args) is tuple and udf.args else None
         return first if type(first) is Global else None
-    return udf.func
+    return None if udf.func in HELPERS and udf.func not in MAKE_OPTIMIZERS else udf.func
 
 
 def _udf(record: RpcRecord) -> semantic.PythonUdf | None:

@@ -48,6 +48,8 @@ class Needs(Struct, frozen=True):
     lengths: tuple[tuple[int, int], ...]
     """(index of the storage, bytes that it must have at least)"""
     sparse: tuple[Sparse, ...]
+    repeating: int | None = None
+    """A tensor that requires grad and has elements in more than one place."""
 
 
 class TensorChecker:
@@ -56,8 +58,12 @@ class TensorChecker:
     def __init__(self) -> None:
         self._known: BoundedCache[bytes, Needs] = BoundedCache(CACHE_BYTES)
 
-    def check(self, table: bytes, storages: Sequence[bytes]) -> None:
-        """Raises `ReplayError` unless torch can rebuild every tensor from these storages."""
+    def check(self, table: bytes, storages: Sequence[bytes], *, tracked: bool = False) -> None:
+        """Raises `ReplayError` unless torch can rebuild every tensor from these storages.
+
+        `tracked`: they come in an autograd envelope, so that none of them is a leaf, which an optimizer would
+        take: the fused ones of torch write as many elements as a tensor says to have.
+        """
         needs = self._known.get(table)
         if needs is None:
             try:
@@ -72,6 +78,9 @@ class TensorChecker:
                 raise ReplayError(f"storage {index} needs {length:,} bytes and has {len(storages[index]):,}")
         for sparse in needs.sparse:
             _check_indices(sparse, storages)
+        if needs.repeating is not None and not tracked:
+            text = "requires grad outside of any context, and repeats elements"
+            raise ReplayError(f"its tensor table: tensor {needs.repeating} {text}")
 
 
 def read_needs(table: bytes) -> Needs:
@@ -84,7 +93,7 @@ def read_needs(table: bytes) -> Needs:
     if not same:  # it says something that our reading does not cover
         raise DecodeError("tensor", "it is not written as torch writes tables")
     lengths: dict[int, int] = {}
-    sparse = []
+    sparse, repeating = [], None
     for number, meta in enumerate(metas):
         try:
             if meta.layout != "strided":
@@ -93,6 +102,8 @@ def read_needs(table: bytes) -> Needs:
                 _check_strided(meta, metas)
         except DecodeError as error:
             raise DecodeError("tensor", f"tensor {number}: {error}") from error
+        if meta.requires_grad and meta.layout == "strided" and repeats(meta):
+            repeating = number
         if meta.storage is not None:
             lengths[meta.storage] = max(lengths.get(meta.storage, 0), _bytes_needed(meta))
     indices = {
@@ -103,7 +114,7 @@ def read_needs(table: bytes) -> Needs:
     values = {metas[part].storage for meta in metas for name, part in meta.parts if name == "values"}
     if indices & (others | values):
         raise DecodeError("tensor", "the indices of a sparse tensor are part of another tensor")
-    return Needs(tuple(lengths.items()), tuple(sparse))
+    return Needs(tuple(lengths.items()), tuple(sparse), repeating)
 
 
 def _check_strided(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:
@@ -114,8 +125,10 @@ def _check_strided(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:
         raise DecodeError("tensor", f"{meta.dtype} can't require grad")
     if meta.conj and kind != "complex":
         raise DecodeError("tensor", f"{meta.dtype} can't be conjugated")
-    if math.prod(meta.sizes) > MAX_ELEMENTS or _bytes_needed(meta) > INT64_MAX:
+    if _elements(meta.sizes) > MAX_ELEMENTS or _bytes_needed(meta) > INT64_MAX:
         raise DecodeError("tensor", "more elements than any job has")
+    if meta.storage_numel < _reach(meta):
+        raise DecodeError("tensor", "more elements than its storage is said to have")
     if meta.quantizer is not None:
         _check_quantizer(meta, metas)
 
@@ -142,8 +155,10 @@ def _check_sparse(meta: TensorMeta, metas: Sequence[TensorMeta]) -> Sparse:
     values = parts.pop("values")
     if meta.requires_grad and DTYPES[values.dtype].kind not in ("float", "complex"):
         raise DecodeError("tensor", f"{values.dtype} can't require grad")
-    if math.prod(meta.sizes) > INT64_MAX:
+    if _elements(meta.sizes) > INT64_MAX:
         raise DecodeError("tensor", "more elements than can be counted")
+    if any(part.conj or part.neg or part.requires_grad for part in parts.values()):
+        raise DecodeError("tensor", "indices of a sparse tensor that are not as they are stored")
     if values.quantizer is not None or any(part.quantizer is not None for part in parts.values()):
         raise DecodeError("tensor", "a quantised part of a sparse tensor")
     if meta.layout == "sparse_coo":
@@ -198,14 +213,34 @@ def _row(meta: TensorMeta, number: int, storages: Sequence[bytes]) -> list[int]:
     return numbers[start : start + (count - 1) * step + 1 : step].tolist()
 
 
+def repeats(meta: TensorMeta) -> bool:
+    """Whether two elements of a tensor may lie in the same place."""
+    reach = 1
+    for stride, size in sorted(zip(meta.strides, meta.sizes, strict=True)):
+        if size > 1 and stride < reach:
+            return True
+        reach += (size - 1) * stride
+    return False
+
+
+def _elements(sizes: Sequence[int]) -> int:
+    """torch counts from the left, and must not come to too many before it comes to a zero."""
+    return math.prod([size for size in sizes if size])
+
+
+def _reach(meta: TensorMeta) -> int:
+    """Elements of its storage up to the tensor's last; the start of an empty tensor must be in it, too."""
+    if 0 in meta.sizes:
+        return meta.storage_offset
+    steps = [(size - 1) * stride for size, stride in zip(meta.sizes, meta.strides, strict=True)]
+    return meta.storage_offset + sum(steps) + 1
+
+
 def _bytes_needed(meta: TensorMeta) -> int:
     """Of its storage: what the tensor reaches, or the table announces. torch counts packed elements as if
-    each had a byte of its own, and wants the start of an empty tensor inside the storage, too.
+    each had a byte of its own.
     """
-    reach = meta.storage_offset
-    if 0 not in meta.sizes:
-        reach += sum([(size - 1) * stride for size, stride in zip(meta.sizes, meta.strides, strict=True)]) + 1
-    return max(reach, meta.storage_numel) * DTYPES[meta.dtype].item_bytes
+    return max(_reach(meta), meta.storage_numel) * DTYPES[meta.dtype].item_bytes
 
 
 _DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?", re.ASCII)

@@ -43,6 +43,11 @@ class Binding(Struct, frozen=True):
     owner: str = ""
     """Of an assignment to an attribute, the last word before that."""
 
+    def certain(self, line: int | None) -> bool:
+        """Whether it always runs, and has when this line does; None: when all of the file has."""
+        end: int = getattr(self.node, "end_lineno", None) or self.line
+        return self.sure and (line is None or end < line)
+
 
 class Scope(Struct):
     """The body of a module or of a class."""
@@ -213,12 +218,11 @@ class _Reader:
             self._changed(target, place)
 
     def _declared(self, node: ast.AnnAssign, place: _Place) -> None:
-        """`name: type` in a class: objects may have such an attribute, as those of dataclasses do."""
-        if (
-            node.value is None
-            and isinstance(node.target, ast.Name)
-            and place.scope not in (None, self._module)
-        ):
+        """`name: type` in a class, with or without a default: objects may have such an attribute, as those of
+        dataclasses do.
+        """
+        of_class = "ClassVar" in ast.unparse(node.annotation)
+        if isinstance(node.target, ast.Name) and place.scope not in (None, self._module) and not of_class:
             assert place.scope is not None
             name = _mangled(node.target.id, place)
             self._add(place.scope.attributes, name, self._binding("other", node, place))

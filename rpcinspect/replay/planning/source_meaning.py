@@ -56,8 +56,10 @@ class Meanings:
 
     # --- names ----------------------------------------------------------------------------------------------
 
-    def name(self, file: File, name: str) -> Meaning | None:
-        """A name of a module; None where nothing in its file binds it."""
+    def name(self, file: File, name: str, line: int | None = None) -> Meaning | None:
+        """A name of a module; None where nothing in its file binds it. `line`: where the file itself uses it,
+        so that what comes later is not bound yet.
+        """
         bindings = file.scope.names.get(name)
         if not bindings:
             return None
@@ -67,7 +69,7 @@ class Meanings:
                 meaning = foreign(f"{file.module}.{name}")
             elif file.submodules(name):
                 meaning = alias(f"the module {file.module}.{name}")
-        certain = max((binding.top for binding in bindings if binding.sure), default=-1)
+        certain = max((binding.top for binding in bindings if binding.certain(line)), default=-1)
         later = self._of_stars([star for star in file.scope.stars if star.top >= certain], name)
         if certain < 0 and "__getattr__" in file.scope.names:
             later.append(alias("what __getattr__ gives"))
@@ -233,6 +235,21 @@ class Meanings:
         body = binding.body
         return Meaning("class", classes=(OwnClass(body.name if body else node.name, file, binding),))
 
+    def shared(self, own: OwnClass) -> str:
+        """Why making an object of a class may give one that is there already."""
+        for kind in self.order(own):
+            if isinstance(kind, str):
+                if kind.startswith("enum."):
+                    return f"a member of {kind} would be changed"
+            elif kind.binds("__new__"):
+                return "its __new__ may return what is not new"
+            elif kind.definition is not None and isinstance(kind.definition.node, ast.ClassDef):
+                scope, keywords = kind.definition.scope, kind.definition.node.keywords
+                made_by = [k.value for k in keywords if k.arg in (None, "metaclass")]
+                if any(self.expression(kind.file, scope, by).classes for by in made_by):
+                    return "its metaclass may return what is not new"
+        return ""
+
     def _is_own_metaclass(self, by: Meaning) -> bool:
         order = [kind for own in by.classes for kind in self.order(own)]
         return bool(order) and all(type(kind) is OwnClass or kind in METACLASSES for kind in order)
@@ -265,7 +282,7 @@ class Meanings:
         if isinstance(node, ast.NamedExpr):
             return self.expression(file, scope, node.value)
         if scope is not None and isinstance(node, ast.Name):
-            return self._looked_up(file, scope, node.id)
+            return self._looked_up(file, scope, node.id, node.lineno)
         if scope is not None and isinstance(node, ast.Attribute):
             return self._attribute(self.expression(file, scope, node.value), node)
         if scope is not None and isinstance(node, ast.Call):
@@ -280,16 +297,16 @@ class Meanings:
                 return alias(meaning.of)
         return LITERAL
 
-    def _looked_up(self, file: File, scope: Scope, name: str) -> Meaning:
+    def _looked_up(self, file: File, scope: Scope, name: str, line: int) -> Meaning:
         """A plain name: the class body's around it, the module's, a builtin."""
         found: list[Meaning] = []
         if scope is not file.scope and name in scope.names:
             found.append(self._bound(file, scope.names[name]))
-            if any(binding.sure for binding in scope.names[name]):
+            if any(binding.certain(line) for binding in scope.names[name]):
                 return found[0]
-        of_module = self.name(file, name)
+        of_module = self.name(file, name, line)
         found += [of_module] if of_module is not None else self._of_stars(file.scope.stars, name)
-        sure = any(binding.sure for binding in file.scope.names.get(name, ()))
+        sure = any(binding.certain(line) for binding in file.scope.names.get(name, ()))
         if hasattr(builtins, name) and not sure:
             found.append(foreign(f"builtins.{name}", name))
         if not found:

@@ -114,7 +114,9 @@ class Base(Struct, frozen=True):
 _EXCEPTIONS = frozenset(
     name
     for name, kind in vars(builtins).items()
-    if isinstance(kind, type) and issubclass(kind, BaseException)
+    if isinstance(kind, type)
+    and issubclass(kind, BaseException)
+    and kind not in (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError)  # they trust their places
 )
 _BARE = {"builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol"}
 _BARE |= _of("typing_extensions", "Generic Protocol") | _of("contextlib", "AbstractContextManager")

@@ -42,6 +42,8 @@ class Definition(Struct, frozen=True):
     kind: Kind
     of: str = ""
     """Of an alias: what it is, as one says it: `subprocess.getoutput`, `decorated by click.command`."""
+    literal: bool = False
+    """Of a value: whether it is only data, so that nobody could call it."""
 
 
 class ClassFacts(Struct, frozen=True):
@@ -55,6 +57,8 @@ class ClassFacts(Struct, frozen=True):
     """A pickle's object of it: `__new__`, its state, its use as a key."""
     calling: str = ""
     """`obj(*args)`"""
+    changing: str = ""
+    """A pickle's state or items for what `cls(*args)` or `cls.__new__` gave: it may be no new object."""
     items: str = ""
     """A pickle's items: `append`, `extend`, `add`, `__setitem__`."""
     bases: tuple[str, ...] = ()
@@ -110,6 +114,7 @@ class Sources:
             constructing=_first(one.constructing for one in facts),
             restoring=_first(one.restoring for one in facts),
             calling=_first(one.calling for one in facts),
+            changing=_first(one.changing for one in facts),
             items=_first(one.items for one in facts),
             bases=tuple(dict.fromkeys(base for one in facts for base in one.bases)),
         )
@@ -173,6 +178,7 @@ class Sources:
             constructing=unknown or _first(b.constructing for b in known) or self._foreign(own, CONSTRUCTED),
             restoring=unknown or _first(b.restoring for b in known) or self._foreign(own, RESTORED),
             calling=calling if call is not None else "it defines no __call__",
+            changing=self._meanings.shared(own),
             items=unknown or self._foreign(own, ITEMS) or ("" if collects else NO_ITEMS),
             bases=bases,
         )
@@ -197,7 +203,7 @@ def _first(reasons: Iterable[str]) -> str:
 def _defined(found: Meaning) -> Definition:
     if found.kind == "module":
         return Definition("alias", f"the module {found.of}")
-    return Definition(found.kind, found.of)
+    return Definition(found.kind, found.of, found.literal)
 
 
 def _parse(source: SourceFile, module: str, search: SearchPath) -> File:

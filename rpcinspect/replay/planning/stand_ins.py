@@ -9,6 +9,7 @@ value at one moment, without the autograd graph behind it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pickletools import genops
 
 from rpcinspect.causes.calls import (
     FETCHES,
@@ -36,7 +37,7 @@ def stand_ins(calls: Sequence[Call], facts: JobFacts, live: Iterable[str]) -> di
         rref = rref_of(call.request) if call.kind in FETCHES else None
         if rref is None or rref in found or call.callee not in owners or not is_older(rref, facts):
             continue
-        if call.response is None or call.answer is None or not is_plain(call.response):
+        if call.response is None or call.answer is None or not is_plain(call.response, call.kind):
             continue
         changed = [other.index for other in calls if _may_change(other, rref, call)]
         found[rref] = StandIn(
@@ -56,15 +57,30 @@ def is_older(rref: Id, facts: JobFacts) -> bool:
     return rref not in facts.makers and not (first is not None and first.sender == facts.owners.get(rref))
 
 
-def is_plain(answer: RpcRecord) -> bool:
-    """Whether an answer to a fetch has a value that can be given back: complete, data only, no other RRef.
-    The names in it are then torch's own, so that no gate of the user need be asked."""
+def is_plain(answer: RpcRecord, fetch: int) -> bool:
+    """Whether an answer to a fetch of this type has a value that can be given back: complete, data only, no
+    other RRef. The names in it are then torch's own, so that no gate of the user need be asked.
+
+    The opcodes of a value become part of another pickle: they must leave nothing but it, and name what they
+    name under protocol 3 or later.
+    """
     if missing_bytes(answer) or uncertain(answer) or answer.facts.failed or answer.facts.forks:
         return False
     command = answer.rpc.command
     if isinstance(command, ScriptRRefFetchRet):
         return len(command.values) == 1 and tensor_index(command.values[0]) is not None
-    return isinstance(command, PythonRRefFetchRet) and all(one.allowed for one in Gate().inspect(answer))
+    pickle = answer.facts.pickle
+    if not isinstance(command, PythonRRefFetchRet) or pickle is None or pickle.left:
+        return False
+    if not is_protocol_3(command.serialized_py_obj):
+        return False
+    return all(one.allowed for one in Gate().inspect(answer, answers=fetch))
+
+
+def is_protocol_3(data: bytes) -> bool:
+    """Whether a pickle says protocol 3 or later, at its beginning and nowhere else."""
+    protocols = [place for opcode, _, place in genops(data) if opcode.name == "PROTO"]
+    return protocols == [0] and data[1] >= 3
 
 
 def _may_change(call: Call, rref: Id, fetch: Call) -> bool:

@@ -25,7 +25,7 @@ from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
 from rpcinspect.rpc.record import RpcRecord
 
-Refusal = Callable[[RpcRecord], str | None]
+Refusal = Callable[[RpcRecord, int | None], str | None]
 """What the gate refuses in a message; None if nothing."""
 Beyond = Callable[[Call], str | None]
 """Why the engine can't replay a request; None: it can."""
@@ -143,7 +143,7 @@ class Stage:
             return Verdict("answer", text="it was never answered", happens=True)
         if missing_bytes(call.response) or uncertain(call.response):
             return Verdict("skip", "missing-bytes", _missing(call.response, "the answer"))
-        refused = self._refusal(call.response)
+        refused = self._refusal(call.response, call.kind)
         if refused is not None:
             return Verdict("skip", "not-allowed", f"the answer: {refused}")
         return Verdict("answer", happens=True)
@@ -178,7 +178,7 @@ class Stage:
         beyond = self._beyond_engine(call)
         if beyond is not None:
             return Verdict("skip", "unsupported", beyond)
-        refused = self._refusal(request)
+        refused = self._refusal(request, None)
         if refused is not None:
             return Verdict("skip", "not-allowed", refused)
         gradient = call.kind == MessageType.BACKWARD_AUTOGRAD_REQ and call.response is not None

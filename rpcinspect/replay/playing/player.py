@@ -86,6 +86,8 @@ class Player:
         planned, calls = material.planned, material.calls
         self._schedule = Schedule(planned, calls, speed=speed, stubborn=patience.stubborn)
         self._ids = material.ids
+        joined = material.ids_in_group
+        self._live_ids = frozenset([joined[name] for name in planned.cast.live if name in joined])
         for name, worker_id in material.ids_in_group.items():
             self._ids.worker(material.worker_ids[name], worker_id)
         asked = [calls[step.message] for step in planned.steps if _expects(step, calls)]
@@ -240,7 +242,7 @@ class Player:
         if step.role == step.to:
             learn_own_fork(call.request, self._ids)
         try:
-            message = translate(call.request, self._ids)
+            message = translate(call.request, self._ids, self._live_ids)
             message_id = peer.send(
                 self._material.live_name(step.to),
                 message,
@@ -277,7 +279,7 @@ class Player:
         event = self._requests.pop(step.message)
         assert call.response is not None
         try:
-            message = translate(call.response, self._ids)
+            message = translate(call.response, self._ids, self._live_ids)
             given = self._peers[step.role].answer(event, message, self._storages(call.response))
         except ReplayError as error:
             self._fail_answer(step, f"the answer was not sent: {error}")

@@ -10,7 +10,7 @@ Not found: ids that user code passes as plain integers; only the context of an o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
@@ -52,13 +52,15 @@ Id: TypeAlias = tuple[str, int | GloballyUniqueId]
 """Kind and id, as an `IdMap` keeps them."""
 
 
-def translate(record: RpcRecord, ids: IdMap) -> Message:
+def translate(record: RpcRecord, ids: IdMap, live_workers: Collection[int] = ()) -> Message:
     """The captured message with live ids; the very same object if none of its ids has changed.
+
+    `live_workers`: ids of workers that make RRefs of their own, which are known once they have told of them.
 
     Raises `ReplayError` where an id that is not known belongs to something else in the live run, and where
     the message can't be written with other ids.
     """
-    message, live = record.rpc.message, _Live(ids)
+    message, live = record.rpc.message, _Live(ids, live_workers)
     if all(live.of(kind, captured) == captured for kind, captured in ids_of(record)):
         return message
     try:
@@ -80,12 +82,13 @@ def learn_own_fork(record: RpcRecord, ids: IdMap) -> None:
 
     A worker that makes a remote object at itself has it before it asks, and the object's id is also the
     fork's. The live worker has heard of nothing yet: it gets the request as from anybody else, with a fork of
-    another id.
+    another id. Nor is the object's own id left: the live worker may give that out, too.
     """
     made = created(record)
     if made is not None and made[0] == made[1]:
-        fork = GloballyUniqueId(*made[1])
-        ids.same(FORK, fork, GloballyUniqueId(fork.created_on, HIGHEST_LOCAL_ID - fork.local_id))
+        own = GloballyUniqueId(*made[1])
+        for kind, place in ((RREF, 0), (FORK, 1)):
+            ids.same(kind, own, GloballyUniqueId(own.created_on, HIGHEST_LOCAL_ID - 2 * own.local_id - place))
 
 
 def ids_of(record: RpcRecord) -> list[Id]:
@@ -139,8 +142,9 @@ def _creator(kind: str, value: int | GloballyUniqueId) -> int | None:
 class _Live:
     """What captured ids are in the live run."""
 
-    def __init__(self, ids: IdMap) -> None:
+    def __init__(self, ids: IdMap, live_workers: Collection[int] = ()) -> None:
         self._ids = ids
+        self._live_workers = live_workers
 
     def of(self, kind: str, captured: T) -> T:
         """The partner; without one, the same number of the same worker, unless that is something else's."""
@@ -155,6 +159,15 @@ class _Live:
         elif kind in PACKED:
             worker, counter = unpack_id(captured)
             unchanged = pack_id(self.of(WORKER, worker), counter)
+        if (
+            kind == RREF
+            and isinstance(unchanged, GloballyUniqueId)
+            and unchanged.created_on in self._live_workers
+        ):
+            raise ReplayError(
+                f"the {kind} {_text(kind, captured)} of the capture was made by a worker that is live here, "
+                "and has not told of it"
+            )
         other = self._ids.translate_back(kind, unchanged)
         if other is not None:
             raise ReplayError(

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.known import GENERATED, GETATTR, HELPERS, PICKLER, VALUES
+from rpcinspect.rpc.pickles.known import GENERATED, GETATTR, HELPERS, PICKLER, VALUES, has_dunder
 from rpcinspect.rpc.pickles.python import PythonPickle
 from rpcinspect.rpc.pickles.shapes import REBUILD, RULES, attributes
 from rpcinspect.rpc.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_fork
@@ -234,11 +234,19 @@ class Judge:
             return
         else:
             reason = standing.constructing
+        own = call.has_state and self.policy.method(function, "__setstate__").allowed
         if call.has_state:
-            own = self.policy.method(function, "__setstate__").allowed
-            reason = reason or standing.restoring or ("" if own else _wrong_state(call.state))
+            reason = reason or standing.restoring or _wrong_state(call.state, own=own)
         if call.items or call.pairs:
             reason = reason or standing.items
+        if standing.changing and ((call.has_state and not own) or call.items or call.pairs):
+            self.refuse(
+                f"{function}.__setstate__",
+                standing.changing,
+                f"{standing.allow}.__setstate__",
+                dangerous=False,
+            )
+            return
         if reason:
             self.refuse(title(function), reason, standing.allow, dangerous=False)
 
@@ -287,7 +295,8 @@ class Judge:
             return list(children(call))[1:]
         standing = self.policy.method(owner, name)
         self._standing(Global(owner.module, f"{owner.name}.{name}"), standing)
-        if type(target) is Call and hides(target, name):
+        own = self.policy.method(owner, "__setstate__").allowed
+        if type(target) is Call and hides(target, name, deep=own):
             self.refuse(f"{owner}.{name}", "an attribute in the state of its object hides it")
         if call.has_state or call.items or call.pairs:
             self.refuse(title(GETATTR), "what the pickle did not make itself would be changed")
@@ -310,10 +319,11 @@ class Judge:
             while stack and parts < MAX_KEY_PARTS:
                 parts += 1
                 stack += _hashed(stack.pop())
-            self._hashed[id(key)] = parts
-            self._hashing += parts
             if stack:
                 self.refuse("a key of a dict or set", "of too many parts to be hashed")
+                parts = 0
+            self._hashed[id(key)] = parts
+            self._hashing += parts
 
     # --- the dialect of torch's C++ -----------------------------------------------------------------------
 
@@ -399,11 +409,11 @@ def _hashed(node: Value) -> Iterable[Value]:
     return ()
 
 
-def hides(call: Call, name: str) -> bool:
+def hides(call: Call, name: str, *, deep: bool = False) -> bool:
     """Whether the state of an object sets an attribute in place of a method, or hooks that methods of
-    `nn.Module` call."""
-    parts = call.state if type(call.state) is tuple else (call.state,)
-    pairs = [pair for part in parts if type(part) is Dict for pair in part.pairs if type(pair[0]) is str]
+    `nn.Module` call. `deep`: its class has a `__setstate__`, which may set what stands anywhere in it.
+    """
+    pairs = [pair for part in _mappings(call.state, deep=deep) for pair in part if type(pair[0]) is str]
     return any(
         key == name or (key.endswith(("_hooks", "_call_impl", "_slow_forward")) and not _is_empty(value))
         for key, value in pairs
@@ -416,11 +426,32 @@ def _is_empty(value: Value) -> bool:
     return value is None or (type(value) is Dict and not value.pairs)
 
 
-def _wrong_state(state: Value) -> str:
+def _wrong_state(state: Value, *, own: bool) -> str:
     """Of a class without `__setstate__`: attributes, and those in slots, by plain names. Any other mapping
-    could bring special names unseen."""
+    could bring special names unseen. A `__setstate__` of its own gets what it likes, but no special names.
+    """
+    if own:
+        plain = type(state) is not Call or state.function == Global("collections", "OrderedDict")
+        names = [key for pairs in _mappings(state, deep=True) for key, _ in pairs if type(key) is str]
+        return "" if plain and not any(map(has_dunder, names)) else "a state with special names"
     parts = state if type(state) is tuple and len(state) == 2 else (state,)
     return "" if all(map(attributes, parts)) else "a state that sets other things than attributes"
+
+
+def _mappings(state: Value, *, deep: bool) -> Iterable[Sequence[tuple[Value, Value]]]:
+    """The pairs of the dicts that a state is or holds: in a tuple, or at any depth."""
+    seen, stack = set[int](), [state]
+    while stack:
+        node = stack.pop()
+        if type(node) in SCALARS or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if type(node) is Dict or (deep and type(node) is Call):
+            yield node.pairs
+        if deep:
+            stack += children(node)
+        elif type(node) is tuple and node is state:
+            stack += node
 
 
 HASHING = frozenset(

@@ -4,8 +4,8 @@ checks.
 Exact names, added one by one. A name passes for one use and no other:
 
 * `VALUES` may be given to anybody: types of plain data, dtypes, exceptions, operators of arithmetic, the
-  layers and optimizers of torch that jobs send as classes. Calling one makes data, whatever it is called
-  with.
+  layers and optimizers of torch that jobs send as classes. Whoever gets one may call it, so that
+  `functools.partial`, which would choose the arguments, takes none of them.
 * the keys of `shapes.RULES` may be called while a pickle is loaded, with what their type's own pickling
   writes.
 * `HELPERS` may be the function of a request, and nothing else: by these torch's own Python code uses RPC.
@@ -181,7 +181,7 @@ VALUES = (
     | EXCEPTIONS
     | LAYERS
     | OPTIMIZERS
-)
+) - _globals({"builtins": _names("UnicodeDecodeError UnicodeEncodeError UnicodeTranslateError")})
 """What may be a value, an item, an attribute or a state."""
 
 GETATTR = Global("builtins", "getattr")
@@ -212,21 +212,23 @@ GENERATED = frozenset(Global("_remote_module_non_scriptable", name) for name in 
 
 DANGEROUS = _names(
     """
-    os posix nt subprocess commands pty platform signal multiprocessing threading _thread asyncio concurrent
-    sched ctypes _ctypes cffi resource webbrowser
+    os posix nt subprocess commands pty platform signal multiprocessing threading _thread asyncio
+    concurrent sched ctypes _ctypes cffi resource webbrowser _posixsubprocess atexit
 
-    io _io shutil tempfile fileinput glob linecache mmap fcntl socket _socket ssl http urllib urllib2 ftplib
-    smtplib requests zipfile tarfile sqlite3 logging.config
+    io _io _pyio gzip bz2 lzma logging.FileHandler shutil tempfile fileinput glob linecache mmap fcntl
+    socket _socket ssl http urllib urllib2 ftplib smtplib requests zipfile tarfile sqlite3 logging.config
 
     builtins.eval builtins.exec builtins.compile builtins.open builtins.input builtins.breakpoint
     builtins.setattr builtins.delattr builtins.vars builtins.globals builtins.locals builtins.__import__
-    builtins.map builtins.filter builtins.apply builtins.execfile builtins.file
-    __builtin__ code codeop types operator _operator functools.reduce inspect gc
-    sys timeit cProfile profile pdb bdb trace doctest unittest pydoc
+    builtins.map builtins.filter builtins.apply builtins.execfile builtins.file __builtin__ code codeop
+    types operator _operator functools.reduce inspect gc sys timeit cProfile profile pdb bdb trace doctest
+    unittest pydoc
 
-    importlib imp runpy pkgutil zipimport zipapp pip setuptools distutils venv ensurepip site pickle _pickle
-    cPickle dill cloudpickle joblib marshal shelve copyreg copy_reg numpy.load numpy.f2py numpy.distutils
-    numpy.testing torch.load torch.jit.load torch.hub torch.serialization.load
+    importlib imp _imp typing.get_type_hints runpy pkgutil zipimport zipapp pip setuptools distutils venv
+    ensurepip site pickle _pickle cPickle dill cloudpickle joblib marshal shelve copyreg copy_reg
+    numpy.load numpy.f2py numpy.distutils numpy.testing numpy.fromfile numpy.memmap numpy.save numpy.savez
+    numpy.savetxt numpy.loadtxt numpy.genfromtxt numpy.fromregex pandas.read_pickle pandas.eval torch.load
+    torch.save torch.from_file torch.jit.load torch.hub torch.serialization.load
     torch.storage._load_from_bytes torch.ops torch.classes torch.utils.cpp_extension torch.package
     torch.multiprocessing torch.distributed.nn.api.remote_module._recursive_script_module_receiver
     torch.distributed.rpc.internal

@@ -40,6 +40,8 @@ class PythonPickle(Struct, frozen=True):
     """Every copyreg extension code that loading would look up and import."""
     order: Order = field(default_factory=Order)
     """When what had been made was changed."""
+    left: int = 0
+    """Values and marks that STOP leaves on the stack below the root: none in what any pickler writes."""
 
 
 def read_python_pickle(data: bytes, limits: Limits = DEFAULT_LIMITS) -> PythonPickle:
@@ -70,6 +72,7 @@ def read_python_pickle_partial(data: bytes, limits: Limits = DEFAULT_LIMITS) -> 
         fault,
         tuple(state.extensions),
         state.order,
+        len(state.stack) + len(state.marks),
     )
 
 

@@ -183,6 +183,8 @@ def _readonly_buffer(state: State) -> None:
     top = state.stack[-1]
     if type(top) is Buffer:
         state.stack[-1] = Buffer(top.index, readonly=True)
+    elif type(top) is not bytes:  # a memoryview of it, or an exception: no pickler writes that
+        state.stack[-1] = state.call(top, (), "change")
 
 
 def _counted(size: Struct, make: Callable[[bytes], Value]) -> Callable[[State], None]:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.known import EXCEPTIONS, GENERATED, GETATTR, PICKLER, has_dunder
+from rpcinspect.rpc.pickles.known import EXCEPTIONS, GENERATED, GETATTR, PICKLER, VALUES, has_dunder
 from rpcinspect.rpc.pickles.numpy_nodes import DTYPE
 from rpcinspect.rpc.pickles.shapes_jit import is_fork
 from rpcinspect.rpc.pickles.shapes_numpy import (
@@ -204,6 +204,18 @@ def _unicode_error(raw: type) -> Check:
     return check
 
 
+def _bindable(value: Value) -> bool:
+    """What `functools.partial` may call: somebody's own function or class by its name, a method, a number's
+    type.
+    """
+    if type(value) is Call:
+        return type(value.function) is Global and value.function == GETATTR
+    return type(value) is Global and (value in _NUMBERS or value not in VALUES)
+
+
+_NUMBERS = frozenset(Global("builtins", name) for name in ("bool", "float", "int"))
+
+
 def _partial_state(call: Call) -> str:
     state = call.state
     if (
@@ -375,7 +387,7 @@ RULES: dict[Global, Rule] = {
     **_rules("timezone", Rule(_args((_is(Call),), (_is(Call), _is(str)))), "datetime"),
     **_rules("Decimal", Rule(_args((_decimal,))), "decimal"),
     **_rules("Fraction", Rule(_args((_ratio,), (_is(int), _is(int)))), "fractions"),
-    **_rules("partial", Rule(_args((_any,)), state=_partial_state, needs_state=True), "functools"),
+    **_rules("partial", Rule(_args((_bindable,)), state=_partial_state, needs_state=True), "functools"),
     **_rules("IPv4Address IPv6Address", Rule(_args((_is(int, str),))), "ipaddress"),
     **_rules("IPv4Network IPv6Network", Rule(_args((_is(str),))), "ipaddress"),
     **_rules(

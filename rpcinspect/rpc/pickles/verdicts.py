@@ -41,6 +41,9 @@ class Standing(Struct, frozen=True):
     """Of a class: why NEWOBJ and BUILD are."""
     items: str = ""
     """Of a class: why APPENDS, ADDITEMS and SETITEMS are."""
+    changing: str = ""
+    """Of a class: why BUILD and items are, unless it defines `__setstate__`: what they would change may be no
+    new object."""
     calling: str = ""
     """Of a class: why calling an object of it is."""
 

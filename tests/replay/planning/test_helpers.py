@@ -165,9 +165,11 @@ def test_what_an_owner_said_of_its_object_is_no_proof(files: Sources) -> None:
 
 
 def test_an_object_of_which_no_message_tells_the_class(files: Sources) -> None:
-    whole = f"{PROXY}:_local_invoke"
-    assert refused(call("forward"), files) == {f"{PROXY}._local_invoke": whole}
-    assert refused(call("forward"), files, allow=(whole,)) == {}
+    """Its line names the method; what reaches files has none, since the object may be a path."""
+    line = f"{PROXY}:_local_invoke.forward"
+    assert refused(call("forward"), files) == {f"{PROXY}._local_invoke.forward": line}
+    assert refused(call("forward"), files, allow=(line,)) == {}
+    assert refused(call("write_text"), files) == {f"{PROXY}._local_invoke.write_text": ""}
 
 
 def test_methods_that_helpers_call_by_a_name_of_their_own(files: Sources) -> None:
@@ -187,5 +189,5 @@ def test_forward_of_a_remote_module(files: Sources) -> None:
     assert refused(data, files, {(0, 1): Made(by=linear)}) == {}
     runner = Global("app", "Runner")
     assert refused(data, files, {(0, 1): Made(by=runner)}) == {"app.Runner.forward": "app:Runner.forward"}
-    allow = "_remote_module_non_scriptable:_remote_forward"
-    assert refused(data, files) == {"_remote_module_non_scriptable._remote_forward": allow}
+    line = "_remote_module_non_scriptable:_remote_forward.forward"
+    assert refused(data, files) == {"_remote_module_non_scriptable._remote_forward.forward": line}

@@ -273,7 +273,7 @@ MEMBERS = {
     "WithMeta.own_meta": "None",
     "Aliases.run": "alias os.system",
     **dict.fromkeys(("Aliases.go", "Aliases.added", "Aliases.early", "Aliases.call"), "function"),
-    "Aliases.field": "value",
+    "Aliases.field": "alias changed in line 40",
     "Aliases.declared": "None",
     "Aliases.getcwd": "alias os.getcwd",
     "Aliases.opened": "alias changed in line 43",

@@ -20,14 +20,14 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.types import GloballyUniqueId
 from tests.replay.planning.test_sessions import remote
-from tests.replay.talks import NONE, Workers, udf
+from tests.replay.talks import Workers, udf
 
 RREF, FORK = GloballyUniqueId(0, 3), GloballyUniqueId(0, 4)
 FETCH = PythonRRefFetchCall(1, RREF)
-PLAIN = PythonRRefFetchRet((), NONE)
-OTHERS = PythonRRefFetchRet((), b"\x80\x02capp\nThing\n)\x81.")
+PLAIN = PythonRRefFetchRet((), b"\x80\x04N.")
+OTHERS = PythonRRefFetchRet((), b"\x80\x04capp\nThing\n)\x81.")
 FAILED = PythonRRefFetchRet(
-    (), b"\x80\x02ctorch.distributed.rpc.internal\nRemoteException\nX\x01\x00\x00\x00xN\x86\x81."
+    (), b"\x80\x04ctorch.distributed.rpc.internal\nRemoteException\nX\x01\x00\x00\x00xN\x86\x81."
 )
 DELETE = RRefUserDelete(RREF, FORK)
 

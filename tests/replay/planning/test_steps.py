@@ -35,7 +35,7 @@ def cast(*roles: str, live: tuple[str, ...] = ()) -> Cast:
     return Cast(0, roles, live or tuple(name for name in NAMES if name not in roles), "")
 
 
-def permit(record: RpcRecord) -> str | None:
+def permit(record: RpcRecord, answers: int | None) -> str | None:
     return None
 
 
@@ -219,7 +219,7 @@ def test_what_is_refused_is_skipped_with_all_that_builds_on_it() -> None:
     workers.call(0, 1, 10, 20, context=(0, 1), grads=(1, 1))
     workers.call(0, 1, 50, 90, *gradient(0, 1001))
     calls = workers.calls()
-    stage = Stage(cast("w0"), explain(calls), read_facts(calls)[0], lambda record: "os.system: no")
+    stage = Stage(cast("w0"), explain(calls), read_facts(calls)[0], lambda record, answers: "os.system: no")
     verdicts = [stage.judge(call) for call in calls]
     assert [verdict.code for verdict in verdicts] == ["not-allowed", "not-allowed"]
     assert verdicts[0].text == "os.system: no"

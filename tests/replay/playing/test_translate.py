@@ -319,10 +319,14 @@ def test_an_rref_of_a_live_worker_that_has_another_id_than_captured(
     assert value_of(ask(untouched.rpc.message)) == 0
 
 
-def test_a_remote_object_that_a_worker_made_at_itself_gets_another_fork() -> None:
-    """The owner's own reference has the id of the object, which nobody else's may have."""
+def test_a_remote_object_that_a_worker_made_at_itself_gets_other_ids() -> None:
+    """The owner's own reference has the id of the object, which nobody else's may have; and the live owner may
+    give out the captured one.
+    """
     one, two = GloballyUniqueId(1, 5), GloballyUniqueId(1, 6)
-    for fork, live in ((one, GloballyUniqueId(1, (1 << 48) - 6)), (two, None)):
+    top = (1 << 48) - 1
+    others = GloballyUniqueId(1, top - 10), GloballyUniqueId(1, top - 11)
+    for fork, (live_rref, live) in ((one, others), (two, (None, None))):
         command = PythonRemoteCall(
             tensors=(),
             serialized_py_obj=udf("app.f"),
@@ -333,4 +337,15 @@ def test_a_remote_object_that_a_worker_made_at_itself_gets_another_fork() -> Non
         ids = IdMap()
         learn_own_fork(record(command)[0], ids)
         assert ids.translate(FORK, fork) == live
-        assert ids.translate(RREF, one) is None
+        assert ids.translate(RREF, one) == live_rref
+
+
+def test_an_rref_that_a_live_worker_has_not_told_of() -> None:
+    """Its number may be something else's there: a call that made it may have failed."""
+    request, _ = record(RRefForkRequest(GloballyUniqueId(1, 5), GloballyUniqueId(0, 6)))
+    assert translate(request, IdMap(), [0]) is request.rpc.message
+    with pytest.raises(ReplayError, match="made by a worker that is live here"):
+        translate(request, IdMap(), [1])
+    ids = IdMap()
+    ids.same(RREF, GloballyUniqueId(1, 5), GloballyUniqueId(1, 7))
+    translate(request, ids, [1])
