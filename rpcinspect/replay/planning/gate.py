@@ -127,9 +127,9 @@ class Gate:
             return Standing(False, reason="a method that nobody allowed", allow=allow, dangerous=bad)
         if found.kind == "alias":
             reason = f"not defined in the class: {found.of}"
-            return Standing(False, reason=reason, allow=allow, dangerous=_is_dangerous(found.of))
+            return Standing(False, "value", reason, allow, _is_dangerous(found.of))
         if found.kind != "function":
-            return Standing(False, reason=f"a {found.kind} of the class, no method", allow=allow)
+            return Standing(False, "value", f"a {found.kind} of the class, no method", allow)
         return Standing(True, found.kind, allow=allow)
 
     def _hint(self, name: Global) -> str:

@@ -84,14 +84,7 @@ def _method(judge: Judge, function: Global, made: Made, method: str, methods: Me
         return
     if made.by in MAKE_OPTIMIZERS and method == "step":
         return
-    certain = None if made.by is None else (made.by, methods(made.by, method, False))
-    said = None if made.said is None else (made.said, methods(made.said, method, True))
-    for owner_standing in (certain, said):
-        if owner_standing is not None and owner_standing[1].allowed:
-            break
-    else:
-        owner_standing = said or certain
-    if owner_standing is None:
+    if made.by is None:
         whole, standing = f"{function}.{method}", methods(function, method, True)
         reason = f"it would call {method} of an object whose class no message tells"
         if standing.allowed:
@@ -100,7 +93,7 @@ def _method(judge: Judge, function: Global, made: Made, method: str, methods: Me
             bad = has_dunder(method) or method in OF_FILES
             judge.refuse(whole, reason, "" if bad else standing.allow, dangerous=bad)
         return
-    owner, standing = owner_standing
+    owner, standing = made.by, methods(made.by, method, False)
     judge.say(
         Named(f"{owner}.{method}", standing.allowed, standing.reason, standing.allow, standing.dangerous)
     )
@@ -139,6 +132,12 @@ def _plain(value: Value) -> bool:
     return True
 
 
+_NAMES = (
+    LAYERS
+    | OPTIMIZERS
+    | frozenset(name for name in VALUES if name.module == "torch") - {Global("torch", "Tensor")}
+)
+"""What layers and optimizers take by name: dtypes, layouts, other classes of them."""
 _DATA = frozenset(
     {
         Global("builtins", "complex"),

@@ -1,8 +1,8 @@
 """Of which class the object behind an RRef is, as far as the capture can tell.
 
-In: the exchanges of all jobs. Out: RRef → what made it. Certain is only what is made by calling a class,
-which the call names, and what nobody but its maker brings; all else, as what `_rref_typeof_on_owner`
-answered, is what somebody said. An RRef that two messages make, of whatever jobs, is known of neither.
+In: the exchanges of all jobs. Out: RRef → what made it: what the call names, where nobody but its maker
+brings the RRef. What `_rref_typeof_on_owner` answered counts for nothing: the live one may answer otherwise.
+An RRef that two messages make, of whatever jobs, is known of neither.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ class Made(Struct, frozen=True):
 
     by: Global | None = None
     """What was called to make it: a class, if it is one."""
-    said: Global | None = None
-    """What its owner said its type was."""
 
 
 UNKNOWN = Made()
@@ -37,7 +35,6 @@ UNKNOWN = Made()
 def rref_classes(calls: Iterable[Call]) -> Mapping[Id, Made]:
     """What each RRef of the capture was made by."""
     makers: dict[Id, set[tuple[Global | None, str]]] = {}
-    said: dict[Id, set[Global | None]] = {}
     brought: dict[Id, set[str]] = {}
     """RRef → who else brought it: workers by requests; by an answer, whoever gave it."""
     for call in calls:
@@ -59,18 +56,12 @@ def rref_classes(calls: Iterable[Call]) -> Mapping[Id, Made]:
         for fork in call.response.facts.forks:
             if answered is None or fork.rref_id != answered.rref_id:
                 brought.setdefault(fork.rref_id, set()).add("")
-        if udf is not None and function in TYPEOF and type(udf.args) is tuple and udf.args:
-            asked = semantic.rref_fork(udf.args[0])
-            if asked is not None and answer is not None:
-                root = answer.root
-                said.setdefault(asked.rref_id, set()).add(root if type(root) is Global else None)
     found: dict[Id, Made] = {}
-    for rref in makers.keys() | said.keys():
-        told = said.get(rref, set())
-        by, caller = _only(makers.get(rref, set())) or (None, "")
-        if by is not None and not brought.get(rref, set()) <= {caller}:
-            told, by = told | {by}, None  # the live one may be what another message brought
-        found[rref] = Made(by, _only(told))
+    for rref, its in makers.items():
+        by, caller = _only(its) or (None, "")
+        if not brought.get(rref, set()) <= {caller}:
+            by = None  # the live one may be what another message brought
+        found[rref] = Made(by)
     return found
 
 
@@ -99,7 +90,4 @@ CREATE_WITH_INTERFACE = Global(_REMOTE_MODULE, "_create_module_with_interface")
 MAKE_OPTIMIZERS = tuple(
     Global("torch.distributed.optim.optimizer", name)
     for name in ("_new_local_optimizer", "_new_script_local_optimizer")
-)
-TYPEOF = tuple(
-    Global("torch.distributed.rpc.api", name) for name in ("_rref_typeof_on_owner", "_rref_typeof_on_user")
 )

@@ -31,6 +31,10 @@ MAX_ELEMENTS = 1 << 47
 the result: it must not come out small."""
 
 
+MAX_SHARED = 8
+"""Times that the indices of sparse tensors may be looked at, each once for a tensor."""
+
+
 class Sparse(Struct, frozen=True):
     """The indices of a sparse tensor, and the size of each dimension that they point into."""
 
@@ -76,6 +80,12 @@ class TensorChecker:
                 raise ReplayError(f"storage {index} needs {length:,} bytes and is not there")
             if len(storages[index]) < length:
                 raise ReplayError(f"storage {index} needs {length:,} bytes and has {len(storages[index]):,}")
+        parts = [
+            part for one in needs.sparse for part in (one.indices, one.crow, one.col) if part is not None
+        ]
+        read = sum([math.prod(part.sizes) * DTYPES[part.dtype].item_bytes for part in parts])
+        if read > MAX_SHARED * sum(map(len, storages)):
+            raise ReplayError("the indices of its sparse tensors are those of too many tensors")
         for sparse in needs.sparse:
             _check_indices(sparse, storages)
         if needs.repeating is not None and not tracked:
@@ -114,7 +124,7 @@ def read_needs(table: bytes) -> Needs:
     values = {metas[part].storage for meta in metas for name, part in meta.parts if name == "values"}
     if indices & (others | values):
         raise DecodeError("tensor", "the indices of a sparse tensor are part of another tensor")
-    return Needs(tuple(lengths.items()), tuple(sparse), repeating)
+    return Needs(tuple(lengths.items()), tuple(dict.fromkeys(sparse)), repeating)
 
 
 def _check_strided(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:

@@ -198,8 +198,8 @@ class Judge:
         self._work += len(given) + len(state)
         late = any(order.after_call(part, number) for part in given)
         late = late or any(order.after_state(part, call) for part in state)
-        if call.function in AT_ONCE and order.calls_before_state(call) > number + 1:
-            late = True  # something was made while it was not whole
+        if call.function in AT_ONCE and not order.at_once(call, number):
+            late = True  # something ran while it was not whole
         if late:
             self.refuse(title(call.function), "it is given what is changed afterwards")
 
@@ -237,6 +237,7 @@ class Judge:
         own = call.has_state and self.policy.method(function, "__setstate__").allowed
         if call.has_state:
             reason = reason or standing.restoring or _wrong_state(call.state, own=own)
+            reason = reason or self._set_slots(function, call.state)
         if call.items or call.pairs:
             reason = reason or standing.items
         if standing.changing and ((call.has_state and not own) or call.items or call.pairs):
@@ -249,6 +250,14 @@ class Judge:
             return
         if reason:
             self.refuse(title(function), reason, standing.allow, dangerous=False)
+
+    def _set_slots(self, cls: Global, state: Value) -> str:
+        """The second dict of a state is set by `setattr`, which asks the class."""
+        slots = state[1] if type(state) is tuple and len(state) == 2 else None
+        for name, _ in slots.pairs if type(slots) is Dict else ():
+            if type(name) is str and self.policy.method(cls, name).kind != "any":
+                return f"a state that sets {name}, which the class defines"
+        return ""
 
     def _changed_result(self, function: Global, call: Call) -> None:
         """What a function returned is given a state or items: of whatever class it is, so that these must be

@@ -21,7 +21,7 @@ class Order:
     the tree shows only how it ends.
     """
 
-    __slots__ = ("_built", "_changed", "_ticks")
+    __slots__ = ("_built", "_changed", "_first", "_ticks")
 
     def __init__(self) -> None:
         self._ticks = 0
@@ -29,11 +29,14 @@ class Order:
         """By id: the value, to keep it; calls made before its last change; number of that change."""
         self._built: dict[int, tuple[int, int]] = {}
         """By id of a call: calls made before it got its state; number of that change."""
+        self._first: dict[int, int] = {}
+        """Calls made so far → number of the first change after the last of these."""
 
     def note(self, target: Value, calls: int, *, built: bool = False) -> None:
         """A change, after so many calls; `built`: it is the state."""
         self._ticks += 1
         self._changed[id(target)] = (target, calls, self._ticks)
+        self._first.setdefault(calls, self._ticks)
         if built:
             self._built[id(target)] = (calls, self._ticks)
 
@@ -55,9 +58,10 @@ class Order:
         found, built = self._changed.get(id(value)), self._built.get(id(call))
         return found is not None and built is not None and found[2] > built[1]
 
-    def calls_before_state(self, call: Value) -> int:
-        """How many calls had been made when a call got its state; 0 if it has none."""
-        return self._built.get(id(call), (0, 0))[0]
+    def at_once(self, call: Value, number: int) -> bool:
+        """Whether the call of this number got its state before anything else was called or changed."""
+        built = self._built.get(id(call))
+        return built is None or (built[0] == number + 1 and self._first[number + 1] == built[1])
 
 
 class State:

@@ -137,7 +137,7 @@ def call(method: str, function: Raw = INVOKE) -> bytes:
 
 
 def test_a_method_of_the_class_that_made_the_object(files: Sources) -> None:
-    made = {(0, 1): Made(by=NET, said=NET)}
+    made = {(0, 1): Made(by=NET)}
     assert refused(call("helper"), files, made) == {}
     assert refused(call("forward"), files, made) == {}
     assert refused(call("alias"), files, made) == {"app.Net.alias": "app:Net.alias"}
@@ -155,13 +155,11 @@ def test_a_class_inside_of_a_class_is_no_method(tmp_path: Path) -> None:
     assert refused(call("Shell"), sources, made) == {"app.Trainer.Shell": "app:Trainer.Shell"}
 
 
-def test_what_an_owner_said_of_its_object_is_no_proof(files: Sources) -> None:
-    """A function of the user's may return anything; the answer that names a class may be forged."""
-    made = {(0, 1): Made(by=Global("app", "make"), said=NET)}
-    assert refused(call("helper"), files, made) == {"app.Net.helper": "app:Net.helper"}
-    assert refused(call("helper"), files, made, allow=("app:Net.helper",)) == {}
-    only_said = {(0, 1): Made(said=NET)}
-    assert refused(call("helper"), files, only_said) == {"app.Net.helper": "app:Net.helper"}
+def test_what_a_function_made_is_of_no_known_class(files: Sources) -> None:
+    """It may return anything; and the answer to `_rref_typeof_on_owner`, which names a class, may be forged."""
+    made = {(0, 1): Made(by=Global("app", "make"))}
+    assert refused(call("helper"), files, made) == {"app.make.helper": "app:make.helper"}
+    assert refused(call("helper"), files, made, allow=("app:make.helper",)) == {}
 
 
 def test_an_object_of_which_no_message_tells_the_class(files: Sources) -> None:

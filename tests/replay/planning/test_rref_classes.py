@@ -29,7 +29,8 @@ def answer(value: object) -> PythonResp:
     return PythonResp(b"\x80\x04" + opcodes(value) + b".")
 
 
-def test_what_makes_an_object_and_what_its_owner_says() -> None:
+def test_what_makes_an_object() -> None:
+    """What its owner says of it counts for nothing: the live one may say something else."""
     workers = Workers(2)
     make(workers, 10, 1, name("app", "Net"), 3)
     make(workers, 20, 2, name(MODULES, "_create_module"), name("app", "Head"), (), {}, "cpu")
@@ -40,9 +41,15 @@ def test_what_makes_an_object_and_what_its_owner_says() -> None:
     assert rref_classes(workers.calls()) == {
         (0, 1): Made(by=net),
         (0, 2): Made(by=Global("app", "Head")),
-        (0, 3): Made(by=Global("app", "build"), said=net),
-        (0, 4): Made(said=net),
+        (0, 3): Made(by=Global("app", "build")),
     }
+
+
+def test_what_a_helper_of_torch_made_is_of_no_known_class() -> None:
+    """`_local_invoke` of a layer's `forward` gives what it was given."""
+    workers = Workers(2)
+    make(workers, 10, 1, name("torch.distributed.rpc.rref_proxy", "_local_invoke"))
+    assert rref_classes(workers.calls()) == {(0, 1): Made()}
 
 
 def test_the_module_behind_an_answer() -> None:
@@ -53,7 +60,7 @@ def test_the_module_behind_an_answer() -> None:
     assert rref_classes(workers.calls()) == {(0, 7): Made(by=Global("app", "Net"))}
 
 
-def test_what_others_bring_is_only_said() -> None:
+def test_what_others_bring_is_of_no_known_class() -> None:
     """Live, an answer or another worker's request may bring another RRef by that name."""
     workers = Workers(3)
     make(workers, 10, 1, name("app", "Net"))
@@ -64,8 +71,8 @@ def test_what_others_bring_is_only_said() -> None:
     workers.call(0, 1, 60, 65, PythonCall(request(name("app", "use"), rref(3)), False))
     net = Global("app", "Net")
     assert rref_classes(workers.calls()) == {
-        (0, 1): Made(said=net),
-        (0, 2): Made(said=net),
+        (0, 1): Made(),
+        (0, 2): Made(),
         (0, 3): Made(by=net),
     }
 

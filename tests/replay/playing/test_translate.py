@@ -28,6 +28,7 @@ from rpcinspect.rpc.command import (
     PythonCall,
     PythonRemoteCall,
     PythonResp,
+    RRefForkRequest,
     ScriptCall,
     UnknownCommand,
 )
@@ -320,9 +321,7 @@ def test_an_rref_of_a_live_worker_that_has_another_id_than_captured(
 
 
 def test_a_remote_object_that_a_worker_made_at_itself_gets_other_ids() -> None:
-    """The owner's own reference has the id of the object, which nobody else's may have; and the live owner may
-    give out the captured one.
-    """
+    """The owner has a reference of that id of its own, and may give it to something else."""
     one, two = GloballyUniqueId(1, 5), GloballyUniqueId(1, 6)
     top = (1 << 48) - 1
     others = GloballyUniqueId(1, top - 10), GloballyUniqueId(1, top - 11)
