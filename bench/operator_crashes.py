@@ -207,7 +207,8 @@ def sparse_coo(dice: random.Random, shape: Sequence[int], dtype: torch.dtype) ->
         if size
     ]
     indices = torch.tensor(rows, dtype=torch.int64).reshape(dims, count)
-    return torch._sparse_coo_tensor_unsafe(indices, plain(dice, (count, *sizes[dims:]), dtype), sizes)
+    values = plain(dice, (count, *sizes[dims:]), dtype)
+    return torch.ops.aten._sparse_coo_tensor_unsafe(indices, values, sizes)
 
 
 def sparse_csr(dice: random.Random, dtype: torch.dtype) -> torch.Tensor:
@@ -216,11 +217,14 @@ def sparse_csr(dice: random.Random, dtype: torch.dtype) -> torch.Tensor:
     ends = [0, *sorted(dice.randrange(count + 1) for _ in range(rows - 1)), count] if rows else [0]
     kind = dice.choice((torch.int64, torch.int32))
     places = [dice.randrange(columns) for _ in range(count)]
-    return torch._sparse_csr_tensor_unsafe(
+    dense = () if dice.random() < 0.8 else (2,)
+    return torch.ops.aten._sparse_csr_tensor_unsafe(
         torch.tensor(ends, dtype=kind),
         torch.tensor(places, dtype=kind),
-        plain(dice, (count,), dtype),
-        (rows, columns),
+        plain(dice, (count, *dense), dtype),
+        [rows, columns, *dense],
+        dtype=dtype,
+        layout=torch.sparse_csr,
     )
 
 
@@ -535,6 +539,11 @@ def main() -> int:
     torch.set_num_threads(1)
     end_with_parent()
     load_samples()
+    for number in range(100):  # what can't be made is tried with no operator, and nobody would see it
+        dice = random.Random(number)
+        sparse_coo(dice, (3, 4), torch.float32)
+        sparse_csr(dice, torch.float32)
+        quantised(dice, (3, 4))
     registry = {}
     for schema in torch._C._jit_get_all_schemas():
         if schema.name.startswith(ATEN):

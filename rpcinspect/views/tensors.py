@@ -65,10 +65,13 @@ class LastRead:
         self.source = source
         self._extent: Extent | None = None
         self._data = b""
+        self.hashes: dict[TensorMeta, str] = {}
+        """Of tensors in this storage: one may be listed thousands of times."""
 
     def __call__(self, extent: Extent) -> bytes:
         if extent is not self._extent:
             self._extent, self._data = extent, extent.read(self.source)
+            self.hashes = {}
         return self._data
 
     def holds(self, extent: Extent) -> bool:
@@ -79,12 +82,19 @@ class LastRead:
 def hash_of(record: RpcRecord, meta: TensorMeta, read: LastRead) -> str | None:
     """sha256 over the logical elements; None for sparse tensors and where a byte is missing or uncertain."""
     extent = whole_storage(record, meta)
-    if extent is None or not affordable(record, meta, read):
+    if extent is None:
+        return None
+    known = read.hashes.get(meta) if read.holds(extent) else None
+    if known is not None:
+        return known
+    if not affordable(record, meta, read):
         return None
     try:
-        return sha256(meta, read(extent))
+        digest = sha256(meta, read(extent))
     except DecodeError:
         return None
+    read.hashes[meta] = digest
+    return digest
 
 
 def affordable(record: RpcRecord, meta: TensorMeta, read: LastRead) -> bool:

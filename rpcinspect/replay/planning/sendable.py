@@ -124,6 +124,10 @@ def read_needs(table: bytes) -> Needs:
     values = {metas[part].storage for meta in metas for name, part in meta.parts if name == "values"}
     if indices & (others | values):
         raise DecodeError("tensor", "the indices of a sparse tensor are part of another tensor")
+    wholes = [meta for meta in metas if meta.part_of is None]
+    if sparse and any(meta.layout == "strided" and meta.storage_offset for meta in wholes):
+        # torch 2.13 adds a sparse tensor to a dense one with its offset counted twice
+        raise DecodeError("tensor", "a part of a storage beside a sparse tensor")
     return Needs(tuple(lengths.items()), tuple(dict.fromkeys(sparse)), repeating)
 
 
@@ -141,6 +145,8 @@ def _check_strided(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:
         raise DecodeError("tensor", "more elements than its storage is said to have")
     if meta.quantizer is not None:
         _check_quantizer(meta, metas)
+    elif kind == "quantized":
+        raise DecodeError("tensor", f"{meta.dtype} without a quantiser")
 
 
 def _check_quantizer(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:

@@ -159,6 +159,7 @@ BAD: dict[str, tuple[Case, str]] = {
     "symmetric": (quantized("qint8", "per_tensor_symmetric"), "the quantisation scheme"),
     "one scale": (channels(scales=1), "the scales are not one per channel"),
     "no such axis": (channels(axis=7), "axis 7 of 2"),
+    "without a quantiser": (plain(data=4, dtype="qint8"), "qint8 without a quantiser"),
     "float indices": (sparse(dtype="float32"), "no matrix of int64"),
     "flat indices": (sparse(index_sizes=(2,)), "no matrix of int64"),
     "negated indices": (sparse(neg=True), "not as they are stored"),
@@ -176,6 +177,7 @@ BAD: dict[str, tuple[Case, str]] = {
 
 HARMLESS_AT_FIRST = {
     "negated indices",
+    "without a quantiser",
     "short storage",
     "no such axis",
     "index too large",
