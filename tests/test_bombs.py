@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -269,10 +269,11 @@ def test_where_there_is_no_room_for_a_copy_one_line_says_so(small_disk: Path) ->
 # --- tensors of few bytes ---
 
 
-def expanded(count: int, elements: int, path: Path) -> Path:
-    """A message with so many tensors, each of one element that is there so many times."""
-    meta = TensorMeta(dtype="float32", sizes=(elements,), strides=(0,), storage=0, storage_numel=1)
-    table = to_tensor_table((meta,) * count)
+def expanded(sizes: Sequence[int], path: Path) -> Path:
+    """A message with tensors of these sizes, each of one element that is there so many times."""
+    table = to_tensor_table(
+        tuple(TensorMeta(dtype="float32", sizes=(n,), strides=(0,), storage=0, storage_numel=1) for n in sizes)
+    )
     head = {"rpc": "message", "time_ns": 1, "src": "a", "dst": "b", "type": "PYTHON_RET", "id": 1}
     head |= {"bytes": len(table) + 4, "payload": 0, "table": len(table), "storages": [4]}
     return written(path, log_of(json.dumps(head).encode() + b"\n" + table + b"\0\0\x80\x3f\n"))
@@ -280,21 +281,31 @@ def expanded(count: int, elements: int, path: Path) -> Path:
 
 def test_tensors_of_one_element_that_would_be_terabytes(tmp_path: Path) -> None:
     """2,000 tensors of 16 MB each, from 60 KB: without a bound in all, 1 MB would take days."""
-    path = expanded(2_000, 4 << 20, tmp_path / "x.rpclog")
+    sizes = [(4 << 20) - index for index in range(2_000)]
+    path = expanded(sizes, tmp_path / "x.rpclog")
     assert path.stat().st_size < 100_000
     with bounded(30, 100):
         ran = decode(path, "--unpack-limit", "1GB", "--format", "jsonl")
     assert ran.code == 0
     (line,) = [line for line in ran.objects if line["kind"] == "message"]
     hashes = [tensor["sha256"] for tensor in line["tensors"]]
-    assert hashes[:59] == [sha256(b"\0\0\x80\x3f" * (4 << 20)).hexdigest()] * 59
+    assert hashes[:59] == [sha256(b"\0\0\x80\x3f" * size).hexdigest() for size in sizes[:59]]
     assert hashes[59:] == [None] * (2_000 - 59)
     assert "1,941 times the bytes of a tensor were left out" in ran.err
     assert "--unpack-limit sets another limit" in ran.err
 
 
+def test_a_tensor_that_is_listed_often_is_hashed_once(tmp_path: Path) -> None:
+    """32 GB to hash, were each of them hashed."""
+    path = expanded([4 << 20] * 2_000, tmp_path / "x.rpclog")
+    with bounded(30, 100):
+        ran = decode(path, "--unpack-limit", "1GB", "--format", "jsonl")
+    (line,) = [line for line in ran.objects if line["kind"] == "message"]
+    assert {tensor["sha256"] for tensor in line["tensors"]} == {sha256(b"\0\0\x80\x3f" * (4 << 20)).hexdigest()}
+
+
 def test_no_more_of_them_is_written_either(tmp_path: Path) -> None:
-    path = expanded(50, 1 << 20, tmp_path / "x.rpclog")
+    path = expanded([1 << 20] * 50, tmp_path / "x.rpclog")
     ran = decode(path, "--unpack-limit", "40MB", "--tensors", tmp_path / "out")
     assert ran.code == 0
     assert ran.out.startswith("9 tensors, 37,748,736 bytes, in ")
