@@ -272,7 +272,9 @@ def test_where_there_is_no_room_for_a_copy_one_line_says_so(small_disk: Path) ->
 def expanded(sizes: Sequence[int], path: Path) -> Path:
     """A message with tensors of these sizes, each of one element that is there so many times."""
     table = to_tensor_table(
-        tuple(TensorMeta(dtype="float32", sizes=(n,), strides=(0,), storage=0, storage_numel=1) for n in sizes)
+        tuple(
+            TensorMeta(dtype="float32", sizes=(n,), strides=(0,), storage=0, storage_numel=1) for n in sizes
+        )
     )
     head = {"rpc": "message", "time_ns": 1, "src": "a", "dst": "b", "type": "PYTHON_RET", "id": 1}
     head |= {"bytes": len(table) + 4, "payload": 0, "table": len(table), "storages": [4]}
@@ -301,7 +303,9 @@ def test_a_tensor_that_is_listed_often_is_hashed_once(tmp_path: Path) -> None:
     with bounded(30, 100):
         ran = decode(path, "--unpack-limit", "1GB", "--format", "jsonl")
     (line,) = [line for line in ran.objects if line["kind"] == "message"]
-    assert {tensor["sha256"] for tensor in line["tensors"]} == {sha256(b"\0\0\x80\x3f" * (4 << 20)).hexdigest()}
+    assert {tensor["sha256"] for tensor in line["tensors"]} == {
+        sha256(b"\0\0\x80\x3f" * (4 << 20)).hexdigest()
+    }
 
 
 def test_no_more_of_them_is_written_either(tmp_path: Path) -> None:

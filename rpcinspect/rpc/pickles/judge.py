@@ -30,7 +30,7 @@ from rpcinspect.rpc.pickles.python import PythonPickle
 from rpcinspect.rpc.pickles.shapes import REBUILD, RULES, attributes
 from rpcinspect.rpc.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_fork
 from rpcinspect.rpc.pickles.shapes_numpy import NDARRAY
-from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, depth
+from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, is_deeper
 from rpcinspect.rpc.pickles.verdicts import Named, Policy, Standing, title
 
 MAX_KEY_PARTS = 10_000
@@ -86,7 +86,7 @@ class Judge:
             if type(called) is not Global or name != called:
                 self.imported(name)
         everything = [pickle.root, *pickle.calls, *pickle.order.changed()] if pickle.end > MAX_DEPTH else []
-        if depth(everything) > MAX_DEPTH:
+        if is_deeper(everything, MAX_DEPTH):
             self.refuse("a value", f"nested more than {MAX_DEPTH:,} levels deep")
             return  # nobody can allow it, whatever else is in it
         stack: list[Value] = [] if request else [pickle.root]
@@ -354,7 +354,7 @@ class Judge:
                 stack += self._jit_call(node)
             else:
                 self._jit_name(node)
-        if len(seen) > MAX_JIT_DEPTH and depth(root) > MAX_JIT_DEPTH:
+        if len(seen) > MAX_JIT_DEPTH and is_deeper(root, MAX_JIT_DEPTH):
             self.refuse("a value", f"nested more than {MAX_JIT_DEPTH} levels deep")
 
     def _jit_call(self, call: Call) -> Iterable[Value]:

@@ -228,9 +228,12 @@ DANGEROUS = _names(
     ensurepip site pickle _pickle cPickle dill cloudpickle joblib marshal shelve copyreg copy_reg
     numpy.load numpy.f2py numpy.distutils numpy.testing numpy.fromfile numpy.memmap numpy.save numpy.savez
     numpy.savetxt numpy.loadtxt numpy.genfromtxt numpy.fromregex pandas.read_pickle pandas.eval torch.load
-    torch.save torch.from_file torch.jit.load torch.hub torch.serialization.load
+    torch.save torch.from_file torch.jit.load torch.hub torch.serialization.load torch.export.load
     torch.storage._load_from_bytes torch.ops torch.classes torch.utils.cpp_extension torch.package
-    torch.multiprocessing torch.distributed.nn.api.remote_module._recursive_script_module_receiver
+    torch.utils.collect_env torch.utils.benchmark torch.fx.graph_module torch._inductor torch._dynamo
+    torch.distributed.run torch.distributed.launch torch.distributed.launcher torch.distributed.elastic
+    numpy.lib.npyio numpy.lib._npyio_impl torch.multiprocessing
+    torch.distributed.nn.api.remote_module._recursive_script_module_receiver
     torch.distributed.rpc.internal
     """
 )

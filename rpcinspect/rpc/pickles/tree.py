@@ -114,22 +114,24 @@ def children(node: Value) -> Iterable[Value]:
     return ()
 
 
-def depth(root: Value) -> int:
-    """Levels of nesting: the longest way down, circles not counted."""
+def is_deeper(root: Value, most: int) -> bool:
+    """Whether a value is nested more levels deep than that, by the longest way down; circles not counted."""
     levels: dict[int, int] = {}
-    stack: list[tuple[Value, bool]] = [(root, False)]
+    stack: list[Any] = [root]
     while stack:
-        node, done = stack.pop()
-        if type(node) in SCALARS or type(node) is Global or (not done and id(node) in levels):
-            continue
-        below = [part for part in children(node) if type(part) not in SCALARS]
-        if done or not below:
-            levels[id(node)] = 1 + max((levels.get(id(part), 0) for part in below), default=0)
-        else:
+        node = stack.pop()
+        if node is levels:  # what is below of the next one is done
+            node = stack.pop()
+            level = 1
+            for part in children(node):
+                level = max(level, 1 + levels.get(id(part), 0))
+            if level > most:
+                return True
+            levels[id(node)] = level
+        elif type(node) not in SCALARS and type(node) is not Global and id(node) not in levels:
             levels[id(node)] = 0
-            stack.append((node, True))
-            stack += [(part, False) for part in below]
-    return levels.get(id(root), 0)
+            stack += (node, levels, *children(node))
+    return False
 
 
 SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray})

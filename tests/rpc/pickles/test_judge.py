@@ -10,7 +10,7 @@ import pytest
 from rpcinspect.rpc.pickles.judge import (
     MAX_DEPTH,
     Judge,
-    depth,
+    is_deeper,
 )
 from rpcinspect.rpc.pickles.python import read_python_pickle_partial
 from rpcinspect.rpc.pickles.tree import Value
@@ -262,12 +262,15 @@ def test_nesting() -> None:
     nested = b"]" * (MAX_DEPTH + 5) + b"a" * (MAX_DEPTH + 4)
     assert list(refused(nested)) == ["a value"]
     assert refused(b"]" * 900 + b"a" * 899) == {}
-    assert depth([[], [[[]]]]) == 4
+
+
+def test_levels_are_counted_by_the_longest_way_down() -> None:
     shared: Value = [[[[]]]]
-    assert depth([shared, [[shared]]]) == 7
     circle: list[Value] = []
     circle.append(circle)
-    assert depth(circle) == 1
+    for value, levels in (([[], [[[]]]], 4), ([shared, [[shared]]], 7), (circle, 1)):
+        assert is_deeper(value, levels - 1)
+        assert not is_deeper(value, levels)
 
 
 class Colour(enum.Enum):

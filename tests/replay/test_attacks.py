@@ -1,0 +1,76 @@
+"""Captures by people who read the gate's code to break it: none of them gets through any more.
+
+`captures/attacks/README.md` says what they are, `INDEX.tsv` beside it what each tries and what becomes of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands.runner import Ran, decode, rpcinspect
+from tests.places import content, recorded
+
+CANARIES = Path("/opt/demo/attack")
+
+_, *LINES = content("attacks/INDEX.tsv").decode().splitlines()
+ROWS = [tuple(line.split("\t")) for line in LINES]
+PLAYED = {"a17_class": "different", "a23_state": "different"}
+"""What reaches a live worker, since it does no harm there."""
+
+
+def attack(name: str, folder: str, *options: str) -> Ran:
+    path = ["--path", recorded(f"attacks/src/{folder}")] if folder != "-" else []
+    ran = rpcinspect("replay", recorded(f"attacks/{name}.pcap"), *path, *options, "--format", "jsonl")
+    assert not CANARIES.exists()
+    return ran
+
+
+def test_the_index_has_every_capture() -> None:
+    files = {path.name.removesuffix(".pcap.zst") for path in recorded("attacks").glob("*.pcap.zst")}
+    assert files == {row[0] for row in ROWS}
+
+
+@pytest.mark.parametrize(("name", "folder", "names"), [(r[0], r[1], r[3]) for r in ROWS if r[2] == "refused"])
+def test_what_would_run_is_refused_before_anything_starts(name: str, folder: str, names: str) -> None:
+    ran = attack(name, folder)
+    assert ran.code == 4
+    report = ran.objects[-1]
+    assert report["verdict"] == "refused"
+    assert {use["name"] for use in report["refused"]} == set(names.split(", "))
+
+
+@pytest.mark.parametrize(("name", "folder", "why"), [(r[0], r[1], r[3]) for r in ROWS if r[2] == "not sent"])
+def test_what_would_crash_a_worker_is_not_sent(name: str, folder: str, why: str) -> None:
+    ran = attack(name, folder)
+    assert ran.code == 1
+    steps = [step for step in ran.objects if step["kind"] == "step" and step["result"] == "failed"]
+    assert [step["text"] for step in steps] == [f"not sent: {why}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "outcome"), [r[:3] for r in ROWS if r[2] not in ("refused", "not sent")]
+)
+def test_what_passes_does_no_harm(name: str, folder: str, outcome: str) -> None:
+    report = attack(name, folder).objects[-1]
+    assert report["verdict"] == outcome
+    assert report["verdict"] in ("nothing-to-replay", PLAYED.get(name))
+    assert not [one for one in report["failures"] if one.get("ended")]
+
+
+@pytest.mark.parametrize(("name", "folder"), [row[:2] for row in ROWS if row[0].startswith("n_")])
+def test_no_line_is_offered_for_what_runs_anything(name: str, folder: str) -> None:
+    assert [
+        use["allow"] for use in attack(name, folder, "--plan").objects[-1]["globals"] if not use["allowed"]
+    ] == [None]
+
+
+@pytest.mark.parametrize(("name", "finding"), [(row[0], row[4]) for row in ROWS if row[4] != "-"])
+def test_decode_tells_of_it(name: str, finding: str) -> None:
+    ran = decode(recorded(f"attacks/{name}.pcap"), "--check", "--format", "jsonl")
+    assert ran.code == 1
+    errors = {
+        line["code"] for line in ran.objects if line["kind"] == "finding" and line["severity"] == "error"
+    }
+    assert finding in errors
