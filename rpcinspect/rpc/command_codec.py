@@ -49,7 +49,7 @@ from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle
 from rpcinspect.rpc.pickles.render import render
 from rpcinspect.rpc.pickles.semantic import tensor_index, tensor_reference
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
-from rpcinspect.rpc.types import ForkId, RRefId, as_bool, as_int, describe
+from rpcinspect.rpc.types import ForkId, RRefId, as_bool, as_int, as_worker_id, describe
 
 BUILTIN_OP_NAMESPACE = "torch.ops.aten."
 """A qualified name that starts so is a builtin operator's, and a schema stands before it."""
@@ -213,7 +213,7 @@ def _fetch_codec(cls: type[ScriptRRefFetchCall] | type[PythonRRefFetchCall]) -> 
 
     def read(value: Value) -> Command:
         rref_id, worker_id = _tuple(value, "RRef fetch", exactly=2)
-        return cls(as_int(worker_id, "from_worker_id"), RRefId.from_value(rref_id, "RRef id"))
+        return cls(as_worker_id(worker_id, "from_worker_id"), RRefId.from_value(rref_id, "RRef id"))
 
     return JitCodec(cls, read, lambda command: (command.rref_id.to_value(), command.from_worker_id))
 

@@ -24,7 +24,15 @@ from rpcinspect.rpc.pickles.jit_write import write_jit
 from rpcinspect.rpc.pickles.semantic import device_map
 from rpcinspect.rpc.pickles.tree import Call, Dict, Value
 from rpcinspect.rpc.profiling import LegacyEvent, ProfilerConfig, events_from_values, items, tagged
-from rpcinspect.rpc.types import DeviceMap, ProfilingId, WorkerId, as_int, describe
+from rpcinspect.rpc.types import (
+    DeviceMap,
+    ProfilingId,
+    WorkerId,
+    as_int,
+    as_worker_id,
+    describe,
+    is_worker_id,
+)
 
 MAX_ENVELOPES = 8
 """Nesting that is followed; torch writes at most two."""
@@ -185,7 +193,7 @@ def _autograd_from_value(message_type: int, value: Value) -> RpcWithAutograd:
         autograd_metadata=AutogradMetadata(
             as_int(context_id, "autograd context id"), as_int(message_id, "autograd message id")
         ),
-        from_worker_id=as_int(from_worker_id, "sender's worker id"),
+        from_worker_id=as_worker_id(from_worker_id, "sender's worker id"),
         device_map=devices,
         wrapped_message_type=as_int(wrapped, "wrapped message type"),
     )
@@ -203,7 +211,7 @@ def _autograd_from_suffix(
     if at is None:
         return None
     numbers = read_ints(suffix, 3, at)
-    if numbers is None or len(numbers) != 4:
+    if numbers is None or len(numbers) != 4 or not is_worker_id(numbers[3]):
         return None
     tail = suffix[at:]
     devices = tails.get(tail)

@@ -39,9 +39,10 @@ class GloballyUniqueId(Struct, frozen=True):
         """From the pickled 2-tuple (worker id, counter)."""
         if type(value) is tuple and len(value) == 2:
             created_on, local_id = value
-            if type(created_on) is type(local_id) is int and _fits(created_on) and _fits(local_id):
+            if type(created_on) is type(local_id) is int and is_worker_id(created_on) and _fits(local_id):
                 return cls(created_on, local_id)
-        raise DecodeError("rpc", f"{what}: expected a pair of 64-bit ints, found {describe(value)}")
+        wanted = "a pair of a 16-bit and a 64-bit int"
+        raise DecodeError("rpc", f"{what}: expected {wanted}, found {describe(value)}")
 
     def to_value(self) -> tuple[int, int]:
         """The pickled form."""
@@ -62,6 +63,18 @@ def pack_id(worker_id: WorkerId, counter: int) -> int:
 def unpack_id(packed: int) -> tuple[WorkerId, int]:
     """(creator, counter) of a 64-bit id; both are as unsigned, so -1 (no id) gives (0xFFFF, 2^48 - 1)."""
     return packed >> LOCAL_ID_BITS & 0xFFFF, packed & _LOCAL_MASK
+
+
+def is_worker_id(value: int) -> bool:
+    """Whether it is one of 16 bits. Of a larger one torch's C++ takes the last 16 bits, unasked."""
+    return -(1 << 15) <= value < 1 << 15
+
+
+def as_worker_id(value: Value, what: str) -> WorkerId:
+    """A worker id; `what` names it in the error."""
+    if type(value) is int and is_worker_id(value):
+        return value
+    raise DecodeError("rpc", f"{what}: expected a 16-bit int, found {describe(value)}")
 
 
 def as_int(value: Value, what: str) -> int:

@@ -271,6 +271,7 @@ def test_one_field_changes_one_thing() -> None:
 
 
 ints = st.integers(-(1 << 63), (1 << 63) - 1)
+workers = st.integers(-(1 << 15), (1 << 15) - 1)
 indexes = st.lists(st.integers(0, 1000), max_size=4).map(tuple)
 values = st.recursive(
     st.none() | st.booleans() | ints | st.floats(allow_nan=False) | st.text(max_size=10) |
@@ -278,7 +279,7 @@ values = st.recursive(
     st.lists(inner, max_size=4).map(tuple), max_leaves=8,
 )  # fmt: skip
 arguments = st.lists(values, max_size=4).map(tuple)
-rrefs, forks = st.builds(RRefId, ints, ints), st.builds(ForkId, ints, ints)
+rrefs, forks = st.builds(RRefId, workers, ints), st.builds(ForkId, workers, ints)
 metadata = st.builds(AutogradMetadata, ints, ints)
 names = st.text(min_size=1, max_size=20).map(lambda name: "__torch__." + name)
 builtin = {"schema": st.text(max_size=20), "qualified_name": names.map(lambda name: "torch.ops.aten." + name)}
@@ -303,8 +304,8 @@ commands = st.one_of(
     st.builds(ScriptRRefFetchRet, arguments),
     st.builds(PythonRRefFetchRet, indexes, st.binary()),
     st.builds(ExceptionResponse, st.binary()),
-    st.builds(ScriptRRefFetchCall, ints, rrefs),
-    st.builds(PythonRRefFetchCall, ints, rrefs),
+    st.builds(ScriptRRefFetchCall, workers, rrefs),
+    st.builds(PythonRRefFetchCall, workers, rrefs),
     st.builds(RemoteRet, rrefs, forks),
     st.builds(RRefUserDelete, rrefs, forks),
     st.builds(RRefForkRequest, rrefs, forks),

@@ -202,13 +202,14 @@ def test_one_field_changes_one_thing() -> None:
 
 
 ints = st.integers(-(1 << 63), (1 << 63) - 1)
+workers = st.integers(-(1 << 15), (1 << 15) - 1)
 devices = st.sampled_from(["cpu", "cuda:0", "cuda:1", "cuda:12"])
-ids = st.builds(ProfilingId, ints, ints)
+ids = st.builds(ProfilingId, workers, ints)
 autograd = st.builds(
     RpcWithAutograd,
     message_type=st.sampled_from([int(M.FORWARD_AUTOGRAD_REQ), int(M.FORWARD_AUTOGRAD_RESP)]),
     autograd_metadata=st.builds(AutogradMetadata, ints, ints),
-    from_worker_id=ints,
+    from_worker_id=workers,
     device_map=st.dictionaries(devices, devices),
     wrapped_message_type=st.just(int(M.PYTHON_CALL)),
 )

@@ -31,10 +31,12 @@ def test_unique_id_travels_as_a_pair() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, 1, (1,), (1, 2, 3), [1, 2], (1, "2"), (True, 1), (1, 1 << 63)], ids=repr
+    "value",
+    [None, 1, (1,), (1, 2, 3), [1, 2], (1, "2"), (True, 1), (1, 1 << 63), (1 << 15, 1), (-65536, 7)],
+    ids=repr,
 )
 def test_what_is_no_unique_id(value: object) -> None:
-    with pytest.raises(DecodeError, match="a fork: expected a pair of 64-bit ints"):
+    with pytest.raises(DecodeError, match="a fork: expected a pair of a 16-bit and a 64-bit int"):
         GloballyUniqueId.from_value(value, "a fork")
 
 

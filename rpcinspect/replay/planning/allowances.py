@@ -8,9 +8,10 @@ method, `aten::NAME` one operator with all its overloads, `aten::NAME.OVERLOAD` 
 from __future__ import annotations
 
 import re
-import sys
 
 from msgspec import Struct
+
+from rpcinspect.replay.planning.offers import is_offered
 
 OPERATORS = "aten::"
 BY_MAIN = "--main"
@@ -45,40 +46,11 @@ class Allowance(Struct, frozen=True):
 
 
 def hint(module: str, name: str) -> str:
-    """The argument of `--allow` for a name; empty where it can't be written so, and for what lies in the
-    standard library, torch or numpy, but for what jobs call of these: most of the rest can run code.
+    """The argument of `--allow` for a name; empty where it can't be written so, and where it might run more
+    than a function of a job, see `offers`.
     """
     text = f"{module}:{name}"
-    return text if _is_offered(module, name) and Allowance.parse(text) else ""
-
-
-def _is_offered(module: str, name: str) -> bool:
-    package = module.partition(".")[0]
-    if package in ("torch", "numpy"):
-        return module == package or any(module == one or module.startswith(f"{one}.") for one in CALLED)
-    if package in sys.stdlib_module_names and package != "__main__":
-        return package in PLAIN or f"{module}.{name}" in CALLED
-    return True
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-PLAIN = _words("bisect cmath heapq itertools math random statistics time")
-"""Modules of the standard library without anything that runs code, or reaches files and the system."""
-CALLED = _words(
-    "builtins.abs builtins.all builtins.any builtins.divmod builtins.id builtins.len builtins.max "
-    "builtins.min builtins.pow builtins.print builtins.repr builtins.reversed builtins.round "
-    "builtins.sorted builtins.sum "
-    "torch._C._VariableFunctions torch._C._fft torch._C._linalg torch._C._nn torch._C._special "
-    "torch._tensor torch.autograd torch.distributed.autograd torch.distributed.nn "
-    "torch.distributed.optim torch.distributed.pipeline torch.distributed.rpc torch.distributions "
-    "torch.fft torch.functional torch.linalg torch.nn torch.optim torch.random torch.special "
-    "torch.testing._internal.dist_utils torch.testing._internal.distributed "
-    "numpy.fft numpy.linalg numpy.random"
-)
-"""Names, and parts of torch and numpy, that a job may call by RPC, and whose line may be offered."""
+    return text if is_offered(module, name) and Allowance.parse(text) else ""
 
 
 _OPERATOR = re.compile(r"\w+(\.\w+)?", re.ASCII)

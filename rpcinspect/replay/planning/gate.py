@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rpcinspect.replay.planning.allowances import BY_MAIN, Allowance, hint
-from rpcinspect.replay.planning.helpers import judge_helper
+from rpcinspect.replay.planning.helpers import is_data, judge_helper
 from rpcinspect.replay.planning.model import GlobalUse
 from rpcinspect.replay.planning.operators import judge_operator
 from rpcinspect.replay.planning.rref_classes import Id, Made
@@ -31,9 +31,10 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd, RpcWithProfilingReq
 from rpcinspect.rpc.message import fits, type_name
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.judge import Judge, hides
+from rpcinspect.rpc.pickles.judge import Judge
 from rpcinspect.rpc.pickles.known import EXCEPTIONS, GETATTR, HELPERS, LAYERS, has_dunder, is_dangerous
 from rpcinspect.rpc.pickles.python import PythonPickle
 from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
@@ -43,6 +44,11 @@ from rpcinspect.rpc.record import RpcRecord
 
 NOBODY = "nobody allowed it"
 MADE = "what a call made would be called"
+REBUILDS = "it would be called while the pickle is loaded, and no __reduce__ of its file returns it"
+SCRIPTED = frozenset({Global("torch.distributed.optim.optimizer", "_script_local_optimizer_step")})
+"""Helpers of torch that are functions of TorchScript."""
+PROFILED = (1, 2, 3)
+"""States of the legacy profiler: CPU, CUDA, NVTX."""
 
 
 class Gate:
@@ -67,6 +73,8 @@ class Gate:
         kind = message_type_of(command)
         if answers is not None and not fits(answers, kind):
             judge.refuse(type_name(kind), f"torch never answers {type_name(answers)} with it")
+        for envelope in record.rpc.envelopes:
+            self._envelope(judge, envelope)
         if isinstance(command, (ScriptCall, ScriptRemoteCall)):
             self._script_function(judge, command)
             judge.jit(command.args)
@@ -83,6 +91,15 @@ class Gate:
                 self._answer(judge, record.facts.pickle)
         return tuple(judge.found.values())
 
+    def _envelope(self, judge: Judge, envelope: Envelope) -> None:
+        """torch trusts these: what it never sends ends the process."""
+        if isinstance(envelope, RpcWithProfilingReq) and envelope.profiler_config.state not in PROFILED:
+            judge.refuse("a profiler's state", "torch never sends it, and may end the process for it")
+        if isinstance(envelope, RpcWithAutograd):
+            pairs = envelope.device_map.items()
+            if any(one.partition(":")[0] != other.partition(":")[0] for one, other in pairs):
+                judge.refuse("a device map", "torch has none between devices of two kinds")
+
     # --- the policy ---------------------------------------------------------------------------------------
 
     def standing(self, name: Global) -> Standing:
@@ -97,18 +114,23 @@ class Gate:
         if found.kind == "alias":
             reason = f"the file has it as another name: {found.of}"
             return Standing(False, reason=reason, allow=allow, dangerous=_is_dangerous(found.of))
+        if "." in name.name and has_dunder(name.name):
+            return Standing(False, found.kind, "a special method, with an object of any class", allow)
         facts = self._sources.class_facts(name.module, name.name) if found.kind == "class" else None
         if found.kind == "value" and not found.literal:
             return Standing(True, "value", allow=allow, constructing=MADE)
         if facts is None:
-            return Standing(True, found.kind, allow=allow)
+            loading = "" if found.kind != "function" or found.rebuilds else REBUILDS
+            return Standing(True, found.kind, allow=allow, loading=loading)
         return Standing(
             True,
             "class",
             allow=allow,
+            loading=facts.loading,
             constructing=facts.constructing,
             restoring=facts.restoring,
             items=facts.items,
+            pairs=facts.pairs,
             changing=facts.changing,
             calling=facts.calling,
         )
@@ -168,6 +190,8 @@ class Gate:
             judge_helper(judge, udf, made, self.method, allowed=self._named(udf.func))
         elif udf.func not in LAYERS:
             self._callable(judge, udf.func)
+        elif not is_data(udf.args, *(value for _, value in udf.kwargs.pairs)):
+            judge.refuse(str(udf.func), "a layer of torch would be given what is no data")
 
     def _callable(self, judge: Judge, name: Global) -> bool:
         """Whether a name may be the function of a request; says so."""
@@ -186,7 +210,7 @@ class Gate:
             judge.refuse(title(function), "what only loading makes known would be called")
         elif reason := self._calling(cls, standing):
             judge.refuse(f"{cls}.__call__", reason, hint(cls.module, f"{cls.name}.__call__"), dangerous=False)
-        elif hides(function, "forward"):
+        elif judge.states.hides(function, "forward"):
             judge.refuse(title(function), "an attribute in its state hides what calling it runs")
 
     def _calling(self, cls: Global, standing: Standing) -> str:
@@ -235,10 +259,15 @@ class Gate:
         known = Global(module, name)
         if not qualified.startswith(SCRIPT_PREFIX):
             return Named(qualified, False, "no name of TorchScript")
-        if known in HELPERS:
+        if known in SCRIPTED:
             return Named(qualified, True)
+        if known in HELPERS:
+            return Named(qualified, False, "no function of TorchScript", dangerous=True)
         standing = self.standing(known)
-        return Named(qualified, standing.allowed, standing.reason, standing.allow)
+        reason = standing.reason or (
+            "" if standing.kind in ("function", "any") else "no function of the file"
+        )
+        return Named(qualified, not reason, reason, standing.allow, standing.dangerous)
 
 
 def global_uses(named: Mapping[str, Mapping[int, Named]]) -> tuple[GlobalUse, ...]:

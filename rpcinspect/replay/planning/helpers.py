@@ -15,10 +15,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from rpcinspect.replay.planning.allowances import BY_MAIN, hint
 from rpcinspect.replay.planning.rref_classes import MAKE_OPTIMIZERS, UNKNOWN, Id, Made
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.judge import Judge
-from rpcinspect.rpc.pickles.known import LAYERS, OPTIMIZERS, VALUES, has_dunder
+from rpcinspect.rpc.pickles.known import HELPERS, LAYERS, OPTIMIZERS, VALUES, has_dunder
 from rpcinspect.rpc.pickles.shapes_jit import is_fork
 from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children
 from rpcinspect.rpc.pickles.verdicts import Named, Standing
@@ -53,7 +54,7 @@ def judge_helper(
         method = METHODS[function.name] or udf.args[1]
         known = UNKNOWN if fork is None else made.get(fork.rref_id, UNKNOWN)
         _method(judge, function, known, method, methods)
-        if known.by in LAYERS and not _plain([*udf.args, *(value for _, value in udf.kwargs.pairs)]):
+        if known.by in LAYERS and not is_data(udf.args, *(value for _, value in udf.kwargs.pairs)):
             judge.refuse(str(function), "a layer of torch would be given what is no data")
 
 
@@ -69,7 +70,7 @@ def _bound(form: Form, args: Value, kwargs: Value) -> dict[str, Value] | None:
             return None
         found[name] = value
     layer = found.get("module_cls") in LAYERS
-    if (layer or found.get("optim_cls") in OPTIMIZERS) and not _plain([args, *(v for _, v in kwargs.pairs)]):
+    if (layer or found.get("optim_cls") in OPTIMIZERS) and not is_data(args, *(v for _, v in kwargs.pairs)):
         return None
     # torch's fused kernels write as many elements as a tensor claims to have
     fused = len(args) > len(form.named) + 1 or found.get("fused") not in (None, False)
@@ -90,13 +91,27 @@ def _method(judge: Judge, function: Global, made: Made, method: str, methods: Me
         if standing.allowed:
             judge.say(Named(whole, True))
         else:
-            bad = has_dunder(method) or method in OF_FILES
-            judge.refuse(whole, reason, "" if bad else standing.allow, dangerous=bad)
+            allow, bad = _line(function, method, standing.allow)
+            judge.refuse(whole, reason, allow, dangerous=bad)
         return
     owner, standing = made.by, methods(made.by, method, False)
-    judge.say(
-        Named(f"{owner}.{method}", standing.allowed, standing.reason, standing.allow, standing.dangerous)
-    )
+    if standing.allowed or standing.dangerous:
+        judge.say(Named(f"{owner}.{method}", standing.allowed, standing.reason, "", standing.dangerous))
+    else:
+        allow, bad = _line(owner, method, standing.allow)
+        judge.refuse(f"{owner}.{method}", standing.reason, allow, dangerous=bad)
+
+
+def _line(owner: Global, method: str, allow: str) -> tuple[str, bool]:
+    """The line that allows a method of what a class or a function made, and whether none is offered since
+    that would be dangerous. `allow`: the line for a method of a class.
+    """
+    if allow == BY_MAIN:
+        return allow, False
+    if has_dunder(method) or method in OF_FILES:
+        return "", True
+    line = f"{owner.module}:{owner.name}" if owner in HELPERS else hint(owner.module, owner.name)
+    return (f"{line}.{method}" if line else ""), False
 
 
 def _rref(value: Value) -> bool:
@@ -107,9 +122,9 @@ def _rrefs(value: Value) -> bool:
     return type(value) in (list, tuple) and all(map(_rref, value))
 
 
-def _plain(value: Value) -> bool:
-    """Whether a value has data only, of which torch's own code calls no method that somebody chose."""
-    seen, stack = set[int](), [value]
+def is_data(*values: Value) -> bool:
+    """Whether values have data only, of which torch's own code calls no method that somebody chose."""
+    seen, stack = set[int](), list(values)
     while stack:
         node = stack.pop()
         kind = type(node)

@@ -80,6 +80,28 @@ def read_bindings(tree: ast.Module, module: str, *, package: bool) -> Scope:
     return scope
 
 
+def read_rebuilders(tree: ast.Module) -> frozenset[str]:
+    """Functions that a reducer of the file returns first in a tuple, so that pickles of its objects call
+    them. Reducers are called `__reduce__` or `__reduce_ex__`, or are arguments of `copyreg.pickle` and of
+    functions whose name has "reducer" in it, as torch's `_register_reducer`.
+    """
+    names = {"__reduce__", "__reduce_ex__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            by = last_word(node.func)
+            if by == "pickle" or "reducer" in by:
+                names.update(map(last_word, node.args))
+    reducers = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in names]
+    returned = (node for reducer in reducers for node in ast.walk(reducer) if isinstance(node, ast.Return))
+    values = (node.value.elts for node in returned if isinstance(node.value, ast.Tuple))
+    return frozenset(last_word(value[0]) for value in values if value) - {""}
+
+
+def last_word(node: ast.AST) -> str:
+    """Of a name with dots; empty for any other expression."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
 def words(node: ast.AST) -> str:
     """An expression as it is written, on one line, shortened."""
     try:

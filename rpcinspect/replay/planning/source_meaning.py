@@ -14,6 +14,7 @@ import builtins
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from rpcinspect.replay.planning.source_bindings import Binding, Scope, words
+from rpcinspect.replay.planning.source_decorators import gives_function, gives_object
 from rpcinspect.replay.planning.source_model import (
     FUNCTION,
     LITERAL,
@@ -215,11 +216,46 @@ class Meanings:
             is_made = isinstance(decorator, ast.Call)
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             by = self.expression(file, binding.scope, called)
+            vague = alias(f"{words(called)}, which may give what is no function")
             if by.kind == "class":
-                by = self._object(by)
+                by = vague if is_made and not self._calls_give_function(by) else self._object(by)
+            elif by.kind == "value" or (
+                by.kind == "function" and not self._gives_function(file, binding, called, made=is_made)
+            ):
+                by = vague
             if by.kind == "alias" and not _is_one_of(by, WRAPPER_MAKERS if is_made else WRAPPERS):
                 return alias(f"decorated by {by.of}")
         return FUNCTION
+
+    def _calls_give_function(self, by: Meaning) -> bool:
+        """Whether calling an object of a class gives a function, as `_gives_function` has it."""
+        mine = [kind for own in by.classes for kind in self.order(own) if isinstance(kind, OwnClass)]
+        places = [place for kind in mine for place in kind.bindings("__call__")]
+        return bool(places) and all(gives_function(place.node, made=False, method=True) for place in places)
+
+    def _gives_function(self, file: File, binding: Binding, node: ast.AST, *, made: bool) -> bool:
+        """Whether a decorator of the user's files gives back what it got, or a function that it defines.
+        `made`: it stands there as a call, and what that gives is the decorator."""
+        bindings = self._definitions(file, binding.scope, node)
+        defs = [one.node for one in bindings if one.how == "def"]
+        return len(defs) == len(bindings) > 0 and all(gives_function(one, made=made) for one in defs)
+
+    def _definitions(self, file: File, scope: Scope | None, node: ast.AST) -> list[Binding]:
+        """The places that bind a name, or a name of a module, through imports among the user's files."""
+        if isinstance(node, ast.Attribute):
+            by = self.expression(file, scope, node.value)
+            other = self._file(by.of) if by.kind == "module" else None
+            return self._definitions(other, other.scope, ast.Name(node.attr)) if other is not None else []
+        if not isinstance(node, ast.Name):
+            return []
+        found = (scope.names.get(node.id) if scope is not None else None) or file.scope.names.get(node.id, [])
+        if len(found) == 1 and found[0].how == "import":
+            module, _, last = found[0].text.rpartition(".")
+            other = self._file(module)
+            return self._definitions(other, other.scope, ast.Name(last)) if other is not None else []
+        stars = [] if found else [self._file(star.text) for star in file.scope.stars]
+        by_star = [self._definitions(one, one.scope, node) for one in stars if one is not None]
+        return found or [one for found in by_star for one in found]
 
     def _class(self, file: File, binding: Binding, node: ast.ClassDef) -> Meaning:
         for decorator in node.decorator_list:
@@ -243,12 +279,25 @@ class Meanings:
                     return f"a member of {kind} would be changed"
             elif kind.binds("__new__"):
                 return "its __new__ may return what is not new"
-            elif kind.definition is not None and isinstance(kind.definition.node, ast.ClassDef):
-                scope, keywords = kind.definition.scope, kind.definition.node.keywords
-                made_by = [k.value for k in keywords if k.arg in (None, "metaclass")]
-                if any(self.expression(kind.file, scope, by).classes for by in made_by):
-                    return "its metaclass may return what is not new"
+        return self.own_metaclass(own)
+
+    def own_metaclass(self, own: OwnClass) -> str:
+        """Why calling a class may give something else than an object of it: by a metaclass of the user's."""
+        for kind in self.order(own):
+            if isinstance(kind, str) or kind.definition is None:
+                continue
+            scope, node = kind.definition.scope, kind.definition.node
+            keywords = node.keywords if isinstance(node, ast.ClassDef) else ()
+            made_by = [k.value for k in keywords if k.arg in (None, "metaclass")]
+            if any(self.expression(kind.file, scope, by).classes for by in made_by):
+                return "its metaclass may return what is not new"
         return ""
+
+    def gives_anything(self, own: OwnClass) -> bool:
+        """Whether the `__new__` of a class may give something else than an object of it."""
+        mine = [kind for kind in self.order(own) if isinstance(kind, OwnClass)]
+        places = [place for kind in mine for place in kind.bindings("__new__")]
+        return not all(gives_object(place.node) for place in places)
 
     def _is_own_metaclass(self, by: Meaning) -> bool:
         order = [kind for own in by.classes for kind in self.order(own)]

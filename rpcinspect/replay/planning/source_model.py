@@ -25,6 +25,8 @@ class File(Struct, frozen=True, eq=False):
     scope: Scope
     submodules: Callable[[str], bool]
     """Whether it is a package with a submodule of that name."""
+    rebuilders: frozenset[str] = frozenset()
+    """Functions that its reducers name, see `read_rebuilders`."""
 
 
 class OwnClass(Struct, frozen=True, eq=False):
@@ -108,4 +110,6 @@ def combined(meanings: Sequence[Meaning]) -> Meaning:
     classes = tuple(dict.fromkeys(own for meaning in meanings for own in meaning.classes))
     if classes:
         return Meaning("class", classes=classes)
-    return Meaning("function", literal=True) if "function" in kinds else OBJECT if kinds else LITERAL
+    if kinds == {"function"}:
+        return Meaning("function", literal=True)
+    return OBJECT if kinds else LITERAL

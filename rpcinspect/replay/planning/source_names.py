@@ -103,8 +103,8 @@ class Base(Struct, frozen=True):
     """Why its `__new__`, `__init__` or metaclass must not get arguments of a capture."""
     restoring: str = ""
     """Why a pickle must not make one by `__new__` and set its state."""
-    collects: bool = False
-    """Whether items can be added to it: `append`, `extend`, `add` and `__setitem__` only store them."""
+    collects: str = ""
+    """What it only stores: `items` by `append`, `extend` or `add`, or `pairs` by `__setitem__`."""
     forwards: str = ""
     """The method by which its `__call__` calls: whose class defines that, its objects may be called."""
     bare: bool = False
@@ -124,13 +124,10 @@ _ABSTRACT = _of(
     "collections.abc",
     "Callable Collection Container Hashable Iterable Iterator Mapping Reversible Sequence Set Sized",
 )
-_ABSTRACT_COLLECTORS = _of("collections.abc", "MutableMapping MutableSequence MutableSet")
-_COLLECTORS = (
-    _of("builtins", "list dict set bytearray")
-    | _of("collections", "OrderedDict Counter deque UserDict UserList")
-    | _of("typing", "TypedDict")
-    | _of("typing_extensions", "TypedDict")
-)
+_OF_ITEMS = _of("builtins", "list set bytearray") | _of("collections", "deque UserList")
+_OF_ITEMS |= _of("collections.abc", "MutableSequence MutableSet")
+_OF_PAIRS = _of("builtins", "dict") | _of("collections", "OrderedDict Counter UserDict")
+_OF_PAIRS |= {"typing.TypedDict", "typing_extensions.TypedDict", "collections.abc.MutableMapping"}
 _VALUES = (
     _of("builtins", "int float complex str bytes tuple frozenset")
     | {f"builtins.{name}" for name in _EXCEPTIONS}
@@ -140,16 +137,16 @@ _VALUES = (
     | _of("enum", "Enum IntEnum Flag IntFlag StrEnum ReprEnum")
 )
 _MODULE = Base(forwards="forward")
-_MODULES = _of("torch.nn", "Module ModuleList ModuleDict Sequential ParameterList ParameterDict")
+_MODULES = _of("torch.nn", "Module ModuleList ModuleDict Sequential ParameterList")
 
 BASES: dict[str, Base] = {
     # no code of their own
     **dict.fromkeys(_BARE, Base(bare=True)),
     # their methods call those that the class itself defines
     **dict.fromkeys(_ABSTRACT, Base()),
-    **dict.fromkeys(_ABSTRACT_COLLECTORS, Base(collects=True)),
     # they store what they are given
-    **dict.fromkeys(_COLLECTORS, Base(collects=True)),
+    **dict.fromkeys(_OF_ITEMS, Base(collects="items")),
+    **dict.fromkeys(_OF_PAIRS, Base(collects="pairs")),
     **dict.fromkeys(_VALUES, Base()),
     # stores submodules, parameters and hooks; __setstate__ updates __dict__
     **dict.fromkeys(_MODULES, _MODULE),
@@ -214,5 +211,5 @@ RESTORED: tuple[str, ...] = (
 )
 RESTORED += ("__hash__", "__eq__", "__class__", "__dict__")
 """Methods that run when a pickle makes an object, sets its state and uses it as a key."""
-ITEMS = ("append", "extend", "add", "__setitem__")
-"""Methods by which a pickle adds items to an object."""
+ITEMS, PAIRS = ("append", "extend", "add"), ("__setitem__",)
+"""Methods by which a pickle adds items to an object, and keys with values."""

@@ -23,15 +23,16 @@ from typing import Literal
 from msgspec import Struct
 
 from rpcinspect.errors import OutputError
-from rpcinspect.replay.planning.source_bindings import read_bindings
+from rpcinspect.replay.planning.source_bindings import read_bindings, read_rebuilders
 from rpcinspect.replay.planning.source_files import SearchPath, SourceFile
 from rpcinspect.replay.planning.source_meaning import Meanings
 from rpcinspect.replay.planning.source_model import File, Meaning, OwnClass, alias, combined
-from rpcinspect.replay.planning.source_names import BASES, CONSTRUCTED, ITEMS, RESTORED
+from rpcinspect.replay.planning.source_names import BASES, CONSTRUCTED, ITEMS, PAIRS, RESTORED
 
 MAIN_NAMES = frozenset({"__main__", "__mp_main__"})
 MAX_SOURCE_BYTES = 1 << 24
-NO_ITEMS = "it defines no append, extend, add or __setitem__"
+NO_ITEMS = "it defines no append, extend or add"
+NO_PAIRS = "it defines no __setitem__"
 
 Kind = Literal["function", "class", "value", "alias"]
 
@@ -44,6 +45,8 @@ class Definition(Struct, frozen=True):
     """Of an alias: what it is, as one says it: `subprocess.getoutput`, `decorated by click.command`."""
     literal: bool = False
     """Of a value: whether it is only data, so that nobody could call it."""
+    rebuilds: bool = False
+    """Of a function: whether a `__reduce__` of its file returns it, so that pickles call it."""
 
 
 class ClassFacts(Struct, frozen=True):
@@ -53,6 +56,8 @@ class ClassFacts(Struct, frozen=True):
 
     constructing: str = ""
     """`cls(*args)`"""
+    loading: str = ""
+    """The same, while a pickle is loaded: it may give something else than an object of the class."""
     restoring: str = ""
     """A pickle's object of it: `__new__`, its state, its use as a key."""
     calling: str = ""
@@ -60,7 +65,9 @@ class ClassFacts(Struct, frozen=True):
     changing: str = ""
     """A pickle's state or items for what `cls(*args)` or `cls.__new__` gave: it may be no new object."""
     items: str = ""
-    """A pickle's items: `append`, `extend`, `add`, `__setitem__`."""
+    """A pickle's items: `append`, `extend`, `add`."""
+    pairs: str = ""
+    """A pickle's keys and values: `__setitem__`."""
     bases: tuple[str, ...] = ()
     """Classes of others that it inherits from, by full name."""
 
@@ -96,7 +103,7 @@ class Sources:
         if isinstance(file, SourceFile):
             return Definition("alias", f"in {file.path.name}, which is compiled")
         found = self._found(file, name)
-        return None if found is None else _defined(found)
+        return None if found is None else _defined(found, name in file.rebuilders)
 
     def defines(self, module: str, name: str) -> bool:
         """Whether a file of the user's defines a name, so that only code of these files is its own."""
@@ -112,10 +119,12 @@ class Sources:
         facts = [self._facts(own) for own in found.classes]
         return ClassFacts(  # of all places that may define it
             constructing=_first(one.constructing for one in facts),
+            loading=_first(one.loading for one in facts),
             restoring=_first(one.restoring for one in facts),
             calling=_first(one.calling for one in facts),
             changing=_first(one.changing for one in facts),
             items=_first(one.items for one in facts),
+            pairs=_first(one.pairs for one in facts),
             bases=tuple(dict.fromkeys(base for one in facts for base in one.bases)),
         )
 
@@ -173,13 +182,18 @@ class Sources:
         known = [BASES[base] for base in bases if base in BASES]
         call = self._meanings.member(own, "__call__")
         calling = f"its __call__ is {call.of}" if call is not None and call.kind == "alias" else ""
-        collects = any(base.collects for base in known) or self._bound(own, ITEMS)
+        new = "its __new__ may give something else" if self._meanings.gives_anything(own) else ""
+        collects = {base.collects for base in known}
+        has_items = "items" in collects or self._bound(own, ITEMS)
+        has_pairs = "pairs" in collects or self._bound(own, PAIRS)
         return ClassFacts(
             constructing=unknown or _first(b.constructing for b in known) or self._foreign(own, CONSTRUCTED),
-            restoring=unknown or _first(b.restoring for b in known) or self._foreign(own, RESTORED),
+            loading=new or self._meanings.own_metaclass(own),
+            restoring=unknown or _first(b.restoring for b in known) or self._foreign(own, RESTORED) or new,
             calling=calling if call is not None else "it defines no __call__",
             changing=self._meanings.shared(own),
-            items=unknown or self._foreign(own, ITEMS) or ("" if collects else NO_ITEMS),
+            items=unknown or self._foreign(own, ITEMS) or ("" if has_items else NO_ITEMS),
+            pairs=unknown or self._foreign(own, PAIRS) or ("" if has_pairs else NO_PAIRS),
             bases=bases,
         )
 
@@ -200,10 +214,10 @@ def _first(reasons: Iterable[str]) -> str:
     return next((reason for reason in reasons if reason), "")
 
 
-def _defined(found: Meaning) -> Definition:
+def _defined(found: Meaning, rebuilds: bool) -> Definition:
     if found.kind == "module":
         return Definition("alias", f"the module {found.of}")
-    return Definition(found.kind, found.of, found.literal)
+    return Definition(found.kind, found.of, found.literal, rebuilds and found.kind == "function")
 
 
 def _parse(source: SourceFile, module: str, search: SearchPath) -> File:
@@ -220,4 +234,7 @@ def _parse(source: SourceFile, module: str, search: SearchPath) -> File:
         raise OutputError(f"{path}: can't be read: {error.strerror or error}") from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise OutputError(f"{path}: can't be parsed as Python: {error}") from error
-    return File(module, path, source.named, scope, lambda name: search.has_submodule(source, name))
+    rebuilders = read_rebuilders(tree)
+    return File(
+        module, path, source.named, scope, lambda name: search.has_submodule(source, name), rebuilders
+    )

@@ -17,6 +17,8 @@ from rpcinspect.causes.usual import TIMES, due_s, usual_s
 
 LEAST_S = 5.0
 """For an answer."""
+LONGEST_S = 3600.0
+"""For anything, unless the user says otherwise: a capture may tell of a year."""
 SILENCE_S = 2.0
 """For an answer that the capture has not."""
 SILENT_S = 1.0
@@ -73,7 +75,8 @@ class Patience:
         if self._timeout_s is not None:
             return self._timeout_s
         took_s = max(call.end_ns - call.begin_ns, 0) / 1e9
-        return SILENT_S + took_s if call.function in self._silent else LEAST_S + TIMES * took_s
+        wait_s = SILENT_S + took_s if call.function in self._silent else LEAST_S + TIMES * took_s
+        return min(wait_s, LONGEST_S)
 
     def disappointed(self, call: Call) -> None:
         """The wait for its answer was in vain: the next one for the same function is shorter."""
@@ -98,7 +101,7 @@ class Patience:
         place = bisect_left(self._moments, call.begin_ns)
         before = self._moments[place - 1] if place else call.begin_ns
         seconds = QUIET_S + TIMES * (call.begin_ns - before) / 1e9
-        return seconds if self._timeout_s is None else min(seconds, self._timeout_s)
+        return min(seconds, LONGEST_S if self._timeout_s is None else self._timeout_s)
 
     def _served_before(self, call: Call) -> bool:
         """Whether all that its sender served at that time in the capture, if it did, is over here."""

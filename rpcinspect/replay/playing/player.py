@@ -90,9 +90,9 @@ class Player:
         self._live_ids = frozenset([joined[name] for name in planned.cast.live if name in joined])
         for name, worker_id in material.ids_in_group.items():
             self._ids.worker(material.worker_ids[name], worker_id)
-        for step in planned.steps:
-            if step.action == "send" and step.role == step.to:  # others may use its object before it is sent
-                learn_own_fork(calls[step.message].request, self._ids)
+        to_itself = [step for step in planned.steps if step.action == "send" and step.role == step.to]
+        for number, step in enumerate(to_itself):  # others may use its object before it is sent
+            learn_own_fork(calls[step.message].request, self._ids, number)
         asked = [calls[step.message] for step in planned.steps if _expects(step, calls)]
         played = [material.worker_ids[role] for role in planned.cast.roles if role in material.worker_ids]
         self._expected = Expected(asked, material.read, material.rules, self._ids, played)

@@ -77,19 +77,20 @@ def learn_sent(record: RpcRecord, ids: IdMap) -> None:
         ids.same(kind, captured, live.of(kind, captured))
 
 
-def learn_own_fork(record: RpcRecord, ids: IdMap) -> None:
+def learn_own_fork(record: RpcRecord, ids: IdMap, number: int) -> None:
     """For a call that a live worker made to itself and now gets from outside, before anything is sent.
 
     A worker that makes a remote object at itself has it before it asks, and the object's id is also the
     fork's. The live worker has heard of nothing yet: it gets the request as from anybody else, with a fork of
-    another id. Nor is the object's own id left: the live worker may give that out, too.
+    another id. Nor is the object's own id left: the live worker may give that out, too. `number`: how many
+    such calls there were before, since both ids are taken from the end of the counter.
     """
     made = created(record)
     if made is not None and made[0] == made[1]:
         own = GloballyUniqueId(*made[1])
         worker = cast("int | None", ids.translate(WORKER, own.created_on))
         for kind, place in ((RREF, 0), (FORK, 1)):
-            last = HIGHEST_LOCAL_ID - 2 * own.local_id - place
+            last = HIGHEST_LOCAL_ID - 2 * number - place
             ids.same(kind, own, GloballyUniqueId(own.created_on if worker is None else worker, last))
 
 

@@ -14,6 +14,7 @@ Works on partial readings too: what stands before a fault has been run by the ti
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -54,6 +55,8 @@ class Anybody:
             return Standing(False, reason="an attribute chain through a dunder", dangerous=True)
         if is_dangerous(name) and name not in HARMLESS:
             return Standing(False, reason=OUT, dangerous=True)
+        if _is_no_rebuilder(name):
+            return Standing(True, loading="a function that no pickle calls", dangerous=True)
         return Standing(True)
 
     def method(self, owner: Global, name: str) -> Standing:
@@ -96,5 +99,24 @@ def _audit(found: Iterable[Named], called: Named | None) -> Audit:
     danger = called if called is not None and not called.allowed else None
     return Audit(tuple(errors), danger, tuple(names)) if errors or danger or names else NOTHING
 
+
+def _is_no_rebuilder(name: Global) -> bool:
+    """Whether it is a function of the standard library or of torch, and by its name none that makes an object
+    while a pickle is loaded. Classes have capital letters there, but for a few.
+    """
+    package, last = name.module.partition(".")[0], name.name.rpartition(".")[2]
+    if package not in sys.stdlib_module_names and package not in ("numpy", "rpcinspect", "torch"):
+        return False
+    if last.lstrip("_")[:1].isupper() or last.lstrip("_").startswith(REBUILDING):
+        return False
+    return package not in ("datetime", "itertools", "array") and str(name) not in REBUILDERS
+
+
+REBUILDING = ("rebuild", "reconstruct", "mareconstruct", "unpickle", "restore", "make", "new")
+"""How functions begin that pickles call."""
+REBUILDERS = frozenset(
+    {"re._compile", *(f"builtins.{name}" for name in ("enumerate", "iter", "reversed", "zip"))}
+)
+"""Others that they call."""
 
 _ANYBODY = Anybody()

@@ -22,27 +22,21 @@ its end is refused as a whole. `replay.planning.gate` and `audit` are the two po
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.known import GENERATED, GETATTR, HELPERS, PICKLER, VALUES, has_dunder
+from rpcinspect.rpc.pickles import effort, semantic
+from rpcinspect.rpc.pickles.known import ADDRESSES, GENERATED, GETATTR, HELPERS, PICKLER, VALUES, has_dunder
 from rpcinspect.rpc.pickles.python import PythonPickle
-from rpcinspect.rpc.pickles.shapes import REBUILD, RULES, attributes
+from rpcinspect.rpc.pickles.shapes import REBUILD, RULES
 from rpcinspect.rpc.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_fork
 from rpcinspect.rpc.pickles.shapes_numpy import NDARRAY
+from rpcinspect.rpc.pickles.states import States
 from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, is_deeper
 from rpcinspect.rpc.pickles.verdicts import Named, Policy, Standing, title
 
-MAX_KEY_PARTS = 10_000
-"""Parts that one key of a dict or item of a set may have, told once for each way to reach them: hashing
-visits them all, by recursion in C."""
 MAX_DEPTH = 5_000
 """Levels of nesting. CPython pickles some 1,000 by default, and frees some kinds by recursion in C."""
 
-MAX_WORK = 4
-"""Parts that may be looked at for each byte and call; honest calls share little."""
-MAX_HASHING = 64
-"""Parts of keys that hashing may visit for each byte and call."""
 UNREADABLE = "a pickle that can't be read"
 
 
@@ -52,12 +46,10 @@ class Judge:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.found: dict[str, Named] = {}
-        self._hashed: dict[int, int] = {}
-        """Keys that were looked at, by id, with their parts: one may come a million times."""
-        self._hashing = 0
-        """Parts that hashing would visit."""
-        self._work = 0
-        """Parts of calls that were looked at."""
+        self.states = States()
+        self._effort = effort.Effort()
+        self._given: set[int] | None = None
+        self._forms: dict[tuple[Global, tuple[int, ...]], bool] = {}
 
     def say(self, named: Named) -> None:
         """Keep a judgement; a refusal stays, whatever else is said of the same name."""
@@ -91,17 +83,17 @@ class Judge:
             return  # nobody can allow it, whatever else is in it
         stack: list[Value] = [] if request else [pickle.root]
         for number, call in enumerate(pickle.calls):
+            self._effort.call(call)
+            if self._effort.is_too_much(len(pickle.calls), pickle.end):
+                self.refuse("a value", "shared by too many calls to be judged")
+                break
             made = self._made(call)
             if type(call.function) is Global and call.function in RULES:
                 self._in_order(pickle, number)
-            self._work += _size(call)
-            if self._work > MAX_WORK * (len(pickle.calls) + pickle.end):
-                self.refuse("a value", "shared by too many calls to be judged")
-                break
             stack += call.args[1:] if request and call is pickle.root else made
         for keyed in pickle.order.hashing():
             self._keys(keyed.items if type(keyed) is Set else [key for key, _ in keyed.pairs])
-        if self._hashing > MAX_HASHING * (len(pickle.calls) + pickle.end):
+        if self._effort.hashes_too_much(len(pickle.calls), pickle.end):
             self.refuse("the keys of dicts and sets", "of too many parts to be hashed")
         self.values(stack, {id(call) for call in pickle.calls})
 
@@ -111,6 +103,8 @@ class Judge:
             node = stack.pop()
             kind = type(node)
             if kind in SCALARS:
+                if kind is str and node in ADDRESSES:
+                    self.refuse(node, "who asks for it takes what it holds for an address")
                 continue
             if kind is Global:
                 self._value(node)
@@ -179,7 +173,9 @@ class Judge:
                 self.refuse(title(function), reason)
             if function in HASHING:
                 for arg in call.args:
-                    self._keys(arg if type(arg) in (list, tuple) else arg.items if type(arg) is Set else ())
+                    items = arg if type(arg) in (list, tuple) else arg.items if type(arg) is Set else ()
+                    if not self._effort.again(items):
+                        self._keys(items)
             return self._settled(call, rule.settled)
         if function in HELPERS:
             self.refuse(title(function), "it would be called while the pickle is loaded")
@@ -194,14 +190,33 @@ class Judge:
     def _in_order(self, pickle: PythonPickle, number: int) -> None:
         """Refuse a call whose parts were changed once it had them: its rule has seen only how they end."""
         call, order = pickle.calls[number], pickle.order
-        given, state = _parts(call.args), _parts(call.state)
-        self._work += len(given) + len(state)
+        given, state = effort.parts(call.args), effort.parts(call.state)
+        self._effort.call(call, len(given) + len(state))
         late = any(order.after_call(part, number) for part in given)
         late = late or any(order.after_state(part, call) for part in state)
         if call.function in AT_ONCE and not order.at_once(call, number):
             late = True  # something ran while it was not whole
+        if call.function in TRUSTING and not late:
+            lists = (part for part in (*given, *state) if type(part) in (list, Dict))
+            late = any(id(part) in self._own_parts(pickle) for part in lists)
         if late:
             self.refuse(title(call.function), "it is given what is changed afterwards")
+
+    def _own_parts(self, pickle: PythonPickle) -> set[int]:
+        """What calls of somebody's own code get hold of, which may empty a list that others trust."""
+        if self._given is None:
+            stack: list[Value] = []
+            self._given = set()
+            for call in pickle.calls:
+                if type(call.function) is Global and call.function not in RULES:
+                    stack += children(call)
+            while stack:
+                node = stack.pop()
+                known = type(node) is Call and type(node.function) is Global and node.function in RULES
+                if type(node) not in SCALARS and not known and id(node) not in self._given:
+                    self._given.add(id(node))
+                    stack += children(node)
+        return self._given
 
     def _settled(self, call: Call, settled: frozenset[int]) -> list[Value]:
         """The values in a call but for its function and the arguments that its rule has judged."""
@@ -225,6 +240,9 @@ class Judge:
         self._standing(function, standing)
         if not standing.allowed:
             return
+        if standing.loading:
+            self.refuse(title(function), standing.loading, standing.allow, dangerous=standing.dangerous)
+            return
         if call.how in ("newobj", "newobj_ex"):
             reason = standing.restoring
         elif standing.kind == "value":
@@ -236,10 +254,9 @@ class Judge:
             reason = standing.constructing
         own = call.has_state and self.policy.method(function, "__setstate__").allowed
         if call.has_state:
-            reason = reason or standing.restoring or _wrong_state(call.state, own=own)
+            reason = reason or standing.restoring or self.states.wrong(call.state, own=own)
             reason = reason or self._set_slots(function, call.state)
-        if call.items or call.pairs:
-            reason = reason or standing.items
+        reason = reason or (call.items and standing.items) or (call.pairs and standing.pairs) or ""
         if standing.changing and ((call.has_state and not own) or call.items or call.pairs):
             self.refuse(
                 f"{function}.__setstate__",
@@ -304,8 +321,11 @@ class Judge:
             return list(children(call))[1:]
         standing = self.policy.method(owner, name)
         self._standing(Global(owner.module, f"{owner.name}.{name}"), standing)
+        if standing.allowed and standing.kind != "any" and has_dunder(name):
+            reason = "a special method, with what the capture chooses"
+            self.refuse(f"{owner}.{name}", reason, standing.allow, dangerous=False)
         own = self.policy.method(owner, "__setstate__").allowed
-        if type(target) is Call and hides(target, name, deep=own):
+        if type(target) is Call and self.states.hides(target, name, deep=own):
             self.refuse(f"{owner}.{name}", "an attribute in the state of its object hides it")
         if call.has_state or call.items or call.pairs:
             self.refuse(title(GETATTR), "what the pickle did not make itself would be changed")
@@ -313,26 +333,13 @@ class Judge:
 
     def _keys(self, keys: Sequence[Value]) -> None:
         """Refuse keys that take too long to hash, or too much of the stack, or may be hashed half made."""
+        if self._effort.keys(keys):
+            self.refuse("a key of a dict or set", "of too many parts to be hashed")
         for key in keys:
-            if type(key) in SCALARS:
-                continue
-            known = self._hashed.get(id(key))
-            if known is not None:
-                self._hashing += known
-                continue
-            if type(key) is Call:
-                rule = RULES.get(key.function) if type(key.function) is Global else None
+            if type(key) is Call and type(key.function) is Global:
+                rule = RULES.get(key.function)
                 if rule is not None and rule.needs_state:
                     self.refuse(title(key), "a key that may be hashed before it is whole")
-            parts, stack = 0, list(_hashed(key))
-            while stack and parts < MAX_KEY_PARTS:
-                parts += 1
-                stack += _hashed(stack.pop())
-            if stack:
-                self.refuse("a key of a dict or set", "of too many parts to be hashed")
-                parts = 0
-            self._hashed[id(key)] = parts
-            self._hashing += parts
 
     # --- the dialect of torch's C++ -----------------------------------------------------------------------
 
@@ -340,20 +347,26 @@ class Judge:
         """Judge the value of a JIT pickle: a closed list of forms; torch's C++ trusts what is in them."""
         seen: set[int] = set()
         stack: list[Value] = [root]
+        parts = 1
         while stack:
             node = stack.pop()
             kind = type(node)
             if kind in SCALARS or id(node) in seen:
                 continue
             seen.add(id(node))
+            before = len(stack)
             if kind is tuple or kind is list:
                 stack += node
             elif kind is Dict:
                 stack += children(node)
             elif kind is Call:
+                self._effort.call(node)
                 stack += self._jit_call(node)
             else:
                 self._jit_name(node)
+            parts += len(stack) - before
+        if self._effort.is_too_much(len(seen), parts):
+            self.refuse("a value", "shared by too many calls to be judged")
         if len(seen) > MAX_JIT_DEPTH and is_deeper(root, MAX_JIT_DEPTH):
             self.refuse("a value", f"nested more than {MAX_JIT_DEPTH} levels deep")
 
@@ -369,11 +382,18 @@ class Judge:
         form = JIT_CALLS.get(function)
         if form is None:
             self._jit_name(function)
-        elif not form(args):
+        elif not self._has_form(function, form, args):
             self.refuse(title(function), "with arguments that torch never writes")
         elif function.module == "torch.jit._pickle" and args:
             return args[:1]
         return ()
+
+    def _has_form(self, function: Global, form: Callable[[tuple[Value, ...]], bool], args: Value) -> bool:
+        """Whether arguments are as a call of torch's has them; the same ones are looked at once."""
+        key = (function, tuple(map(id, args)))
+        if key not in self._forms:
+            self._forms[key] = form(args)
+        return self._forms[key]
 
     def _jit_name(self, node: Value) -> None:
         if type(node) is Global and str(node).startswith(SCRIPT_PREFIX):
@@ -384,94 +404,14 @@ class Judge:
             self.refuse(title(node), "a name that no JIT pickle of rpc holds; torch itself refuses it")
 
 
-def _size(call: Call) -> int:
-    """About how much a rule has to look at."""
-    parts = [part for part in (call.args, call.state) if type(part) in _SIZED]
-    return sum(len(part.pairs) if type(part) is Dict else len(part) for part in parts)
-
-
-def _parts(value: Value) -> Collection[Value]:
-    """What a rule looks at in arguments or a state: down tuples and dicts, each part once."""
-    parts: dict[int, Value] = {}
-    stack = [value]
-    while stack:
-        node = stack.pop()
-        if id(node) in parts:
-            continue
-        parts[id(node)] = node
-        if type(node) is tuple:
-            stack += node
-        elif type(node) is Dict:
-            stack += [part for _, part in node.pairs]
-    return parts.values()
-
-
-def _hashed(node: Value) -> Iterable[Value]:
-    """What is hashed where a value is: not what a class of somebody's own may do for it."""
-    if type(node) is tuple:
-        return node
-    if type(node) is Set:
-        return node.items
-    if type(node) is Call and type(node.function) is Global and node.function in HASHED:
-        given = [arg for arg in node.args if type(arg) is list] if type(node.args) is tuple else []
-        return [*children(node), *(part for parts in given for part in parts)]
-    return ()
-
-
-def hides(call: Call, name: str, *, deep: bool = False) -> bool:
-    """Whether the state of an object sets an attribute in place of a method, or hooks that methods of
-    `nn.Module` call. `deep`: its class has a `__setstate__`, which may set what stands anywhere in it.
-    """
-    pairs = [pair for part in _mappings(call.state, deep=deep) for pair in part if type(pair[0]) is str]
-    return any(
-        key == name or (key.endswith(("_hooks", "_call_impl", "_slow_forward")) and not _is_empty(value))
-        for key, value in pairs
-    )
-
-
-def _is_empty(value: Value) -> bool:
-    if type(value) is Call and value.function == Global("collections", "OrderedDict"):
-        return value.args == () and not value.pairs
-    return value is None or (type(value) is Dict and not value.pairs)
-
-
-def _wrong_state(state: Value, *, own: bool) -> str:
-    """Of a class without `__setstate__`: attributes, and those in slots, by plain names. Any other mapping
-    could bring special names unseen. A `__setstate__` of its own gets what it likes, but no special names.
-    """
-    if own:
-        plain = type(state) is not Call or state.function == Global("collections", "OrderedDict")
-        names = [key for pairs in _mappings(state, deep=True) for key, _ in pairs if type(key) is str]
-        return "" if plain and not any(map(has_dunder, names)) else "a state with special names"
-    parts = state if type(state) is tuple and len(state) == 2 else (state,)
-    return "" if all(map(attributes, parts)) else "a state that sets other things than attributes"
-
-
-def _mappings(state: Value, *, deep: bool) -> Iterable[Sequence[tuple[Value, Value]]]:
-    """The pairs of the dicts that a state is or holds: in a tuple, or at any depth."""
-    seen, stack = set[int](), [state]
-    while stack:
-        node = stack.pop()
-        if type(node) in SCALARS or id(node) in seen:
-            continue
-        seen.add(id(node))
-        if type(node) is Dict or (deep and type(node) is Call):
-            yield node.pairs
-        if deep:
-            stack += children(node)
-        elif type(node) is tuple and node is state:
-            stack += node
-
-
 HASHING = frozenset(
     {Global("builtins", "set"), Global("builtins", "frozenset"), Global("copyreg", "_reconstructor")}
 )
 """What hashes the items of its arguments."""
-HASHED = frozenset(Global("builtins", name) for name in ("frozenset", "slice", "tuple"))
-"""What is hashed by the items of its arguments."""
 AT_ONCE = frozenset({Global("torch._C._distributed_rpc", "WorkerInfo")})
 """What holds memory that was never written until it has its state."""
-_SIZED = (tuple, list, Dict)
+TRUSTING = frozenset({REBUILD, NDARRAY, Global("numpy", "dtype")})
+"""What trusts that a list or dict stays as it was checked."""
 _BY_RULE = GENERATED | {GETATTR, PICKLER, REBUILD, NDARRAY}
 """Names that may be loaded, and are no values: `Judge` knows where each may stand."""
 _RECONSTRUCTOR = Global("copyreg", "_reconstructor")

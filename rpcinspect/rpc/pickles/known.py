@@ -84,7 +84,7 @@ _LAYERS: dict[str, frozenset[str]] = {
     ),
     "batchnorm": _names("BatchNorm1d BatchNorm2d BatchNorm3d"),
     "channelshuffle": _names("ChannelShuffle"),
-    "container": _names("ModuleDict ModuleList ParameterDict ParameterList Sequential"),
+    "container": _names("ModuleDict ModuleList ParameterList Sequential"),
     "conv": _names("Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d"),
     "distance": _names("CosineSimilarity PairwiseDistance"),
     "dropout": _names("AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout"),
@@ -213,7 +213,7 @@ GENERATED = frozenset(Global("_remote_module_non_scriptable", name) for name in 
 DANGEROUS = _names(
     """
     os posix nt subprocess commands pty platform signal multiprocessing threading _thread asyncio
-    concurrent sched ctypes _ctypes cffi resource webbrowser _posixsubprocess atexit
+    concurrent sched ctypes _ctypes cffi resource webbrowser _posixsubprocess atexit uuid._get_command_stdout
 
     io _io _pyio gzip bz2 lzma logging.FileHandler shutil tempfile fileinput glob linecache mmap fcntl
     socket _socket ssl http urllib urllib2 ftplib smtplib requests zipfile tarfile sqlite3 logging.config
@@ -232,7 +232,9 @@ DANGEROUS = _names(
     torch.storage._load_from_bytes torch.ops torch.classes torch.utils.cpp_extension torch.package
     torch.utils.collect_env torch.utils.benchmark torch.fx.graph_module torch._inductor torch._dynamo
     torch.distributed.run torch.distributed.launch torch.distributed.launcher torch.distributed.elastic
-    numpy.lib.npyio numpy.lib._npyio_impl torch.multiprocessing
+    numpy.lib.npyio numpy.lib._npyio_impl torch.multiprocessing torch.distributed.nn.jit
+    torch.testing._internal.distributed.rpc.jit.rpc_test.load_script_module_with_pickled_rref
+    sympy.sympify sympy.core.sympify sympy.parsing yaml.load yaml.unsafe_load numexpr
     torch.distributed.nn.api.remote_module._recursive_script_module_receiver
     torch.distributed.rpc.internal
     """
@@ -240,6 +242,9 @@ DANGEROUS = _names(
 """Modules and names of processes and the system, files and the network, code, imports and loaders. Never
 meant to be complete: nothing passes because it is not in here."""
 
+
+ADDRESSES = frozenset({"__array_interface__", "__array_struct__", "__cuda_array_interface__"})
+"""Attributes by which numpy, torch and others find an array's memory; objects get them from any mapping."""
 
 HARMLESS = _globals(
     {
@@ -258,9 +263,17 @@ HARMLESS = _globals(
 
 def is_dangerous(name: Global) -> bool:
     """Whether a name, a module around it, or a part that a dotted name goes through is in `DANGEROUS`."""
-    words = str(name).split(".")
-    prefixes = {".".join(words[:n]) for n in range(1, min(len(words), 8) + 1)}
-    return not DANGEROUS.isdisjoint(prefixes) or not DANGEROUS.isdisjoint(name.name.split(".")[:-1])
+    words, parts = str(name).split("."), name.name.split(".")
+    if len(words) > MAX_PARTS or any(".".join(words[:n]) in DANGEROUS for n in range(1, len(words) + 1)):
+        return True
+    ends = range(1, len(parts) + 1)
+    return not DANGEROUS.isdisjoint(parts[:-1]) or any(
+        ".".join(parts[start:end]) in DANGEROUS for end in ends for start in range(end - 1)
+    )
+
+
+MAX_PARTS = 16
+"""Of a name with its module; longer ones are dangerous."""
 
 
 def has_dunder(name: str) -> bool:

@@ -142,6 +142,8 @@ class State:
     def put(self, index: int) -> None:
         if index < 0:
             raise ValueError("a negative memo index")
+        if index > len(self.data) + 255:  # CPython makes a list of so many
+            raise ValueError(f"memo index {index} in a pickle of {len(self.data)} bytes")
         if len(self.memo) >= self.limits.pickle_memo:
             raise LimitExceeded(
                 "pickle", "pickle_memo", self.limits.pickle_memo, len(self.memo) + 1, self.pos

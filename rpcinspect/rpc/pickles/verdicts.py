@@ -40,12 +40,16 @@ class Standing(Struct, frozen=True):
     restoring: str = ""
     """Of a class: why NEWOBJ and BUILD are."""
     items: str = ""
-    """Of a class: why APPENDS, ADDITEMS and SETITEMS are."""
+    """Of a class: why APPENDS and ADDITEMS are."""
+    pairs: str = ""
+    """Of a class: why SETITEMS is."""
     changing: str = ""
     """Of a class: why BUILD and items are, unless it defines `__setstate__`: what they would change may be no
     new object."""
     calling: str = ""
     """Of a class: why calling an object of it is."""
+    loading: str = ""
+    """Of a function: why REDUCE is."""
 
 
 class Policy(Protocol):

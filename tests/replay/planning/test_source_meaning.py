@@ -23,6 +23,13 @@ import abc, collections, contextlib, dataclasses, enum, functools, os, subproces
 import torch, torch.nn as nn, torch.distributed.rpc as rpc
 from torch.distributed.rpc.functions import async_execution
 def own(x): ...
+def timed(function): return function
+def retry(times):
+    def decorate(function):
+        @functools.wraps(function)
+        def wrapper(*args): return function(*args)
+        return wrapper
+    return decorate
 class Own:
     def run(self): ...
     @classmethod
@@ -63,19 +70,19 @@ NAMES: dict[str, tuple[str, str]] = {
     "either": ("x = own if own(1) else subprocess.run", "alias subprocess.run"),
     "or": ("x = None or own", "function"),
     "walrus": ("if (x := os.system): ...", "alias os.system"),
-    "a loop": ("def x(): ...\nfor x in [os.system]: ...", "alias changed in line 14"),
-    "with": ("def x(): ...\nwith own(1) as x: ...", "alias changed in line 14"),
-    "except": ("def x(): ...\ntry: ...\nexcept E as x: ...", "alias changed in line 15"),
-    "match": ("def x(): ...\nmatch os.system:\n case x: ...", "alias changed in line 15"),
-    "del": ("def x(): ...\ndel x", "alias changed in line 14"),
-    "augmented": ("def x(): ...\nx += 1", "alias changed in line 14"),
+    "a loop": ("def x(): ...\nfor x in [os.system]: ...", "alias changed in line 21"),
+    "with": ("def x(): ...\nwith own(1) as x: ...", "alias changed in line 21"),
+    "except": ("def x(): ...\ntry: ...\nexcept E as x: ...", "alias changed in line 22"),
+    "match": ("def x(): ...\nmatch os.system:\n case x: ...", "alias changed in line 22"),
+    "del": ("def x(): ...\ndel x", "alias changed in line 21"),
+    "augmented": ("def x(): ...\nx += 1", "alias changed in line 21"),
     "global": (
         "def x(): ...\ndef setup():\n global x\n x = subprocess.call",
-        "alias changed in line 16",
+        "alias changed in line 23",
     ),
     "unpacked": ("x, y = own, os.system", "function"),
     "unpacked from others": ("y, x = own, os.system", "alias os.system"),
-    "unpacked from what is not shown": ("x, y = own(1)", "alias changed in line 13"),
+    "unpacked from what is not shown": ("x, y = own(1)", "alias changed in line 20"),
     "a chain": ("x = y = lambda: 1", "function"),
     "declared": ("x: int", "None"),
     "annotated": ("x: int = 1", "value"),
@@ -106,8 +113,12 @@ NAMES: dict[str, tuple[str, str]] = {
     "decorated": ("@rpc.functions.async_execution\n@torch.jit.script\ndef x(): ...", "function"),
     "imported decorator": ("@async_execution\ndef x(): ...", "function"),
     "decorated with arguments": ("@functools.lru_cache(maxsize=None)\ndef x(): ...", "function"),
-    "own decorator": ("@own\ndef x(): ...", "function"),
-    "own decorator with arguments": ("@own(1)\ndef x(): ...", "function"),
+    "own decorator": ("@timed\ndef x(): ...", "function"),
+    "own decorator with arguments": ("@retry(3)\ndef x(): ...", "function"),
+    "own decorator that gives something else": (
+        "def once(make): return make()\n@once\ndef x(): ...",
+        "alias decorated by once, which may give what is no function",
+    ),
     "own class as decorator": ("@Callable\ndef x(): ...", "function"),
     "others' decorator": ("@click.command()\ndef x(): ...", "alias decorated by click.command"),
     "others' class as decorator": (

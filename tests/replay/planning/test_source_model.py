@@ -33,7 +33,7 @@ MODULE = Meaning("module", of="helpers")
         ([FUNCTION, FUNCTION], FUNCTION),
         ([LITERAL, LITERAL], LITERAL),
         ([LITERAL, OBJECT], OBJECT),
-        ([OBJECT, FUNCTION], EITHER),
+        ([OBJECT, FUNCTION], OBJECT),
         ([LITERAL, FUNCTION], EITHER),
         ([EITHER, LITERAL], EITHER),
         ([LITERAL, CLASS], CLASS),  # None where an import fails

@@ -1,0 +1,83 @@
+"""What the states of objects in a pickle set: names of attributes, in the order of nothing.
+
+In: the state that BUILD gives to an object, as the reader has it. Out: which names it would set, and why no
+pickling writes it so. Mirrors `load_build` of CPython's unpickler, and what `__setstate__` methods do with
+dicts: `self.__dict__.update(state)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rpcinspect.rpc.pickles.known import has_dunder
+from rpcinspect.rpc.pickles.shapes import attributes
+from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Value, children
+
+
+class States:
+    """States of one message; each is looked through once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, bool], dict[str, bool]] = {}
+
+    def hides(self, call: Call, name: str, *, deep: bool = False) -> bool:
+        """Whether the state of an object sets an attribute in place of a method, or hooks that methods of
+        `nn.Module` call. `deep`: its class has a `__setstate__`, which may set what stands anywhere in it.
+        """
+        names = self._names(call.state, deep=deep)
+        return name in names or any(holds for key, holds in names.items() if key.endswith(CALLED))
+
+    def wrong(self, state: Value, *, own: bool) -> str:
+        """Of a class without `__setstate__`: attributes, and those in slots, by plain names. Any other
+        mapping could bring special names unseen. A `__setstate__` of its own gets what it likes, but no
+        special names.
+        """
+        if own:
+            plain = type(state) is not Call or state.function == ORDERED
+            pairs = state.pairs if type(state) in (Dict, Call) else ()
+            plain = plain and all(type(key) in SCALARS for key, _ in pairs)
+            special = any(map(has_dunder, self._names(state, deep=True)))
+            return "" if plain and not special else "a state with special names"
+        parts = state if type(state) is tuple and len(state) == 2 else (state,)
+        return "" if all(map(attributes, parts)) else "a state that sets other things than attributes"
+
+    def _names(self, state: Value, *, deep: bool) -> dict[str, bool]:
+        """What may become the name of an attribute, and whether anything but nothing becomes its value."""
+        known = self._known.get((id(state), deep))
+        if known is None:
+            known = self._known[id(state), deep] = {}
+            for pairs in _mappings(state, deep=deep):
+                for key, value in pairs:
+                    if type(key) is str:
+                        known[key] = known.get(key, False) or not _is_empty(value)
+        return known
+
+
+def _is_empty(value: Value) -> bool:
+    if type(value) is Call and value.function == ORDERED:
+        return value.args == () and not value.pairs
+    return value is None or (type(value) is Dict and not value.pairs)
+
+
+def _mappings(state: Value, *, deep: bool) -> Iterable[Sequence[tuple[Value, Value]]]:
+    """The pairs of the dicts that a state is or holds: in a tuple, or at any depth; there also lists and
+    tuples of two, of which `dict.update` takes lists."""
+    seen, stack = set[int](), [state]
+    while stack:
+        node = stack.pop()
+        if type(node) in SCALARS or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if type(node) is Dict or (deep and type(node) is Call):
+            yield node.pairs
+        if deep:
+            if type(node) in (tuple, list) and len(node) == 2:
+                yield (tuple(node),)
+            stack += children(node)
+        elif type(node) is tuple and node is state:
+            stack += node
+
+
+CALLED = ("_hooks", "_call_impl", "_slow_forward")
+"""How attributes of `nn.Module` end that its methods call."""
+ORDERED = Global("collections", "OrderedDict")
