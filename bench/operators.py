@@ -62,10 +62,6 @@ GROUPS = {
         inner kron linalg_cross linalg_matmul linalg_multi_dot linalg_vecdot linalg_vector_norm linear matmul
         matrix_power mm mv outer pairwise_distance tensordot vdot
     """,
-    "convolution and pooling": """
-        adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d conv1d
-        conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d max_pool1d max_pool2d max_pool3d
-    """,
     "activation": """
         alpha_dropout celu dropout elu feature_alpha_dropout feature_dropout gelu glu hardshrink hardsigmoid
         hardswish hardtanh leaky_relu log_sigmoid log_softmax mish prelu relu relu6 rrelu selu sigmoid silu
@@ -77,7 +73,7 @@ GROUPS = {
         nll_loss_nd poisson_nll_loss smooth_l1_loss soft_margin_loss triplet_margin_loss
     """,
     "norm": """
-        batch_norm group_norm instance_norm layer_norm rms_norm
+        batch_norm instance_norm layer_norm rms_norm
     """,
     "choice by indices that it checks": """
         embedding gather index index_add index_copy index_fill index_select one_hot scatter scatter_add take
@@ -116,6 +112,10 @@ REFUSED = {
     "it was seen to end its process with a signal": """
         div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode lcm repeat_interleave
         view.dtype
+    """,
+    "it multiplies strides, paddings and sizes that the caller chooses, and some ended the process": """
+        adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d conv1d
+        conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d max_pool1d max_pool2d max_pool3d
     """,
     "it takes weights that were packed before": """
         fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_fp16_weight

@@ -15,6 +15,7 @@ from rpcinspect.replay.playing.patience import (
     AGAIN_S,
     HOUSEKEEPING_S,
     LEAST_S,
+    LONGEST_S,
     OVER_S,
     QUIET_S,
     SILENCE_S,
@@ -165,6 +166,13 @@ def served_by_definition(call: Call, calls: Mapping[int, Call]) -> set[int]:
         and (one.answered_ns is None or one.answered_ns >= call.begin_ns)
         and (one.context == call.context or None in (one.context, call.context))
     }
+
+
+def test_a_year_in_the_capture_is_an_hour_here() -> None:
+    calls = one_call(0, 365 * 86_400)
+    assert Patience(calls).for_answer(calls[0]) == LONGEST_S
+    assert Patience(calls, 7.0).for_answer(calls[0]) == 7.0
+    assert Patience(calls, silent={"app.f"}).for_answer(calls[0]) == LONGEST_S
 
 
 @settings(max_examples=100, deadline=None)
