@@ -25,6 +25,7 @@ from rpcinspect.replay.replayer import ReplayOptions, replay, with_modules
 from rpcinspect.replay.workers.workers import WorkerOptions, Workers
 from tests.commands.runner import rpcinspect
 from tests.places import recorded
+from tests.torch_values import need_the_same_rounding
 from tests.truth import CAPTURES, Workload, capture_of, workload
 
 pytest.importorskip("torch")
@@ -184,6 +185,7 @@ def test_captures_of_other_releases(version: str) -> None:
 def test_everybody_calls_everybody() -> None:
     """As torch tests its optimizers: four workers that all train with the parameters of all. Each is live
     once, against the other three played."""
+    need_the_same_rounding()
     capture = "DistOptimizerTest.test_dist_optim_none_grads.pcap.gz"
     gate = Gate(
         (Allowance("torch.testing._internal"), Allowance("torch.distributed.rpc.rref_proxy", "_local_invoke"))

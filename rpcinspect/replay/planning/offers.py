@@ -11,11 +11,11 @@ from __future__ import annotations
 import ast
 import sys
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from rpcinspect.replay.planning.operator_table import PASSES
 from rpcinspect.rpc.pickles.known import has_dunder, is_dangerous
+from rpcinspect.rpc.pickles.standard_library import STANDARD_LIBRARY
 from rpcinspect.rpc.pickles.tree import Global
 
 
@@ -34,7 +34,7 @@ def is_offered(module: str, name: str) -> bool:
         return modules and (owners or [last])[0] in _defined(module) - {
             "ParameterDict"
         }  # keys set attributes
-    if package == "numpy" or (package in sys.stdlib_module_names and package != "__main__"):
+    if package == "numpy" or package in STANDARD_LIBRARY:
         return f"{module}.{name}" in CALLED
     return package not in TOOLS
 
@@ -42,17 +42,13 @@ def is_offered(module: str, name: str) -> bool:
 @cache
 def _defined(module: str) -> frozenset[str]:
     """The functions and classes that a module of torch defines by itself; none where torch is not there."""
-    spec = find_spec("torch")
-    folders = spec.submodule_search_locations if spec is not None else None
-    found: set[str] = set()
-    for folder in folders or ():
-        place = Path(folder, *module.split(".")[1:])
-        for path in (place.with_suffix(".py"), place / "__init__.py"):
-            if path.is_file():
-                tree = ast.parse(path.read_bytes())
-                kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-                found.update(one.name for one in tree.body if isinstance(one, kinds))
-    return frozenset(found)
+    places = [Path(folder, *module.split(".")) for folder in sys.path if folder]
+    files = [path for place in places for path in (place.with_suffix(".py"), place / "__init__.py")]
+    source = next((path for path in files if path.is_file()), None)
+    if source is None or not all(part.isidentifier() for part in module.split(".")):
+        return frozenset()
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return frozenset(one.name for one in ast.parse(source.read_bytes()).body if isinstance(one, kinds))
 
 
 def _words(text: str) -> frozenset[str]:

@@ -31,6 +31,8 @@ MAX_ELEMENTS = 1 << 47
 the result: it must not come out small."""
 
 
+MAX_PLACES = (1 << 31) - 1
+"""Of elements in a sparse tensor: the product of two that are not coalesced ends the process beyond 2^32."""
 MAX_SHARED = 8
 """Times that the indices of sparse tensors may be looked at, each once for a tensor."""
 
@@ -184,6 +186,8 @@ def _check_sparse(meta: TensorMeta, metas: Sequence[TensorMeta]) -> Sparse:
         sparse_dims, count = indices.sizes
         if sparse_dims > len(meta.sizes) or values.sizes != (count, *meta.sizes[sparse_dims:]):
             raise DecodeError("tensor", "the indices, values and sizes of a sparse tensor do not fit")
+        if _elements(meta.sizes[:sparse_dims]) > MAX_PLACES:
+            raise DecodeError("tensor", "a sparse tensor with more places than torch's products count")
         return Sparse(meta.sizes[:sparse_dims], indices=indices)
     crow, col = parts["crow_indices"], parts["col_indices"]
     if crow.dtype not in _INDEX_DTYPES or col.dtype != crow.dtype:

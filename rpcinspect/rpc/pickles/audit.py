@@ -14,7 +14,6 @@ Works on partial readings too: what stands before a fault has been run by the ti
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -23,6 +22,7 @@ from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.judge import UNREADABLE, Judge
 from rpcinspect.rpc.pickles.known import HARMLESS, has_dunder, is_dangerous
 from rpcinspect.rpc.pickles.python import CROSSED_FRAME, PythonPickle
+from rpcinspect.rpc.pickles.standard_library import STANDARD_LIBRARY
 from rpcinspect.rpc.pickles.tree import Global, Value
 from rpcinspect.rpc.pickles.verdicts import Named, Standing
 
@@ -105,7 +105,7 @@ def _is_no_rebuilder(name: Global) -> bool:
     while a pickle is loaded. Classes have capital letters there, but for a few.
     """
     package, last = name.module.partition(".")[0], name.name.rpartition(".")[2]
-    if package not in sys.stdlib_module_names and package not in ("numpy", "rpcinspect", "torch"):
+    if package not in STANDARD_LIBRARY and package not in ("numpy", "rpcinspect", "torch"):
         return False
     if last.lstrip("_")[:1].isupper() or last.lstrip("_").startswith(REBUILDING):
         return False

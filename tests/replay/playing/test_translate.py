@@ -334,7 +334,7 @@ def test_a_remote_object_that_a_worker_made_at_itself_gets_other_ids() -> None:
             is_async_execution=False,
         )
         ids = IdMap()
-        learn_own_fork(record(command)[0], ids)
+        learn_own_fork(record(command)[0], ids, 5)
         assert ids.translate(FORK, fork) == live
         assert ids.translate(RREF, one) == live_rref
 
