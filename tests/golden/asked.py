@@ -17,6 +17,8 @@ from typing import Any
 from tests.places import ROOT, WITHOUT_SHARED
 
 BUNDLED, SHARED = "captures", "../shared/captures"
+ATTACKS = "attacks"
+"""A folder of captures of which only what `replay` says matters; tests/replay/test_attacks.py holds that."""
 PACKED = (".gz", ".zst")
 NO_CAPTURES = {".py", ".sh", ".truth", ".json", ".md", ".tsv", ".txt", ".log"}
 """What else lies beside captures."""
@@ -128,6 +130,8 @@ def captures() -> dict[str, str]:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and path.suffix not in NO_CAPTURES and "__pycache__" not in path.parts:
                 place = path.relative_to(ROOT / folder)
+                if place.parts[0] == ATTACKS:
+                    continue
                 name = place.with_suffix("") if place.suffix in PACKED else place
                 found.setdefault(str(name), f"{folder}/{place}")
     return found

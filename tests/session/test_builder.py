@@ -327,7 +327,8 @@ def test_a_delete_alone_makes_an_rref() -> None:
 @pytest.mark.parametrize("number", [2**62, -(2**63), 2**63 - 1])
 def test_any_ids(number: int) -> None:
     talk = Talk()
-    talk.say(RRefUserDelete(ID(number, number), ID(number, 0)))
+    worker = max(-(1 << 15), min(number, (1 << 15) - 1))
+    talk.say(RRefUserDelete(ID(worker, number), ID(worker, 0)))
     talk.say(RRefForkRequest(RREF, ID(-1, number)))
     assert len(talk.finish().rrefs) == 2
 
