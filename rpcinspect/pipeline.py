@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 BLOCK_MESSAGES = 512
 BLOCK_BYTES = 1 << 18
 """Of the payloads of messages that are decoded at once: decoded they may take twenty times as much."""
+FEW_FACTS = 1024
+"""So many facts about workers may be looked through again for each new one."""
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 
@@ -123,8 +125,8 @@ class Decoding:
         pipes, front = len(self._front.pipes), self._front
         state = (pipes, front.facts, self.builder.witness.facts)
         rows = len(self.builder.columns)
-        # Calling the roll costs time for all that is known, so that it must not be done for each new fact.
-        if state != self._roster_state and rows - self._roster_rows >= sum(state) // 16:
+        # Calling the roll costs time for all that is known, so that it is not done for each of many facts.
+        if state != self._roster_state and rows - self._roster_rows >= max(sum(state) - FEW_FACTS, 0) // 16:
             self._roster_state, self._roster_rows = state, rows
             self._roster = self._call_roll()
         return self._roster
