@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rpcinspect.replay.planning.allowances import BY_MAIN, Allowance, hint
-from rpcinspect.replay.planning.helpers import is_data, judge_helper
+from rpcinspect.replay.planning.helpers import OF_FILES, is_data, judge_helper
 from rpcinspect.replay.planning.model import GlobalUse
 from rpcinspect.replay.planning.operators import judge_operator
 from rpcinspect.replay.planning.rref_classes import Id, Made
+from rpcinspect.replay.planning.source_names import HARMLESS_METHODS
 from rpcinspect.replay.planning.sources import MAIN_NAMES, Sources
 from rpcinspect.rpc.command import (
     PythonCall,
@@ -59,6 +60,7 @@ class Gate:
     def __init__(self, allow: Sequence[Allowance] = (), sources: Sources | None = None) -> None:
         self._allow = tuple(allow)
         self._sources = sources or Sources()
+        self._known: dict[Global, Standing] = {}
 
     def inspect(
         self, record: RpcRecord, made: Mapping[Id, Made] | None = None, *, answers: int | None = None
@@ -104,6 +106,12 @@ class Gate:
 
     def standing(self, name: Global) -> Standing:
         """What the user allowed of a name."""
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = self._standing(name)
+        return found
+
+    def _standing(self, name: Global) -> Standing:
         if self._named(name):
             return Standing(True)
         found = self._sources.find(name.module, name.name)
@@ -112,7 +120,9 @@ class Gate:
             reason = "an attribute chain" if "." in name.name else NOBODY
             return Standing(False, reason=reason, allow=allow, dangerous=is_dangerous(name))
         if found.kind == "alias":
-            reason = f"the file has it as another name: {found.of}"
+            is_name = all(part.isidentifier() for part in found.of.split("."))
+            what = "the file has it as another name" if is_name else "not the file's own"
+            reason = f"{what}: {found.of}"
             return Standing(False, reason=reason, allow=allow, dangerous=_is_dangerous(found.of))
         if "." in name.name and has_dunder(name.name):
             return Standing(False, found.kind, "a special method, with an object of any class", allow)
@@ -129,6 +139,7 @@ class Gate:
             loading=facts.loading,
             constructing=facts.constructing,
             restoring=facts.restoring,
+            bound=facts.bound,
             items=facts.items,
             pairs=facts.pairs,
             changing=facts.changing,
@@ -140,7 +151,7 @@ class Gate:
         `explicit`: only the latter counts.
         """
         chain = Global(owner.module, f"{owner.name}.{name}")
-        allow = self._hint(chain)
+        allow = self._hint(chain) or self._method_hint(owner, name)
         if self._named(chain):
             return Standing(True)
         found = None if explicit else self._sources.find(chain.module, chain.name)
@@ -159,6 +170,15 @@ class Gate:
         if name.module in MAIN_NAMES and not self._sources.has_main:
             return BY_MAIN
         return hint(name.module, name.name)
+
+    def _method_hint(self, owner: Global, name: str) -> str:
+        """The line for a method of what a function returned, of whatever class: one that classes of the
+        user's files or modules of torch have.
+        """
+        if has_dunder(name) or name in OF_FILES or not (owner in HELPERS or hint(owner.module, owner.name)):
+            return ""
+        usual = name == "step" or name in HARMLESS_METHODS["torch.nn.Sequential"]
+        return f"{owner.module}:{owner.name}.{name}" if usual or self._sources.has_method(name) else ""
 
     def _named(self, name: Global) -> bool:
         return any(one.covers(name.module, name.name) for one in self._allow)

@@ -15,11 +15,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.replay.planning.allowances import BY_MAIN, hint
 from rpcinspect.replay.planning.rref_classes import MAKE_OPTIMIZERS, UNKNOWN, Id, Made
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.judge import Judge
-from rpcinspect.rpc.pickles.known import HELPERS, LAYERS, OPTIMIZERS, VALUES, has_dunder
+from rpcinspect.rpc.pickles.known import LAYERS, OPTIMIZERS, VALUES
 from rpcinspect.rpc.pickles.shapes_jit import is_fork
 from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children
 from rpcinspect.rpc.pickles.verdicts import Named, Standing
@@ -91,27 +90,14 @@ def _method(judge: Judge, function: Global, made: Made, method: str, methods: Me
         if standing.allowed:
             judge.say(Named(whole, True))
         else:
-            allow, bad = _line(function, method, standing.allow)
-            judge.refuse(whole, reason, allow, dangerous=bad)
+            judge.refuse(whole, reason, standing.allow, dangerous=not standing.allow)
         return
     owner, standing = made.by, methods(made.by, method, False)
     if standing.allowed or standing.dangerous:
         judge.say(Named(f"{owner}.{method}", standing.allowed, standing.reason, "", standing.dangerous))
     else:
-        allow, bad = _line(owner, method, standing.allow)
-        judge.refuse(f"{owner}.{method}", standing.reason, allow, dangerous=bad)
-
-
-def _line(owner: Global, method: str, allow: str) -> tuple[str, bool]:
-    """The line that allows a method of what a class or a function made, and whether none is offered since
-    that would be dangerous. `allow`: the line for a method of a class.
-    """
-    if allow == BY_MAIN:
-        return allow, False
-    if has_dunder(method) or method in OF_FILES:
-        return "", True
-    line = f"{owner.module}:{owner.name}" if owner in HELPERS else hint(owner.module, owner.name)
-    return (f"{line}.{method}" if line else ""), False
+        dangerous = not standing.allow
+        judge.refuse(f"{owner}.{method}", standing.reason, standing.allow, dangerous=dangerous)
 
 
 def _rref(value: Value) -> bool:

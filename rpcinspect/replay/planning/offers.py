@@ -14,16 +14,17 @@ from functools import cache
 from pathlib import Path
 
 from rpcinspect.replay.planning.operator_table import PASSES
-from rpcinspect.rpc.pickles.known import has_dunder, is_dangerous
+from rpcinspect.rpc.pickles.known import HARMLESS, has_dunder, is_dangerous
 from rpcinspect.rpc.pickles.standard_library import STANDARD_LIBRARY
 from rpcinspect.rpc.pickles.tree import Global
 
 
 def is_offered(module: str, name: str) -> bool:
     """Whether a name may be offered, dots in it included."""
-    if is_dangerous(Global(module, name)) or has_dunder(name):
-        return False
     *owners, last = name.split(".")
+    whole = Global(module, name)
+    if is_dangerous(whole) or has_dunder(name.removesuffix(".__call__")):
+        return whole in HARMLESS
     if not all(owner.lstrip("_")[:1].isupper() for owner in owners):
         return False  # it goes through a module or an object, which hold what the name does not tell
     package = module.partition(".")[0]
@@ -31,7 +32,8 @@ def is_offered(module: str, name: str) -> bool:
         if module in OPERATIONS and not owners and last in OPERATORS:
             return True
         modules = any(module == one or module.startswith(f"{one}.") for one in MODULES)
-        return modules and (owners or [last])[0] in _defined(module) - {
+        offered = modules and not last.startswith("register_")  # hooks for the whole process
+        return offered and (owners or [last])[0] in _defined(module) - {
             "ParameterDict"
         }  # keys set attributes
     if package == "numpy" or package in STANDARD_LIBRARY:
@@ -62,10 +64,11 @@ OPERATIONS = _words(
 OPERATORS = frozenset(one.partition(".")[0] for names in PASSES.values() for one in names.split())
 """Operators that may run without `--allow`."""
 MODULES = _words(
-    "torch.autograd torch.distributed.autograd torch.distributed.optim torch.distributed.rpc "
-    "torch.distributions torch.functional torch.nn.functional torch.nn.modules torch.optim torch.random "
-    "torch.testing._internal.dist_utils torch.testing._internal.distributed.nn "
-    "torch.testing._internal.distributed.rpc"
+    "torch.distributed.autograd torch.distributed.optim torch.distributions torch.functional "
+    "torch.nn.functional torch.nn.modules torch.optim torch.random torch.testing._internal.dist_utils "
+    "torch.testing._internal.distributed.nn.api torch.testing._internal.distributed.rpc.dist_autograd_test "
+    "torch.testing._internal.distributed.rpc.dist_optimizer_test "
+    "torch.testing._internal.distributed.rpc.rpc_test"
 )
 """Modules of torch, with their submodules, whose functions jobs call by RPC."""
 CALLED = frozenset(

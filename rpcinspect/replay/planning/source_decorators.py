@@ -8,9 +8,10 @@ would be called by the name of the decorated one.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from rpcinspect.replay.planning.source_bindings import last_word
+from rpcinspect.replay.planning.source_bindings import last_word, words
 
 Def = (ast.FunctionDef, ast.AsyncFunctionDef)
 KEEPING = frozenset({"wraps", "no_grad", "enable_grad", "inference_mode"})
@@ -24,31 +25,36 @@ def gives_function(node: ast.AST, *, made: bool, method: bool = False) -> bool:
     return isinstance(node, Def) and _Returns(node, 1 if method else 0).fit(made=made)
 
 
-def gives_object(node: ast.AST) -> bool:
-    """Whether all that a `__new__` returns is what a `__new__` of its bases made, or what it has kept of that
-    in an attribute.
+def objects_kept(node: ast.AST) -> frozenset[str] | None:
+    """The attributes in which a `__new__` keeps objects that it returns later; None where it may return
+    anything but what a `__new__` of its bases made.
     """
-    if not isinstance(node, Def):
-        return False
+    if not isinstance(node, Def) or any(last_word(by) != "staticmethod" for by in node.decorator_list):
+        return None
     own = _own_statements(node)
-    kept: dict[str, list[ast.AST]] = {}
+    assigned: dict[str, list[ast.AST]] = {}
     for one in own:
-        if isinstance(one, ast.Assign):
-            for target in one.targets:
-                kept.setdefault(last_word(target), []).append(one.value)
+        if isinstance(one, (ast.Assign, ast.AnnAssign)) and one.value is not None:
+            for target in one.targets if isinstance(one, ast.Assign) else [one.target]:
+                assigned.setdefault(words(target), []).append(one.value)
+    stores = Counter(words(one) for one in own if isinstance(getattr(one, "ctx", None), (ast.Store, ast.Del)))
+    others = {name for name, count in Counter(_bound(own)).items() if count > len(assigned.get(name, ()))}
+    others |= {name for name, count in stores.items() if count > len(assigned.get(name, ()))}
+    others |= {one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     values: list[ast.AST] = [one.value for one in own if isinstance(one, ast.Return) and one.value]
-    seen: set[str] = set()
+    kept: dict[str, ast.AST] = {}
     while values:
         value = values.pop()
+        name = words(value)
         if isinstance(value, ast.Call):
             if last_word(value.func) != "__new__":
-                return False
-        elif last_word(value) not in kept:
-            return False
-        elif last_word(value) not in seen:
-            seen.add(last_word(value))
-            values += kept[last_word(value)]
-    return True
+                return None
+        elif name not in assigned or name in others:
+            return None
+        elif name not in kept:
+            kept[name] = value
+            values += assigned[name]
+    return frozenset(value.attr for value in kept.values() if isinstance(value, ast.Attribute))
 
 
 class _Returns:
@@ -80,7 +86,7 @@ class _Returns:
             if isinstance(by, ast.Call):  # wraps(function)(wrapper)
                 return last_word(by.func) == "wraps" and self._is_function(of)
             if isinstance(by, ast.Name) and by.id in self._defs:  # decorate(function)
-                return self._is_plain(by.id) and gives_function(self._defs[by.id], made=False)
+                return self._is_decorator(by) and self._is_function(of)
             return last_word(by) == "update_wrapper" and self._is_function(of)
         return isinstance(value, ast.Lambda)
 

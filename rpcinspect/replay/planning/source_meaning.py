@@ -14,7 +14,7 @@ import builtins
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from rpcinspect.replay.planning.source_bindings import Binding, Scope, words
-from rpcinspect.replay.planning.source_decorators import gives_function, gives_object
+from rpcinspect.replay.planning.source_decorators import gives_function, objects_kept
 from rpcinspect.replay.planning.source_model import (
     FUNCTION,
     LITERAL,
@@ -295,9 +295,12 @@ class Meanings:
 
     def gives_anything(self, own: OwnClass) -> bool:
         """Whether the `__new__` of a class may give something else than an object of it."""
-        mine = [kind for kind in self.order(own) if isinstance(kind, OwnClass)]
-        places = [place for kind in mine for place in kind.bindings("__new__")]
-        return not all(gives_object(place.node) for place in places)
+        for kind in [one for one in self.order(own) if isinstance(one, OwnClass)]:
+            for place in kind.bindings("__new__"):
+                kept = objects_kept(place.node)
+                if kept is None or any(_is_set_elsewhere(kind, name, place.node) for name in kept):
+                    return True
+        return False
 
     def _is_own_metaclass(self, by: Meaning) -> bool:
         order = [kind for own in by.classes for kind in self.order(own)]
@@ -416,6 +419,15 @@ class Meanings:
             found += [meaning] if meaning is not None else self._of_stars(file.scope.stars, name)
             self._open.discard(id(star))
         return found
+
+
+def _is_set_elsewhere(own: OwnClass, name: str, method: ast.AST) -> bool:
+    """Whether an attribute of a class gets anything but None outside of one of its methods."""
+    assert isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
+    lines = range(method.lineno, (method.end_lineno or method.lineno) + 1)
+    places = [*own.bindings(name), *own.body.attributes.get(name, ())]
+    nothing = [one for one in places if isinstance(one.node, ast.Constant) and one.node.value is None]
+    return any(one.line not in lines and one not in nothing for one in places)
 
 
 def _merged(lines: list[list[OwnClass | str]]) -> list[OwnClass | str] | None:

@@ -70,6 +70,8 @@ class ClassFacts(Struct, frozen=True):
     """A pickle's keys and values: `__setitem__`."""
     bases: tuple[str, ...] = ()
     """Classes of others that it inherits from, by full name."""
+    bound: frozenset[str] = frozenset()
+    """What its body, or that of a base in the files, binds, but for declared fields."""
 
 
 class Sources:
@@ -103,7 +105,7 @@ class Sources:
         if isinstance(file, SourceFile):
             return Definition("alias", f"in {file.path.name}, which is compiled")
         found = self._found(file, name)
-        return None if found is None else _defined(found, name in file.rebuilders)
+        return None if found is None else _defined(found, name.rpartition(".")[2] in file.rebuilders)
 
     def defines(self, module: str, name: str) -> bool:
         """Whether a file of the user's defines a name, so that only code of these files is its own."""
@@ -126,7 +128,16 @@ class Sources:
             items=_first(one.items for one in facts),
             pairs=_first(one.pairs for one in facts),
             bases=tuple(dict.fromkeys(base for one in facts for base in one.bases)),
+            bound=frozenset(name for one in facts for name in one.bound),
         )
+
+    def has_method(self, name: str) -> bool:
+        """Whether a class of a file that was looked at defines a method of this name."""
+        scopes = [file.scope for file in self._files.values() if isinstance(file, File) and file.named]
+        classes = [
+            one.body for scope in scopes for places in scope.names.values() for one in places if one.body
+        ]
+        return any(place.how == "def" for body in classes for place in body.names.get(name, ()))
 
     def files(self) -> dict[str, str]:
         """The modules that were looked up, with the source files that they must be imported from."""
@@ -195,6 +206,7 @@ class Sources:
             items=unknown or self._foreign(own, ITEMS) or ("" if has_items else NO_ITEMS),
             pairs=unknown or self._foreign(own, PAIRS) or ("" if has_pairs else NO_PAIRS),
             bases=bases,
+            bound=frozenset(name for kind in order if isinstance(kind, OwnClass) for name in _bound(kind)),
         )
 
     def _foreign(self, own: OwnClass, names: Iterable[str]) -> str:
@@ -208,6 +220,12 @@ class Sources:
         bound = [name for name in names if any(kind.binds(name) for kind in mine)]
         found = {name: self._meanings.member(own, name) for name in bound}
         return {name: meaning for name, meaning in found.items() if meaning is not None}
+
+
+def _bound(own: OwnClass) -> Iterable[str]:
+    """Names that the body of a class binds, without those that it only declares: fields of dataclasses."""
+    declared = own.body.attributes
+    return (name for name in own.body.names if not any(one.how == "other" for one in declared.get(name, ())))
 
 
 def _first(reasons: Iterable[str]) -> str:

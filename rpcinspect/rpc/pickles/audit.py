@@ -107,7 +107,8 @@ def _is_no_rebuilder(name: Global) -> bool:
     package, last = name.module.partition(".")[0], name.name.rpartition(".")[2]
     if package not in STANDARD_LIBRARY and package not in ("numpy", "rpcinspect", "torch"):
         return False
-    if last.lstrip("_")[:1].isupper() or last.lstrip("_").startswith(REBUILDING):
+    plain = last.lstrip("_")
+    if plain[:1].isupper() or plain.startswith(REBUILDING) or plain.endswith("_ctor"):
         return False
     return package not in ("datetime", "itertools", "array") and str(name) not in REBUILDERS
 

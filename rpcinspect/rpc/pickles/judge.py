@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rpcinspect.rpc.pickles import effort, semantic
 from rpcinspect.rpc.pickles.known import ADDRESSES, GENERATED, GETATTR, HELPERS, PICKLER, VALUES, has_dunder
 from rpcinspect.rpc.pickles.python import PythonPickle
+from rpcinspect.rpc.pickles.python_state import MAX_NAME
 from rpcinspect.rpc.pickles.shapes import REBUILD, RULES
 from rpcinspect.rpc.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_fork
 from rpcinspect.rpc.pickles.shapes_numpy import NDARRAY
@@ -38,6 +39,7 @@ MAX_DEPTH = 5_000
 """Levels of nesting. CPython pickles some 1,000 by default, and frees some kinds by recursion in C."""
 
 UNREADABLE = "a pickle that can't be read"
+LONG = f"a name of more than {MAX_NAME:,} characters"
 
 
 class Judge:
@@ -49,6 +51,7 @@ class Judge:
         self.states = States()
         self._effort = effort.Effort()
         self._given: set[int] | None = None
+        self._without_functions: set[int] = set()
         self._forms: dict[tuple[Global, tuple[int, ...]], bool] = {}
 
     def say(self, named: Named) -> None:
@@ -240,8 +243,9 @@ class Judge:
         self._standing(function, standing)
         if not standing.allowed:
             return
-        if standing.loading:
-            self.refuse(title(function), standing.loading, standing.allow, dangerous=standing.dangerous)
+        if standing.loading or (standing.kind == "function" and self._has_function(call)):
+            reason = standing.loading or "it is given a function, or what one returned"
+            self.refuse(title(function), reason, dangerous=standing.dangerous)  # what it gives, nobody knows
             return
         if call.how in ("newobj", "newobj_ex"):
             reason = standing.restoring
@@ -255,7 +259,7 @@ class Judge:
         own = call.has_state and self.policy.method(function, "__setstate__").allowed
         if call.has_state:
             reason = reason or standing.restoring or self.states.wrong(call.state, own=own)
-            reason = reason or self._set_slots(function, call.state)
+            reason = reason or _set_slots(standing, call.state)
         reason = reason or (call.items and standing.items) or (call.pairs and standing.pairs) or ""
         if standing.changing and ((call.has_state and not own) or call.items or call.pairs):
             self.refuse(
@@ -268,13 +272,20 @@ class Judge:
         if reason:
             self.refuse(title(function), reason, standing.allow, dangerous=False)
 
-    def _set_slots(self, cls: Global, state: Value) -> str:
-        """The second dict of a state is set by `setattr`, which asks the class."""
-        slots = state[1] if type(state) is tuple and len(state) == 2 else None
-        for name, _ in slots.pairs if type(slots) is Dict else ():
-            if type(name) is str and self.policy.method(cls, name).kind != "any":
-                return f"a state that sets {name}, which the class defines"
-        return ""
+    def _has_function(self, call: Call) -> bool:
+        """Whether what rebuilds an object is given a function of the user's, or what one returned: it may
+        give these to each other."""
+        stack = list(children(call))[1:]
+        while stack:
+            node = stack.pop()
+            if type(node) in SCALARS or id(node) in self._without_functions:
+                continue
+            name = node.function if type(node) is Call else node
+            if type(name) is Global and name not in RULES and self.policy.standing(name).kind == "function":
+                return True
+            self._without_functions.add(id(node))
+            stack += children(node)
+        return False
 
     def _changed_result(self, function: Global, call: Call) -> None:
         """What a function returned is given a state or items: of whatever class it is, so that these must be
@@ -319,6 +330,9 @@ class Judge:
         if type(owner) is not Global or owner in _BY_RULE or type(name) is not str or call.how != "reduce":
             self.refuse(title(GETATTR), "an attribute chain")
             return list(children(call))[1:]
+        if len(name) > MAX_NAME:
+            self.refuse(title(GETATTR), LONG)
+            return ()
         standing = self.policy.method(owner, name)
         self._standing(Global(owner.module, f"{owner.name}.{name}"), standing)
         if standing.allowed and standing.kind != "any" and has_dunder(name):
@@ -402,6 +416,17 @@ class Judge:
             self.say(Named(str(node), standing.allowed, standing.reason, standing.allow))
         else:
             self.refuse(title(node), "a name that no JIT pickle of rpc holds; torch itself refuses it")
+
+
+def _set_slots(standing: Standing, state: Value) -> str:
+    """Why not: the second dict of a state is set by `setattr`, which asks the class."""
+    slots = state[1] if type(state) is tuple and len(state) == 2 else None
+    for name, _ in slots.pairs if type(slots) is Dict else ():
+        if type(name) is str and len(name) > MAX_NAME:
+            return LONG
+        if name in standing.bound:
+            return f"a state that sets {name}, which the body of the class defines"
+    return ""
 
 
 HASHING = frozenset(

@@ -262,6 +262,11 @@ MAX_PARTS = 16
 """Of a name with its module; longer ones are dangerous."""
 
 
+def is_special(name: str) -> bool:
+    """Whether an attribute has a name of Python's own."""
+    return name.startswith("__") and name.endswith("__")
+
+
 def has_dunder(name: str) -> bool:
     """Whether a dotted name goes through `__this__`."""
-    return any(part.startswith("__") and part.endswith("__") for part in name.split("."))
+    return any(map(is_special, name.split(".")))

@@ -16,7 +16,14 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.known import EXCEPTIONS, GENERATED, GETATTR, PICKLER, VALUES, has_dunder
+from rpcinspect.rpc.pickles.known import (
+    EXCEPTIONS,
+    GENERATED,
+    GETATTR,
+    PICKLER,
+    VALUES,
+    is_special,
+)
 from rpcinspect.rpc.pickles.numpy_nodes import DTYPE
 from rpcinspect.rpc.pickles.shapes_jit import is_fork
 from rpcinspect.rpc.pickles.shapes_numpy import (
@@ -145,7 +152,7 @@ def attributes(value: Value) -> bool:
     """Whether a state sets attributes by plain names: none that Python itself looks up."""
     if value is None:
         return True
-    return type(value) is Dict and all(type(key) is str and not has_dunder(key) for key, _ in value.pairs)
+    return type(value) is Dict and all(type(key) is str and not is_special(key) for key, _ in value.pairs)
 
 
 def _attributes(call: Call) -> str:
@@ -172,7 +179,7 @@ def _exception_state(call: Call) -> str:
         return "a state that its own pickling never writes"
     for key, value in pairs:
         notes = key == "__notes__" and type(value) is list and all(type(note) is str for note in value)
-        if type(key) is not str or key in _MEMBERS or (has_dunder(key) and not notes):
+        if type(key) is not str or key in _MEMBERS or (is_special(key) and not notes):
             return "a state that sets other things than attributes"
     return ""
 
@@ -387,6 +394,7 @@ RULES: dict[Global, Rule] = {
     **_rules("timezone", Rule(_args((_is(Call),), (_is(Call), _is(str)))), "datetime"),
     **_rules("Decimal", Rule(_args((_decimal,))), "decimal"),
     **_rules("Fraction", Rule(_args((_ratio,), (_is(int), _is(int)))), "fractions"),
+    **_rules("getLogger", Rule(_args((_is(str),), ())), "logging"),
     **_rules("partial", Rule(_args((_bindable,)), state=_partial_state, needs_state=True), "functools"),
     **_rules("IPv4Address IPv6Address", Rule(_args((_is(int, str),))), "ipaddress"),
     **_rules("IPv4Network IPv6Network", Rule(_args((_is(str),))), "ipaddress"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rpcinspect.rpc.pickles.known import has_dunder
+from rpcinspect.rpc.pickles.known import is_special
 from rpcinspect.rpc.pickles.shapes import attributes
 from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Value, children
 
@@ -18,38 +18,47 @@ class States:
     """States of one message; each is looked through once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, bool], dict[str, bool]] = {}
+        self._known: dict[tuple[int, bool], set[str]] = {}
+        self._wrong: dict[tuple[int, bool], str] = {}
 
     def hides(self, call: Call, name: str, *, deep: bool = False) -> bool:
         """Whether the state of an object sets an attribute in place of a method, or hooks that methods of
         `nn.Module` call. `deep`: its class has a `__setstate__`, which may set what stands anywhere in it.
         """
         names = self._names(call.state, deep=deep)
-        return name in names or any(holds for key, holds in names.items() if key.endswith(CALLED))
+        return name in names or HOOKS in names
 
     def wrong(self, state: Value, *, own: bool) -> str:
         """Of a class without `__setstate__`: attributes, and those in slots, by plain names. Any other
         mapping could bring special names unseen. A `__setstate__` of its own gets what it likes, but no
         special names.
         """
+        key = (id(state), own)
+        if key not in self._wrong:
+            self._wrong[key] = self._why_wrong(state, own=own)
+        return self._wrong[key]
+
+    def _why_wrong(self, state: Value, *, own: bool) -> str:
         if own:
             plain = type(state) is not Call or state.function == ORDERED
             pairs = state.pairs if type(state) in (Dict, Call) else ()
             plain = plain and all(type(key) in SCALARS for key, _ in pairs)
-            special = any(map(has_dunder, self._names(state, deep=True)))
+            special = SPECIAL in self._names(state, deep=True)
             return "" if plain and not special else "a state with special names"
         parts = state if type(state) is tuple and len(state) == 2 else (state,)
         return "" if all(map(attributes, parts)) else "a state that sets other things than attributes"
 
-    def _names(self, state: Value, *, deep: bool) -> dict[str, bool]:
-        """What may become the name of an attribute, and whether anything but nothing becomes its value."""
+    def _names(self, state: Value, *, deep: bool) -> set[str]:
+        """What may become the name of an attribute, `HOOKS` and `SPECIAL` among them."""
         known = self._known.get((id(state), deep))
         if known is None:
-            known = self._known[id(state), deep] = {}
+            known = self._known[id(state), deep] = set()
             for pairs in _mappings(state, deep=deep):
                 for key, value in pairs:
                     if type(key) is str:
-                        known[key] = known.get(key, False) or not _is_empty(value)
+                        known.add(key)
+                        known.update({HOOKS} if key.endswith(CALLED) and not _is_empty(value) else ())
+                        known.update({SPECIAL} if is_special(key) else ())
         return known
 
 
@@ -80,4 +89,6 @@ def _mappings(state: Value, *, deep: bool) -> Iterable[Sequence[tuple[Value, Val
 
 CALLED = ("_hooks", "_call_impl", "_slow_forward")
 """How attributes of `nn.Module` end that its methods call."""
+HOOKS, SPECIAL = "hooks that are called", "a special name"
+"""No names of attributes: that there is one."""
 ORDERED = Global("collections", "OrderedDict")

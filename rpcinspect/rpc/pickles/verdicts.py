@@ -48,6 +48,8 @@ class Standing(Struct, frozen=True):
     new object."""
     calling: str = ""
     """Of a class: why calling an object of it is."""
+    bound: frozenset[str] = frozenset()
+    """Of a class: names that its body binds, which setting an attribute of an object may run."""
     loading: str = ""
     """Of a function: why REDUCE is."""
 

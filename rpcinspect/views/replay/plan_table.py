@@ -117,15 +117,17 @@ def _names(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def allow_line(missing: Sequence[str]) -> str:
     """What to add to the command so that nothing is refused, to be pasted."""
-    if "" in missing:
-        return (
-            "What is refused here would run code, or can't be judged. Find out who wrote the capture; "
-            "--trust-capture runs whatever it names."
-        )
     options = ["--main SCRIPT.py"] if BY_MAIN in missing else []
-    options += [f"--allow {one}" for one in missing if one != BY_MAIN]
+    options += [f"--allow {one}" for one in missing if one not in ("", BY_MAIN)]
     line = f"To allow this, add: {printable(' '.join(options))}"
-    return f"{line} (--path DIR instead allows what your files there define)"
+    line += " (--path DIR instead allows what your files there define)"
+    if "" not in missing:
+        return line
+    rest = "What is refused here" if not options else f"{line}\nThe rest of what is refused here"
+    return (
+        f"{rest} would run code, or can't be judged, and no line is offered for it. Find out who wrote the "
+        "capture; --trust-capture runs whatever it names."
+    )
 
 
 def name_line(use: GlobalUse, *, allowed: bool) -> tuple[str, str]:

@@ -245,3 +245,19 @@ def test_honest_pickles_name_what_they_import_and_nothing_else(value: object, pr
     assert ("tests.replay.planning.test_gate.Simple" in named) == has_user
     assert refused(record, "tests.replay") == set()
     assert refused(record) == ({"tests.replay.planning.test_gate.Simple"} if has_user else set())
+
+
+def test_slots_are_set_unless_the_class_itself_binds_their_names(tmp_path: Path) -> None:
+    """`setattr` runs the setter of a property; fields of a dataclass with slots are none."""
+    (tmp_path / "app.py").write_text(
+        "from dataclasses import dataclass\n"
+        "def f(x): ...\n"
+        "@dataclass(slots=True)\nclass Point:\n    x: int = 0\n"
+        "class Plain:\n    __slots__ = ('x',)\n    def __init__(self, x): self.x = x\n"
+        "class Setter:\n    @property\n    def x(self): ...\n    @x.setter\n    def x(self, value): ...\n"
+    )
+    sources = Sources(None, [tmp_path])
+    for name, is_refused in (("Point", False), ("Plain", False), ("Setter", True)):
+        made = f"capp\n{name}\n".encode() + b")\x81N}" + text("x") + b"K\x01s\x86b"
+        named = Gate((), sources).inspect(request_of(call(b"capp\nf\n", made + b"\x85")))
+        assert (f"app.{name}" in {one.name for one in named if not one.allowed}) is is_refused

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.replay.planning.source_decorators import gives_function, gives_object
+from rpcinspect.replay.planning.source_decorators import gives_function, objects_kept
 
 GIVE = {
     "@deco": """
@@ -104,6 +104,10 @@ def deco(f):
     return wrapper
 ---
 def deco(f, g=print): return g
+---
+def deco(f):
+    def keep(g): return g
+    return keep(f())
 """,
     "@deco(3)": """
 def deco(n):
@@ -165,6 +169,22 @@ def __new__(cls):
     return cls._one
 """
 NEW_GIVES_ANYTHING = """
+def __new__(cls):
+    for one in cls.made:
+        return one
+---
+def __new__(cls):
+    made = super().__new__(cls)
+    for made in cls.made: pass
+    return made
+---
+def __new__(cls, made=None):
+    if made is None: made = super().__new__(cls)
+    return made
+---
+@maybe
+def __new__(cls): return super().__new__(cls)
+---
 def __new__(cls, kind): return {'shell': getoutput}[kind]
 ---
 def __new__(cls, kind):
@@ -182,4 +202,4 @@ __new__ = make
 
 @pytest.mark.parametrize(("is_new", "source"), [*cases({"yes": NEW}), *cases({"no": NEW_GIVES_ANYTHING})])
 def test_what_new_gives(is_new: str, source: str) -> None:
-    assert gives_object(definition(source)) is (is_new == "yes")
+    assert (objects_kept(definition(source)) is not None) is (is_new == "yes")

@@ -13,6 +13,7 @@ import fractions
 import functools
 import http
 import ipaddress
+import logging
 import pathlib
 import pickle
 import types
@@ -74,6 +75,7 @@ PLAIN: list[Any] = [
     fractions.Fraction(-1, 3),
     functools.partial(int, "1", base=2),
     ipaddress.ip_address("1.2.3.4"),
+    logging.getLogger("train"),
     ipaddress.ip_network("::/64"),
     pathlib.PurePosixPath("/a/b"),
     types.SimpleNamespace(a=[1]),
