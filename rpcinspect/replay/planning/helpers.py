@@ -68,12 +68,14 @@ def _bound(form: Form, args: Value, kwargs: Value) -> dict[str, Value] | None:
         if type(name) is not str or name in found or (name not in form.named and not form.rest):
             return None
         found[name] = value
-    layer = found.get("module_cls") in LAYERS
-    if (layer or found.get("optim_cls") in OPTIMIZERS) and not is_data(args, *(v for _, v in kwargs.pairs)):
+    layer, optimizer = found.get("module_cls"), found.get("optim_cls")
+    is_layer = type(layer) is Global and layer in LAYERS
+    is_optimizer = type(optimizer) is Global and optimizer in OPTIMIZERS
+    if (is_layer or is_optimizer) and not is_data(args, *(v for _, v in kwargs.pairs)):
         return None
     # torch's fused kernels write as many elements as a tensor claims to have
     fused = len(args) > len(form.named) + 1 or found.get("fused") not in (None, False)
-    if fused and found.get("optim_cls") in OPTIMIZERS:
+    if fused and is_optimizer:
         return None
     return found if all(form.named[name](found[name]) for name in form.named if name in found) else None
 
@@ -122,12 +124,12 @@ def is_data(*values: Value) -> bool:
         elif kind is Dict or kind is Set:
             stack += children(node)
         elif kind is Global:
-            if node not in LAYERS | OPTIMIZERS and (
-                node.module != "torch" or node.name == "Tensor" or node not in VALUES
-            ):
+            if node not in _NAMES:
                 return False
-        elif kind is not Call or not (is_fork(node) or semantic.tensor_index(node) is not None):
-            if kind is not Call or node.function not in _DATA:
+        elif kind is not Call:
+            return False
+        elif not is_fork(node) and semantic.tensor_index(node) is None:
+            if type(node.function) is not Global or node.function not in _DATA:
                 return False
             stack += list(children(node))[1:]
     return True

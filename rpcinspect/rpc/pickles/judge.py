@@ -422,7 +422,9 @@ def _set_slots(standing: Standing, state: Value) -> str:
     """Why not: the second dict of a state is set by `setattr`, which asks the class."""
     slots = state[1] if type(state) is tuple and len(state) == 2 else None
     for name, _ in slots.pairs if type(slots) is Dict else ():
-        if type(name) is str and len(name) > MAX_NAME:
+        if type(name) is not str:
+            continue
+        if len(name) > MAX_NAME:
             return LONG
         if name in standing.bound:
             return f"a state that sets {name}, which the body of the class defines"

@@ -191,3 +191,10 @@ def test_forward_of_a_remote_module(files: Sources) -> None:
     assert refused(data, files, {(0, 1): Made(by=runner)}) == {"app.Runner.forward": "app:Runner.forward"}
     line = "_remote_module_non_scriptable:_remote_forward.forward"
     assert refused(data, files) == {"_remote_module_non_scriptable._remote_forward.forward": line}
+
+
+def test_what_is_no_class_where_a_class_belongs(files: Sources) -> None:
+    """A list can't even be looked up in a list of classes."""
+    for helper, module in (("_new_local_optimizer", OPTIM), ("_create_module", MODULES)):
+        function = f"{module}.{helper}"
+        assert refused(request(name(module, helper), [], [], {}), files) == {function: ""}
