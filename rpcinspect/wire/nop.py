@@ -364,7 +364,7 @@ def _write(value: NopValue, put: Callable[[bytes], None]) -> None:
                 _write(key, put)
                 _write(item, put)
         case Variant(index, chosen):
-            put(b"\xb8" + write_int(index, signed=True))
+            put(b"\xb8" + write_int(index, signed=index < 1 << 63))
             _write(chosen, put)
 
 

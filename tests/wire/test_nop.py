@@ -188,7 +188,7 @@ values = st.recursive(
         st.lists(inner, max_size=4).map(lambda items: Array(tuple(items)))
         | st.lists(inner, max_size=4).map(lambda items: Structure(tuple(items)))
         | st.lists(st.tuples(inner, inner), max_size=3).map(lambda pairs: Map(tuple(pairs)))
-        | st.builds(Variant, st.integers(-1, 200), inner)
+        | st.builds(Variant, st.integers(-1, 200) | st.integers(-(1 << 63), (1 << 64) - 1), inner)
     ),
     max_leaves=12,
 )
