@@ -10,32 +10,41 @@ at its start is in all of them, as in every job whose workers are forks.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import multiprocessing
 import os
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import IO
 
 SECONDS = 90
+LEAVE_SECONDS = 10
+"""For the others: with the process of rank 0 goes the group's store, which they still read at the end."""
 
 
-def worker(name: str, rank: int, arguments: list[str], port: int, output: IO[str]) -> None:
+def worker(
+    name: str, rank: int, arguments: list[str], port: int, output: IO[str], leaving: threading.Barrier
+) -> None:
     os.environ.update(common.surroundings(port))
     sys.stdout = output
     common.work(name, rank, arguments)
+    with contextlib.suppress(threading.BrokenBarrierError):  # of one that failed, its exit code tells
+        leaving.wait(LEAVE_SECONDS)
 
 
 def run(name: str, arguments: list[str]) -> str:
     """What the workers printed; all of them have ended well."""
     context, port = multiprocessing.get_context("fork"), common.free_port()
     told = []
+    leaving = context.Barrier(importlib.import_module(name).WORLD)
     outputs = [tempfile.TemporaryFile("w+") for _ in range(importlib.import_module(name).WORLD)]  # noqa: SIM115
     workers = [
-        context.Process(target=worker, args=(name, rank, arguments, port, output))
+        context.Process(target=worker, args=(name, rank, arguments, port, output, leaving))
         for rank, output in enumerate(outputs)
     ]
     for process in workers:

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterable, Sequence
 from rpcinspect.rpc.pickles import effort, semantic
 from rpcinspect.rpc.pickles.known import ADDRESSES, GENERATED, GETATTR, HELPERS, PICKLER, VALUES, has_dunder
 from rpcinspect.rpc.pickles.python import PythonPickle
-from rpcinspect.rpc.pickles.python_state import MAX_NAME
 from rpcinspect.rpc.pickles.shapes import REBUILD, RULES
 from rpcinspect.rpc.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_fork
 from rpcinspect.rpc.pickles.shapes_numpy import NDARRAY
@@ -39,6 +38,8 @@ MAX_DEPTH = 5_000
 """Levels of nesting. CPython pickles some 1,000 by default, and frees some kinds by recursion in C."""
 
 UNREADABLE = "a pickle that can't be read"
+MAX_NAME = 1_000
+"""Characters of a name and its module; judging one takes time for each."""
 LONG = f"a name of more than {MAX_NAME:,} characters"
 
 
@@ -76,6 +77,9 @@ class Judge:
             self.refuse(UNREADABLE, str(pickle.error))
         for code in pickle.extensions:
             self.refuse(f"copyreg extension {code}", "a table of the live process says what it imports")
+        if any(len(name.module) + len(name.name) > MAX_NAME for name in pickle.globals):
+            self.refuse("a name", LONG)
+            return  # nobody can allow it, whatever else is in it
         called = pickle.root.args[0] if request else None
         for name in pickle.globals:
             if type(called) is not Global or name != called:

@@ -13,8 +13,6 @@ from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.pickles.tree import Call, Dict, Extension, Global, PersistentRef, Set, Value
 
-MAX_NAME = 1_000
-"""Characters of a name and its module; judging one takes time for each part of it."""
 NO_FRAME = (1 << 63) - 1
 
 
@@ -165,8 +163,6 @@ class State:
         key = (module, name)
         found = self.names.get(key)
         if found is None:
-            if len(module) + len(name) > MAX_NAME:
-                raise ValueError(f"a name of {len(module) + len(name):,} characters")
             if self.protocol < 3:
                 module, name = NAME_MAPPING.get(key) or (IMPORT_MAPPING.get(module, module), name)
             found = self.names[key] = Global(module, name)

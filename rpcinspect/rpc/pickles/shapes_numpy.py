@@ -199,10 +199,11 @@ def scalar(call: Call) -> str:
 
 
 def reconstruct(call: Call) -> str:
-    """An array of nothing, as `ndarray` writes it; its state says what it is."""
+    """An array of nothing, of some letter's type; its state says what it is."""
     args = call.args
     letter = (bytes_of(args[2]) or args[2]) if len(args) == 3 else b""
-    if args[:2] == (NDARRAY, (0,)) and letter in ("b", b"b"):
+    plain = type(letter) in (bytes, str) and len(letter) == 1 and not letter.isdigit()
+    if args[:2] == (NDARRAY, (0,)) and plain:  # a digit numpy would give to Python's parser
         return ""
     return "with arguments that its own pickling never writes"
 
