@@ -78,10 +78,15 @@ class Growing(io.FileIO):
 
     def __init__(self, path: Path, *, private: bool) -> None:
         self._path = path
+        mode = PRIVATE if private else PUBLIC
         place = find_place(path)
-        self._is_new = place.there is None
         with writing(path):
-            descriptor = place.open(PRIVATE if private else PUBLIC)
+            try:
+                descriptor = place.open(mode)
+            except FileExistsError:  # another worker of the job has made it since: it is looked at again
+                place = find_place(path)
+                descriptor = place.open(mode)
+            self._is_new = place.there is None
             self._empties = place.descriptor is None and stat.S_ISREG(os.fstat(descriptor).st_mode)
             super().__init__(descriptor, "wb")
 

@@ -18,6 +18,7 @@ import pytest
 
 from rpcinspect.errors import OutputError
 from rpcinspect.files.output import Growing, Output, open_growing
+from rpcinspect.files.place import Place, find_place
 
 KILLED = """
 import os, signal, sys
@@ -177,6 +178,23 @@ def test_what_grows_can_be_read_meanwhile_and_keeps_what_it_held_until_then(tmp_
         assert path.read_bytes() == b"line\n"
         file.write(b"line\n")
     assert path.read_bytes() == b"line\nline\n"
+
+
+def test_a_growing_file_that_another_worker_makes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers of one job append to one recording: each looks first, one makes it."""
+    path = tmp_path / "x.rpclog"
+
+    def found(wanted: Path) -> Place:
+        place = find_place(wanted)
+        if place.there is None:
+            wanted.write_bytes(b"of the other")
+        return place
+
+    monkeypatch.setattr("rpcinspect.files.output.find_place", found)
+    os.close(open_growing(path, append=True))
+    assert path.read_bytes() == b"of the other"
 
 
 def test_nothing_is_left_of_a_growing_file_that_never_began(tmp_path: Path) -> None:
