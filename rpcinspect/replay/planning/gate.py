@@ -105,7 +105,7 @@ class Gate:
     # --- the policy ---------------------------------------------------------------------------------------
 
     def standing(self, name: Global) -> Standing:
-        """What the user allowed of a name."""
+        """What a name of a module may be used for, by the user's `--allow`, `--path` and `--main`."""
         found = self._known.get(name)
         if found is None:
             found = self._known[name] = self._standing(name)
@@ -166,7 +166,7 @@ class Gate:
         return Standing(True, found.kind, allow=allow)
 
     def _hint(self, name: Global) -> str:
-        """What would let a name pass: of the job's script `--main`, where no script is given."""
+        """The argument that a refusal offers for a name; `--main` for one of a script that is not given."""
         if name.module in MAIN_NAMES and not self._sources.has_main:
             return BY_MAIN
         return hint(name.module, name.name)
@@ -214,7 +214,7 @@ class Gate:
             judge.refuse(str(udf.func), "a layer of torch would be given what is no data")
 
     def _callable(self, judge: Judge, name: Global) -> bool:
-        """Whether a name may be the function of a request; says so."""
+        """Whether a name may be the function of a request; keeps the judgement in `judge`."""
         standing = self.standing(name)
         reason = standing.reason or standing.constructing
         if standing.kind == "value":

@@ -111,7 +111,7 @@ def _rrefs(value: Value) -> bool:
 
 
 def is_data(*values: Value) -> bool:
-    """Whether values have data only, of which torch's own code calls no method that somebody chose."""
+    """Whether values are numbers, texts, tensors, RRefs and containers of these: torch's code calls none."""
     seen, stack = set[int](), list(values)
     while stack:
         node = stack.pop()

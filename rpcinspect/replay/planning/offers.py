@@ -20,7 +20,7 @@ from rpcinspect.rpc.pickles.tree import Global
 
 
 def is_offered(module: str, name: str) -> bool:
-    """Whether a name may be offered, dots in it included."""
+    """Whether a refusal offers `--allow` for a name of a module; `Class.method` is a name, too."""
     *owners, last = name.split(".")
     whole = Global(module, name)
     if is_dangerous(whole) or has_dunder(name.removesuffix(".__call__")):
