@@ -97,7 +97,7 @@ class Check:
 
         hashes, envelopes, ways, problems = set(), set(), set(), 0
         with rpcinspect.open(str(capture)) as opened:
-            for record in opened.messages():
+            for record in opened.messages:
                 problems += len(record.problems)
                 for tensor in record.tp.tensors:
                     if tensor.extent is not None and not tensor.missing_bytes:

@@ -23,12 +23,12 @@ from rpcinspect.diff.compare import compare_runs
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import CaptureError, FilterError
 from rpcinspect.filter.grammar import parse
-from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Decoding
 from rpcinspect.replay.planning.plan import plan
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.run import Run
 from rpcinspect.views.contract.jsonl import JsonLines
 from rpcinspect.views.text.detail import detail
 from rpcinspect.views.text.table import MessageTable
@@ -206,9 +206,9 @@ def test_pickles_are_read_within_bounds(pickles: Path) -> None:
 
 def test_what_is_made_of_such_pickles_ends(pickles: Path) -> None:
     """Comparing and planning."""
-    with bounded(SECONDS * 3, 1200), OpenSession([str(pickles)]) as opened:
+    with bounded(SECONDS * 3, 1200), Run.open([str(pickles)]) as opened:
         comparison = compare_runs(opened, opened, Rules())
-        made = plan(opened.session, opened.messages())
+        made = plan(opened.session, opened.messages)
     assert {found.difference.code for found in comparison.found} <= {"unknown", "value", "argument"}
     assert len(made.sessions) <= 2
 

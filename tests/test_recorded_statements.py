@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from rpcinspect.run.graph import ContextGraph, find_graphs
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
-from rpcinspect.trace.answers import Trace
-from rpcinspect.trace.graph import ContextGraph, find_graphs
 from tests.places import recorded
 from tests.test_recordings import CUT, INVISIBLE, TORCH, VERSIONS, torch_capture
 from tests.torch_values import described, tensors_of
@@ -107,7 +107,7 @@ class Told:
         path = torch_capture(name)
         lines = (recorded(f"torch/{name}.truth")).read_text().splitlines()
         self.lines: list[Json] = [json.loads(line.removeprefix("TRUTH ")) for line in lines]
-        self.trace: Trace = traced(path)
+        self.trace: Run = traced(path)
         self.findings: list[Finding] = of_path(str(path))[1]
 
     def graph(self, context_id: int) -> ContextGraph:

@@ -20,8 +20,8 @@ from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import IGNORABLE, Rules
 from rpcinspect.errors import RpcInspectError
-from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Options
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext
 from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import packed, printable_json, read_packed
@@ -60,7 +60,7 @@ class Request(Struct, frozen=True, kw_only=True):
             renames=renames(self.renames) or {},
         )
 
-    def opened(self, file: str) -> OpenSession:
+    def opened(self, file: str) -> Run:
         """One of the two runs."""
         reading = Reading(
             reader=self.reader,
@@ -68,7 +68,7 @@ class Request(Struct, frozen=True, kw_only=True):
             unpacking=unpacking(self.unpack_limit),
         )
         with reading_bar() as progress:
-            return OpenSession(_paths(file), Options(reading=reading, progress=progress))
+            return Run.open(_paths(file), Options(reading=reading, progress=progress))
 
 
 def run(request: Request) -> int:
@@ -96,7 +96,7 @@ def run(request: Request) -> int:
     return exit_codes.OK if comparison.same else exit_codes.DIFFERENT
 
 
-def _write(request: Request, comparison: Comparison, runs: tuple[OpenSession, OpenSession]) -> None:
+def _write(request: Request, comparison: Comparison, runs: tuple[Run, Run]) -> None:
     if request.jsonl:
         from rpcinspect.views.diff.json_lines import diff_lines
 
@@ -120,7 +120,7 @@ def _shrink(
     request: Request,
     path: Path,
     comparison: Comparison,
-    runs: tuple[OpenSession, OpenSession],
+    runs: tuple[Run, Run],
     contexts: tuple[AutogradContext | None, AutogradContext | None],
 ) -> None:
     """Writes the part of a run that shows the first difference, and says how to look at it."""
@@ -198,7 +198,7 @@ def _paths(file: str) -> tuple[str, ...]:
     return tuple(part for part in file.split(",") if part)
 
 
-def _context(opened: OpenSession, given: tuple[str, ...]) -> AutogradContext | None:
+def _context(opened: Run, given: tuple[str, ...]) -> AutogradContext | None:
     """The context that is asked for; None: the whole run."""
     if not given:
         return None

@@ -17,11 +17,11 @@ from rpcinspect.commands.output import say
 from rpcinspect.commands.replay_request import Request
 from rpcinspect.files.folder import OutputFolder
 from rpcinspect.files.place import writing
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.model import missing_allowances
 from rpcinspect.replay.reproduction.reproduced import Reproduction
 from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
 from rpcinspect.replay.workers.seeds import read_seeds
+from rpcinspect.run.run import Run
 from rpcinspect.views.phrases import counted, path_label
 from rpcinspect.views.replay.plan_table import allow_line
 from rpcinspect.views.reproducer.script import (
@@ -38,7 +38,7 @@ from rpcinspect.views.safetensors import write_safetensors
 TIMEOUT_S = 60.0
 
 
-def export(request: Request, opened: OpenSession) -> int:
+def export(request: Request, opened: Run) -> int:
     """Selects, writes; returns the exit code."""
     assert request.export is not None
     wanted = _wanted(request, request.export)
@@ -50,10 +50,10 @@ def export(request: Request, opened: OpenSession) -> int:
         trust=request.trust,
     )
     gate = request.gate(request.sources())
-    made = reproduction(opened.session, opened.messages(), options, gate, unwritable(wanted))
+    made = reproduction(opened.session, opened.messages, options, gate, unwritable(wanted))
     if made.refused:
         trusted = replace(options, trust=True)  # to tell at once also what depends on a refused message
-        whole = reproduction(opened.session, opened.messages(), trusted, gate, unwritable(wanted))
+        whole = reproduction(opened.session, opened.messages, trusted, gate, unwritable(wanted))
         return _refused(made, missing_allowances(whole.globals))
     if not made.calls:
         say("nothing to export: no worker sent anything of its own that could be made again")

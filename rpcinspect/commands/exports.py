@@ -19,7 +19,7 @@ from rpcinspect.commands.output import open_output, say
 from rpcinspect.commands.progress import writing_bar
 from rpcinspect.commands.whole_run import read_run
 from rpcinspect.pipeline import Decoding
-from rpcinspect.trace.answers import Trace
+from rpcinspect.run.run import Run
 from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import printable_json
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Export(Protocol):
     """One way to write a run."""
 
-    def __call__(self, run: Trace, shown: Shown | None, request: Request, stack: ExitStack) -> int | None:
+    def __call__(self, run: Run, shown: Shown | None, request: Request, stack: ExitStack) -> int | None:
         """Writes what is shown of it; returns an exit code only where that failed."""
 
 
@@ -44,14 +44,14 @@ def export(request: Request, decoding: Decoding, chosen: Filter | None, stack: E
     return WRITERS[request.format](run, shown, request, stack)
 
 
-def _perfetto(run: Trace, shown: Shown | None, request: Request, stack: ExitStack) -> int | None:
+def _perfetto(run: Run, shown: Shown | None, request: Request, stack: ExitStack) -> int | None:
     from rpcinspect.views.perfetto.trace import perfetto_pieces
 
     _write(map(printable_json, perfetto_pieces(run, shown)), request, stack)
     return None
 
 
-def _html(run: Trace, shown: Shown | None, request: Request, stack: ExitStack) -> int | None:
+def _html(run: Run, shown: Shown | None, request: Request, stack: ExitStack) -> int | None:
     from rpcinspect.views.page.html_page import trace_html
 
     _write(trace_html(run, shown), request, stack)

@@ -20,8 +20,8 @@ from rpcinspect.commands.decode_request import DRAWINGS, Request
 from rpcinspect.commands.output import open_console, open_output, say
 from rpcinspect.commands.whole_run import read_run
 from rpcinspect.pipeline import Decoding
-from rpcinspect.trace.graph import ContextGraph
-from rpcinspect.trace.narrowed import Answers, Narrowed
+from rpcinspect.run.graph import ContextGraph
+from rpcinspect.run.narrowed import Answers, Narrowed
 from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import packed, read_packed
 

@@ -13,7 +13,6 @@ from rpcinspect.commands.progress import ProgressBar, reading_bar
 from rpcinspect.commands.replay_request import Request, mistake
 from rpcinspect.commands.torch_there import missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.model import Plan
 from rpcinspect.replay.planning.plan import plan
 from rpcinspect.replay.planning.sources import Sources
@@ -21,6 +20,7 @@ from rpcinspect.replay.playing.outcome import ReplayOutcome
 from rpcinspect.replay.playing.report import Report, report
 from rpcinspect.replay.replayer import replay
 from rpcinspect.replay.workers.seeds import read_seeds, unknown
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session
 from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import counted, printable_json
@@ -52,7 +52,7 @@ def run(request: Request) -> int:
             from rpcinspect.commands.export import export
 
             return export(request, opened)
-        made = plan(opened.session, opened.messages(), request.plan_options(), gate)
+        made = plan(opened.session, opened.messages, request.plan_options(), gate)
         empty = empty_line(opened.session)
         if empty is not None:
             say(empty)
@@ -67,9 +67,9 @@ def run(request: Request) -> int:
         return _replayed(request, made, opened, sources)
 
 
-def _opened(request: Request) -> OpenSession:
+def _opened(request: Request) -> Run:
     with reading_bar() as progress:
-        return OpenSession(request.files, request.decoding_options(progress))
+        return Run.open(request.files, request.decoding_options(progress))
 
 
 def _planned(request: Request, made: Plan) -> int:
@@ -88,7 +88,7 @@ def _planned(request: Request, made: Plan) -> int:
     return exit_codes.OK
 
 
-def _replayed(request: Request, made: Plan, opened: OpenSession, sources: Sources) -> int:
+def _replayed(request: Request, made: Plan, opened: Run, sources: Sources) -> int:
     outcome, error = _not_started(request, made, opened.session), None
     if not made.refused and made.count("send"):
         missing = missing_torch() if request.connect is None else None

@@ -10,26 +10,22 @@ from typing import TYPE_CHECKING
 
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.trace.answers import Trace, trace
+from rpcinspect.run.run import Run
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
     from rpcinspect.views.shown import Shown
 
 
-def read_run(decoding: Decoding, chosen: Filter | None = None) -> tuple[Trace, Shown | None]:
+def read_run(decoding: Decoding, chosen: Filter | None = None) -> tuple[Run, Shown | None]:
     """Reads everything. Answers are of the whole run; which of them are shown is up to the view."""
-    records: list[RpcRecord] = []
-    selection = None
-    if chosen is not None:
-        from rpcinspect.filter.selection import Selection
+    if chosen is None:
+        return Run.of(decoding, list(decoding.records())), None
+    from rpcinspect.filter.selection import Selection
 
-        selection = Selection(chosen, decoding.bytes)
+    selection = Selection(chosen, decoding.bytes)
+    records: list[RpcRecord] = []
     for record in decoding.records():
         records.append(record)
-        if selection is not None:
-            selection.feed(record)
-    session = decoding.session
-    messages = [records[row] for row in session.order.tolist()]
-    run = trace(session, messages, ends=decoding.ends, source=decoding.bytes)
-    return run, None if selection is None else selection.finish(session)
+        selection.feed(record)
+    return Run.of(decoding, records), selection.finish(decoding.session)

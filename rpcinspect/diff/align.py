@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
-from rpcinspect.causes.calls import HOUSEKEEPING, Call
-from rpcinspect.causes.causality import GENERAL
 from rpcinspect.diff.repeated import repeated
-from rpcinspect.diff.run import Run
 from rpcinspect.diff.sequences import Level, align, between, overlapping, unpaired
+from rpcinspect.diff.side import DiffSide
 from rpcinspect.diff.units import Unit, units_of
+from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING
+from rpcinspect.run.exchanges import Call
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Alignment(Struct):
     repeated_b: set[int] = field(default_factory=set)
 
 
-def align_runs(a: Run, b: Run) -> Alignment:
+def align_runs(a: DiffSide, b: DiffSide) -> Alignment:
     """The whole alignment. It is made in one direction, whichever way round it is asked for, so that it is
     the same the other way round."""
     if _comes_first(b, a):
@@ -50,7 +50,7 @@ def align_runs(a: Run, b: Run) -> Alignment:
     return _align(a, b)
 
 
-def _comes_first(a: Run, b: Run) -> bool:
+def _comes_first(a: DiffSide, b: DiffSide) -> bool:
     """By the first call that differs. Numbers of hash() only say whether it does: they are others in every
     process, as an order made of them would be."""
     if len(a.calls) != len(b.calls):
@@ -64,7 +64,7 @@ def _comes_first(a: Run, b: Run) -> bool:
     return False
 
 
-def _align(a: Run, b: Run) -> Alignment:
+def _align(a: DiffSide, b: DiffSide) -> Alignment:
     aligner = _Aligner(a, b)
     aligner.units()
     aligner.left_over()
@@ -79,7 +79,7 @@ def _align(a: Run, b: Run) -> Alignment:
 
 
 class _Aligner:
-    def __init__(self, a: Run, b: Run) -> None:
+    def __init__(self, a: DiffSide, b: DiffSide) -> None:
         self.a = a
         self.b = b
         self.found = Alignment()
@@ -161,7 +161,7 @@ class _Aligner:
         return [(a, units_b[loose[a.calls[0]]] if a.calls and a.calls[0] in loose else b) for a, b in pairs]
 
     @staticmethod
-    def _is_loose(unit: Unit, run: Run) -> bool:
+    def _is_loose(unit: Unit, run: DiffSide) -> bool:
         first = unit.first()
         return first is not None and run.calls[first].context is None
 
@@ -169,7 +169,7 @@ class _Aligner:
         self,
         a: Sequence[Unit],
         b: Sequence[Unit],
-        look: Callable[[Unit, Run], Hashable],
+        look: Callable[[Unit, DiffSide], Hashable],
         *,
         crossing: bool = False,
     ) -> Level:
@@ -177,7 +177,7 @@ class _Aligner:
         return Level(keys_a, keys_b, crossing)
 
     @staticmethod
-    def _ends(unit: Unit, run: Run) -> Hashable:
+    def _ends(unit: Unit, run: DiffSide) -> Hashable:
         kind = unit.kind(run)
         return None if kind is None else (kind.caller, kind.callee)
 
@@ -268,7 +268,7 @@ class _Aligner:
 
     def housekeeping(self) -> None:
         """What agents send of their own: for RRefs, by the call that made the RRef; and for the group."""
-        for is_it, say in ((_keeps_rrefs, Run.rref), (_is_control, Run.content)):
+        for is_it, say in ((_keeps_rrefs, DiffSide.rref), (_is_control, DiffSide.content)):
             its_a, its_b = (
                 [call.index for call in run.calls.values() if is_it(call)] for run in (self.a, self.b)
             )
@@ -290,7 +290,7 @@ class _Aligner:
         self,
         a: Sequence[int],
         b: Sequence[int],
-        say: Callable[[Run, int], Hashable] = Run.content,
+        say: Callable[[DiffSide, int], Hashable] = DiffSide.content,
         *,
         in_order: bool = True,
     ) -> dict[int, int]:
@@ -337,7 +337,7 @@ class _Aligner:
         )
 
     @staticmethod
-    def _answer(run: Run, index: int) -> Hashable:
+    def _answer(run: DiffSide, index: int) -> Hashable:
         answer = run.calls[index].answer
         return None if answer is None else run.content(answer)
 
@@ -370,7 +370,7 @@ def _lanes(
     return [(lane, lanes_b[key]) for key, lane in lanes_a.items() if key in lanes_b]
 
 
-def _depths(calls: Sequence[int], run: Run) -> list[list[int]]:
+def _depths(calls: Sequence[int], run: DiffSide) -> list[list[int]]:
     """Calls by how deep they are nested inside the unit."""
     depth: dict[int, int] = {}
     levels: list[list[int]] = []

@@ -17,31 +17,31 @@ from rpcinspect.diff.latency import latencies
 from rpcinspect.diff.merge import merge
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
 from rpcinspect.diff.reordered import changed_places
-from rpcinspect.diff.run import Run
+from rpcinspect.diff.side import DiffSide
 from rpcinspect.diff.workers import Label, labels, same_workers
 from rpcinspect.equality.difference import Difference, plain_text
 from rpcinspect.equality.errors import RemoteError, reworded
 from rpcinspect.equality.ids import CONTEXT, IdMap
 from rpcinspect.equality.messages import compare_messages, error_of
 from rpcinspect.equality.rules import Rules
-from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Progress
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext
 
 BY_DEFAULT = Rules()
 
 
 def compare(
-    a: OpenSession | str | Sequence[str], b: OpenSession | str | Sequence[str], rules: Rules = BY_DEFAULT
+    a: Run | str | Sequence[str], b: Run | str | Sequence[str], rules: Rules = BY_DEFAULT
 ) -> Comparison:
     """The diff of two runs, each an open session, a capture or several of them. The package offers it as
     `rpcinspect.compare`."""
     with ExitStack() as stack:
         runs = []
         for given in (a, b):
-            if not isinstance(given, OpenSession):
+            if not isinstance(given, Run):
                 paths = [given] if isinstance(given, str) else given
-                given = stack.enter_context(OpenSession(paths))
+                given = stack.enter_context(Run.open(paths))
             runs.append(given)
         return compare_runs(runs[0], runs[1], rules)
 
@@ -51,8 +51,8 @@ def _unheard(done: int, of: int | None) -> None:
 
 
 def compare_runs(
-    a: OpenSession,
-    b: OpenSession,
+    a: Run,
+    b: Run,
     rules: Rules = BY_DEFAULT,
     *,
     contexts: tuple[AutogradContext | None, AutogradContext | None] = (None, None),
@@ -62,7 +62,7 @@ def compare_runs(
     `progress` hears how many messages were compared of how many, and first what comes before that.
     """
     progress(0, None)
-    runs = Run(a, contexts[0]), Run(b, contexts[1])
+    runs = DiffSide(a, contexts[0]), DiffSide(b, contexts[1])
     notes = _recognise(*runs, rules)
     progress(0, None)
     alignment = align_runs(*runs)
@@ -87,7 +87,7 @@ def compare_runs(
     )
 
 
-def _recognise(a: Run, b: Run, rules: Rules) -> list[str]:
+def _recognise(a: DiffSide, b: DiffSide, rules: Rules) -> list[str]:
     """Gives workers the names that hold in both runs; notes on those that only one of them has."""
     names: tuple[dict[tuple[int, str], str], dict[tuple[int, str], str]] = ({}, {})
     notes = []
@@ -109,7 +109,7 @@ def _recognise(a: Run, b: Run, rules: Rules) -> list[str]:
     return notes
 
 
-def _labels(run: Run) -> Mapping[int, list[Label]]:
+def _labels(run: DiffSide) -> Mapping[int, list[Label]]:
     """The workers of each job."""
     seen: dict[int, list[str]] = defaultdict(list)
     for call in run.calls.values():
@@ -122,7 +122,7 @@ def _labels(run: Run) -> Mapping[int, list[Label]]:
 class _Comparing:
     """Compares pair by pair, and remembers which ids are the same."""
 
-    def __init__(self, a: Run, b: Run, alignment: Alignment, rules: Rules) -> None:
+    def __init__(self, a: DiffSide, b: DiffSide, alignment: Alignment, rules: Rules) -> None:
         self._a = a
         self._b = b
         self._rules = rules
@@ -245,7 +245,7 @@ MAX_SHOWN = 16
 
 
 def _latencies(
-    a: Run, b: Run, alignment: Alignment, messages: Sequence[Aligned], rules: Rules
+    a: DiffSide, b: DiffSide, alignment: Alignment, messages: Sequence[Aligned], rules: Rules
 ) -> list[Found]:
     """Information on calls that took another time; none for contexts of one run or where it is ignored."""
     if rules.ignores("latency"):
@@ -261,7 +261,7 @@ def _latencies(
     return found
 
 
-def _side(run: Run, messages: Sequence[Aligned], side: int) -> Side:
+def _side(run: DiffSide, messages: Sequence[Aligned], side: int) -> Side:
     indexes = [message.a if side == 0 else message.b for message in messages]
     its = _labels(run)
     return Side(

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.diff.model import Aligned, Explanation, Found, Likely
-from rpcinspect.diff.run import Run
+from rpcinspect.diff.side import DiffSide
 from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.nature import nature_of
 
@@ -38,7 +38,9 @@ def with_causes(messages: Sequence[Aligned], found: Sequence[Found]) -> list[Fou
     ]
 
 
-def explain(messages: Sequence[Aligned], found: Sequence[Found], a: Run, b: Run) -> Explanation | None:
+def explain(
+    messages: Sequence[Aligned], found: Sequence[Found], a: DiffSide, b: DiffSide
+) -> Explanation | None:
     """The first difference that counts, explained; None if there is none. What can't be compared since bytes
     were not captured comes after all that is known to differ."""
     counting = [place for place, one in enumerate(found) if one.counts]
@@ -114,7 +116,7 @@ def _roots(causes: Mapping[int, int | None]) -> dict[int, int]:
 
 
 def _guess(
-    messages: Sequence[Aligned], message: Aligned, its: Sequence[Difference], a: Run, b: Run
+    messages: Sequence[Aligned], message: Aligned, its: Sequence[Difference], a: DiffSide, b: DiffSide
 ) -> _Guess:
     codes = {difference.code for difference in its}
     if codes & ONE_SIDED:
@@ -148,7 +150,7 @@ def _devices(message: Aligned, codes: set[str]) -> str:
     return f"{who} sends tensors of another type"
 
 
-def _result(message: Aligned, its: Sequence[Difference], a: Run, b: Run) -> _Guess:
+def _result(message: Aligned, its: Sequence[Difference], a: DiffSide, b: DiffSide) -> _Guess:
     """An answer, or a gradient: what a worker has computed from equal inputs."""
     who, what = message.source, _called(message)
     given = "the same call" if not message.request else "the same messages"
@@ -172,7 +174,7 @@ def _result(message: Aligned, its: Sequence[Difference], a: Run, b: Run) -> _Gue
     return _Guess("function", text)
 
 
-def _differing(run: Run, answer: int | None) -> tuple[int, int] | None:
+def _differing(run: DiffSide, answer: int | None) -> tuple[int, int] | None:
     """Two equal calls of one run, one of them with this answer, whose answers are not equal."""
     call = next((c for c in run.calls.values() if c.answer == answer), None)
     if call is None or answer is None:
@@ -186,7 +188,9 @@ def _differing(run: Run, answer: int | None) -> tuple[int, int] | None:
     return None
 
 
-def _one_sided(messages: Sequence[Aligned], message: Aligned, codes: set[str], a: Run, b: Run) -> _Guess:
+def _one_sided(
+    messages: Sequence[Aligned], message: Aligned, codes: set[str], a: DiffSide, b: DiffSide
+) -> _Guess:
     run, other, label = (a, b, "a") if message.b is None else (b, a, "b")
     who, what = message.source, _called(message)
     if not message.request:
@@ -200,7 +204,7 @@ def _one_sided(messages: Sequence[Aligned], message: Aligned, codes: set[str], a
     return _Guess("missing-call", f"only in {label}, {who} sends {how}{what} to {message.destination}")
 
 
-def _alone(messages: Sequence[Aligned], message: Aligned, run: Run, label: str) -> bool:
+def _alone(messages: Sequence[Aligned], message: Aligned, run: DiffSide, label: str) -> bool:
     """Whether a request is of an autograd context that the other run has nothing of."""
     own = {m.a if label == "a" else m.b: m.a is not None and m.b is not None for m in messages}
     index = message.a if label == "a" else message.b
@@ -214,5 +218,5 @@ def _called(message: Aligned) -> str:
     return message.function or message.type
 
 
-def _workers(run: Run) -> set[str]:
+def _workers(run: DiffSide) -> set[str]:
     return {worker for sign in run.signs.values() for worker in (sign.caller, sign.callee)}

@@ -11,8 +11,8 @@ from statistics import median_low
 
 from msgspec import Struct
 
-from rpcinspect.causes.causality import GENERAL
-from rpcinspect.diff.run import Run, Sign
+from rpcinspect.diff.side import DiffSide, Sign
+from rpcinspect.rpc.questions import GENERAL
 
 FACTOR = 2
 LEAST_NS = 1_000_000
@@ -29,7 +29,7 @@ class Slower(Struct, frozen=True):
     b_ns: int
 
 
-def latencies(a: Run, b: Run, pairs: Mapping[int, int]) -> list[Slower]:
+def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int]) -> list[Slower]:
     """One entry for each kind of call, in the order in which they came."""
     times: dict[Sign, list[tuple[int, int, int, int]]] = defaultdict(list)
     for index, partner in pairs.items():

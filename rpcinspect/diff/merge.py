@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rpcinspect.diff.align import Alignment
 from rpcinspect.diff.model import Aligned
-from rpcinspect.diff.run import Run, Sign
+from rpcinspect.diff.side import DiffSide, Sign
 from rpcinspect.rpc.message import type_name
 
 
@@ -28,7 +28,7 @@ class _Entry(NamedTuple):
     control: bool
 
 
-def merge(a: Run, b: Run, alignment: Alignment) -> list[Aligned]:
+def merge(a: DiffSide, b: DiffSide, alignment: Alignment) -> list[Aligned]:
     """The messages of both runs, in order."""
     entries = list(_entries(a, b, alignment))
     both = [(entry.a, entry.b) for entry in entries if entry.a is not None and entry.b is not None]
@@ -54,7 +54,7 @@ def merge(a: Run, b: Run, alignment: Alignment) -> list[Aligned]:
     return [_aligned(entry, places, a, b) for entry in entries]
 
 
-def _entries(a: Run, b: Run, alignment: Alignment) -> Iterator[_Entry]:
+def _entries(a: DiffSide, b: DiffSide, alignment: Alignment) -> Iterator[_Entry]:
     """Requests and answers, in no order."""
     taken = set(alignment.pairs.values())
     for call in a.calls.values():
@@ -96,7 +96,9 @@ def _keys(
     return keys
 
 
-def _aligned(entry: _Entry, places: dict[tuple[int | None, int | None], int], a: Run, b: Run) -> Aligned:
+def _aligned(
+    entry: _Entry, places: dict[tuple[int | None, int | None], int], a: DiffSide, b: DiffSide
+) -> Aligned:
     sign, is_answer = entry.sign, entry.request is not None
     run, index = (b, entry.b) if entry.a is None else (a, entry.a)
     assert index is not None

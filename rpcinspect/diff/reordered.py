@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from rpcinspect.causes.calls import Call
-from rpcinspect.causes.causality import GENERAL
-from rpcinspect.diff.run import Run
+from rpcinspect.diff.side import DiffSide
+from rpcinspect.rpc.questions import GENERAL
+from rpcinspect.run.exchanges import Call
 
 
-def changed_places(a: Run, b: Run, pairs: Mapping[int, int]) -> list[list[tuple[int, int]]]:
+def changed_places(a: DiffSide, b: DiffSide, pairs: Mapping[int, int]) -> list[list[tuple[int, int]]]:
     """Groups of pairs of requests, each in the order of the first run: each call was over, in one run, before
     another of its group began, and began after that was over in the other run."""
     lanes: dict[Hashable, list[tuple[Call, Call]]] = defaultdict(list)

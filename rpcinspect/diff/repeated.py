@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable
 
-from rpcinspect.causes.causality import GENERAL
-from rpcinspect.diff.run import Run
+from rpcinspect.diff.side import DiffSide
+from rpcinspect.rpc.questions import GENERAL
 
 
-def repeated(run: Run, paired: set[int]) -> set[int]:
+def repeated(run: DiffSide, paired: set[int]) -> set[int]:
     """Calls without a partner whose neighbour in their lane has one and says the same."""
     found: set[int] = set()
     left = [
@@ -42,6 +42,6 @@ def repeated(run: Run, paired: set[int]) -> set[int]:
     return found
 
 
-def _near(run: Run, one: int, other: int) -> bool:
+def _near(run: DiffSide, one: int, other: int) -> bool:
     """Whether two calls are of one context, or of none."""
     return run.calls[one].context == run.calls[other].context

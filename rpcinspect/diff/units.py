@@ -11,10 +11,10 @@ from collections.abc import Hashable
 
 from msgspec import Struct, field
 
-from rpcinspect.causes.calls import HOUSEKEEPING, Call
-from rpcinspect.causes.causality import GENERAL
 from rpcinspect.diff.content import as_multiset
-from rpcinspect.diff.run import Run, Sign
+from rpcinspect.diff.side import DiffSide, Sign
+from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING
+from rpcinspect.run.exchanges import Call
 
 
 class Unit(Struct, eq=False):
@@ -30,24 +30,24 @@ class Unit(Struct, eq=False):
     others: list[int] = field(default_factory=list)
     """Gradients and clean-ups."""
 
-    def shape(self, run: Run) -> Hashable:
+    def shape(self, run: DiffSide) -> Hashable:
         """Which calls it has, whatever they say and in whatever order."""
         return as_multiset([run.signs[index] for index in self.calls])
 
-    def said(self, run: Run) -> Hashable:
+    def said(self, run: DiffSide) -> Hashable:
         """Which calls it has, and what their requests say."""
         return as_multiset(self.requests(run))
 
-    def requests(self, run: Run) -> list[Hashable]:
+    def requests(self, run: DiffSide) -> list[Hashable]:
         """Each of its calls, and what that says."""
         return [(run.signs[index], run.content(index)) for index in self.calls]
 
-    def begin(self, run: Run) -> Hashable:
+    def begin(self, run: DiffSide) -> Hashable:
         """Its first call, and what that says."""
         first = self.first()
         return None if first is None else (run.signs[first], run.content(first))
 
-    def kind(self, run: Run) -> Sign | None:
+    def kind(self, run: DiffSide) -> Sign | None:
         """What its first call is."""
         first = self.first()
         return None if first is None else run.signs[first]
@@ -57,7 +57,7 @@ class Unit(Struct, eq=False):
         return self.calls[0] if self.calls else None
 
 
-def units_of(run: Run) -> list[Unit]:
+def units_of(run: DiffSide) -> list[Unit]:
     """The units of a run in the order in which they began. Agents' own calls and the housekeeping of RRefs
     are in none."""
     units: list[Unit] = []
@@ -82,7 +82,7 @@ def units_of(run: Run) -> list[Unit]:
 
 
 def _unit(
-    run: Run, call: Call, of_context: dict[tuple[int, int], Unit], of_call: dict[int, Unit]
+    run: DiffSide, call: Call, of_context: dict[tuple[int, int], Unit], of_call: dict[int, Unit]
 ) -> Unit | None:
     """The unit that a call belongs to, where that has begun before."""
     if call.context is not None:

@@ -26,7 +26,7 @@ from rpcinspect.wire.records import TpTensor
 from rpcinspect.wire.tensorpipe import TpDevice
 
 Read: TypeAlias = Callable[[Extent], bytes]
-"""Bytes of an extent, zeros where they were not captured: `OpenSession.read`."""
+"""Bytes of an extent, zeros where they were not captured: `Run.read`."""
 
 BLOCK_ELEMENTS = 1 << 19
 

@@ -16,10 +16,8 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.agent.engine import NO_MEMBERS, Bringer, passes_of, start_agents
 from rpcinspect.replay.peers.events import limits_for
 from rpcinspect.replay.peers.loop import Loop, Tap
@@ -50,6 +48,8 @@ from rpcinspect.replay.workers.live_group import Gradient, LiveGroup
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.replay.workers.workers import WorkerOptions, Workers
 from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
+from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.run import Run
 
 OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
 LOADED_BY_OPTIMIZERS = "torch._dynamo.disable"
@@ -89,7 +89,7 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
 
 
 def replay(
-    opened: OpenSession,
+    opened: Run,
     plan: Plan,
     options: ReplayOptions,
     *,
@@ -162,14 +162,12 @@ class _Interrupted(Exception):
 class _Replayer:
     """What all sessions of a replay have in common."""
 
-    def __init__(
-        self, opened: OpenSession, plan: Plan, options: ReplayOptions, progress: Progress | None
-    ) -> None:
+    def __init__(self, opened: Run, plan: Plan, options: ReplayOptions, progress: Progress | None) -> None:
         self._opened = opened
         self._plan = plan
         self._options = options
         self._progress = progress
-        exchanges = read_exchanges(opened.session, opened.messages())
+        exchanges = read_exchanges(opened.session, opened.messages)
         self._calls = exchanges.by_index()
         self.count = sum(session.count("send") for session in plan.sessions)
         self._all = options.repeat * sum(s.count("send") + s.count("answer") for s in plan.sessions)
@@ -273,7 +271,7 @@ class _Run:
 
     def __init__(
         self,
-        opened: OpenSession,
+        opened: Run,
         planned: PlannedSession,
         calls: Mapping[int, Call],
         options: ReplayOptions,

@@ -14,12 +14,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-from rpcinspect.causes.calls import Call, Exchanges, read_exchanges
-from rpcinspect.causes.causality import Causes, explain
 from rpcinspect.diff.model import Comparison
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.facts import read_facts
 from rpcinspect.replay.planning.selection import needed
+from rpcinspect.run.causes import Causes, explain
+from rpcinspect.run.exchanges import Call, Exchanges, read_exchanges
+from rpcinspect.run.run import Run
 
 
 class Target(Struct, frozen=True):
@@ -47,9 +47,9 @@ def target_of(comparison: Comparison) -> Target | None:
     return Target("b", (request.b,))
 
 
-def candidates(run: OpenSession, target: Target) -> Iterator[frozenset[int]]:
+def candidates(run: Run, target: Target) -> Iterator[frozenset[int]]:
     """Indexes of messages, each set once."""
-    messages = run.messages()
+    messages = run.messages
     exchanges = read_exchanges(run.session, messages)
     calls = exchanges.by_index()
     chosen = [calls[index] for index in target.indexes if index in calls]

@@ -20,7 +20,7 @@ from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
 from rpcinspect.files.temporary import Temporary
-from rpcinspect.opened import OpenSession
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext
 from rpcinspect.shrink.candidates import candidates, target_of
 from rpcinspect.writing.file import write_session
@@ -47,8 +47,8 @@ class Shrunk(Struct, frozen=True, kw_only=True):
 
 def shrink(
     comparison: Comparison,
-    a: OpenSession,
-    b: OpenSession,
+    a: Run,
+    b: Run,
     output: IO[bytes],
     *,
     contexts: Contexts = (None, None),
@@ -58,7 +58,7 @@ def shrink(
     if target is None:
         return None
     run = b if target.side == "b" else a
-    records = run.messages()
+    records = run.messages
     with io.BufferedRandom(Temporary()) as file:
         shrunk = None
         for chosen in candidates(run, target):
@@ -79,12 +79,12 @@ def _shows(
     comparison: Comparison,
     shrunk: Shrunk,
     path: str,
-    runs: tuple[OpenSession, OpenSession],
+    runs: tuple[Run, Run],
     contexts: Contexts,
 ) -> bool:
     """Whether comparing the part says the same as comparing the whole."""
     rules = replace(comparison.rules, ignore=comparison.rules.ignore | {shrunk.ignore})
-    with OpenSession([path]) as part:
+    with Run.open([path]) as part:
         side = 0 if shrunk.side == "a" else 1
         found = _same_context(part, contexts[side])
         if contexts[side] is not None and found is None:
@@ -100,7 +100,7 @@ def _part_of(rules: Rules) -> Rules:
     return replace(rules, ignore=rules.ignore | {"latency"})
 
 
-def _same_context(part: OpenSession, context: AutogradContext | None) -> AutogradContext | None:
+def _same_context(part: Run, context: AutogradContext | None) -> AutogradContext | None:
     for its in part.session.contexts:
         if context is not None and its.context_id == context.context_id:
             return its

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, Session
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.wire_facts import WireFacts
 from rpcinspect.trace.words import counted, unique
@@ -51,7 +51,7 @@ class CaptureFaults(Stage):
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return not record.tp.descriptor.tensors
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         session, wire = run.session, run.wire
         truncated, missing = len(self._truncated), len(self._tensors_missing)
         incomplete = _incomplete(truncated, missing)

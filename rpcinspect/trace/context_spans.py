@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from rpcinspect.causes.calls import context_of
 from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
+from rpcinspect.rpc.questions import context_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Session
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from rpcinspect.causes.calls import CALLS, FETCHES
 from rpcinspect.rpc.command_codec import parameter_indexes
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import CALLS, FETCHES
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.groups import Crowd, Group, Groups
 from rpcinspect.trace.notes import Note
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, numbers, packed, several, unique
 
@@ -64,7 +64,7 @@ class DetachedTensors(Stage):
     def indifferent_pair(self, request: Note, answer: Note) -> bool:
         return not (request.kind in REQUESTS and _bare(answer)) and not _one_way(request, answer)
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._bare.gathered(run):
             yield _warning(
                 "lost-edge",
@@ -89,7 +89,7 @@ class DetachedTensors(Stage):
                     "Send a plain tensor that depends on it (parameter * 1), or an RRef to it.",
                 )
 
-    def _dead_ends(self, run: Run) -> Iterable[Finding]:
+    def _dead_ends(self, run: CaptureEvidence) -> Iterable[Finding]:
         """Edges whose receiver sends nothing on in a context in which no pass ran: with one, the lack of a
         gradient is an error of its own."""
         contexts: dict[int, int] = {}

@@ -21,9 +21,9 @@ from rpcinspect.rpc.pickles.semantic import remote_exception
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import origin
 from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.groups import Groups
 from rpcinspect.trace.notes import Note
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, numbers, several, shorten, unique
 from rpcinspect.wire.tensorpipe import Layout
@@ -76,7 +76,7 @@ class DeviceMaps(Stage):
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return not (note.failed or note.elsewhere)
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._uncovered.finish(run):
             line = f'options.set_device_map("{group.receiver}", {{"{group.what}": …}})'
             yield Finding(

@@ -15,8 +15,8 @@ from rpcinspect.rpc.command import RRefBackwardReq
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import AutogradContext, Edge, Finding
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, numbers, packed, several, unique
 
@@ -50,7 +50,7 @@ class LostGradients(Stage):
     def indifferent_pair(self, request: Note, answer: Note) -> bool:
         return not answer.failed
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         session = run.session
         dangling = {int(session.index[row]): what for row, what in self._failed}
         failed = {int(session.index[row]) for row in self._failed_passes}
@@ -65,7 +65,7 @@ class LostGradients(Stage):
 
 
 def _missing(
-    run: Run,
+    run: CaptureEvidence,
     context: AutogradContext,
     rref_pass: int | None,
     dangling: Collection[int],
@@ -110,7 +110,7 @@ def _missing(
     )
 
 
-def _dangling(run: Run, dangling: dict[int, str]) -> Iterable[Finding]:
+def _dangling(run: CaptureEvidence, dangling: dict[int, str]) -> Iterable[Finding]:
     """Wrapped requests that failed, by who called what."""
     groups: dict[tuple[int, str, str, str], list[Edge]] = defaultdict(list)
     contexts: dict[int, int] = {}

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rpcinspect.causes.wrapping import HABITS, wrong_answer, wrong_request
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import DeviceMap
+from rpcinspect.rpc.wrapping import HABITS, wrong_answer, wrong_request
 from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.groups import Groups
 from rpcinspect.trace.notes import Note
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, numbers
 
@@ -65,7 +65,7 @@ class UnexpectedEnvelopes(Stage):
     def indifferent_pair(self, request: Note, answer: Note) -> bool:
         return not _wrong_pair(request, answer)
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._groups.gathered(run):
             yield Finding(
                 code="unexpected-envelope",

@@ -19,8 +19,8 @@ from rpcinspect.rpc.pickles.semantic import remote_exception
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import origin
 from rpcinspect.session.model import NONE, Finding
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import several, shorten, unique
 
@@ -101,7 +101,7 @@ class ErrorResponses(Stage):
         if answer.failed and answer_row in self._failures:
             self._failures[answer_row].function = request.what
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         columns = run.session.messages
         failures = sorted(self._failures.values(), key=lambda f: int(run.session.index[f.row]))
         causes = self._causes(run, failures)
@@ -124,12 +124,12 @@ class ErrorResponses(Stage):
             yield self._finding(run, place, cause, root)
 
     @staticmethod
-    def _place(run: Run, failure: _Failure, nodes: tuple[int, ...]) -> str:
+    def _place(run: CaptureEvidence, failure: _Failure, nodes: tuple[int, ...]) -> str:
         """The worker on which it was raised: by its text, else the one that answered."""
         return run.worker(nodes[-1], run.job(failure.row)) if nodes else run.session.source(failure.row)
 
     @staticmethod
-    def _causes(run: Run, failures: list[_Failure]) -> dict[int, _Failure]:
+    def _causes(run: CaptureEvidence, failures: list[_Failure]) -> dict[int, _Failure]:
         """Row → the error that it passes on."""
         session, columns = run.session, run.session.messages
         arrived: dict[tuple[int, str], list[_Failure]] = defaultdict(list)
@@ -149,7 +149,7 @@ class ErrorResponses(Stage):
         return found
 
     @staticmethod
-    def _finding(run: Run, place: str, cause: str, root: _Root) -> Finding:
+    def _finding(run: CaptureEvidence, place: str, cause: str, root: _Root) -> Finding:
         workers = unique([place, *root.reached])
         failure = root.failure
         what = shorten(cause or failure.type or "an error", MAX_SHOWN)

@@ -23,9 +23,9 @@ from rpcinspect.trace.devices import DeviceMaps
 from rpcinspect.trace.edges import LostGradients
 from rpcinspect.trace.envelopes import UnexpectedEnvelopes
 from rpcinspect.trace.errors import ErrorResponses
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.leaks import LeakedContexts, LeakedRRefs
 from rpcinspect.trace.notes import Note, Pairs, note_of
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import Stage
 from rpcinspect.trace.stale import StaleGradients
 from rpcinspect.trace.unanswered import UnansweredRequests
@@ -164,14 +164,14 @@ class Findings:
 
     def finish(self, session: Session, wire: WireFacts) -> tuple[Finding, ...]:
         """Every finding."""
-        run = Run(session, wire)
+        run = CaptureEvidence(session, wire)
         found: list[Finding] = []
         for stage in self._stages:
             found += self._ask(stage, partial(_finished, stage, run), None) or ()
         return tuple(found)
 
 
-def _finished(stage: Stage, run: Run) -> list[Finding]:
+def _finished(stage: Stage, run: CaptureEvidence) -> list[Finding]:
     return list(stage.finish(run))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from rpcinspect.session.model import MessageColumns
-from rpcinspect.trace.run import Run
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.words import several, unique
 
 PAIRS = 3
@@ -66,7 +66,7 @@ class Groups:
         """One message more."""
         self._rows[self._columns.pipe[row], self._columns.from_client[row], what].append(row)
 
-    def finish(self, run: Run) -> Iterator[Group]:
+    def finish(self, run: CaptureEvidence) -> Iterator[Group]:
         """Every group, in the order of their first messages."""
         session = run.session
         merged: dict[tuple[int, str, str, str], list[int]] = defaultdict(list)
@@ -77,7 +77,7 @@ class Groups:
         found = [Group(*key, run.session.indexes(rows)) for key, rows in merged.items()]
         yield from sorted(found, key=lambda group: group.indexes[0])
 
-    def gathered(self, run: Run) -> Iterator[Group | Crowd]:
+    def gathered(self, run: CaptureEvidence) -> Iterator[Group | Crowd]:
         """The same, but for what many pairs of a job do."""
         alike: dict[tuple[int, str], list[Group]] = defaultdict(list)
         for group in self.finish(run):

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from rpcinspect.causes.calls import CALLS, created
 from rpcinspect.rpc.command import RRefUserDelete
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import CALLS, created
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, AutogradContext, Finding, RRef
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, packed, several, unique
 
@@ -34,7 +34,7 @@ CARRIERS = CALLS | {
 class LeakedContexts(Stage):
     """See the module's text."""
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         named = {(worker.job, worker.name) for worker in run.session.workers}
         groups: dict[tuple[int, str, tuple[str, ...]], list[AutogradContext]] = defaultdict(list)
         for context in run.session.contexts:
@@ -58,7 +58,9 @@ class LeakedContexts(Stage):
             )
 
 
-def _left_behind(run: Run, context: AutogradContext, named: set[tuple[int, str | None]]) -> tuple[str, ...]:
+def _left_behind(
+    run: CaptureEvidence, context: AutogradContext, named: set[tuple[int, str | None]]
+) -> tuple[str, ...]:
     """The workers of a context that should have got a clean-up and did not."""
     session = run.session
     cleaned = {session.destination(int(session.order[index])) for index in context.cleanup}
@@ -105,7 +107,7 @@ class LeakedRRefs(Stage):
             and created(record) is None
         )
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[tuple[int, str, str], list[tuple[RRef, int]]] = defaultdict(list)
         over: dict[tuple[str, int], bool] = {}
         for rref in run.session.rrefs:
@@ -138,7 +140,7 @@ class LeakedRRefs(Stage):
             )
 
 
-def _over(run: Run, owner: str, job: int) -> bool:
+def _over(run: CaptureEvidence, owner: str, job: int) -> bool:
     """Whether every pipe to a worker was closed, after all that was due had come."""
     pipes = run.pipes_to(owner, job)
     return bool(pipes) and all(run.end(pipe) is not None and not run.damaged(pipe, True) for pipe in pipes)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from rpcinspect.causes.calls import CALLS, function_of, is_builtin
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
 from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.questions import CALLS, function_of, is_builtin
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import ProfilingId
 from rpcinspect.session.model import NONE, MessageColumns

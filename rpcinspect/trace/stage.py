@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
-from rpcinspect.trace.run import Run
 
 MAX_INDEXES = 1000
 """Message numbers that a finding carries."""
@@ -37,5 +37,5 @@ class Stage(ABC):
         return False
 
     @abstractmethod
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         """The findings."""

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from rpcinspect.causes.calls import CALLS
 from rpcinspect.rpc.command import ScriptCall
 from rpcinspect.rpc.pickles.semantic import python_udf
+from rpcinspect.rpc.questions import CALLS
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Edge, Finding
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, numbers, packed, unique
 
@@ -70,7 +70,7 @@ class StaleGradients(Stage):
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return note.function not in STEPS
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         steps = self._by_owner(run)
         found: dict[tuple[int, str, str, str], _Victims] = {}
         for context in run.session.contexts if steps else ():
@@ -88,7 +88,7 @@ class StaleGradients(Stage):
         for (_, owner, victim, guilty), victims in found.items():
             yield _finding(owner, victim, guilty, victims)
 
-    def _by_owner(self, run: Run) -> dict[tuple[int, str], list[_Step]]:
+    def _by_owner(self, run: CaptureEvidence) -> dict[tuple[int, str], list[_Step]]:
         """The steps on each worker, as they arrived there."""
         session = run.session
         steps: dict[tuple[int, str], list[_Step]] = defaultdict(list)

@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from rpcinspect.causes.calls import context_of, created, fork_of, rref_of
+from rpcinspect.rpc.questions import context_of, created, fork_of, rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, MessageColumns, Session
 

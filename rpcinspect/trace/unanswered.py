@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from rpcinspect.causes.calls import CLEAN_UP
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import CallFailure, Edge, Finding, MessageColumns
 from rpcinspect.trace.circles import circles
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note, Pairs
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, duration, numbers, several, shorten, unique
 
@@ -77,7 +77,7 @@ class UnansweredRequests(Stage):
     def indifferent_pair(self, request: Note, answer: Note) -> bool:
         return request.function is None and request.kind != MessageType.BACKWARD_AUTOGRAD_REQ
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[Kind, _Open] = {}
         for row, note in sorted(self._pairs.unanswered(), key=lambda one: int(run.session.index[one[0]])):
             told = row in run.session.failures
@@ -96,7 +96,7 @@ class UnansweredRequests(Stage):
             yield self._finding(run, key, found, waits, unused)
         yield from _lost(run)
 
-    def _judge(self, run: Run, row: int, note: Note) -> tuple[str, str]:
+    def _judge(self, run: CaptureEvidence, row: int, note: Note) -> tuple[str, str]:
         """Severity, and one of the reasons below."""
         failure = run.session.failures.get(row)
         end = run.end(self._columns.pipe[row])
@@ -111,7 +111,9 @@ class UnansweredRequests(Stage):
             return "info", EARLY
         return "error", SILENT
 
-    def _finding(self, run: Run, key: Kind, found: _Open, waits: _Waits, unused: _Unused) -> Finding:
+    def _finding(
+        self, run: CaptureEvidence, key: Kind, found: _Open, waits: _Waits, unused: _Unused
+    ) -> Finding:
         job, caller, callee, what, why = key
         indexes = run.session.indexes(found.rows[:MAX_INDEXES])
         it = "it" if len(found.rows) == 1 else "the first of them"
@@ -150,7 +152,7 @@ class UnansweredRequests(Stage):
 class _Unused:
     """Forward messages whose gradient never came, for which passes that nobody answered wait."""
 
-    def __init__(self, run: Run, passes: Mapping[int, int]) -> None:
+    def __init__(self, run: CaptureEvidence, passes: Mapping[int, int]) -> None:
         """`passes`: row of a gradient request without an answer → its context."""
         self._run = run
         self._passes = passes
@@ -221,7 +223,7 @@ def _quoted(failures: Sequence[CallFailure]) -> str:
     return f" ({shorten(line, MAX_TEXT)})" if line else ""
 
 
-def _lost(run: Run) -> Iterable[Finding]:
+def _lost(run: CaptureEvidence) -> Iterable[Finding]:
     """Calls that ended without an answer and whose request is in no log."""
     groups: dict[tuple[str, str, str], list[CallFailure]] = defaultdict(list)
     for failure in run.session.lost_calls:

@@ -14,8 +14,8 @@ import numpy as np
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, numbers, several, unique
 
@@ -63,7 +63,7 @@ class UnsafePickles(Stage):
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return not record.facts.audit
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for (code, name), rows in sorted(self._rows.items()):
             indexes, workers = _where(run, rows)
             if not indexes:
@@ -87,7 +87,7 @@ class UnsafePickles(Stage):
             )
         yield from self._own(run)
 
-    def _own(self, run: Run) -> Iterator[Finding]:
+    def _own(self, run: CaptureEvidence) -> Iterator[Finding]:
         indexes, workers = _where(run, self._naming)
         if not indexes:
             return
@@ -111,7 +111,7 @@ def _confuses(request: Note, answer: Note) -> bool:
     return kinds == (MessageType.PYTHON_RREF_FETCH_CALL, MessageType.SCRIPT_RREF_FETCH_RET)
 
 
-def _where(run: Run, rows: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _where(run: CaptureEvidence, rows: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Indexes of messages, without the agents' own calls, and the workers that got them."""
     session = run.session
     control = np.frombuffer(session.messages.control, dtype=np.int8)

@@ -17,9 +17,9 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import plain_range
 from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.groups import Groups
 from rpcinspect.trace.notes import Note
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, numbers
 from rpcinspect.wire.ranges import CaptureBytes, Extent
@@ -49,7 +49,7 @@ class ZeroGradients(Stage):
                 self._groups.add(record.row, "")
                 return
 
-    def finish(self, run: Run) -> Iterable[Finding]:
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._groups.gathered(run):
             yield Finding(
                 code="zero-gradient",

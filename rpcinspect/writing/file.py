@@ -48,7 +48,7 @@ def write_session(
     keep: Collection[int] | None = None,
 ) -> int:
     """Writes the messages whose indexes are in `keep`, or all; returns how many. `records`: those of the
-    whole session in the order of time, as `OpenSession.messages` gives them."""
+    whole session in the order of time, as `Run.messages` gives them."""
     chosen = set(range(len(records)) if keep is None else keep)
     kept = [Numbered(index, record) for index, record in enumerate(records) if index in chosen]
     write_messages(output, session, kept, read)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
-from rpcinspect.diff.run import Run
+from rpcinspect.diff.side import DiffSide
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -16,8 +16,8 @@ from rpcinspect.rpc.command import (
     PythonResp,
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.wire.ranges import Extent
+from rpcinspect.run.run import Run
+from rpcinspect.wire.ranges import CaptureBytes
 from tests.replay.talks import Workers
 
 # As `talks.udf`, with one int as argument.
@@ -101,30 +101,16 @@ class Story(Workers):
             gradient = False
             self.now += 7
 
-    def opened(self) -> Heard:
-        return Heard(self)
+    def opened(self) -> Run:
+        """As a run; the bytes of all tensors are zeros."""
+        session, messages = self.heard()
+        return Run(session, messages, source=CaptureBytes(lambda capture, offset, length: bytes(length)))
 
-    def run(self) -> Run:
+    def run(self) -> DiffSide:
         """As a run whose workers are called what they are called."""
-        run = Run(self.opened())  # type: ignore[arg-type]
+        run = DiffSide(self.opened())
         run.recognise({})
         return run
-
-
-class Heard:
-    """What an open session offers; the bytes of all tensors are zeros."""
-
-    def __init__(self, story: Story) -> None:
-        self.session, self._messages = story.heard()
-
-    def messages(self) -> list[RpcRecord]:
-        return self._messages
-
-    def message(self, index: int) -> RpcRecord:
-        return self._messages[index]
-
-    def read(self, extent: Extent) -> bytes:
-        return bytes(extent.length)
 
 
 def diff(a: Story, b: Story, **rules: object) -> Comparison:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rpcinspect
-from rpcinspect import Comparison, OpenSession, Rules
+from rpcinspect import Comparison, Rules, Run
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
@@ -30,11 +30,11 @@ def each_capture() -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[Callable[[Path], OpenSession]]:
+def opened() -> Iterator[Callable[[Path], Run]]:
     """Opens captures; the last few stay open, for the test that comes next."""
-    kept: dict[Path, OpenSession] = {}
+    kept: dict[Path, Run] = {}
 
-    def give(path: Path) -> OpenSession:
+    def give(path: Path) -> Run:
         found = kept.pop(path, None)
         if found is None:  # an empty one is false
             found = rpcinspect.open(str(path))
@@ -48,7 +48,7 @@ def opened() -> Iterator[Callable[[Path], OpenSession]]:
         session.close()
 
 
-Opened = Callable[[Path], OpenSession]
+Opened = Callable[[Path], Run]
 
 
 def mirrored(comparison: Comparison) -> list[tuple[object, ...]]:

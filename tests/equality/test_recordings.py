@@ -16,12 +16,12 @@ from rpcinspect.equality.difference import Difference, verdict
 from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.equality.rules import Rules
-from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Options
 from rpcinspect.rpc.command import CleanupAutogradContextReq, PropagateGradientsReq
 from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
+from rpcinspect.run.run import Run
 from tests.equality.builders import STRICT, changed
 from tests.places import recorded
 from tests.session.records import tp_message
@@ -47,18 +47,18 @@ def test_every_message_is_itself(name: str) -> None:
     with rpcinspect.open(path) as one, rpcinspect.open(path) as other:
         ids = IdMap()
         assert len(one) > 0
-        for a, b in zip(one.messages(), other.messages(), strict=True):
+        for a, b in zip(one.messages, other.messages, strict=True):
             assert compare_messages(a, a, one.read, one.read, STRICT) == []
             assert compare_messages(a, b, one.read, other.read, STRICT, ids) == []
             assert same_payload(a, b)
         assert ids.contradictions == []
 
 
-def lanes(opened: OpenSession) -> dict[tuple[str, str, str], list[RpcRecord]]:
+def lanes(opened: Run) -> dict[tuple[str, str, str], list[RpcRecord]]:
     """Messages of the job itself, by who sends what to whom."""
     session = opened.session
     out: dict[tuple[str, str, str], list[RpcRecord]] = {}
-    for found in opened.messages():
+    for found in opened.messages:
         if not session.messages.control[found.row]:
             kind = type(found.rpc.command).__name__
             key = session.source(found.row), session.destination(found.row), kind
@@ -125,7 +125,7 @@ def test_ids_alone_are_no_difference(name: str) -> None:
     with rpcinspect.open(str(CAPTURES / name), options=Options(forms=True)) as opened:
         ids = IdMap()
         moved = 0
-        for a in opened.messages():
+        for a in opened.messages:
             b = changed(a, renumbered(a.rpc))
             assert compare_messages(a, b, opened.read, opened.read, STRICT, ids) == []
             moved += not same_payload(a, b)
@@ -147,7 +147,7 @@ EXPECTED = {
 
 
 @lru_cache(maxsize=1)
-def versions(path: Path) -> OpenSession:
+def versions(path: Path) -> Run:
     return rpcinspect.open(str(path), options=Options(forms=True))
 
 
@@ -155,10 +155,10 @@ def versions(path: Path) -> OpenSession:
 def test_one_changed_field_is_the_one_difference(change: Change) -> None:
     opened = versions(recorded("versions/torch-2.14.1.pcap"))
     ids = IdMap()
-    for a in opened.messages():
+    for a in opened.messages:
         assert compare_messages(a, changed(a, a.rpc), opened.read, opened.read, STRICT, ids) == []
     tried = 0
-    for a in opened.messages():
+    for a in opened.messages:
         edited = change(a.rpc)
         if edited is None:
             continue
@@ -193,7 +193,7 @@ def test_damaged_messages(name: str) -> None:
     """Nothing is raised, the mirror holds, and everything found can be written as JSON."""
     dice = random.Random(name)
     with rpcinspect.open(str(CAPTURES / name)) as opened:
-        for a in opened.messages()[:40]:
+        for a in opened.messages[:40]:
             for _ in range(4):
                 b = damaged(a, dice)
                 found = compare_messages(a, b, opened.read, opened.read, STRICT)

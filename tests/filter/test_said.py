@@ -12,7 +12,7 @@ from rpcinspect.filter.fields import BY_NAME, FIELDS
 from rpcinspect.filter.kinds import FLAG
 from rpcinspect.filter.known import AtTheEnd
 from rpcinspect.filter.said import Reader
-from rpcinspect.opened import OpenSession
+from rpcinspect.run.run import Run
 from tests.decoded import decode
 from tests.filter.from_json import FROM_JSON, values
 from tests.places import recorded
@@ -28,10 +28,10 @@ DAMAGED = ("torch/snap300.pcap", "torch/stress_lossy.pcap")
 
 def asked(*paths: Path) -> list[dict[str, list[Any]]]:
     """Of every message, what each field gives."""
-    with OpenSession([str(path) for path in paths]) as opened:
+    with Run.open([str(path) for path in paths]) as opened:
         reader, known = Reader(opened.bytes), AtTheEnd(opened.session)
         found = []
-        for record in opened.messages():
+        for record in opened.messages:
             its: dict[str, list[Any]] = {}
             for field in FIELDS:
                 if field.said is not None:

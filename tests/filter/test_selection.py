@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rpcinspect.filter.expression import And, Compare, Expression, Not, Or
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import Filter, Selection, StreamSelection
-from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Decoding, Options
+from rpcinspect.run.run import Run
 from tests.decoded import decode, stream
 from tests.filter.expressions import expressions, means
 from tests.filter.from_json import picked, values
@@ -37,8 +37,8 @@ def told(name: str) -> list[dict[str, list[Any]]]:
 
 
 @cache
-def opened(name: str) -> OpenSession:
-    return OpenSession([str(CAPTURES / name)])
+def opened(name: str) -> Run:
+    return Run.open([str(CAPTURES / name)])
 
 
 @cache
@@ -56,7 +56,7 @@ def choose(expression: Expression, name: str) -> list[int]:
     session = opened(name)
     selection = Selection(Filter(expression, ""), session.bytes)
     for row in range(len(session)):
-        selection.feed(session.message(int(session.session.index[row])))
+        selection.feed(session.messages[int(session.session.index[row])])
     return [
         int(session.session.index[row])
         for row in selection.finish(session.session).of(list(range(len(session))))

@@ -16,7 +16,6 @@ from functools import cache
 from rpcinspect.errors import DecodeError, FilterError
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import Filter, Selection, StreamSelection
-from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.pickles.audit import audit
 from rpcinspect.rpc.pickles.jit import read_jit, read_jit_forms
@@ -26,6 +25,7 @@ from rpcinspect.rpc.pickles.places import rref_places, tensor_places
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle_partial
 from rpcinspect.rpc.pickles.render import render, render_args
 from rpcinspect.rpc.tensor import read_tensor_table, read_tensor_table_forms, to_tensor_table
+from rpcinspect.run.run import Run
 from rpcinspect.wire import tensorpipe as tp
 from rpcinspect.wire.nop import read_nop, write_nop
 from rpcinspect.wire.store import StoreConversation, StoreGeneration, worker_directory
@@ -237,9 +237,9 @@ def store_seeds() -> Iterator[bytes]:
 
 
 @cache
-def _example() -> tuple[OpenSession, str]:
+def _example() -> tuple[Run, str]:
     path = str(corpus.ROOT / "captures" / "basic_chain.pcap")
-    return OpenSession([path]), path
+    return Run.open([path]), path
 
 
 def filters(data: bytes) -> None:
@@ -256,7 +256,7 @@ def filters(data: bytes) -> None:
     again = parse(str(expression)) if len(str(expression)) <= 100_000 else expression
     assert again == expression, (str(again), str(expression))
     opened, path = _example()
-    rows = sorted(opened.messages(), key=lambda record: record.row)
+    rows = sorted(opened.messages, key=lambda record: record.row)
     selection = Selection(Filter(expression, text), opened.bytes)
     opposite = Selection(Filter(parse(f"not ({text.strip()})"), text), opened.bytes) if _fits(text) else None
     with Decoding([path]) as decoding:

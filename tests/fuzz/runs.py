@@ -24,7 +24,6 @@ from rpcinspect.commands.questions import ANSWERS
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import CaptureError, DecodeError, RpcInspectError
-from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.plan import PlanOptions, plan
@@ -35,7 +34,7 @@ from rpcinspect.rpc.message import from_payloads
 from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.rpclog.header import CPU, LoggedMessage, LoggedStorage
 from rpcinspect.rpclog.write import FIRST_LINE, message_line
-from rpcinspect.trace.answers import Trace, trace
+from rpcinspect.run.run import Run
 from rpcinspect.views.contract.jsonl import JsonLines
 from rpcinspect.views.diff.html_page import diff_html
 from rpcinspect.views.diff.json_lines import diff_lines
@@ -211,8 +210,8 @@ def log(data: bytes) -> None:
     marks = b"".join(_mark(number) for number in range(3))
     path = scratch(FIRST_LINE + b"".join(parts) + b"\n" + marks)
     try:
-        with OpenSession([str(path)]) as opened:
-            found = opened.messages()
+        with Run.open([str(path)]) as opened:
+            found = opened.messages
             reasons = [problem.reason for problem in opened.session.problems]
             with tempfile.TemporaryFile() as spool:
                 view = JsonLines(spool, opened.bytes)
@@ -324,7 +323,7 @@ def session(data: bytes) -> None:
     which = (parts[0] or b"\0")[0]
     a, b = scratch(log_lines(parts, NOT_IN_A), "a"), scratch(log_lines(parts, NOT_IN_B), "b")
     try:
-        with OpenSession([str(a)]) as opened:
+        with Run.open([str(a)]) as opened:
             if which & TABLES:
                 _tables(opened)
             if which & PAGES:
@@ -336,7 +335,7 @@ def session(data: bytes) -> None:
             if which & WRITE:
                 _write(opened)
             if which & DIFF:
-                with OpenSession([str(b)]) as other:
+                with Run.open([str(b)]) as other:
                     _diff(opened, other)
     except CaptureError:
         return
@@ -345,12 +344,12 @@ def session(data: bytes) -> None:
         b.unlink()
 
 
-def _tables(opened: OpenSession) -> None:
+def _tables(opened: Run) -> None:
     text = io.StringIO()
     console = Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
     with tempfile.TemporaryFile() as spool, tempfile.TemporaryFile() as other:
         table, lines = MessageTable(spool, control=True), JsonLines(other, opened.bytes)
-        for record in sorted(opened.messages(), key=lambda record: record.row):
+        for record in sorted(opened.messages, key=lambda record: record.row):
             table.feed([record])
             lines.feed([record])
         table.show(opened.session, console)
@@ -364,7 +363,7 @@ def _tables(opened: OpenSession) -> None:
             continue
         answer.show(run, request, console)
         list(parse(printable_json(_json(answer.json(run, request))) or b"{}\n"))
-    for record in opened.messages()[:4]:
+    for record in opened.messages[:4]:
         for part in detail(record, opened.session, opened.bytes):
             console.print(part)
     _printable(text.getvalue())
@@ -376,7 +375,7 @@ def _json(objects: Iterable[dict[str, object]]) -> bytes:
     return lines(iter(objects))
 
 
-def _pages(opened: OpenSession) -> None:
+def _pages(opened: Run) -> None:
     run = _trace(opened)
     page = b"".join(trace_html(run)).decode()
     _own_elements(page, "trace")
@@ -386,14 +385,14 @@ def _pages(opened: OpenSession) -> None:
     _printable("\n".join(drawn))
 
 
-def _trace(opened: OpenSession) -> Trace:
-    return trace(opened.session, opened.messages(), ends=opened.ends, source=opened.bytes)
+def _trace(opened: Run) -> Run:
+    return Run(opened.session, opened.messages, ends=opened.ends, source=opened.bytes)
 
 
-def _plan(opened: OpenSession) -> None:
+def _plan(opened: Run) -> None:
     text = io.StringIO()
     console = Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
-    messages = opened.messages()
+    messages = opened.messages
     for options in (PlanOptions(), PlanOptions(engine="agent", stand_ins=True), PlanOptions(joins=True)):
         made = plan(opened.session, messages, options)
         show_plan(made, console, control=True)
@@ -419,10 +418,10 @@ def _plan(opened: OpenSession) -> None:
     _printable(text.getvalue())
 
 
-def _script(opened: OpenSession) -> None:
+def _script(opened: Run) -> None:
     wanted = Wanted(captures=("a.pcap",))
     gate = Gate()
-    made = reproduction(opened.session, opened.messages(), ReproductionOptions(), gate, unwritable(wanted))
+    made = reproduction(opened.session, opened.messages, ReproductionOptions(), gate, unwritable(wanted))
     if made.refused or not made.calls:
         return
     written = reproducer(made, wanted, opened.bytes)
@@ -455,22 +454,22 @@ OWN_IMPORTS = STANDARD | {
 }
 
 
-def _write(opened: OpenSession) -> None:
+def _write(opened: Run) -> None:
     output = io.BytesIO()
-    write_session(output, opened.session, opened.messages(), opened.read)
+    write_session(output, opened.session, opened.messages, opened.read)
     again = scratch(output.getvalue(), "written")
     try:
-        with OpenSession([str(again)]) as other:
+        with Run.open([str(again)]) as other:
             assert _whole(other) == _whole(opened), "the written capture says something else"
     finally:
         again.unlink()
 
 
-def _whole(opened: OpenSession) -> Counter[tuple[bytes, ...]]:
-    return Counter(r.tp.payloads for r in opened.messages() if r.tp.payload_missing is None)
+def _whole(opened: Run) -> Counter[tuple[bytes, ...]]:
+    return Counter(r.tp.payloads for r in opened.messages if r.tp.payload_missing is None)
 
 
-def _diff(a: OpenSession, b: OpenSession) -> None:
+def _diff(a: Run, b: Run) -> None:
     same = compare_runs(a, a, Rules())
     assert same.same, [found.difference for found in same.found][:3]
     forth, back = compare_runs(a, b, Rules()), compare_runs(b, a, Rules())
@@ -538,7 +537,7 @@ def _honest(kind: str) -> tuple[frozenset[str], frozenset[str]]:
     tags: set[str] = set()
     code: set[str] = set()
     for path in PAGES_OF:
-        with OpenSession([str(path)]) as opened, OpenSession([str(OTHER_PAGE)]) as other:
+        with Run.open([str(path)]) as opened, Run.open([str(OTHER_PAGE)]) as other:
             if kind == "trace":
                 page = b"".join(trace_html(_trace(opened))).decode()
             else:

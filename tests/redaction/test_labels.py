@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rpcinspect.opened import open_session
 from rpcinspect.redaction.labels import Labels, gathered_names, is_name, worker_names
 from rpcinspect.redaction.pseudonyms import Pseudonyms
 from rpcinspect.rpclog.header import LoggedFailure
+from rpcinspect.run.run import open_run
 from rpcinspect.wire.tensorpipe import TpDevice
 from tests.session.records import Talk, entry, pipe
 
@@ -67,6 +67,6 @@ def test_what_a_caller_was_told_is_a_text() -> None:
 def test_names_that_only_the_agents_tell() -> None:
     """Which is the smallest of them says who the leader is."""
     path = Path(__file__).resolve().parent.parent.parent / "captures/rref_relay.pcap.gz"
-    with open_session(str(path)) as opened:
-        names = {name for record in opened.messages() for name in gathered_names(record)}
+    with open_run(str(path)) as opened:
+        names = {name for record in opened.messages for name in gathered_names(record)}
     assert names >= {"worker0", "worker1", "worker2"}

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.opened import open_session
 from rpcinspect.redaction.payloads import redact_payload, redact_table
 from rpcinspect.redaction.pseudonyms import Pseudonyms
 from rpcinspect.rpc.command import ScriptCall
 from rpcinspect.rpc.decode import RpcDecoder
 from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.run.run import open_run
 
 WORDS = Pseudonyms(b"key")
 CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
 
 
 def payloads(name: str) -> list[tuple[int, bytes, bytes]]:
-    with open_session(str(CAPTURES / name)) as opened:
-        return [(r.rpc.message.type, r.tp.payloads[2], r.tp.payloads[3]) for r in opened.messages()]
+    with open_run(str(CAPTURES / name)) as opened:
+        return [(r.rpc.message.type, r.tp.payloads[2], r.tp.payloads[3]) for r in opened.messages]
 
 
 @pytest.mark.parametrize("name", ["rref_relay.pcap.gz", "profiled_legacy.pcap", "redaction/vault.pcap.gz"])

@@ -41,7 +41,7 @@ def captured(path: str) -> Iterator[list[Captured]]:
     with rpcinspect.open(path) as opened:
         found = []
         control = set()
-        for record in opened.messages():
+        for record in opened.messages:
             key = (record.tp.pipe.number, record.rpc.message.id)
             if record.facts.control:
                 control.add(key)

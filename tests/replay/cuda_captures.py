@@ -7,11 +7,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rpcinspect.opened import OpenSession
 from rpcinspect.pipeline import Options
 from rpcinspect.rpc.decode import reencode
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.run import Run
 from rpcinspect.wire.tensorpipe import TpDescriptor, TpDevice, TpPayload, write_descriptor
 from rpcinspect.writing.file import write_session
 
@@ -19,8 +19,8 @@ from rpcinspect.writing.file import write_session
 def on_cuda(path: Path, to: Path, own: int = 0, other: int | None = None) -> Path:
     """The capture with every tensor on `cuda:<own>`; requests map it to `cuda:<other>`."""
     other = own if other is None else other
-    with OpenSession([str(path)], Options(forms=True)) as opened:
-        records = opened.messages()
+    with Run.open([str(path)], Options(forms=True)) as opened:
+        records = opened.messages
         for record in records:
             if not record.facts.control and not record.problems:
                 _move(record, own, other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rpcinspect.opened import OpenSession
+from rpcinspect.run.run import Run
 from rpcinspect.writing.file import write_session
 from tests.truth import capture_of
 
@@ -12,7 +12,7 @@ from tests.truth import capture_of
 def late_start(folder: Path, name: str, first: int) -> Path:
     """Without the messages before `first`."""
     path = folder / f"{name}-{first}.pcap"
-    with OpenSession([str(capture_of(name))]) as opened, path.open("wb") as output:
-        messages = opened.messages()
+    with Run.open([str(capture_of(name))]) as opened, path.open("wb") as output:
+        messages = opened.messages
         write_session(output, opened.session, messages, opened.read, range(first, len(messages)))
     return path

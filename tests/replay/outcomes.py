@@ -10,11 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, Elements
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.model import Plan, PlannedSession
 from rpcinspect.replay.planning.plan import PlanOptions, plan
 from rpcinspect.replay.playing.outcome import InboundOutcome, ReplayOutcome, SessionOutcome, StepOutcome
+from rpcinspect.run.run import Run
 
 CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
 
@@ -45,15 +45,15 @@ TOLERATED = replace(ONE_ULP, tolerated=True)
 @cache
 def planned(name: str, **options: Any) -> Plan:
     """The plan of a bundled capture, with everything allowed."""
-    with OpenSession([str(CAPTURES / name)]) as opened:
-        return plan(opened.session, opened.messages(), PlanOptions(trust=True, **options))
+    with Run.open([str(CAPTURES / name)]) as opened:
+        return plan(opened.session, opened.messages, PlanOptions(trust=True, **options))
 
 
 @cache
 def refused(name: str) -> Plan:
     """The plan of a bundled capture, with nothing allowed."""
-    with OpenSession([str(CAPTURES / name)]) as opened:
-        return plan(opened.session, opened.messages(), PlanOptions(), Gate())
+    with Run.open([str(CAPTURES / name)]) as opened:
+        return plan(opened.session, opened.messages, PlanOptions(), Gate())
 
 
 def session_of(

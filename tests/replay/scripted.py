@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
@@ -25,6 +24,7 @@ from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import Envelope, wrap
 from rpcinspect.rpc.message import Message
+from rpcinspect.run.exchanges import Call, read_exchanges
 from rpcinspect.wire.ranges import Extent
 from tests.replay.talks import Workers
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.model import Plan
 from rpcinspect.replay.planning.plan import PlanOptions, plan
@@ -13,6 +12,7 @@ from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.pickle_facts import FactsReader
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Call, read_exchanges
 from rpcinspect.session.model import Session
 from tests.session.records import Talk, pipe
 

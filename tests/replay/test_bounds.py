@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.model import Engine
 from rpcinspect.replay.planning.plan import PlanOptions, plan
@@ -18,6 +17,7 @@ from rpcinspect.replay.playing.report import Report, report
 from rpcinspect.replay.replayer import ReplayOptions, replay
 from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.replay.workers.workers import Workers
+from rpcinspect.run.run import Run
 from tests.replay.hostile_captures import Job
 from tests.replay.talks import udf
 
@@ -40,8 +40,8 @@ def replayed(
         job.call(udf(f"tests.replay.badly.{function}"))
     options = options or ReplayOptions()
     how = PlanOptions(roles=("w0",), trust=True, engine=options.engine)
-    with OpenSession([str(job.write(folder))]) as opened:
-        made = plan(opened.session, opened.messages(), how, Gate())
+    with Run.open([str(job.write(folder))]) as opened:
+        made = plan(opened.session, opened.messages, how, Gate())
         outcome = replay(opened, made, options, workers=workers)
     return outcome, report(outcome)
 

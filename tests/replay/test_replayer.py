@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.equality.rules import Rules
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.gate import Allowance, Gate
 from rpcinspect.replay.planning.model import GlobalUse, Plan
 from rpcinspect.replay.planning.plan import PlanOptions, plan
@@ -23,6 +22,7 @@ from rpcinspect.replay.playing.outcome import ReplayOutcome
 from rpcinspect.replay.playing.report import Report, report
 from rpcinspect.replay.replayer import ReplayOptions, replay, with_modules
 from rpcinspect.replay.workers.workers import WorkerOptions, Workers
+from rpcinspect.run.run import Run
 from tests.commands.runner import rpcinspect
 from tests.places import recorded
 from tests.torch_values import need_the_same_rounding
@@ -42,10 +42,10 @@ def replayed(
 ) -> tuple[ReplayOutcome, Report]:
     """A capture's replay and what it came to."""
     options = options or ReplayOptions()
-    with OpenSession([str(path)]) as opened:
+    with Run.open([str(path)]) as opened:
         gate = gate or Gate((), Sources(None, [CAPTURES]))
         how = PlanOptions(roles=tuple(roles), engine=options.engine)
-        made = plan(opened.session, opened.messages(), how, gate)
+        made = plan(opened.session, opened.messages, how, gate)
         outcome = replay(opened, made, options, workers=workers)
     return outcome, report(outcome)
 

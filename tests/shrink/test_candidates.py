@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.causes.calls import read_exchanges
-from rpcinspect.causes.causality import explain
 from rpcinspect.diff.compare import compare
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.plan import PlanOptions, plan
+from rpcinspect.run.causes import explain
+from rpcinspect.run.exchanges import read_exchanges
+from rpcinspect.run.run import Run
 from rpcinspect.shrink.candidates import Target, candidates, target_of
 from rpcinspect.writing.file import write_session
 from tests.truth import capture_of, workload
@@ -49,8 +49,8 @@ def test_same_runs_have_none() -> None:
 
 
 def test_sets_are_closed_and_end_with_the_whole_run() -> None:
-    with OpenSession([str(capture_of("pairs/dropout_seed"))]) as run:
-        exchanges = read_exchanges(run.session, run.messages())
+    with Run.open([str(capture_of("pairs/dropout_seed"))]) as run:
+        exchanges = read_exchanges(run.session, run.messages)
         calls, causes = exchanges.by_index(), explain(exchanges.calls)
         root = message("dropout_seed", "worker0", 11)
         sets = list(candidates(run, Target("b", (root,))))
@@ -67,7 +67,7 @@ def test_a_forward_call_needs_the_weight_and_the_step_before_but_no_report() -> 
     """Of what the job prints, in order: who made the weight and the optimizer, and the iteration before."""
     run = workload("pairs/dropout_seed")
     wanted = {"training.make_weight", "training.forward", "training.linear"}
-    with OpenSession([str(capture_of("pairs/dropout_seed"))]) as opened:
+    with Run.open([str(capture_of("pairs/dropout_seed"))]) as opened:
         root = message("dropout_seed", "worker0", 11)
         least = next(iter(candidates(opened, Target("b", (root,)))))
     functions = {m["body"].get("function") for m in run.decoded.messages if m["index"] in least}
@@ -78,16 +78,16 @@ def test_a_forward_call_needs_the_weight_and_the_step_before_but_no_report() -> 
 
 
 def test_an_answer_without_a_request_is_alone() -> None:
-    with OpenSession([str(capture_of("basic_chain"))]) as run:
-        answer = next(i for i, record in enumerate(run.messages()) if not record.tp.from_client)
+    with Run.open([str(capture_of("basic_chain"))]) as run:
+        answer = next(i for i, record in enumerate(run.messages) if not record.tp.from_client)
         sets = list(candidates(run, Target("b", (answer,))))
     assert sets == [frozenset({answer}), frozenset(range(len(run)))]
 
 
-def reasons(opened: OpenSession, indexes: list[int]) -> dict[int, set[str | None]]:
+def reasons(opened: Run, indexes: list[int]) -> dict[int, set[str | None]]:
     """Message of the whole run → why a plan skips it, None where some session does not."""
     found: dict[int, set[str | None]] = defaultdict(set)
-    for session in plan(opened.session, opened.messages(), PlanOptions(trust=True)).sessions:
+    for session in plan(opened.session, opened.messages, PlanOptions(trust=True)).sessions:
         for step in session.steps:
             found[indexes[step.message]].add(step.code if step.action == "skip" else None)
     return found
@@ -97,14 +97,14 @@ def reasons(opened: OpenSession, indexes: list[int]) -> dict[int, set[str | None
 def test_replays_of_parts_lack_nothing(name: str, tmp_path: Path) -> None:
     """Whichever call a part is made for: its plan skips for no reason that the whole plan has not."""
     small = tmp_path / "small.pcap"
-    with OpenSession([str(capture_of(name))]) as run:
-        messages = run.messages()
+    with Run.open([str(capture_of(name))]) as run:
+        messages = run.messages
         whole = reasons(run, list(range(len(run))))
         calls = [call for call in read_exchanges(run.session, messages).calls if not call.control]
         for call in calls[:: max(1, len(calls) // 12)]:
             chosen = next(iter(candidates(run, Target("b", (call.index,)))))
             with small.open("wb") as file:
                 write_session(file, run.session, messages, run.read, chosen)
-            with OpenSession([str(small)]) as part:
+            with Run.open([str(small)]) as part:
                 for index, codes in reasons(part, sorted(chosen)).items():
                     assert codes <= whole[index] | {None}

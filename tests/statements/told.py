@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
+from rpcinspect.run.graph import ContextGraph, find_graphs
+from rpcinspect.run.latency import Timing
+from rpcinspect.run.ledger import RRefStory
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
-from rpcinspect.trace.answers import Trace
-from rpcinspect.trace.graph import ContextGraph, find_graphs
-from rpcinspect.trace.latency import Timing
-from rpcinspect.trace.ledger import RRefStory
 from tests.trace.runs import workload_trace
 from tests.trace.talks import of_capture
 from tests.truth import CLOCK_NS, Json, workload
@@ -79,7 +79,7 @@ class Told:
     def __init__(self, name: str) -> None:
         self.name = name
         self.run = workload(name)
-        self.trace: Trace = workload_trace(name)
+        self.trace: Run = workload_trace(name)
 
     @cached_property
     def findings(self) -> list[Finding]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from rpcinspect.opened import open_session
-from rpcinspect.trace.answers import Trace, trace
+from rpcinspect.run.run import Run, open_run
 from tests.truth import capture_of
 
 
 @lru_cache(maxsize=64)
-def traced(*paths: Path) -> Trace:
+def traced(*paths: Path) -> Run:
     """What can be asked; the capture is closed again, so that no bytes can be read. Don't change it."""
-    with open_session(*map(str, paths)) as opened:
+    with open_run(*map(str, paths)) as opened:
         ends = opened.ends
-        return trace(opened.session, opened.messages(), ends=ends)
+        return Run(opened.session, opened.messages, ends=ends)
 
 
-def workload_trace(name: str) -> Trace:
+def workload_trace(name: str) -> Run:
     """That of a recorded workload."""
     return traced(capture_of(name))

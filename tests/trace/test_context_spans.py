@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.opened import open_session
+from rpcinspect.run.graph import ContextGraph
+from rpcinspect.run.run import open_run
 from rpcinspect.trace.context_spans import ContextSpan, ContextSpans
-from rpcinspect.trace.graph import ContextGraph
 from tests.places import recordings
 from tests.trace.runs import traced, workload_trace
 from tests.truth import CAPTURES
@@ -19,8 +19,8 @@ BUNDLED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))
 
 def spans(*paths: Path) -> tuple[ContextSpan, ...]:
     """Of records in no order."""
-    with open_session(*map(str, paths)) as opened:
-        records = list(opened.messages())
+    with open_run(*map(str, paths)) as opened:
+        records = list(opened.messages)
         random.Random(3).shuffle(records)
         stage = ContextSpans()
         for record in records:
@@ -63,9 +63,9 @@ def test_an_edge_without_its_gradient_was_expected() -> None:
 
 def test_contexts_may_be_chosen() -> None:
     path = CAPTURES / "ps_race.pcap.gz"
-    with open_session(str(path)) as opened:
+    with open_run(str(path)) as opened:
         stage = ContextSpans()
-        for record in opened.messages():
+        for record in opened.messages:
             stage.feed(record)
         chosen = opened.session.contexts[2:4]
         assert stage.finish(opened.session, chosen) == spans(path)[2:4]

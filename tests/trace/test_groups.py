@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.groups import Crowd, Group, Groups
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.wire_facts import WireFacts
 from tests.replay.talks import Workers
 
@@ -16,7 +16,7 @@ def test_groups() -> None:
     groups = Groups(workers.builder.columns)
     for row, what in ((4, "a"), (0, "a"), (2, "a"), (3, "a"), (4, "b")):
         groups.add(row, what)
-    found = list(groups.finish(Run(workers.finish(), WireFacts())))
+    found = list(groups.finish(CaptureEvidence(workers.finish(), WireFacts())))
     assert found == [
         Group(0, "w0", "w1", "a", (0, 4)),
         Group(0, "w1", "w0", "a", (1, 2)),
@@ -34,7 +34,7 @@ def test_what_many_pairs_do_is_told_once() -> None:
         groups.add(2 * number, "all")
     for number in range(3):
         groups.add(2 * number, "few")
-    crowd, *few = groups.gathered(Run(workers.finish(), WireFacts()))
+    crowd, *few = groups.gathered(CaptureEvidence(workers.finish(), WireFacts()))
     assert isinstance(crowd, Crowd)
     assert crowd.workers == ("w0", "w1", "w2", "w3")
     assert crowd.way == "between w0, w1, w2, w3"
@@ -44,4 +44,4 @@ def test_what_many_pairs_do_is_told_once() -> None:
 
 def test_nothing() -> None:
     workers = Workers(2)
-    assert list(Groups(workers.builder.columns).finish(Run(workers.finish(), WireFacts()))) == []
+    assert list(Groups(workers.builder.columns).finish(CaptureEvidence(workers.finish(), WireFacts()))) == []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.findings import STAGES
 from rpcinspect.trace.notes import Pairs
-from rpcinspect.trace.run import Run
 from rpcinspect.trace.stage import Stage
 from rpcinspect.trace.wire_facts import WireFacts
 from rpcinspect.wire.ranges import CaptureBytes
@@ -17,7 +17,7 @@ from tests.trace.talks import no_bytes
 def test_every_stage_can_finish_without_a_message() -> None:
     workers = Workers(1)
     columns = workers.builder.columns
-    run = Run(workers.finish(), WireFacts())
+    run = CaptureEvidence(workers.finish(), WireFacts())
     for make in STAGES:
         stage = make(columns, CaptureBytes(no_bytes), Pairs(columns))
         assert isinstance(stage, Stage)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import NONE
-from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.touched import Pair, Touched, Touching
 from tests.places import recordings
 from tests.trace.runs import traced, workload_trace
@@ -16,7 +16,7 @@ from tests.truth import CAPTURES
 NAMES = ("basic_chain", "bwd_boom", "rref_relay", "ps_race", "reinit", "devmap_cpu")
 
 
-def touched(run: Trace, index: int | None = None) -> Touched:
+def touched(run: Run, index: int | None = None) -> Touched:
     """By one message; by all without an index."""
     stage = Touching()
     rows = bytearray(len(run.messages))
@@ -29,7 +29,7 @@ def touched(run: Trace, index: int | None = None) -> Touched:
 Members = tuple[dict[tuple[int, int], set[int]], dict[tuple[int, Pair], set[int]]]
 
 
-def members(run: Trace) -> Members:
+def members(run: Run) -> Members:
     """Messages of each context and of each RRef, as the graphs and the ledger tell them."""
     contexts = {
         (graph.job, graph.context_id): {
@@ -51,7 +51,7 @@ def members(run: Trace) -> Members:
     return contexts, rrefs
 
 
-def _answer(run: Trace, index: int | None) -> int | None:
+def _answer(run: Run, index: int | None) -> int | None:
     assert index is not None
     partner = run.session.messages.partner[int(run.session.order[index])]
     return None if partner == NONE else int(run.session.index[partner])

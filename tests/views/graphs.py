@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.trace.graph import ContextGraph, Gradient, GraphEdge, GraphTensor, Passing
+from rpcinspect.run.graph import ContextGraph, Gradient, GraphEdge, GraphTensor, Passing
 
 HOSTILE = 'w"1"\\;\x1b[31m<b>\n#end %% }'
 

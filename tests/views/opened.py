@@ -27,9 +27,10 @@ class Opened:
     session: Session
     bytes: CaptureBytes
 
-    def message(self, index: int) -> RpcRecord:
+    @property
+    def messages(self) -> list[RpcRecord]:
         """By index."""
-        return self.records[int(self.session.order[index])]
+        return [self.records[row] for row in self.session.order.tolist()]
 
 
 @contextmanager

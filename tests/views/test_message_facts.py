@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rpcinspect.opened import OpenSession
 from rpcinspect.rpc.command import PythonCall, PythonResp
+from rpcinspect.run.run import Run
 from rpcinspect.views.message_facts import MAX_FACTS, MAX_TEXT, Fact, facts_of
 from tests.diff.stories import Story
 from tests.views.opened import CAPTURES
 
 
 def of_capture(name: str, index: int) -> dict[str, str]:
-    with OpenSession([str(CAPTURES / Path(name))]) as opened:
-        return dict(facts_of(opened.message(index), opened.read))
+    with Run.open([str(CAPTURES / Path(name))]) as opened:
+        return dict(facts_of(opened.messages[index], opened.read))
 
 
 def test_a_call_with_tensors_in_an_envelope() -> None:
@@ -41,7 +41,7 @@ def of_answer(pickle: bytes) -> list[Fact]:
     story = Story()
     story.ask("app.f", result=PythonResp(pickle))
     heard = story.opened()
-    return facts_of(heard.message(1), heard.read)
+    return facts_of(heard.messages[1], heard.read)
 
 
 def test_hostile_and_long_texts() -> None:
@@ -58,6 +58,6 @@ def test_not_too_many() -> None:
     story = Story()
     story.call(0, 1, 0, None, PythonCall(udf, False))
     heard = story.opened()
-    found = facts_of(heard.message(0), heard.read)
+    found = facts_of(heard.messages[0], heard.read)
     assert len(found) == MAX_FACTS + 1
     assert found[-1].name == "…"

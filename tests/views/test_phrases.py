@@ -189,7 +189,7 @@ def test_phrases_of_a_capture_are_single_printable_lines() -> None:
         phrases = Phrases()
         told = [phrases.phrase(record) for record in capture.records]
         assert all(text.isprintable() and len(text) <= 2000 for text in told)
-        request, answer = (phrases.phrase(capture.message(i)) for i in (17, 19))
+        request, answer = (phrases.phrase(capture.messages[i]) for i in (17, 19))
     clip = "PYTHON_CALL  profiled_legacy.clip(tensor#0[4] float32 grad, tensor#1[4] float32)"
     assert request == f"{clip}  profiled 0:4  ctx 0:0 edge 0:0"
     assert answer == "PYTHON_RET  = tensor#0[4] float32 grad  profile 0:4, 12 events  ctx 0:0 edge 1:0"

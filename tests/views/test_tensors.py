@@ -16,7 +16,7 @@ from tests.views.opened import CAPTURES, opened
 def test_bytes_are_those_of_the_file() -> None:
     data = (CAPTURES / "basic_chain.pcap").read_bytes()
     with opened(Path("basic_chain.pcap")) as capture:
-        record = capture.message(6)
+        record = capture.messages[6]
         for meta in record.rpc.tensors:
             storage = storage_of(record, meta)
             assert storage is not None
@@ -33,7 +33,7 @@ def test_bytes_are_those_of_the_file() -> None:
 
 def test_views_share_a_storage() -> None:
     with opened(Path("views_alias.pcap.gz")) as capture:
-        record = capture.message(24)  # 'shared pair'
+        record = capture.messages[24]  # 'shared pair'
         first, second = record.rpc.tensors
         assert storage_of(record, first) is storage_of(record, second)
         assert hash_of(record, first, LastRead(capture.bytes)) != hash_of(
@@ -43,7 +43,7 @@ def test_views_share_a_storage() -> None:
 
 def test_bytes_that_never_were_on_the_wire() -> None:
     with opened(Path("transport_matrix_uv_only.pcap.gz")) as capture:
-        record = capture.message(6)
+        record = capture.messages[6]
         meta = record.rpc.tensors[0]
         place = place_of(record, meta)
         assert (place.storage_nbytes, place.missing_bytes) == (16_000, 16_000)
@@ -54,7 +54,7 @@ def test_bytes_that_never_were_on_the_wire() -> None:
 
 def test_a_sparse_tensor_is_as_certain_as_its_parts() -> None:
     with opened(recorded("torch/sparse.pcap")) as capture:
-        record = capture.message(4)
+        record = capture.messages[4]
         sparse = record.rpc.tensors[0]
         assert sparse.layout == "sparse_coo"
         assert storage_of(record, sparse) is None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rpcinspect.opened import OpenSession
+from rpcinspect.run.run import Run
 from rpcinspect.writing.file import write_session
 from tests.decoded import Decoded, decode
 
@@ -20,8 +20,8 @@ Json = dict[str, Any]
 
 def rewrite(paths: Sequence[Path], out: Path, keep: Collection[int] | None = None) -> int:
     """Writes the messages of captures, read as one session."""
-    with OpenSession([str(path) for path in paths]) as opened, out.open("wb") as file:
-        return write_session(file, opened.session, opened.messages(), opened.read, keep)
+    with Run.open([str(path) for path in paths]) as opened, out.open("wb") as file:
+        return write_session(file, opened.session, opened.messages, opened.read, keep)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Raw:
 
 def raw_messages(*paths: Path) -> list[Raw]:
     """Descriptors but for their channels, payloads and storages, straight from the wire stage."""
-    with OpenSession([str(path) for path in paths]) as opened:
+    with Run.open([str(path) for path in paths]) as opened:
         return [
             Raw(
                 record.tp.payloads,
@@ -49,7 +49,7 @@ def raw_messages(*paths: Path) -> list[Raw]:
                     for tensor in record.tp.tensors
                 ),
             )
-            for record in opened.messages()
+            for record in opened.messages
         ]
 
 

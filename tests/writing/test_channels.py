@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.opened import OpenSession
+from rpcinspect.run.run import Run
 from rpcinspect.wire.records import Placement, TpTensor
 from rpcinspect.wire.tensorpipe import (
     Layout,
@@ -16,10 +16,10 @@ from rpcinspect.writing.channels import BASIC, CPU, Channels, channels_of
 from tests.truth import CAPTURES, capture_of
 
 
-def of_first_pipe(name: str) -> tuple[Channels, OpenSession]:
-    opened = OpenSession([str(capture_of(name))])
+def of_first_pipe(name: str) -> tuple[Channels, Run]:
+    opened = Run.open([str(capture_of(name))])
     pipe = opened.session.pipes[0]
-    messages = [record.tp for record in opened.messages() if record.tp.pipe is pipe]
+    messages = [record.tp for record in opened.messages if record.tp.pipe is pipe]
     return channels_of(pipe, messages), opened
 
 
@@ -29,7 +29,7 @@ def test_what_came_on_mpt_is_on_basic() -> None:
         assert (channels.for_pair, channels.names) == ({(CPU, CPU): BASIC}, (BASIC,))
         carried = [
             channels.carries(record.tp, tensor)
-            for record in opened.messages()
+            for record in opened.messages
             for tensor in record.tp.tensors
             if tensor.descriptor.length
         ]
@@ -41,11 +41,11 @@ def test_what_never_was_on_the_network_keeps_its_channel() -> None:
     channels, opened = of_first_pipe("transport_matrix_uv_only")
     with opened:
         assert (channels.for_pair, channels.names) == ({(CPU, CPU): "cma"}, ("cma",))
-        assert not any(channels.carries(r.tp, t) for r in opened.messages() for t in r.tp.tensors)
+        assert not any(channels.carries(r.tp, t) for r in opened.messages for t in r.tp.tensors)
 
 
 def test_a_pipe_of_which_nothing_is_known_offers_basic() -> None:
-    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         pipe = opened.session.pipes[0]
         pipe.channels = ()
         channels = channels_of(pipe, [])
@@ -55,7 +55,7 @@ def test_a_pipe_of_which_nothing_is_known_offers_basic() -> None:
 def test_descriptors_are_the_captured_bytes() -> None:
     channels, opened = of_first_pipe("views_alias")
     with opened:
-        for record in opened.messages():
+        for record in opened.messages:
             body = channels.descriptor_body(record.tp)
             assert body is record.tp.descriptor_body
             assert read_descriptor(body) == (record.tp.descriptor, Layout.V1_9)
@@ -70,8 +70,8 @@ def test_a_channel_that_1_8_names_in_its_descriptors_is_renamed() -> None:
         for name in ("mpt_uv", "cma")
     )
     descriptor = TpDescriptor(b"", tuple(TpPayload(n) for n in (4, 8, 5, 1)), tensors)
-    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
-        message = opened.message(0).tp
+    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+        message = opened.messages[0].tp
     message.descriptor, message.layout = descriptor, Layout.V1_8
     message.descriptor_body = write_descriptor(descriptor, Layout.V1_8)
     message.tensors = [TpTensor(t, Placement.MISSING, None) for t in tensors]

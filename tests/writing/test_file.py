@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.capture.tshark import find_program
-from rpcinspect.causes.calls import read_exchanges
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.facts import read_facts
+from rpcinspect.run.exchanges import read_exchanges
+from rpcinspect.run.run import Run
 from tests.decoded import decode
 from tests.places import others, recorded
 from tests.truth import CAPTURES
@@ -58,9 +58,9 @@ def test_several_captures_are_written_as_one_with_their_jobs(tmp_path: Path) -> 
     paths, out = [CAPTURES / "basic_chain.pcap", CAPTURES / "rref_relay.pcap.gz"], tmp_path / "out.pcap"
     rewrite(paths, out)
     assert_same(paths, out)
-    with OpenSession([str(out)]) as opened:
+    with Run.open([str(out)]) as opened:
         assert {worker.job for worker in opened.session.workers} == {0, 1}
-        calls = read_exchanges(opened.session, opened.messages()).calls
+        calls = read_exchanges(opened.session, opened.messages).calls
         assert sorted(read_facts(calls)) == [0, 1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.opened import OpenSession
+from rpcinspect.run.run import Run
 from rpcinspect.wire.segment import Endpoint
 from rpcinspect.wire.tensorpipe import (
     Layout,
@@ -18,12 +18,10 @@ from tests.truth import CAPTURES, capture_of
 
 
 def talks_of(name: str, registration_id: int = 4) -> tuple[list[Talk], list[Numbered]]:
-    with OpenSession([str(capture_of(name))]) as opened:
+    with Run.open([str(capture_of(name))]) as opened:
         pipe = opened.session.pipes[0]
         messages = [
-            Numbered(index, record)
-            for index, record in enumerate(opened.messages())
-            if record.tp.pipe is pipe
+            Numbered(index, record) for index, record in enumerate(opened.messages) if record.tp.pipe is pipe
         ]
         return pipe_talks(pipe, "name", messages, registration_id, Ports(set())), messages
 
@@ -56,9 +54,9 @@ def test_the_handshake_says_where_everything_is() -> None:
 
 
 def test_1_8_has_no_connection_for_replies() -> None:
-    with OpenSession([str(recorded("versions/torch-1.8.1.pcap"))]) as opened:
+    with Run.open([str(recorded("versions/torch-1.8.1.pcap"))]) as opened:
         pipe = opened.session.pipes[0]
-        messages = [Numbered(n, r) for n, r in enumerate(opened.messages()) if r.tp.pipe is pipe]
+        messages = [Numbered(n, r) for n, r in enumerate(opened.messages) if r.tp.pipe is pipe]
         talks = pipe_talks(pipe, "", messages, 0, Ports(set()))
     assert len(talks) == 2
     assert read_brochure_answer(frames(talks[0], SERVER, 1)[0])[1] is Layout.V1_8
@@ -83,9 +81,9 @@ def test_nothing_is_said_before_what_stands_before_it() -> None:
 
 
 def test_ends_that_are_taken_are_not_given_to_extra_connections() -> None:
-    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         pipe = opened.session.pipes[0]
         taken = {Endpoint(pipe.client.host, port) for port in range(60900, 61000)}
-        message = next(Numbered(n, r) for n, r in enumerate(opened.messages()) if r.tp.pipe is pipe)
+        message = next(Numbered(n, r) for n, r in enumerate(opened.messages) if r.tp.pipe is pipe)
         talks = pipe_talks(pipe, "name", [message], 0, Ports(taken))
     assert {talk.client for talk in talks[1:]}.isdisjoint(taken)

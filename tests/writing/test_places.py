@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.opened import OpenSession
+from rpcinspect.run.run import Run
 from rpcinspect.wire.segment import Endpoint
 from rpcinspect.writing.file import write_session
 from rpcinspect.writing.places import endpoint, placed
@@ -20,8 +20,8 @@ CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
 
 def as_packets(log: Path) -> Path:
     path = log.with_suffix(".pcap")
-    with OpenSession([str(log)]) as opened, path.open("wb") as output:
-        write_session(output, opened.session, opened.messages(), opened.read)
+    with Run.open([str(log)]) as opened, path.open("wb") as output:
+        write_session(output, opened.session, opened.messages, opened.read)
     return path
 
 
@@ -46,17 +46,17 @@ def test_workers_without_addresses(tmp_path: Path) -> None:
 
 
 def test_sessions_of_packets_stay_as_they_are() -> None:
-    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         assert placed(opened.session) is opened.session
 
 
 def test_a_worker_may_have_published_anything() -> None:
     """A store's value may be a megabyte of digits, which Python reads as no number."""
     output = io.BytesIO()
-    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         said = (f"10.0.0.1:{'9' * 5000}", "host:\u00b2")
         workers = tuple([replace(worker, addresses=said) for worker in opened.session.workers])
-        write_session(output, replace(opened.session, workers=workers), opened.messages(), opened.read)
+        write_session(output, replace(opened.session, workers=workers), opened.messages, opened.read)
     assert output.getvalue()
 
 

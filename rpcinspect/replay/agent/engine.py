@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.replay.agent.messages import autograd_envelope, made
 from rpcinspect.replay.agent.passes import Passes, read_passes
 from rpcinspect.replay.agent.peer import AgentPeer, Part
@@ -25,6 +24,7 @@ from rpcinspect.replay.playing.material import Material
 from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.types import pack_id, unpack_id
+from rpcinspect.run.exchanges import Call
 
 
 class _NoMembers:

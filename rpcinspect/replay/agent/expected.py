@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.rpc.command import PropagateGradientsReq, PythonCall
 from rpcinspect.rpc.envelope import AutogradMetadata
+from rpcinspect.run.exchanges import Call
 
 
 class ExpectedQuestions:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from rpcinspect.causes.calls import Call, rref_of
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.agent.values import told_value
 from rpcinspect.replay.planning.facts import Id
@@ -30,6 +29,8 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.questions import rref_of
+from rpcinspect.run.exchanges import Call
 
 LOOSE = "nothing that torch's agent received in this pass would set this gradient off"
 

@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec import Struct, field
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.planning.facts import Carrier, Id, read_facts
 from rpcinspect.rpc.command import PropagateGradientsReq
+from rpcinspect.run.exchanges import Call
 
 
 class Pass(Struct):

@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, IdMap
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.agent.expected import ExpectedQuestions, is_async_call, retained
@@ -64,6 +63,7 @@ from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.message import Message, type_name
 from rpcinspect.rpc.types import pack_id, unpack_id
+from rpcinspect.run.exchanges import Call
 
 UNKNOWN_EDGES = 1 << 40
 """Counter of the first autograd message id that is made up for a message whose id torch does not show."""

@@ -17,12 +17,12 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from rpcinspect.causes.calls import Call
-from rpcinspect.causes.wrapping import device_maps
+from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.pickle_facts import SCRIPT
 from rpcinspect.rpc.pickles.semantic import device
 from rpcinspect.rpc.pickles.tree import Value, children
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Call
 
 DeviceMap: TypeAlias = Mapping[str, str]
 DeviceMaps: TypeAlias = Mapping[str, Mapping[str, DeviceMap]]
@@ -54,7 +54,7 @@ class Placement(Struct, frozen=True):
             for record in (call.request, call.response):
                 if record is not None:
                     found |= {plain(meta.device) for meta in record.rpc.tensors}
-        for devices_of in device_maps(list(calls)).values():
+        for devices_of in agreed_maps(calls).values():
             found |= {plain(name) for pair in devices_of.items() for name in pair}
         return cls(devices, frozenset(found))
 
@@ -83,7 +83,7 @@ class Placement(Struct, frozen=True):
         """The captured maps, moved, and for each pair of workers every CUDA device to itself beside them."""
         workers = list(names)
         found: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
-        for (_, caller, callee), devices_of in device_maps(list(calls)).items():
+        for (_, caller, callee), devices_of in agreed_maps(calls).items():
             moved = {self(own): self(other) for own, other in devices_of.items()}
             if moved and len(set(moved.values())) == len(moved):  # torch takes no map to one device twice
                 found[caller][callee] = moved
@@ -131,3 +131,16 @@ def _named(record: RpcRecord) -> Iterator[str]:
 
 
 _CUDA = re.compile(r"cuda(:\d{1,2})?", re.ASCII)
+
+
+def agreed_maps(calls: Iterable[Call]) -> dict[tuple[int, str, str], DeviceMap]:
+    """(job, caller, callee) → the map that the caller's autograd envelopes carry for that callee.
+
+    A caller has one map per callee for its whole life, so the first one that is seen is the one.
+    """
+    found: dict[tuple[int, str, str], DeviceMap] = {}
+    for call in calls:
+        for envelope in call.request.rpc.envelopes:
+            if isinstance(envelope, RpcWithAutograd):
+                found.setdefault((call.job, call.caller, call.callee), envelope.device_map)
+    return found

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from rpcinspect.causes.calls import Call, created, fork_of, rref_of
-from rpcinspect.causes.wrapping import requires_grad
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import created, fork_of, requires_grad, rref_of
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Call
 
 Id = tuple[int, int]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from rpcinspect.causes.calls import Call
+from rpcinspect.run.exchanges import Call
 
 GroupKind: TypeAlias = Literal["static", "dynamic"]
 

@@ -12,8 +12,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from rpcinspect.causes.causality import Ambiguity
 from rpcinspect.replay.planning.sessions import Cast
+from rpcinspect.run.causes import Ambiguity
 
 Action = Literal["send", "answer", "skip"]
 Engine = Literal["wire", "agent"]

@@ -13,10 +13,10 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from rpcinspect.causes.calls import Call
-from rpcinspect.causes.causality import GENERAL
 from rpcinspect.replay.planning.model import Overlap
 from rpcinspect.replay.planning.steps import Verdict
+from rpcinspect.rpc.questions import GENERAL
+from rpcinspect.run.exchanges import Call
 
 MAX_OTHERS = 16
 """Overlapping calls that are named for one call."""

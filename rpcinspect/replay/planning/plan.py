@@ -15,15 +15,6 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import Call, Exchanges, Orphan, is_builtin, read_exchanges
-from rpcinspect.causes.causality import Causes, explain
-from rpcinspect.causes.wrapping import (
-    envelope_types,
-    habit,
-    requires_grad,
-    wrap_answer,
-    wrap_request,
-)
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.replay.agent.limits import LOOSE, cannot
 from rpcinspect.replay.agent.passes import read_passes
@@ -49,7 +40,11 @@ from rpcinspect.replay.planning.steps import Beyond, Stage, Verdict, blocked_con
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.pickles.verdicts import Named
+from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.wrapping import envelope_types, habit, wrap_answer, wrap_request
+from rpcinspect.run.causes import Causes, explain
+from rpcinspect.run.exchanges import Call, Exchanges, Orphan, read_exchanges
 from rpcinspect.session.model import Session
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.planning.sessions import Cast
 from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.run.exchanges import Call
 from rpcinspect.session.model import Session
 
 MAX_ID = (1 << 15) - 1

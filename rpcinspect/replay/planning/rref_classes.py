@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from rpcinspect.causes.calls import Call, created
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.known import HELPERS
 from rpcinspect.rpc.pickles.tree import Global, Value
+from rpcinspect.rpc.questions import created
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Call
 
 Id = tuple[int, int]
 T = TypeVar("T")

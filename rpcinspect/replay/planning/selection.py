@@ -14,15 +14,16 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from rpcinspect.causes.calls import HOUSEKEEPING, Call, fork_of, function_of
-from rpcinspect.causes.causality import GENERAL, PASSES, Causes
 from rpcinspect.replay.planning.facts import JobFacts, rrefs_in
 from rpcinspect.replay.planning.sessions import OPTIMIZER, changes_state
 from rpcinspect.rpc.command import ScriptCall
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.semantic import python_udf
 from rpcinspect.rpc.pickles.tree import Value
+from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING, PASSES, fork_of, function_of
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.causes import Causes
+from rpcinspect.run.exchanges import Call
 
 
 def select(

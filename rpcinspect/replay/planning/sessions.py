@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from rpcinspect.causes.calls import FETCHES, HOUSEKEEPING, Call, is_builtin
-from rpcinspect.causes.causality import GENERAL, REMOTE, Causes
+from rpcinspect.rpc.questions import FETCHES, GENERAL, HOUSEKEEPING, REMOTE, is_builtin
+from rpcinspect.run.causes import Causes
+from rpcinspect.run.exchanges import Call
 from rpcinspect.session.model import Session
 
 OPTIMIZER = ("torch.distributed.optim.", "__torch__.torch.distributed.optim.")

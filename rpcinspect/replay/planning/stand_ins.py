@@ -11,15 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pickletools import genops
 
-from rpcinspect.causes.calls import (
-    FETCHES,
-    Call,
-    fork_of,
-    missing_bytes,
-    rref_of,
-    uncertain,
-)
-from rpcinspect.causes.causality import GENERAL
 from rpcinspect.replay.planning.facts import Id, JobFacts
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.model import StandIn
@@ -27,7 +18,9 @@ from rpcinspect.replay.planning.sessions import OPTIMIZER
 from rpcinspect.rpc.command import PythonRRefFetchRet, ScriptRRefFetchRet
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.semantic import tensor_index
+from rpcinspect.rpc.questions import FETCHES, GENERAL, fork_of, missing_bytes, rref_of, uncertain
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Call
 
 
 def stand_ins(calls: Sequence[Call], facts: JobFacts, live: Iterable[str]) -> dict[Id, StandIn]:

@@ -16,14 +16,15 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from rpcinspect.causes.calls import CALLS, FETCHES, HOUSEKEEPING, Call, fork_of, missing_bytes, uncertain
-from rpcinspect.causes.causality import PASSES, Causes
 from rpcinspect.replay.planning.facts import Carrier, Id, JobFacts, edge_of, rrefs_in
 from rpcinspect.replay.planning.model import Action, StandIn
 from rpcinspect.replay.planning.sessions import Cast
 from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
+from rpcinspect.rpc.questions import CALLS, FETCHES, HOUSEKEEPING, PASSES, fork_of, missing_bytes, uncertain
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.causes import Causes
+from rpcinspect.run.exchanges import Call
 
 Refusal = Callable[[RpcRecord, int | None], str | None]
 """What the gate refuses in a message; None if nothing."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Call
 
 LEAST = 4 * 10**9
 """A model of some hundred million parameters, with gradients and the state of an optimizer, is made by a

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.equality.ids import WORKER
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived, limits_for
@@ -37,6 +36,7 @@ from rpcinspect.replay.playing.player import Player
 from rpcinspect.replay.playing.translate import ids_of
 from rpcinspect.replay.playing.uncaptured import acknowledgement, refusal
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Call
 
 RELEASE_S = 5.0
 """The longest wait until live workers have dropped what is left of a session."""

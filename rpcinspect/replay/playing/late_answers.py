@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rpcinspect.causes.calls import Call, created
 from rpcinspect.rpc.command import (
     PropagateGradientsReq,
     PropagateGradientsResp,
     RRefBackwardReq,
 )
+from rpcinspect.rpc.questions import created
+from rpcinspect.run.exchanges import Call
 
 
 def late_answers(calls: Mapping[int, Call]) -> Mapping[int, int]:

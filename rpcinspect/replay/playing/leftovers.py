@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias, cast
 
-from rpcinspect.causes.calls import context_of
 from rpcinspect.equality.ids import CONTEXT, FORK, RREF, IdMap
 from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.rpc.command import (
@@ -24,6 +23,7 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.questions import context_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId, unpack_id
 

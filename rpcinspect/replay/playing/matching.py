@@ -15,7 +15,6 @@ from typing import TypeAlias, cast
 
 from msgspec import Struct
 
-from rpcinspect.causes.calls import Call, context_of, function_of
 from rpcinspect.equality.difference import Difference, verdict
 from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
@@ -33,8 +32,10 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.questions import context_of, function_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import pack_id, unpack_id
+from rpcinspect.run.exchanges import Call
 
 MAX_TRIALS = 256
 """Captured requests that one live request is compared with."""

@@ -10,13 +10,13 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.peers.events import PeerEvent, RequestArrived
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.rpc.message import Message
+from rpcinspect.run.exchanges import Call
 from rpcinspect.wire.records import TpMessage
 
 

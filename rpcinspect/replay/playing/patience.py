@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import TypeAlias
 
-from rpcinspect.causes.calls import HOUSEKEEPING, Call
-from rpcinspect.causes.usual import TIMES, due_s, usual_s
+from rpcinspect.rpc.questions import HOUSEKEEPING
+from rpcinspect.run.exchanges import Call
+from rpcinspect.session.usual import TIMES, due_s, usual_s
 
 LEAST_S = 5.0
 """For an answer."""

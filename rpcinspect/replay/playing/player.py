@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import HOUSEKEEPING, Call
 from rpcinspect.equality.difference import Difference, verdict
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
@@ -35,7 +34,9 @@ from rpcinspect.replay.playing.translate import learn_own_fork, learn_sent, tran
 from rpcinspect.replay.playing.uncaptured import acknowledgement, refusal, too_much
 from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.rpc.message import Message, type_name
+from rpcinspect.rpc.questions import HOUSEKEEPING
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Call
 
 TICK_S = 0.05
 SHORTEST_TICK_S = 0.01

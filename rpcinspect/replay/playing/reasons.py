@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.nature import Nature, nature_of
 from rpcinspect.replay.playing.outcome import InboundOutcome, StepOutcome
 from rpcinspect.replay.workers.ended import NO_MEMORY
+from rpcinspect.run.exchanges import Call
 
 RANDOM = (
     "the same request was answered otherwise, with zeros at other places: a random mask such as dropout's; "

@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.replay.planning.model import PlannedSession, Step
 from rpcinspect.replay.playing.late_answers import gradient_context, late_answers, takes_gradient
+from rpcinspect.run.exchanges import Call
 
 SHORTEST_HOLD_S, LONGEST_HOLD_S = 0.1, 2.0
 """How long nothing must have happened before a call no longer waits for the answer to one that it

@@ -14,9 +14,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.replay.playing.outcome import FoundSeed, SeedSearch, SessionOutcome, StepOutcome
 from rpcinspect.replay.workers.seeds import Seeds
+from rpcinspect.run.exchanges import Call
 
 MAX_SEARCH_S = 600.0
 """Of one session."""

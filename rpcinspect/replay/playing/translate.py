@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import created
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, NO_ID, PROFILING, RREF, WORKER, IdMap
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.planning.selection import optimizer_context
@@ -41,6 +40,7 @@ from rpcinspect.rpc.pickle_facts import PYTHON, SCRIPT, rref_forks
 from rpcinspect.rpc.pickles.patch import Numbered, number_integers, rewrite
 from rpcinspect.rpc.pickles.semantic import RRefForkData, python_udf, rref_fork, worker_info
 from rpcinspect.rpc.pickles.tree import Call, Value, children
+from rpcinspect.rpc.questions import created
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId, pack_id, unpack_id
 

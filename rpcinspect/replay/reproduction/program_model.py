@@ -12,8 +12,8 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.replay.reproduction.reproduced import Gradient
+from rpcinspect.run.exchanges import Call
 
 
 class Send(Struct, frozen=True):

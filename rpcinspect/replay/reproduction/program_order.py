@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import Call
-from rpcinspect.causes.causality import GENERAL, PASSES
 from rpcinspect.replay.planning.order import merge
 from rpcinspect.replay.reproduction.program_model import Await, Pass, Send, Timed, set_after
 from rpcinspect.replay.reproduction.reproduced import Reproduction
+from rpcinspect.rpc.questions import GENERAL, PASSES
+from rpcinspect.run.exchanges import Call
 
 
 def ends(timed: Sequence[Timed]) -> list[tuple[int, int]]:

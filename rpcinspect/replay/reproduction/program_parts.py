@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import Call, is_builtin
-from rpcinspect.causes.causality import REMOTE
 from rpcinspect.replay.planning.sessions import OPTIMIZER
 from rpcinspect.replay.reproduction.program_model import (
     Await,
@@ -27,7 +25,9 @@ from rpcinspect.replay.reproduction.program_model import (
 from rpcinspect.replay.reproduction.program_order import ends, put_after
 from rpcinspect.replay.reproduction.reproduced import needing_gradient
 from rpcinspect.rpc.pickles.semantic import python_udf
+from rpcinspect.rpc.questions import REMOTE, is_builtin
 from rpcinspect.rpc.types import unpack_id
+from rpcinspect.run.exchanges import Call
 
 
 def joined(timed: Sequence[Timed]) -> list[Timed]:

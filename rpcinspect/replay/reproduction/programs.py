@@ -16,14 +16,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from rpcinspect.causes.calls import Call
-from rpcinspect.causes.causality import PASSES
 from rpcinspect.replay.planning.facts import rrefs_in
 from rpcinspect.replay.reproduction.program_model import Await, Link, Pass, Program, Send, Timed
 from rpcinspect.replay.reproduction.program_order import ends, put_after, put_behind
 from rpcinspect.replay.reproduction.program_parts import joined, parts_of
 from rpcinspect.replay.reproduction.reproduced import Gradient, Reproduction
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import PASSES
+from rpcinspect.run.exchanges import Call
 
 Key: TypeAlias = tuple[int, str]
 """(job, worker)"""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.replay.planning.facts import Id
 from rpcinspect.replay.planning.model import GlobalUse
 from rpcinspect.rpc.command import (
@@ -18,11 +17,10 @@ from rpcinspect.rpc.command import (
     ScriptResp,
     ScriptRRefFetchRet,
 )
-from rpcinspect.rpc.command_codec import message_type_of
-from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.places import Place
 from rpcinspect.rpc.pickles.tree import Value
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Call
 from rpcinspect.session.model import Worker
 
 
@@ -97,8 +95,3 @@ def needing_gradient(record: RpcRecord) -> tuple[int, ...]:
     """The tensors of a message that require grad, in the order of its gradients."""
     tensors = record.rpc.tensors
     return tuple(i for i, meta in enumerate(tensors) if meta.requires_grad and meta.part_of is None)
-
-
-def failed(record: RpcRecord) -> bool:
-    """Whether an answer is an error, of either kind."""
-    return record.facts.failed or message_type_of(record.rpc.command) == MessageType.EXCEPTION

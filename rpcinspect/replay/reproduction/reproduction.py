@@ -15,17 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from rpcinspect.causes.calls import (
-    FETCHES,
-    HOUSEKEEPING,
-    Call,
-    created,
-    missing_bytes,
-    read_exchanges,
-    rref_of,
-    uncertain,
-)
-from rpcinspect.causes.causality import Causes, explain
 from rpcinspect.replay.planning.facts import Id, JobFacts, edge_of, read_facts, rrefs_in
 from rpcinspect.replay.planning.gate import Gate, global_uses
 from rpcinspect.replay.planning.plan import PlanError
@@ -44,8 +33,11 @@ from rpcinspect.rpc.command import PropagateGradientsReq, UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
 from rpcinspect.rpc.pickles.places import rref_places, tensor_places
 from rpcinspect.rpc.pickles.verdicts import Named
+from rpcinspect.rpc.questions import FETCHES, HOUSEKEEPING, created, missing_bytes, rref_of, uncertain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
+from rpcinspect.run.causes import Causes, explain
+from rpcinspect.run.exchanges import Call, read_exchanges
 from rpcinspect.session.model import Session, Worker
 
 Unwritable = Callable[[RpcRecord], "str | None"]

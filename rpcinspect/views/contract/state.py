@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from rpcinspect.trace.closings import Closings, Departure, PipeEnd
-from rpcinspect.trace.device_maps import DeviceMap, Pairs
-from rpcinspect.trace.ledger import ForkStory, RRefStory
+from rpcinspect.run.closings import Closings, Departure, PipeEnd
+from rpcinspect.run.device_maps import DeviceMap, Pairs
+from rpcinspect.run.ledger import ForkStory, RRefStory
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.worker_logs import event_json
 

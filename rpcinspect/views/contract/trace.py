@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from rpcinspect.trace.critical_path import Segment
-from rpcinspect.trace.graph import ContextGraph, Gradient, GraphEdge, GraphTensor, Passing
-from rpcinspect.trace.latency import Latency, LatencyGroup, Spread, Straggler, Timing
-from rpcinspect.trace.profile import CallProfile, OperatorRun, ProfileRow, rows_of
+from rpcinspect.run.critical_path import Segment
+from rpcinspect.run.graph import ContextGraph, Gradient, GraphEdge, GraphTensor, Passing
+from rpcinspect.run.latency import Latency, LatencyGroup, Spread, Straggler, Timing
+from rpcinspect.run.profile import CallProfile, OperatorRun, ProfileRow, rows_of
 from rpcinspect.views.contract.message import text
 
 Json: TypeAlias = dict[str, Any]

@@ -12,13 +12,14 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rpcinspect.diff.model import Comparison
+from rpcinspect.run.run import Run
 from rpcinspect.views.diff.page import page_of
-from rpcinspect.views.diff.rows import Opened, Row
+from rpcinspect.views.diff.rows import Row
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def diff_html(comparison: Comparison, runs: tuple[Opened, Opened]) -> Iterator[bytes]:
+def diff_html(comparison: Comparison, runs: tuple[Run, Run]) -> Iterator[bytes]:
     """The page, piece by piece."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),

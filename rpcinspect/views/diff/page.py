@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from rpcinspect.diff.model import Aligned, Comparison, Explanation, Found, Side
 from rpcinspect.equality.rules import Rules
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import CaptureInfo
-from rpcinspect.views.diff.rows import MAX_CHARTS, Kind, Link, Opened, Row, Rows, kind_of, rows_of
+from rpcinspect.views.diff.rows import MAX_CHARTS, Kind, Link, Row, Rows, kind_of, rows_of
 from rpcinspect.views.diff.words import MEANINGS, following, numbers, tolerance, verdict_line
 from rpcinspect.views.message_facts import facts_of
 from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, pieces, printable, shorten
@@ -105,7 +106,7 @@ class Page(Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def page_of(comparison: Comparison, runs: tuple[Opened, Opened]) -> Page:
+def page_of(comparison: Comparison, runs: tuple[Run, Run]) -> Page:
     """What there is to show."""
     rows = rows_of(comparison, runs)
     shown = rows.by_place()
@@ -148,7 +149,7 @@ def _lead(comparison: Comparison) -> str:
     return f"Likely {first.likely}: {printable(first.text)}. {told}."
 
 
-def _panel(label: str, side: Side, run: Opened) -> Panel:
+def _panel(label: str, side: Side, run: Run) -> Panel:
     return Panel(
         label=label,
         files=tuple(_file(info) for info in run.session.captures),
@@ -181,9 +182,7 @@ def _rules(rules: Rules) -> list[str]:
     return words or ["compared by their bits"]
 
 
-def _first(
-    comparison: Comparison, first: Explanation, rows: dict[int, Row], runs: tuple[Opened, Opened]
-) -> First:
+def _first(comparison: Comparison, first: Explanation, rows: dict[int, Row], runs: tuple[Run, Run]) -> First:
     place = comparison.found[first.found].message
     message = comparison.messages[place]
     links = [
@@ -211,11 +210,11 @@ def _what(message: Aligned) -> str:
     return f"{numbers(message)}, where {source} answers {what} to {destination}"
 
 
-def _facts(comparison: Comparison, place: int, runs: tuple[Opened, Opened]) -> list[FactRow]:
+def _facts(comparison: Comparison, place: int, runs: tuple[Run, Run]) -> list[FactRow]:
     message = comparison.messages[place]
     told: list[dict[str, str]] = []
     for run, index in zip(runs, (message.a, message.b), strict=True):
-        told.append({} if index is None else dict(facts_of(run.message(index), run.read)))
+        told.append({} if index is None else dict(facts_of(run.messages[index], run.read)))
     names = list(dict.fromkeys([*told[0], *told[1]]))
     both = message.a is not None and message.b is not None
     differing: set[str] = set()

@@ -10,21 +10,19 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.causes.calls import context_of
 from rpcinspect.diff.model import Aligned, Comparison, Found
 from rpcinspect.equality.difference import Elements
-from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import Session
+from rpcinspect.rpc.questions import context_of
+from rpcinspect.run.run import Run
 from rpcinspect.views.diff.error_chart import Chart, chart_of
 from rpcinspect.views.diff.words import numbers
 from rpcinspect.views.difference import told
 from rpcinspect.views.phrases import Phrases, counted, packed, printable, shorten
 from rpcinspect.views.text.table import end_label
-from rpcinspect.wire.ranges import Extent
 
 MAX_ROWS = 1000
 MAX_LINES = 12
@@ -38,18 +36,6 @@ MAX_VALUE = 200
 MAX_FUNCTION = 160
 
 Kind: TypeAlias = Literal["parts", "follows", "unknown", "order", "tolerated", "information"]
-
-
-class Opened(Protocol):
-    """What is wanted of an open session."""
-
-    session: Session
-
-    def message(self, index: int) -> RpcRecord:
-        """The record of a message."""
-
-    def read(self, extent: Extent) -> bytes:
-        """The bytes of an extent."""
 
 
 class Line(Struct, frozen=True):
@@ -136,7 +122,7 @@ class Rows(Struct, frozen=True):
         return {item.place: item for item in self.items if isinstance(item, Row)}
 
 
-def rows_of(comparison: Comparison, runs: tuple[Opened, Opened], max_rows: int = MAX_ROWS) -> Rows:
+def rows_of(comparison: Comparison, runs: tuple[Run, Run], max_rows: int = MAX_ROWS) -> Rows:
     """At most about `max_rows` rows: what counts before what does not, the first difference in any case."""
     return _Maker(comparison, runs, max_rows).rows()
 
@@ -159,7 +145,7 @@ def brief_of(message: Aligned) -> Brief:
 
 
 class _Maker:
-    def __init__(self, comparison: Comparison, runs: tuple[Opened, Opened], max_rows: int) -> None:
+    def __init__(self, comparison: Comparison, runs: tuple[Run, Run], max_rows: int) -> None:
         self.comparison = comparison
         self.runs = runs
         self.starts = [min(run.session.messages.time_ns, default=0) for run in runs]
@@ -239,12 +225,12 @@ class _Maker:
         if index is None:
             return None
         run = self.runs[side]
-        record = run.message(index)
+        record = run.messages[index]
         context = context_of(record)
         if context is None and message.answers is not None:
             request = self.comparison.messages[message.answers]
             at = request.b if side else request.a
-            context = None if at is None else context_of(run.message(at))
+            context = None if at is None else context_of(run.messages[at])
         return Cell(
             index=index,
             seconds=f"{(record.tp.first_ns - self.starts[side]) / 1e9:.6f}",

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from rich.console import Console
 
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
-from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.run import Run
 from rpcinspect.views.diff.words import following, numbers, verdict_line
 from rpcinspect.views.difference import ONE_SIDED, told
 from rpcinspect.views.phrases import Phrases, counted, packed, path_label, printable, shorten
@@ -25,15 +24,8 @@ MAX_VALUE = 60
 MAX_PHRASE = 160
 
 
-class Messages(Protocol):
-    """Where the messages of a run are."""
-
-    def message(self, index: int) -> RpcRecord:
-        """The record of a message."""
-
-
 def show_diff(
-    comparison: Comparison, runs: tuple[Messages, Messages], console: Console, *, show_all: bool = False
+    comparison: Comparison, runs: tuple[Run, Run], console: Console, *, show_all: bool = False
 ) -> None:
     """Prints the summary; with `show_all` every difference too, before it."""
     if show_all:
@@ -46,9 +38,7 @@ def show_diff(
         write_line(console, line, style)
 
 
-def _summary(
-    comparison: Comparison, runs: tuple[Messages, Messages], *, show_all: bool
-) -> Iterator[tuple[str, str]]:
+def _summary(comparison: Comparison, runs: tuple[Run, Run], *, show_all: bool) -> Iterator[tuple[str, str]]:
     """(line, style)."""
     for label, side in (("a", comparison.a), ("b", comparison.b)):
         yield _side_line(label, side), ""
@@ -72,7 +62,7 @@ def _names(workers: Sequence[str]) -> str:
     return f"{shown} and {len(workers) - 6} more" if len(workers) > 6 else shown or "nobody"
 
 
-def _first(comparison: Comparison, runs: tuple[Messages, Messages]) -> Iterator[tuple[str, str]]:
+def _first(comparison: Comparison, runs: tuple[Run, Run]) -> Iterator[tuple[str, str]]:
     first = comparison.first
     assert first is not None
     place = comparison.found[first.found].message
@@ -82,7 +72,7 @@ def _first(comparison: Comparison, runs: tuple[Messages, Messages]) -> Iterator[
     phrases = Phrases()
     for label, run, index in (("a", runs[0], message.a), ("b", runs[1], message.b)):
         if index is not None:
-            yield f"  {label} #{index}  {shorten(phrases.phrase(run.message(index)), MAX_PHRASE)}", ""
+            yield f"  {label} #{index}  {shorten(phrases.phrase(run.messages[index]), MAX_PHRASE)}", ""
     its = [one for one in comparison.found if one.message == place and one.counts]
     for one in its[:MAX_DIFFERENCES]:
         yield f"  {_difference(one)}", "red"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rpcinspect.trace.graph import ContextGraph, Gradient, GraphEdge
+from rpcinspect.run.graph import ContextGraph, Gradient, GraphEdge
 from rpcinspect.views.graph.words import graph_title, tensors_words, what_words
 from rpcinspect.views.phrases import amount, packed, printable
 

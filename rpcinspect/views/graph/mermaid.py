@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rpcinspect.trace.graph import ContextGraph, GraphEdge
+from rpcinspect.run.graph import ContextGraph, GraphEdge
 from rpcinspect.views.graph.words import edge_words, gradient_words, graph_title
 from rpcinspect.views.phrases import printable
 

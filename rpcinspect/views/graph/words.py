@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rpcinspect.trace.graph import ContextGraph, Gradient, GraphEdge, GraphTensor, Passing
+from rpcinspect.run.graph import ContextGraph, Gradient, GraphEdge, GraphTensor, Passing
 from rpcinspect.views.phrases import amount, counted, duration, packed, printable, shorten_middle
 
 MAX_TENSORS = 4

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from rpcinspect.causes.calls import CLEAN_UP, Call, function_of
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, is_request, type_name
+from rpcinspect.rpc.questions import CLEAN_UP, failed, function_of, size_of
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Call
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.trace.answers import Trace
-from rpcinspect.trace.graph import failed
-from rpcinspect.trace.latency import size_of
 from rpcinspect.views.phrases import Phrases, packed, printable, shorten
 from rpcinspect.views.text.table import end_label
 
@@ -90,15 +89,13 @@ class Lanes:
         return self._number.get((job, label))
 
 
-def columns_of(
-    run: Trace, lanes: Lanes, indexes: Sequence[int], contexts: dict[tuple[int, int], int]
-) -> Json:
+def columns_of(run: Run, lanes: Lanes, indexes: Sequence[int], contexts: dict[tuple[int, int], int]) -> Json:
     """`contexts`: (job, context id) → its place in the page's list of contexts."""
     return _Columns(run, lanes, contexts).json(indexes)
 
 
 class _Columns:
-    def __init__(self, run: Trace, lanes: Lanes, contexts: dict[tuple[int, int], int]) -> None:
+    def __init__(self, run: Run, lanes: Lanes, contexts: dict[tuple[int, int], int]) -> None:
         self._run = run
         self._lanes = lanes
         self._contexts = contexts

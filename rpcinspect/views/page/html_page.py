@@ -18,9 +18,9 @@ from typing import Any
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from rpcinspect.trace.answers import Trace
-from rpcinspect.trace.graph import ContextGraph
-from rpcinspect.trace.narrowed import Answers
+from rpcinspect.run.graph import ContextGraph
+from rpcinspect.run.narrowed import Answers
+from rpcinspect.run.run import Run
 from rpcinspect.views.contract.jsonl import failure_json
 from rpcinspect.views.contract.message_line import MessageRenderer
 from rpcinspect.views.contract.trace import graph_json
@@ -51,7 +51,7 @@ SCRIPTS = (
 Json = dict[str, Any]
 
 
-def trace_html(run: Trace, shown: Shown | None = None) -> Iterator[bytes]:
+def trace_html(run: Run, shown: Shown | None = None) -> Iterator[bytes]:
     """The page, piece by piece; the run's captures must be open, for the hashes of tensors."""
     part = part_of(run, shown)
     environment = Environment(
@@ -74,7 +74,7 @@ def trace_html(run: Trace, shown: Shown | None = None) -> Iterator[bytes]:
     yield b"<script>%b</script>\n</body>\n</html>\n" % script.encode("utf-8")
 
 
-def _data(run: Trace, part: Part) -> Iterator[bytes]:
+def _data(run: Run, part: Part) -> Iterator[bytes]:
     """All that the script unpacks: the columns at once, the rest when it is looked at."""
     lanes = Lanes(run.session)
     contexts = {(graph.job, graph.context_id): n for n, graph in enumerate(part.graphs)}
@@ -91,7 +91,7 @@ def _data(run: Trace, part: Part) -> Iterator[bytes]:
         yield _element("contexts", count, text)
 
 
-def _messages(run: Trace, part: Part) -> Iterator[bytes]:
+def _messages(run: Run, part: Part) -> Iterator[bytes]:
     """Each message as `--format jsonl` has it, from `envelopes` on, with the first values of its tensors."""
     source = run.source
     assert source is not None

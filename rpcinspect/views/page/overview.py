@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from rpcinspect.rpc.message import type_name
+from rpcinspect.run.closings import Closings
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import CaptureInfo, Finding, Session, Worker
-from rpcinspect.trace.answers import Trace
-from rpcinspect.trace.closings import Closings
 from rpcinspect.views.empty import why_empty
 from rpcinspect.views.page.part import Part
 from rpcinspect.views.page.tables import (
@@ -98,7 +98,7 @@ class Page(Struct, frozen=True):
     map_lines: tuple[str, ...]
 
 
-def page_of(run: Trace, part: Part) -> Page:
+def page_of(run: Run, part: Part) -> Page:
     """Everything."""
     session, answers = run.session, part.answers
     latency = answers.latency
@@ -146,7 +146,7 @@ def _lead(session: Session, part: Part) -> str:
     return f"{counted(session.totals.messages, 'message')} in {took}, from {moment(min(times), 3)}"
 
 
-def _facts(run: Trace, part: Part) -> Iterable[Fact]:
+def _facts(run: Run, part: Part) -> Iterable[Fact]:
     totals = run.session.totals
     shown = len(part.indexes)
     if part.filter is None:
@@ -173,7 +173,7 @@ def _number(count: int, one: str, many: str, tab: str, *, bad: bool = False) -> 
     return Fact(f"{count:,}", one if count == 1 else many, tab, bad)
 
 
-def _workers(run: Trace, part: Part) -> Table:
+def _workers(run: Run, part: Part) -> Table:
     session = run.session
     sent: Counter[tuple[int, str]] = Counter()
     for index in part.indexes:
@@ -204,7 +204,7 @@ def _label(worker: Worker) -> str:
     return worker.addresses[0] if worker.addresses else "?"
 
 
-def _types(run: Trace, part: Part) -> tuple[TypeCount, ...]:
+def _types(run: Run, part: Part) -> tuple[TypeCount, ...]:
     if part.filter is None:
         counts = run.session.totals.by_type
     else:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rpcinspect.run.graph import ContextGraph
+from rpcinspect.run.narrowed import Answers, Narrowed
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
-from rpcinspect.trace.answers import Trace
-from rpcinspect.trace.graph import ContextGraph
-from rpcinspect.trace.narrowed import Answers, Narrowed
 from rpcinspect.views.shown import Shown
 
 
@@ -29,7 +29,7 @@ class Part(Struct, frozen=True):
     hidden_findings: int
 
 
-def part_of(run: Trace, shown: Shown | None) -> Part:
+def part_of(run: Run, shown: Shown | None) -> Part:
     """What there is to show."""
     session = run.session
     if shown is None:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from rpcinspect.errors import Problem
+from rpcinspect.run.device_maps import DeviceMap, Pairs
+from rpcinspect.run.latency import Latency, LatencyGroup, Spread, Straggler
+from rpcinspect.run.ledger import RRefStory
 from rpcinspect.session.model import CaptureInfo, Session
-from rpcinspect.trace.device_maps import DeviceMap, Pairs
-from rpcinspect.trace.latency import Latency, LatencyGroup, Spread, Straggler
-from rpcinspect.trace.ledger import RRefStory
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import amount, duration, path_label, printable, shorten
 from rpcinspect.views.text.summary import moment

@@ -10,14 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from rpcinspect.causes.calls import context_of, missing_bytes
 from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
 from rpcinspect.rpc.message import is_request, type_name
+from rpcinspect.rpc.questions import context_of, element_bytes, failed, missing_bytes, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.trace.graph import element_bytes, failed
-from rpcinspect.trace.latency import size_of
 from rpcinspect.views.contract.bodies import Bodies
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.parquet.schema import capped

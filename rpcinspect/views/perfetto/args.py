@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from rpcinspect.causes.calls import Call, context_of
 from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.questions import context_of, failed, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.run.exchanges import Call
 from rpcinspect.session.model import Finding
-from rpcinspect.trace.graph import failed
-from rpcinspect.trace.latency import size_of
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.phrases import packed, shorten
 

@@ -26,13 +26,12 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.questions import failed, size_of
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Call
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
-from rpcinspect.trace.answers import Trace
-from rpcinspect.trace.graph import failed
-from rpcinspect.trace.latency import size_of
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.perfetto.args import call_args, finding_args, message_args, serve_args, what
 from rpcinspect.views.perfetto.tracks import RUN_PID, Processes, Threads
@@ -47,7 +46,7 @@ FIRST_TID = 1_000_000
 """Beyond all pids: some readers take the thread whose tid is the pid for the process itself."""
 
 
-def perfetto_pieces(run: Trace, shown: Shown | None = None) -> Iterator[bytes]:
+def perfetto_pieces(run: Run, shown: Shown | None = None) -> Iterator[bytes]:
     """The whole file; with a filter the exchanges of which a message is shown."""
     yield b'{"displayTimeUnit":"ns","otherData":%s,"traceEvents":[\n' % orjson.dumps(_origin(run, shown))
     batch: list[bytes] = []
@@ -63,7 +62,7 @@ def perfetto_pieces(run: Trace, shown: Shown | None = None) -> Iterator[bytes]:
     yield b"\n]}\n"
 
 
-def _origin(run: Trace, shown: Shown | None) -> Json:
+def _origin(run: Run, shown: Shown | None) -> Json:
     """What the file is of; texts only, as chrome://tracing shows them."""
     session = run.session
     told = {
@@ -76,7 +75,7 @@ def _origin(run: Trace, shown: Shown | None) -> Json:
 class _Writer:
     """See the module's text."""
 
-    def __init__(self, run: Trace, shown: Shown | None) -> None:
+    def __init__(self, run: Run, shown: Shown | None) -> None:
         self._run = run
         rows = None if shown is None else shown.rows
         exchanges = run.exchanges

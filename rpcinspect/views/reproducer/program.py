@@ -10,13 +10,13 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from rpcinspect.causes.calls import FETCHES, Call, rref_of
-from rpcinspect.causes.causality import REMOTE
 from rpcinspect.replay.reproduction.program_model import Await, Block, Link, Pass, Program, Send, Together
-from rpcinspect.replay.reproduction.reproduced import Gradient, Handle, Reproduction, failed
+from rpcinspect.replay.reproduction.reproduced import Gradient, Handle, Reproduction
 from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
+from rpcinspect.rpc.questions import FETCHES, REMOTE, failed, rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
+from rpcinspect.run.exchanges import Call
 from rpcinspect.views.reproducer.calls import answer_source, call_items, failure_of
 from rpcinspect.views.reproducer.layout import INDENT, Brackets, Item, Source, brackets, lay_out
 from rpcinspect.views.reproducer.python_names import quoted

@@ -16,10 +16,11 @@ from msgspec import Struct, field
 from rpcinspect import __version__
 from rpcinspect.replay.reproduction.program_model import awaited
 from rpcinspect.replay.reproduction.programs import programs
-from rpcinspect.replay.reproduction.reproduced import Reproduction, failed
+from rpcinspect.replay.reproduction.reproduced import Reproduction
 from rpcinspect.replay.reproduction.reproduction import Unwritable
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, ScriptCall, ScriptRemoteCall
+from rpcinspect.rpc.questions import failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.reproducer.calls import answer_source, call_items, failure_of
 from rpcinspect.views.reproducer.layout import Brackets, Item, Source, brackets, lay_out

@@ -6,8 +6,6 @@ they were computed from answers to earlier calls (`in8[0]`), or are one and the 
 
 from __future__ import annotations
 
-from rpcinspect.causes.calls import Call
-from rpcinspect.causes.causality import REMOTE
 from rpcinspect.replay.planning.facts import Id, rrefs_in
 from rpcinspect.replay.reproduction.program_model import Block, Pass, Program, Send, Together, blocks_of
 from rpcinspect.replay.reproduction.program_parts import is_optimizers
@@ -15,8 +13,10 @@ from rpcinspect.replay.reproduction.reproduced import Gradient, Reproduction, ne
 from rpcinspect.rpc.command import PropagateGradientsReq, ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.pickles.places import tensor_places
 from rpcinspect.rpc.pickles.semantic import RRefForkData
+from rpcinspect.rpc.questions import REMOTE
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS
+from rpcinspect.run.exchanges import Call
 from rpcinspect.views.reproducer.names import accessor
 from rpcinspect.views.reproducer.python_names import quoted
 from rpcinspect.views.reproducer.python_source import Names

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from rpcinspect.trace.closings import Closings, Departure
+from rpcinspect.run.closings import Closings, Departure
 from rpcinspect.views.phrases import counted
 from rpcinspect.views.text.columns import columns
 from rpcinspect.views.text.table import cut_line, end_label, line_width, write_line

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from rpcinspect.trace.graph import ContextGraph
+from rpcinspect.run.graph import ContextGraph
 from rpcinspect.views.phrases import amount, duration, packed, shorten
 from rpcinspect.views.text.columns import columns
 from rpcinspect.views.text.table import cut_line, end_label, line_width, write_line

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from rpcinspect.trace.device_maps import DeviceMap, Pairs
+from rpcinspect.run.device_maps import DeviceMap, Pairs
 from rpcinspect.views.phrases import printable
 from rpcinspect.views.text.columns import columns
 from rpcinspect.views.text.table import cut_line, end_label, join_ends, line_width, write_line

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.trace.critical_path import Segment
-from rpcinspect.trace.graph import ContextGraph
+from rpcinspect.run.critical_path import Segment
+from rpcinspect.run.graph import ContextGraph
 from rpcinspect.views.graph.words import (
     edge_words,
     gradient_words,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from rpcinspect.trace.latency import Latency, LatencyGroup, Spread, Straggler
+from rpcinspect.run.latency import Latency, LatencyGroup, Spread, Straggler
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import amount, counted, duration
 from rpcinspect.views.text.columns import columns

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from rpcinspect.trace.profile import CallProfile, ProfileRow, rows_of
+from rpcinspect.run.profile import CallProfile, ProfileRow, rows_of
 from rpcinspect.views.phrases import counted, printable
 from rpcinspect.views.text.columns import columns
 from rpcinspect.views.text.table import cut_line, end_label, join_ends, line_width, write_line

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from rpcinspect.trace.ledger import ForkStory, RRefStory
+from rpcinspect.run.ledger import ForkStory, RRefStory
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import counted
 from rpcinspect.views.text.columns import columns

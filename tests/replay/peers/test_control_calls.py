@@ -50,7 +50,7 @@ def test_answers(call: ControlCall, value: object) -> None:
 
 def test_calls_of_a_captured_dynamic_group() -> None:
     with rpcinspect.open(str(recorded("torch/dyn.pcap"))) as opened:
-        found = [read_control_call(record.rpc.message) for record in opened.messages()]
+        found = [read_control_call(record.rpc.message) for record in opened.messages]
     assert [call for call in found if call is not None] == [
         UpdateGroupMembership("worker0", 0, True),
         GetDeviceInfos(),

@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 import rpcinspect
 from rpcinspect.capture.tshark import find_program
-from rpcinspect.causes.calls import read_exchanges
 from rpcinspect.errors import OutputError
 from rpcinspect.replay.peers import recorder
 from rpcinspect.replay.peers.control_calls import NO_TENSORS
@@ -41,6 +40,7 @@ from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.replay.workers.workers import WorkerOptions
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
+from rpcinspect.run.exchanges import read_exchanges
 from rpcinspect.wire.tcp_frames import MAX_PAYLOAD, Endpoint
 from tests.replay.captured import autograd_message_id, captured, remapped
 from tests.replay.live_calls import SECONDS
@@ -301,7 +301,7 @@ def test_a_connection_of_two_peers_is_recorded_once(host: str, tmp_path: Path) -
         assert opened.session.problems == ()
         assert opened.session.findings == ()
         assert [pipe.client_name for pipe in opened.session.pipes] == ["one", "one"]
-        messages = opened.messages()
+        messages = opened.messages
         assert [m.rpc.message.type for m in messages] == [ask.type, give.type] * 2
         for message in messages[::2]:
             extents = [tensor.extent for tensor in message.tp.tensors]
@@ -407,7 +407,7 @@ def test_a_replayed_backward_pass_is_decoded_from_its_recording(
         }
         found = []
         control: set[tuple[int, int]] = set()
-        for message in opened.messages():
+        for message in opened.messages:
             pipe = message.tp.pipe.number
             key = pipe, message.rpc.message.id
             if message.facts.control:
@@ -426,7 +426,7 @@ def test_a_recording_holds_every_session_of_a_replay(repo: Path, tmp_path: Path,
         workers=WorkerOptions(path=(str(repo / "captures"),), imports=("basic_chain",)), repeat=2, record=path
     )
     with rpcinspect.open(str(repo / "captures" / "basic_chain.pcap")) as opened:
-        made = plan(opened.session, opened.messages(), PlanOptions(trust=True))
+        made = plan(opened.session, opened.messages, PlanOptions(trust=True))
         outcome = replay(opened, made, options)
     assert outcome.recording == Recording(path=path, failure=None)
     with rpcinspect.open(str(path)) as opened:
@@ -435,7 +435,7 @@ def test_a_recording_holds_every_session_of_a_replay(repo: Path, tmp_path: Path,
         assert {(w.job, w.name, w.id) for w in session.workers} == {
             (job, f"worker{number}", number) for job in range(2) for number in range(2)
         }
-        calls = read_exchanges(session, opened.messages()).calls
+        calls = read_exchanges(session, opened.messages).calls
     requests = Counter((call.job, call.caller) for call in calls if not call.control)
     assert requests == {
         (job, worker): count

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.allowances import BY_MAIN, Allowance, hint
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.plan import plan
 from rpcinspect.replay.planning.sources import Sources
+from rpcinspect.run.run import Run
 from tests.places import recorded
 
 
@@ -57,8 +57,8 @@ def test_hints_can_be_pasted() -> None:
 def refused(name: str, sources: Sources, *allow: str) -> tuple[list[str], tuple[str, ...]]:
     """The names that a plan refuses, and all that it says is missing."""
     found = [one for one in map(Allowance.parse, allow) if one is not None]
-    with OpenSession([str(recorded(name))]) as opened:
-        made = plan(opened.session, list(opened.messages()), None, Gate(found, sources))
+    with Run.open([str(recorded(name))]) as opened:
+        made = plan(opened.session, list(opened.messages), None, Gate(found, sources))
     return [use.name for use in made.refused], made.missing
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.replay.planning.order import arrivals, arrived_before, order, overlaps
 from rpcinspect.replay.planning.steps import Verdict
+from rpcinspect.run.exchanges import Call
 from tests.replay.talks import Workers
 
 SEND, SKIP = Verdict("send", happens=True), Verdict("skip", "self-call", "")

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.causes.calls import Call, Exchanges, read_exchanges
-from rpcinspect.opened import open_session
 from rpcinspect.replay.planning.gate import Allowance, Gate
 from rpcinspect.replay.planning.model import REASONS, Plan, PlannedSession, Step
 from rpcinspect.replay.planning.plan import PlanError, PlanOptions, plan
 from rpcinspect.replay.planning.sources import Sources
 from rpcinspect.rpc.command import PythonCall
+from rpcinspect.run.exchanges import Call, Exchanges, read_exchanges
+from rpcinspect.run.run import open_run
 from tests.places import others, recorded, recordings
 from tests.replay.talks import Workers, udf
 from tests.session.records import Talk, pipe
@@ -29,8 +29,8 @@ BUNDLED = sorted(path for path in CAPTURES.iterdir() if path.name.endswith((".pc
 def planned(
     path: Path, options: PlanOptions | None = None, gate: Gate | None = None
 ) -> tuple[Plan, Exchanges]:
-    with open_session(str(path)) as opened:
-        messages = opened.messages()
+    with open_run(str(path)) as opened:
+        messages = opened.messages
         made = plan(opened.session, messages, options or PlanOptions(trust=gate is None), gate)
         return made, read_exchanges(opened.session, messages)
 

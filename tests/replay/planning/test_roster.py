@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import read_exchanges
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.planning.roster import worker_ids
 from rpcinspect.replay.planning.sessions import Cast
+from rpcinspect.run.exchanges import read_exchanges
 from tests.replay.talks import Workers
 from tests.session.records import entry
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rpcinspect.causes.calls import Call, Exchanges, read_exchanges
-from rpcinspect.causes.causality import explain
-from rpcinspect.opened import open_session
 from rpcinspect.replay.planning.facts import read_facts, rrefs_in
 from rpcinspect.replay.planning.selection import needed, optimizer_context, select
+from rpcinspect.run.causes import explain
+from rpcinspect.run.exchanges import Call, Exchanges, read_exchanges
+from rpcinspect.run.run import open_run
 from tests.replay.planning.test_sessions import remote
 from tests.replay.talks import Workers
 from tests.truth import CAPTURES, workload
@@ -18,8 +18,8 @@ def chosen(context: int, exchanges: Exchanges) -> set[int]:
 
 
 def of_capture(name: str) -> Exchanges:
-    with open_session(str(CAPTURES / name)) as opened:
-        return read_exchanges(opened.session, opened.messages())
+    with open_run(str(CAPTURES / name)) as opened:
+        return read_exchanges(opened.session, opened.messages)
 
 
 def test_a_context_alone() -> None:

@@ -255,6 +255,6 @@ def test_everything_shared_passes(name: str) -> None:
 def every_message_passes(path: Path) -> None:
     checker = TensorChecker()
     with rpcinspect.open(str(path)) as opened:
-        for record in opened.messages():
+        for record in opened.messages:
             storages = [opened.read(t.extent) if t.extent is not None else b"" for t in record.tp.tensors]
             checker.check(record.rpc.message.tensor_table, storages)

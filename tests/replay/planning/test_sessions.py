@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.causes.calls import read_exchanges
-from rpcinspect.causes.causality import explain
-from rpcinspect.opened import open_session
 from rpcinspect.replay.planning.sessions import Cast, changes_state, default_casts, named_casts, workers_of
 from rpcinspect.rpc.command import Command, PythonRemoteCall, RemoteRet
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.causes import explain
+from rpcinspect.run.exchanges import read_exchanges
+from rpcinspect.run.run import open_run
 from tests.places import recorded
 from tests.replay.talks import Workers, udf
 from tests.truth import CAPTURES
@@ -114,8 +114,8 @@ def test_mistakes(roles: Sequence[str], live: Sequence[str], told: str) -> None:
 
 
 def of_capture(path: Path) -> list[Cast]:
-    with open_session(str(path)) as opened:
-        calls = read_exchanges(opened.session, opened.messages()).calls
+    with open_run(str(path)) as opened:
+        calls = read_exchanges(opened.session, opened.messages).calls
         return default_casts(workers_of(opened.session), calls, explain(calls))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.causes.causality import explain
 from rpcinspect.replay.planning.facts import JobFacts, read_facts
 from rpcinspect.replay.planning.sessions import Cast
 from rpcinspect.replay.planning.steps import Stage, Verdict, blocked_contexts
@@ -22,6 +21,7 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.causes import explain
 from rpcinspect.wire.records import Placement, TpTensor
 from tests.replay.planning.test_sessions import remote
 from tests.replay.talks import NONE, Workers

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import Call, read_exchanges
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.replay.planning.plan import PlanOptions, plan
 from rpcinspect.replay.playing import allowance as module
 from rpcinspect.replay.playing.allowance import LEAST, TIMES, allowance, captured_bytes
+from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.run import Run
 from tests.replay.hostile_captures import Job
 from tests.replay.talks import udf
 from tests.truth import capture_of
@@ -23,9 +23,9 @@ from tests.truth import capture_of
 @contextmanager
 def session_of(path: Path) -> Iterator[tuple[PlannedSession, dict[int, Call]]]:
     """The first session of a capture, everything allowed."""
-    with OpenSession([str(path)]) as opened:
-        made = plan(opened.session, opened.messages(), PlanOptions(trust=True))
-        yield made.sessions[0], read_exchanges(opened.session, opened.messages()).by_index()
+    with Run.open([str(path)]) as opened:
+        made = plan(opened.session, opened.messages, PlanOptions(trust=True))
+        yield made.sessions[0], read_exchanges(opened.session, opened.messages).by_index()
 
 
 def test_small_captures_have_the_least() -> None:

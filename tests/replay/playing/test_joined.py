@@ -13,7 +13,6 @@ import pytest
 
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.membership import IS_STATIC, MEMBERS, PREFIX, TOKEN, read_members
 from rpcinspect.replay.peers.peer import Peer
@@ -34,6 +33,7 @@ from rpcinspect.replay.replayer import ReplayOptions, replay
 from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.rpc.command import PythonRRefFetchCall
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.run import Run
 from tests.replay.live_calls import python_call
 from tests.replay.scripted import read_ones
 from tests.replay.talks import Workers
@@ -54,8 +54,8 @@ def outcome_of(
 ) -> ReplayOutcome:
     options = ReplayOptions(join=JoinOptions(store=StoreAddress("127.0.0.1", group.port)))
     gate = Gate((), Sources(None, [CAPTURES]))
-    with OpenSession([str(path)]) as opened:
-        made = plan(opened.session, opened.messages(), PlanOptions(joins=True), gate)
+    with Run.open([str(path)]) as opened:
+        made = plan(opened.session, opened.messages, PlanOptions(joins=True), gate)
         return replay(opened, made, options, progress=progress)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.replay.planning.plan import PlanOptions, plan
 from rpcinspect.replay.playing.late_answers import late_answers
@@ -20,6 +19,7 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.exchanges import Call, read_exchanges
 from tests.replay.talks import Workers, udf
 
 CONTEXT = 7

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.causes.calls import Call, context_of, function_of
 from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
 from rpcinspect.equality.rules import Rules
@@ -30,8 +29,10 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import context_of, function_of
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
+from rpcinspect.run.exchanges import Call
 from rpcinspect.wire.ranges import Extent
 from tests.equality.builders import record
 from tests.replay.live_calls import python_call

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.replay.playing.patience import (
     AGAIN_S,
     HOUSEKEEPING_S,
@@ -25,6 +24,7 @@ from rpcinspect.replay.playing.patience import (
 )
 from rpcinspect.rpc.command import RRefAck, RRefUserDelete
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.exchanges import Call
 from tests.replay.talks import Workers
 
 SECOND = 1_000_000_000

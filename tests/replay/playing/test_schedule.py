@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.causes.calls import Call, read_exchanges
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.replay.planning.plan import PlanOptions, plan
 from rpcinspect.replay.playing.schedule import LONGEST_HOLD_S, SHORTEST_HOLD_S, STUBBORN_HOLD_S, Due, Schedule
+from rpcinspect.run.exchanges import Call, read_exchanges
 from tests.replay.scripted import planned_of
 from tests.replay.talks import Workers
 

@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from rpcinspect.causes.calls import read_exchanges
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.playing.outcome import SessionOutcome, StepOutcome
 from rpcinspect.replay.playing.seed_search import search
 from rpcinspect.replay.replayer import ReplayOptions
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.replay.workers.workers import Workers
+from rpcinspect.run.exchanges import read_exchanges
+from rpcinspect.run.run import Run
 from tests.replay.outcomes import planned, session_of
 from tests.replay.test_replayer import replayed
 from tests.truth import capture_of, workload
@@ -75,8 +75,8 @@ class Scripted:
         self._alike = alike
         self.played: list[int | None] = []
         (self.message, *_) = truth("draws", "draws.draw")
-        with OpenSession([str(capture_of("draws"))]) as opened:
-            self.calls = read_exchanges(opened.session, opened.messages()).by_index()
+        with Run.open([str(capture_of("draws"))]) as opened:
+            self.calls = read_exchanges(opened.session, opened.messages).by_index()
 
     def __call__(self, seeds: Seeds, done: Callable[[StepOutcome], None]) -> SessionOutcome:
         seed = seeds.of("worker2")

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.causes.calls import FETCHES, Call, read_exchanges, rref_of
 from rpcinspect.equality.rules import Rules
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.peers.control_calls import NO_TENSORS, cast_pickle
 from rpcinspect.replay.peers.events import ResponseArrived
 from rpcinspect.replay.peers.loop import Loop
@@ -31,7 +29,10 @@ from rpcinspect.replay.workers.workers import Workers
 from rpcinspect.rpc.command import PythonRRefFetchCall
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.questions import FETCHES, rref_of
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.run import Run
 from tests.commands.runner import rpcinspect
 from tests.replay.late_starts import late_start
 from tests.truth import CAPTURES, workload
@@ -58,9 +59,9 @@ def users(name: str) -> list[dict[str, Any]]:
 
 
 def replayed(path: Path, workers: Workers, *, given: bool) -> Report:
-    with OpenSession([str(path)]) as opened:
+    with Run.open([str(path)]) as opened:
         options, gate = PlanOptions(stand_ins=given), Gate((), Sources(None, [CAPTURES]))
-        made = plan(opened.session, opened.messages(), options, gate)
+        made = plan(opened.session, opened.messages, options, gate)
         return report(replay(opened, made, ReplayOptions(), workers=workers))
 
 
@@ -86,9 +87,9 @@ def test_a_tensor_of_torchscript(tmp_path: Path, workers: Workers) -> None:
 def test_a_stand_in_with_another_value_is_found_out(tmp_path: Path, workers: Workers) -> None:
     """That of the driver's own RRef, which is full of nines, in the place of the operator's result."""
     path = late_start(tmp_path, "rref_relay", users("rref_relay")[2]["index"])
-    with OpenSession([str(path)]) as opened:
-        made = plan(opened.session, opened.messages(), PlanOptions(trust=True, stand_ins=True))
-        calls = read_exchanges(opened.session, opened.messages()).calls
+    with Run.open([str(path)]) as opened:
+        made = plan(opened.session, opened.messages, PlanOptions(trust=True, stand_ins=True))
+        calls = read_exchanges(opened.session, opened.messages).calls
         other = next(call for call in calls if rref_of(call.request) == (0, 8) and call.kind in FETCHES)
         (session,) = made.sessions
         wrong = replace(session.stand_ins[0], request=other.index, message=other.answer)
@@ -102,8 +103,8 @@ def test_a_stand_in_with_another_value_is_found_out(tmp_path: Path, workers: Wor
 def test_an_id_that_a_live_worker_would_give_out_again(tmp_path: Path, group: LiveGroup) -> None:
     """An RRef that its owner made itself: the live one counts from 0, so the stand-in has another id."""
     path = late_start(tmp_path, "rref_relay", users("rref_relay")[0]["index"])
-    with OpenSession([str(path)]) as opened:
-        made = plan(opened.session, opened.messages(), PlanOptions(trust=True, stand_ins=True))
+    with Run.open([str(path)]) as opened:
+        made = plan(opened.session, opened.messages, PlanOptions(trust=True, stand_ins=True))
         material, stand_in = material_of(opened, made.sessions[0])
         group.start("worker1", 1)
         with (
@@ -123,9 +124,9 @@ def test_an_id_that_a_live_worker_would_give_out_again(tmp_path: Path, group: Li
         assert answer.tensors == tuple(storages(material.calls[stand_in.request], opened))
 
 
-def material_of(opened: OpenSession, planned: Any) -> tuple[Material, StandIn]:
+def material_of(opened: Run, planned: Any) -> tuple[Material, StandIn]:
     """With the stand-in of an RRef that worker1 made itself, in the place of the captured one."""
-    calls = read_exchanges(opened.session, opened.messages()).by_index()
+    calls = read_exchanges(opened.session, opened.messages).by_index()
     stand_in = replace(planned.stand_ins[0], rref=(1, 7), forks=((1, 8),))
     cast = replace(planned.cast, live=("worker1",))
     session = replace(planned, cast=cast, stand_ins=(stand_in,))
@@ -133,7 +134,7 @@ def material_of(opened: OpenSession, planned: Any) -> tuple[Material, StandIn]:
     return Material(planned=session, calls=calls, read=opened.read, rules=Rules(), worker_ids=ids), stand_in
 
 
-def storages(call: Call, opened: OpenSession) -> list[bytes]:
+def storages(call: Call, opened: Run) -> list[bytes]:
     assert call.response is not None
     return [opened.read(one.extent) for one in call.response.tp.tensors if one.extent is not None]
 

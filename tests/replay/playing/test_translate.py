@@ -13,7 +13,6 @@ import rpcinspect
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.messages import compare_messages
 from rpcinspect.errors import ReplayError
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.peers.events import RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.loop import Loop
@@ -39,6 +38,7 @@ from rpcinspect.rpc.pickles.semantic import RRefForkData, python_udf, rref_fork
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id, unpack_id
+from rpcinspect.run.run import Run
 from tests.equality.builders import STRICT, from_parts, record
 from tests.places import recordings
 from tests.replay.live_calls import SECONDS, python_call, value_of
@@ -83,14 +83,14 @@ def record_of(original: RpcRecord, message: Message) -> RpcRecord:
 
 
 @pytest.fixture(scope="module", params=ALL, ids=lambda path: path.name.partition(".")[0])
-def capture(request: pytest.FixtureRequest) -> Iterator[tuple[OpenSession, list[RpcRecord]]]:
+def capture(request: pytest.FixtureRequest) -> Iterator[tuple[Run, list[RpcRecord]]]:
     """A capture and those of its messages that are whole."""
     with rpcinspect.open(str(request.param)) as session:
-        yield session, [m for m in session.messages() if m.tp.payload_missing is None]
+        yield session, [m for m in session.messages if m.tp.payload_missing is None]
 
 
 def test_without_other_ids_a_message_is_sent_as_captured(
-    capture: tuple[OpenSession, list[RpcRecord]],
+    capture: tuple[Run, list[RpcRecord]],
 ) -> None:
     _, messages = capture
     same = id_map(messages, lambda kind, value: value)
@@ -105,7 +105,7 @@ SHIFTS = [(0, 1), (3, 0), (5, 300), (300, 70_000), (1, 1 << 40)]
 
 @pytest.mark.parametrize(("workers", "counters"), SHIFTS)
 def test_these_ids_change_and_nothing_else(
-    capture: tuple[OpenSession, list[RpcRecord]], workers: int, counters: int
+    capture: tuple[Run, list[RpcRecord]], workers: int, counters: int
 ) -> None:
     session, messages = capture
     move = moved(workers, counters)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.reproduction.program_model import (
     Await,
@@ -18,6 +17,7 @@ from rpcinspect.replay.reproduction.program_model import (
 )
 from rpcinspect.replay.reproduction.programs import programs
 from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
+from rpcinspect.run.run import Run
 from tests.places import recordings
 from tests.replay.reproduction.test_reproduction import made
 
@@ -117,10 +117,10 @@ def test_nobody_waits_for_ever_where_everybody_calls_everybody() -> None:
     """Many calls of all workers overlap at all others."""
     waits = 0
     for path in recordings("torch-suite"):
-        with OpenSession([str(path)]) as opened:
+        with Run.open([str(path)]) as opened:
             options = ReproductionOptions(trust=True)
             found = programs(
-                reproduction(opened.session, opened.messages(), options, Gate(), lambda record: None)
+                reproduction(opened.session, opened.messages, options, Gate(), lambda record: None)
             )
         assert not stuck(found), path.name
         waits += sum(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rpcinspect.replay.planning.model import GlobalUse
-from rpcinspect.replay.reproduction.reproduced import Reproduction, failed, needing_gradient, value_of
+from rpcinspect.replay.reproduction.reproduced import Reproduction, needing_gradient, value_of
 from rpcinspect.rpc.command import ExceptionResponse, PythonResp, ScriptResp, ScriptRRefFetchRet
+from rpcinspect.rpc.questions import failed
 from tests.replay.hostile_captures import FAILED
 from tests.replay.reproduction.test_reproduction import made
 from tests.replay.talks import answer_of, record_of

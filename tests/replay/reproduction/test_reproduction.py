@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.facts import rrefs_in
 from rpcinspect.replay.planning.gate import Allowance, Gate
 from rpcinspect.replay.planning.plan import PlanError
@@ -18,6 +17,7 @@ from rpcinspect.replay.reproduction.reproduced import Handle, Reproduction
 from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.run import Run
 from tests.places import recorded
 from tests.truth import CAPTURES, capture_of, workload
 
@@ -29,9 +29,9 @@ def anything(record: RpcRecord) -> str | None:
 @cache
 def made(name: str, **options: Any) -> Reproduction:
     """Of a bundled capture, with everything allowed."""
-    with OpenSession([str(CAPTURES / name)]) as opened:
+    with Run.open([str(CAPTURES / name)]) as opened:
         chosen = ReproductionOptions(trust=True, **options)
-        return reproduction(opened.session, opened.messages(), chosen, Gate(), anything)
+        return reproduction(opened.session, opened.messages, chosen, Gate(), anything)
 
 
 NAMES = [
@@ -68,10 +68,10 @@ CALLS = {
 @pytest.mark.parametrize("name", ["basic_chain.pcap", "ctx_crowd.pcap.gz", "param_detach.pcap"])
 def test_each_gradient_between_two_workers_is_sent_or_comes_back(name: str) -> None:
     found = made(name)
-    with OpenSession([str(CAPTURES / name)]) as opened:
+    with Run.open([str(CAPTURES / name)]) as opened:
         gradients = {
             i
-            for i, record in enumerate(opened.messages())
+            for i, record in enumerate(opened.messages)
             if record.rpc.message.type == MessageType.BACKWARD_AUTOGRAD_REQ
         }
     assert found.sent.keys() | found.back.keys() == gradients
@@ -119,8 +119,8 @@ def test_what_is_not_in_the_capture(options: dict[str, Any]) -> None:
 
 
 def refused(gate: Gate, **options: Any) -> Reproduction:
-    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
-        return reproduction(opened.session, opened.messages(), ReproductionOptions(**options), gate, anything)
+    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+        return reproduction(opened.session, opened.messages, ReproductionOptions(**options), gate, anything)
 
 
 def test_the_gate() -> None:
@@ -136,9 +136,9 @@ def test_a_call_that_cannot_be_written_takes_its_gradients_along() -> None:
     def no_python(record: RpcRecord) -> str | None:
         return "no source" if record.facts.function == "basic_chain.scale" else None
 
-    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         options = ReproductionOptions(trust=True)
-        found = reproduction(opened.session, opened.messages(), options, Gate(), no_python)
+        found = reproduction(opened.session, opened.messages, options, Gate(), no_python)
     assert [call.request.rpc.message.type for call in found.calls.values()] == [
         MessageType.FORWARD_AUTOGRAD_REQ
     ]
@@ -163,9 +163,9 @@ def test_nothing_at_all() -> None:
 def test_rrefs_that_are_made_late_on_the_wire() -> None:
     """Workers call each other for the first time: the pipe to the maker's callee takes longest."""
     name = "TensorPipeAgentDistAutogradTest.test_backward_rref_nested_sparse.pcap.gz"
-    with OpenSession([str(recorded("torch-suite") / name)]) as opened:
+    with Run.open([str(recorded("torch-suite") / name)]) as opened:
         options = ReproductionOptions(trust=True)
-        found = reproduction(opened.session, opened.messages(), options, Gate(), anything)
+        found = reproduction(opened.session, opened.messages, options, Gate(), anything)
     assert not found.skipped
     late = [
         (call, found.calls[handle.request])

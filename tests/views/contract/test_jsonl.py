@@ -34,7 +34,7 @@ CAPTURED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))
 
 def plain(capture: Opened, index: int) -> dict[str, Any]:
     """A message's line from `message` and the session, without any cache."""
-    record, session = capture.message(index), capture.session
+    record, session = capture.messages[index], capture.session
     row, rpc, parameters = record.row, record.rpc, record.facts.parameters
     pickle = record.facts.pickle
     texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(rpc.tensors)]
@@ -115,7 +115,7 @@ def test_one_line_is_the_line_of_all() -> None:
     with opened(Path("rref_relay.pcap.gz")) as capture:
         every = [line for line in b"".join(written(capture)).splitlines(True) if b'"kind":"message"' in line]
         for index, line in enumerate(every):
-            assert message_line(capture.message(index), capture.session, capture.bytes) == line
+            assert message_line(capture.messages[index], capture.session, capture.bytes) == line
 
 
 def test_pieces_end_with_a_line_and_stay_small() -> None:

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
-from rpcinspect.opened import OpenSession
 from rpcinspect.rpc.command import PythonResp
+from rpcinspect.run.run import Run
 from rpcinspect.views.diff.html_page import diff_html
-from rpcinspect.views.diff.rows import Opened
 from tests.diff.stories import Story
 from tests.pairs import Check, checks
 
@@ -77,7 +76,7 @@ class Parsed(HTMLParser):
                 self.codes[code] += int(count.replace(",", ""))
 
 
-def page_of(comparison: Comparison, runs: tuple[Opened, Opened]) -> str:
+def page_of(comparison: Comparison, runs: tuple[Run, Run]) -> str:
     return b"".join(diff_html(comparison, runs)).decode("utf-8")
 
 
@@ -107,7 +106,7 @@ def check_page(page: str, comparison: Comparison) -> Parsed:
 @pytest.mark.parametrize("check", checks(), ids=str)
 def test_pairs(check: Check) -> None:
     rules = Rules(strict="--strict" in check.flags)
-    a, b = (OpenSession([str(path)]) for path in check.paths())
+    a, b = (Run.open([str(path)]) for path in check.paths())
     with a, b:
         comparison = compare_runs(a, b, rules)
         parsed = check_page(page_of(comparison, (a, b)), comparison)

@@ -13,8 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from rpcinspect.opened import OpenSession
-from rpcinspect.trace.answers import Trace, trace
+from rpcinspect.run.run import Run
 from rpcinspect.views.page.html_page import trace_html
 from rpcinspect.views.shown import Shown
 from rpcinspect.wire.ranges import CaptureBytes
@@ -115,19 +114,19 @@ class PageData:
         return out
 
 
-def page_text(run: Trace, shown: Shown | None = None) -> str:
+def page_text(run: Run, shown: Shown | None = None) -> str:
     return b"".join(trace_html(run, shown)).decode("utf-8")
 
 
-def with_run(name: str | Path, act: Callable[[Trace], Any]) -> Any:
+def with_run(name: str | Path, act: Callable[[Run], Any]) -> Any:
     """What `act` makes of a bundled capture, while its bytes can be read."""
     path = name if isinstance(name, Path) else capture_of(name)
-    with OpenSession([str(path)]) as opened:
+    with Run.open([str(path)]) as opened:
         ends = opened.ends
-        return act(trace(opened.session, opened.messages(), ends=ends, source=opened.bytes))
+        return act(Run(opened.session, opened.messages, ends=ends, source=opened.bytes))
 
 
-def story_run(story: Story) -> Trace:
+def story_run(story: Story) -> Run:
     """Of a run that a test makes up; all tensors are zeros."""
     session, messages = story.heard()
-    return trace(session, messages, source=CaptureBytes(lambda capture, offset, length: bytes(length)))
+    return Run(session, messages, source=CaptureBytes(lambda capture, offset, length: bytes(length)))

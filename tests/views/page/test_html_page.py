@@ -14,8 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.rpc.command import ExceptionResponse, PythonResp
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Worker
-from rpcinspect.trace.answers import Trace
 from rpcinspect.trace.touched import Touched
 from rpcinspect.views.contract.message_line import MessageRenderer
 from rpcinspect.views.contract.trace import graph_json
@@ -85,7 +85,7 @@ def test_bundled_captures(name: str) -> None:
     with_run(name, check_against_run)
 
 
-def check_against_run(run: Trace) -> None:
+def check_against_run(run: Run) -> None:
     parsed, data = check_page(page_text(run))
     source = run.source
     assert source is not None
@@ -139,7 +139,7 @@ def test_captured_text_is_text_or_packed() -> None:
 
 
 def test_only_what_a_filter_picked() -> None:
-    def check(run: Trace) -> None:
+    def check(run: Run) -> None:
         graph = run.graphs[0]
         index = graph.edges[0].forward
         rows = bytearray(len(run.messages))

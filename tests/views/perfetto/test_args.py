@@ -7,11 +7,11 @@ import json
 import orjson
 import pytest
 
-from rpcinspect.causes.calls import Call
 from rpcinspect.commands.whole_run import read_run
 from rpcinspect.pipeline import Decoding
+from rpcinspect.run.exchanges import Call
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
-from rpcinspect.trace.answers import Trace
 from rpcinspect.views.perfetto.args import (
     MAX_NAME,
     MAX_TENSORS,
@@ -32,7 +32,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def read(name: str) -> Trace:
+def read(name: str) -> Run:
     with Decoding((str(CAPTURES / name),)) as decoding:
         run, _ = read_run(decoding)
         run.causes  # noqa: B018 - read while the capture is open

@@ -13,8 +13,8 @@ import pytest
 from rpcinspect.commands.filtering import read_filter
 from rpcinspect.commands.whole_run import read_run
 from rpcinspect.pipeline import Decoding
-from rpcinspect.trace.answers import Trace
-from rpcinspect.trace.graph import failed
+from rpcinspect.rpc.questions import failed
+from rpcinspect.run.run import Run
 from rpcinspect.views.perfetto.trace import perfetto_pieces
 from rpcinspect.views.shown import Shown
 from tests import perfetto_ui
@@ -34,7 +34,7 @@ CHAIN = CAPTURES / "basic_chain.pcap"
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
 
 
-def made(stack: ExitStack, path: Path, expression: str | None = None) -> tuple[Trace, Shown | None, Json]:
+def made(stack: ExitStack, path: Path, expression: str | None = None) -> tuple[Run, Shown | None, Json]:
     decoding = stack.enter_context(Decoding((str(path),)))
     run, shown = read_run(decoding, None if expression is None else read_filter(expression))
     return run, shown, json.loads(b"".join(perfetto_pieces(run, shown)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.opened import OpenSession
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.run import Run
 from rpcinspect.views.reproducer.calls import Failure, answer_source, call_items, failure_of
 from rpcinspect.views.reproducer.layout import Brackets, flat
 from rpcinspect.views.reproducer.names import VARIABLE
@@ -19,8 +19,8 @@ NAMES = Names(lambda index: f"t{index}", lambda fork: f"rref{fork.rref_id[1]}", 
 
 
 def record(name: str, index: int) -> RpcRecord:
-    with OpenSession([str(CAPTURES / name)]) as opened:
-        return opened.message(index)
+    with Run.open([str(CAPTURES / name)]) as opened:
+        return opened.messages[index]
 
 
 def written(of: RpcRecord) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
 from rpcinspect.replay.workers.seeds import Seeds
+from rpcinspect.run.run import Run
 from rpcinspect.views.reproducer.names import RESERVED
 from rpcinspect.views.reproducer.script import Reproducer, Wanted, reproducer, unwritable
 from tests.truth import CAPTURES
@@ -32,9 +32,9 @@ NAMES = (
 def written(name: str, **options: Any) -> Reproducer:
     """Of a bundled capture, with everything allowed."""
     wanted = Wanted(captures=(name,), folders=("", "../src"))
-    with OpenSession([str(CAPTURES / name)]) as opened:
+    with Run.open([str(CAPTURES / name)]) as opened:
         chosen = ReproductionOptions(trust=True, **options)
-        made = reproduction(opened.session, opened.messages(), chosen, Gate(), unwritable(wanted))
+        made = reproduction(opened.session, opened.messages, chosen, Gate(), unwritable(wanted))
         return reproducer(made, wanted, opened.bytes)
 
 
@@ -94,9 +94,9 @@ def test_the_same_capture_gives_the_same_bytes(name: str) -> None:
 
 def test_seeds(tmp_path: Path) -> None:
     wanted = Wanted(captures=("x",), folders=("",), seeds=Seeds(everybody=7, own={"worker1": 8}))
-    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         options = ReproductionOptions(trust=True)
-        made = reproduction(opened.session, opened.messages(), options, Gate(), unwritable(wanted))
+        made = reproduction(opened.session, opened.messages, options, Gate(), unwritable(wanted))
         lines = reproducer(made, wanted, opened.bytes).script.splitlines()
     assert 'SEEDS = {"worker1": 8}' in lines
     assert "    seed = SEEDS.get(name, 7)" in lines
@@ -118,9 +118,9 @@ def test_what_is_left_out_is_said_at_the_top() -> None:
 def test_hostile_names_of_workers() -> None:
     evil = 'w"""\n\\\r\u2028\u202e\'; import os # {{ x }} \udc80'
     wanted = Wanted(captures=("x",), folders=("",))
-    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         options = ReproductionOptions(trust=True)
-        made = reproduction(opened.session, opened.messages(), options, Gate(), unwritable(wanted))
+        made = reproduction(opened.session, opened.messages, options, Gate(), unwritable(wanted))
         for call in (*made.calls.values(), *(g.call for g in (*made.sent.values(), *made.back.values()))):
             call.caller, call.callee = (evil + name for name in (call.caller, call.callee))
         made.workers = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.opened import OpenSession
+from rpcinspect.run.run import Run
 from rpcinspect.views.reproducer.script import TEMPLATES
 from rpcinspect.views.reproducer.tensors import TensorCollection, name_of, unwritable_tensors
 from rpcinspect.views.safetensors import write_safetensors
@@ -28,10 +28,10 @@ def reader() -> Any:
 
 def collected(name: str, path: Path) -> list[int]:
     """The file of all messages that can be written down."""
-    with OpenSession([str(CAPTURES / name)]) as opened:
+    with Run.open([str(CAPTURES / name)]) as opened:
         collection = TensorCollection(opened.bytes)
         messages = []
-        for index, record in enumerate(opened.messages()):
+        for index, record in enumerate(opened.messages):
             if unwritable_tensors(record) is None:
                 collection.add(index, record)
                 collection.add(index, record)  # a second time is nothing
@@ -88,15 +88,15 @@ def test_plain_tensors_keep_their_name_dtype_and_shape(tmp_path: Path) -> None:
 
 
 def test_what_no_file_can_hold() -> None:
-    with OpenSession([str(CAPTURES / "dtype_zoo.pcap.gz")]) as opened:
-        reasons = {unwritable_tensors(record) for record in opened.messages()}
+    with Run.open([str(CAPTURES / "dtype_zoo.pcap.gz")]) as opened:
+        reasons = {unwritable_tensors(record) for record in opened.messages}
     assert {"a tensor of bits8", "a tensor of bits16"} <= reasons
 
 
 def test_a_tensor_that_no_storage_is_behind() -> None:
     """A damaged table may name a storage that its message does not have."""
-    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
-        record = next(one for one in opened.messages() if one.rpc.tensors)
+    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+        record = next(one for one in opened.messages if one.rpc.tensors)
         assert unwritable_tensors(record) is None
         robbed = replace(record, tp=replace(record.tp, tensors=()))
     assert unwritable_tensors(robbed) == "a tensor whose bytes the message does not have"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rpcinspect.opened import OpenSession
 from rpcinspect.replay.reproduction.program_model import Block, Send, Together
 from rpcinspect.replay.reproduction.programs import programs
+from rpcinspect.run.run import Run
 from rpcinspect.views.reproducer.tensors import TensorCollection
 from rpcinspect.views.reproducer.variables import Variables, integers_of, same_tensors
 from tests.replay.reproduction.test_reproduction import made
@@ -14,8 +14,8 @@ from tests.truth import CAPTURES
 
 
 def test_arguments_that_are_one_tensor() -> None:
-    with OpenSession([str(CAPTURES / "basic_chain.pcap")]) as opened:
-        operator, function = opened.message(8), opened.message(6)
+    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+        operator, function = opened.messages[8], opened.messages[6]
     assert same_tensors(operator) == {}
     one = operator.rpc.tensors[0]
     operator.rpc = replace(operator.rpc, tensors=(one, one, replace(one, sizes=(12,), strides=(1,))))
@@ -42,7 +42,7 @@ def test_references_made_in_one_thread_and_used_elsewhere() -> None:
     user = next(e for e in sends if isinstance(e, Send) and e.call.index == 12)
     part = Together([Block(None, [maker]), Block(None, [user])])
     program.parts = [part]
-    with OpenSession([str(CAPTURES / "rref_relay.pcap.gz")]) as opened:
+    with Run.open([str(CAPTURES / "rref_relay.pcap.gz")]) as opened:
         its = Variables(reproduction, program, TensorCollection(opened.bytes))
         assert its.shared(part) == [[8], []]
         assert its.variable(8) == "rref8"

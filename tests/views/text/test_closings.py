@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rpcinspect.trace.closings import Closings
+from rpcinspect.run.closings import Closings
 from rpcinspect.views.text.closings import show_closings
 from tests.commands.runner import visible
 from tests.places import recorded

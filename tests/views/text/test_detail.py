@@ -22,7 +22,7 @@ PLACE = re.compile(r"  bytes: (\d+)\.\.(\d+) of (\S+)( \(gzip, unpacked\))?")
 
 
 def told(capture: Opened, index: int, *, every_byte: bool = True) -> list[str]:
-    parts = detail(capture.message(index), capture.session, capture.bytes, every_byte=every_byte)
+    parts = detail(capture.messages[index], capture.session, capture.bytes, every_byte=every_byte)
     return "\n".join(part.plain for part in parts).split("\n")
 
 
@@ -65,7 +65,7 @@ def test_ranges_of_the_stream_are_those_that_tshark_follows() -> None:
     with opened(Path("basic_chain.pcap")) as capture:
         for index in range(len(capture.records)):
             lines = told(capture, index)
-            flow = capture.message(index).location.flow
+            flow = capture.messages[index].location.flow
             assert flow is not None
             for number, line in enumerate(lines):
                 found = CHUNK.fullmatch(line)
@@ -104,7 +104,7 @@ def test_ranges_of_tensors_are_places_in_the_file(name: str) -> None:
 def test_the_parts_of_a_message_follow_each_other_without_overlap() -> None:
     with opened(Path("profiled_legacy.pcap")) as capture:
         for index in range(len(capture.records)):
-            record = capture.message(index)
+            record = capture.messages[index]
             chunks = [CHUNK.fullmatch(line) for line in told(capture, index)]
             ranges = [(int(c[2]), int(c[3]), c[1]) for c in chunks if c]
             assert ranges[0][2] == "descriptor"
@@ -127,7 +127,7 @@ def test_envelopes_and_their_bytes_add_up_to_the_payload() -> None:
             for number, line in enumerate(lines)
             if line.startswith(("bytes of command", "bytes of envelope"))
         )
-        assert whole == from_payloads(capture.message(19).tp.payloads).payload
+        assert whole == from_payloads(capture.messages[19].tp.payloads).payload
 
 
 def test_head_and_answer_name_each_other() -> None:

@@ -9,11 +9,11 @@ from torch.autograd.profiler_legacy import _parse_legacy_records
 from torch.autograd.profiler_util import EventList
 
 from rpcinspect.rpc.envelope import RpcWithProfilingResp
-from rpcinspect.trace.profile import REMOTE_OP, CallProfile
+from rpcinspect.run.profile import REMOTE_OP, CallProfile
 from rpcinspect.views.text.profile import show_profile, torch_time
 from tests.commands.runner import visible
+from tests.run.test_profile import Record
 from tests.trace.runs import workload_trace
-from tests.trace.test_profile import Record
 from tests.views.graphs import HOSTILE
 from tests.views.opened import file_console
 

@@ -104,7 +104,7 @@ def test_rows_of_a_capture() -> None:
 
 def test_latency_runs_from_the_end_of_the_request_to_the_start_of_the_answer() -> None:
     with opened("basic_chain.pcap") as capture:
-        request, answer = capture.message(6).tp, capture.message(7).tp
+        request, answer = capture.messages[6].tp, capture.messages[7].tp
         assert (answer.first_ns - request.last_ns) // 10_000 == 191
         assert "#6 1.91 ms" in table(capture, None)[2]
 
@@ -123,7 +123,7 @@ def test_files_get_the_lines_that_terminals_get_uncut(name: str, control: bool) 
 def test_errors_are_red_and_the_agents_own_calls_dim() -> None:
     with opened("bwd_boom.pcap.gz") as capture:
         lines = table(capture, 200, control=True)
-        assert [failed(capture.message(i)) for i in (17, 18, 19)] == [False, True, True]
+        assert [failed(capture.messages[i]) for i in (17, 18, 19)] == [False, True, True]
     assert lines[1].startswith("\x1b[2m")
     assert lines[19].startswith("\x1b[31m")
     assert "\x1b" not in lines[9]

@@ -1,0 +1,145 @@
+"""Who left first: how each connection between workers ended, and which requests were in flight then.
+
+In: exchanges, the ends of TCP connections, and what workers' own logs say of these. Out: a `Departure` per
+worker that closed or reset a connection first, in the order of time. A worker that was killed is the first to
+close connections while requests are in flight; those that close theirs after it only follow. What an orderly
+shutdown closes has nothing in flight, but for clean-up, which nobody waits for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rpcinspect.rpc.questions import CLEAN_UP
+from rpcinspect.run.exchanges import Call
+from rpcinspect.session.log_events import LogEvent
+from rpcinspect.session.model import Session
+from rpcinspect.trace.wire_facts import ConnectionEnd, Ends
+from rpcinspect.trace.worker_logs import endings, first_gone
+
+
+class PipeEnd(Struct, frozen=True, kw_only=True):
+    """How one pipe ended."""
+
+    pipe: int
+    client: str
+    server: str
+    by: str
+    """The worker that closed it first."""
+    how: str
+    time_ns: int
+    in_flight: tuple[int, ...]
+    """Requests on it that had begun and were not answered."""
+
+
+class Departure(Struct, frozen=True, kw_only=True):
+    """A worker that was the first to end some of its pipes."""
+
+    job: int
+    worker: str
+    time_ns: int
+    """When it ended the first of its pipes."""
+    pipes: tuple[PipeEnd, ...]
+    """That it ended, in the order of time; those of a part of the run only, where that is asked for."""
+    reset: int
+    """How many of them it reset."""
+    unanswered: tuple[int, ...]
+    """Requests to it that were in flight when it ended their pipe."""
+    waiting: tuple[int, ...]
+    """Requests of its own that it did not wait for."""
+
+
+class Closings(Struct, frozen=True, kw_only=True):
+    """All of it."""
+
+    departures: tuple[Departure, ...]
+    first: Departure | None
+    """The first that left while requests were in flight that somebody waits for; None if there is none."""
+    open_pipes: int
+    """Pipes whose end was not captured."""
+    reports: tuple[LogEvent, ...] = ()
+    """Lines of workers' own logs by which somebody is gone, of the whole run."""
+    first_report: LogEvent | None = None
+    """The one that tells of the first worker to go."""
+
+    @property
+    def pipes(self) -> int:
+        """How many pipes this tells of."""
+        return self.open_pipes + sum(len(departure.pipes) for departure in self.departures)
+
+
+def read_closings(session: Session, calls: Sequence[Call], ends: Iterable[ConnectionEnd]) -> Closings:
+    """Who ended what, and what was in flight."""
+    known = Ends(ends)
+    on_pipe: dict[int, list[Call]] = defaultdict(list)
+    for call in calls:
+        on_pipe[call.request.tp.pipe.number].append(call)
+    found: dict[tuple[int, str], list[PipeEnd]] = defaultdict(list)
+    closed = 0
+    for pipe in session.pipes:
+        end = known.of(pipe)
+        if end is None:
+            continue
+        closed += 1
+        client, server = session.clients[pipe.number], session.servers[pipe.number]
+        by = client if end.by_client else server
+        found[session.jobs[pipe.number], by].append(
+            PipeEnd(
+                pipe=pipe.number,
+                client=client,
+                server=server,
+                by=by,
+                how=end.how,
+                time_ns=end.time_ns,
+                in_flight=tuple(c.index for c in on_pipe[pipe.number] if _in_flight(c, end.time_ns)),
+            )
+        )
+    departures = [_departure(job, worker, pipes) for (job, worker), pipes in found.items()]
+    departures.sort(key=lambda departure: departure.time_ns)
+    awaited = {call.index for call in calls if call.kind not in CLEAN_UP}
+    first = next((d for d in departures if awaited.intersection((*d.unanswered, *d.waiting))), None)
+    logs = session.worker_logs
+    return Closings(
+        departures=tuple(departures),
+        first=first,
+        open_pipes=len(session.pipes) - closed,
+        reports=() if logs is None else endings(logs),
+        first_report=None if logs is None else first_gone(logs),
+    )
+
+
+def part_of(whole: Closings, pipes: Collection[int]) -> Closings:
+    """What became of some of the pipes; when a worker left, and who was the first, is of the whole run."""
+    departures = []
+    for departure in whole.departures:
+        its = [pipe for pipe in departure.pipes if pipe.pipe in pipes]
+        if its:
+            part = _departure(departure.job, departure.worker, its)
+            departures.append(replace(part, time_ns=departure.time_ns))
+    ended = sum(len(departure.pipes) for departure in departures)
+    return replace(whole, departures=tuple(departures), open_pipes=len(pipes) - ended)
+
+
+def _in_flight(call: Call, time_ns: int) -> bool:
+    """Whether a request had begun by this time, its answer was not complete, and its caller still waited."""
+    over = [at for at in (call.end_ns, call.gave_up_ns) if at is not None]
+    return call.begin_ns <= time_ns and (not over or min(over) > time_ns)
+
+
+def _departure(job: int, worker: str, pipes: Sequence[PipeEnd]) -> Departure:
+    pipes = sorted(pipes, key=lambda pipe: (pipe.time_ns, pipe.pipe))
+    served = [pipe for pipe in pipes if pipe.server == worker]
+    own = [pipe for pipe in pipes if pipe.client == worker]
+    return Departure(
+        job=job,
+        worker=worker,
+        time_ns=pipes[0].time_ns,
+        pipes=tuple(pipes),
+        reset=sum(pipe.how == "reset" for pipe in pipes),
+        unanswered=tuple(sorted(index for pipe in served for index in pipe.in_flight)),
+        waiting=tuple(sorted(index for pipe in own for index in pipe.in_flight)),
+    )

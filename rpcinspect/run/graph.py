@@ -1,0 +1,307 @@
+"""The distributed autograd graph of each context: what was sent with grads, and which gradients came back.
+
+In: a session and its records in the order of time. Out: a `ContextGraph` per context. An *edge* is a send
+function and its recv function: one forward message with tensors that require grad. Its gradients travel the
+other way, in BACKWARD_AUTOGRAD_REQ messages that name the same autograd message id.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.message import is_request, type_name
+from rpcinspect.rpc.questions import context_of, element_bytes, failed, function_of
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import NONE, AutogradContext, Session
+from rpcinspect.trace.zeros import all_zeros
+from rpcinspect.wire.ranges import CaptureBytes
+
+
+class GraphTensor(Struct, frozen=True, kw_only=True):
+    """A tensor on an edge."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str
+    requires_grad: bool
+    nbytes: int
+    """Of its elements, those of sparse tensors with their indices."""
+    zero: bool = False
+    """Its bytes were captured, and all its elements are 0. Told of gradients only."""
+
+
+class Gradient(Struct, frozen=True, kw_only=True):
+    """One BACKWARD_AUTOGRAD_REQ of an edge."""
+
+    message: int
+    answer: int | None
+    begin_ns: int
+    end_ns: int
+    """When the request was complete."""
+    tensors: tuple[GraphTensor, ...]
+    nbytes: int
+    """Of all tensors of the message, as they travelled."""
+    retain_graph: bool
+    failed: bool
+    """Answered by an error."""
+
+    @property
+    def zero(self) -> bool:
+        """All that came is zeros."""
+        return bool(self.tensors) and all(tensor.zero for tensor in self.tensors)
+
+
+class GraphEdge(Struct, frozen=True, kw_only=True):
+    """From the sender's send function to the receiver's recv function."""
+
+    autograd_message_id: int
+    sender: str
+    receiver: str
+    forward: int
+    """Index of the message."""
+    answers: int | None
+    """The request that it answers; None if it is a request itself, or its request was not captured."""
+    what: str
+    """The function that is called or that returns, else the kind of message."""
+    begin_ns: int
+    end_ns: int
+    tensors: tuple[GraphTensor, ...]
+    nbytes: int
+    gradients: tuple[Gradient, ...]
+
+
+class Passing(Struct, frozen=True, kw_only=True):
+    """A message of the context that makes no edge: a call without grads, an answer, a pass that an RRef
+    began, clean-up.
+    """
+
+    message: int
+    source: str
+    destination: str
+    request: bool
+    answers: int | None
+    what: str
+    kind: str
+    """Name of its type, envelopes off."""
+    begin_ns: int
+    end_ns: int
+    failed: bool
+
+
+class ContextGraph(Struct, frozen=True, kw_only=True):
+    """Everything that was seen of one context."""
+
+    context_id: int
+    job: int
+    creator: str
+    workers: tuple[str, ...]
+    """The creator first, then in the order in which they appear."""
+    edges: tuple[GraphEdge, ...]
+    """In the order of their forward messages."""
+    passing: tuple[Passing, ...]
+    begin_ns: int
+    """First byte of its first message."""
+    end_ns: int
+    """Last byte of its last message before the clean-up, answers included."""
+    backward_ns: int | None
+    """First byte of the first message of a backward pass; None if none crossed the network."""
+    cleanup: tuple[int, ...]
+    shown: frozenset[int] | None = None
+    """Indexes of the messages that are to be shown; None: all. What else is told is of the whole context."""
+
+    @property
+    def messages(self) -> frozenset[int]:
+        """Indexes of all its messages."""
+        edges = {m for edge in self.edges for m in (edge.forward, *(g.message for g in edge.gradients))}
+        return frozenset(edges.union(message.message for message in self.passing))
+
+    def shows(self, message: int) -> bool:
+        """Whether a message is to be shown."""
+        return self.shown is None or message in self.shown
+
+    def shows_gradient(self, gradient: Gradient) -> bool:
+        """Whether its message is to be shown or the answer to it, which nothing else may stand for."""
+        return self.shows(gradient.message) or (gradient.answer is not None and self.shows(gradient.answer))
+
+    def shows_edge(self, edge: GraphEdge) -> bool:
+        """Whether its forward message is to be shown, or one of its gradients."""
+        return self.shows(edge.forward) or any(map(self.shows_gradient, edge.gradients))
+
+    @property
+    def gradients(self) -> tuple[Gradient, ...]:
+        """Of all edges, in the order of time."""
+        return tuple(sorted((g for edge in self.edges for g in edge.gradients), key=lambda g: g.message))
+
+    @property
+    def missing(self) -> tuple[GraphEdge, ...]:
+        """Edges that were there when the first pass began, and got no gradient: it waits for each of them."""
+        began = self.backward_ns
+        if began is None:
+            return ()
+        return tuple(edge for edge in self.edges if not edge.gradients and edge.begin_ns < began)
+
+    @property
+    def expected(self) -> int:
+        """Edges that a gradient came for, or had to come for."""
+        return self.came + len(self.missing)
+
+    @property
+    def came(self) -> int:
+        """Edges that a gradient came for."""
+        return sum(1 for edge in self.edges if edge.gradients)
+
+
+def read_graphs(
+    session: Session, messages: Sequence[RpcRecord], source: CaptureBytes | None = None
+) -> tuple[ContextGraph, ...]:
+    """The graphs in the order of the session's contexts; `messages` in the order of time.
+
+    Without `source`, where their bytes are, no gradient is told to be zero.
+    """
+    indexes: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for index, record in enumerate(messages):
+        context = context_of(record)
+        if context is not None:
+            indexes[session.jobs[session.messages.pipe[record.row]], context].append(index)
+    reader = _Reader(session, messages, source)
+    return tuple(reader.graph(c, indexes.get((c.job, c.context_id), [])) for c in session.contexts)
+
+
+class _Reader:
+    def __init__(self, session: Session, messages: Sequence[RpcRecord], source: CaptureBytes | None) -> None:
+        self._session = session
+        self._messages = messages
+        self._source = source
+
+    def graph(self, context: AutogradContext, indexes: Sequence[int]) -> ContextGraph:
+        edges = tuple(
+            self._edge(edge.autograd_message_id, edge.forward, edge.backward) for edge in context.edges
+        )
+        used = {edge.forward for edge in edges} | {g.message for edge in edges for g in edge.gradients}
+        with_answers = {*indexes}
+        for index in indexes:
+            answer = self._answer(index)
+            if answer is not None:
+                with_answers.add(answer)
+        cleanup = {*context.cleanup, *(self._answer(index) for index in context.cleanup)}
+        working = [index for index in with_answers if index not in cleanup] or sorted(with_answers)
+        return ContextGraph(
+            context_id=context.context_id,
+            job=context.job,
+            creator=context.creator,
+            workers=context.workers,
+            edges=edges,
+            passing=tuple(self._passing(index) for index in sorted(with_answers - used)),
+            begin_ns=min((self._messages[index].tp.first_ns for index in working), default=0),
+            end_ns=max((self._messages[index].tp.last_ns for index in working), default=0),
+            backward_ns=self._backward_ns(indexes),
+            cleanup=context.cleanup,
+        )
+
+    def _backward_ns(self, indexes: Sequence[int]) -> int | None:
+        """When the context's first pass crossed the network."""
+        passes = (PropagateGradientsReq, RRefBackwardReq)
+        times = [
+            self._messages[index].tp.first_ns
+            for index in indexes
+            if isinstance(self._messages[index].rpc.command, passes)
+        ]
+        return min(times, default=None)
+
+    def _edge(self, message_id: int, index: int, gradients: Sequence[int]) -> GraphEdge:
+        record = self._messages[index]
+        session, row = self._session, record.row
+        return GraphEdge(
+            autograd_message_id=message_id,
+            sender=session.source(row),
+            receiver=session.destination(row),
+            forward=index,
+            answers=session.answers(row),
+            what=self._what(index),
+            begin_ns=record.tp.first_ns,
+            end_ns=record.tp.last_ns,
+            tensors=_tensors(record),
+            nbytes=_travelled(record),
+            gradients=tuple(self._gradient(gradient) for gradient in gradients),
+        )
+
+    def _gradient(self, index: int) -> Gradient:
+        record = self._messages[index]
+        command, answer = record.rpc.command, self._answer(index)
+        known = command if isinstance(command, PropagateGradientsReq) else None  # else it was given up since
+        return Gradient(
+            message=index,
+            answer=answer,
+            begin_ns=record.tp.first_ns,
+            end_ns=record.tp.last_ns,
+            tensors=() if known is None else _tensors(record, known.grads, self._source),
+            nbytes=_travelled(record),
+            retain_graph=known is not None and known.retain_graph,
+            failed=answer is not None and failed(self._messages[answer]),
+        )
+
+    def _passing(self, index: int) -> Passing:
+        record = self._messages[index]
+        session, row = self._session, record.row
+        return Passing(
+            message=index,
+            source=session.source(row),
+            destination=session.destination(row),
+            request=is_request(record.rpc.message.type),
+            answers=session.answers(row),
+            what=self._what(index),
+            kind=type_name(message_type_of(record.rpc.command)),
+            begin_ns=record.tp.first_ns,
+            end_ns=record.tp.last_ns,
+            failed=failed(record),
+        )
+
+    def _answer(self, index: int) -> int | None:
+        """The index of the answer to a request."""
+        columns = self._session.messages
+        row = self._messages[index].row
+        partner = columns.partner[row]
+        return int(self._session.index[partner]) if columns.from_client[row] and partner != NONE else None
+
+    def _what(self, index: int) -> str:
+        """The function that a message calls, or whose result it brings; else the kind of message."""
+        record = self._messages[index]
+        request = self._session.answers(record.row)
+        function = function_of(self._messages[request] if request is not None else record)
+        return function or type_name(message_type_of(record.rpc.command))
+
+
+def _tensors(
+    record: RpcRecord, which: Sequence[int] | None = None, source: CaptureBytes | None = None
+) -> tuple[GraphTensor, ...]:
+    """The message's own tensors (parts of sparse ones are none), or those that a gradient request lists."""
+    metas = record.rpc.tensors
+    chosen = [i for i, meta in enumerate(metas) if meta.part_of is None]
+    if which is not None:
+        chosen = [i for i in which if i < len(metas)]
+    return tuple(
+        GraphTensor(
+            dtype=metas[i].dtype,
+            shape=metas[i].sizes,
+            layout=metas[i].layout,
+            requires_grad=metas[i].requires_grad,
+            nbytes=element_bytes(metas, metas[i]),
+            zero=source is not None and all_zeros(record, metas[i], source),
+        )
+        for i in chosen
+    )
+
+
+def _travelled(record: RpcRecord) -> int:
+    """Bytes of a message's storages."""
+    return sum(tensor.descriptor.length for tensor in record.tp.tensors)
+
+
+def find_graphs(graphs: Sequence[ContextGraph], context_id: int) -> tuple[ContextGraph, ...]:
+    """Those of one context id: one, or one for each job that has the id."""
+    return tuple(graph for graph in graphs if graph.context_id == context_id)

@@ -1,0 +1,189 @@
+"""One run in memory: its session, its messages, and everything that can be asked of them.
+
+In: captures, a decoding that is going on, or a session with its records. Out: a `Run`, which is made once and
+does not change. Each answer is worked out when it is first asked for, by the modules beside this one, and by
+nobody else: what caused what, who made and brought an RRef, where the time went. `decode` without a question
+shows messages as they come and makes no `Run`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from types import TracebackType
+
+from rpcinspect.pipeline import Decoding, Options
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.causes import Causes, explain
+from rpcinspect.run.closings import Closings, read_closings
+from rpcinspect.run.critical_path import Segment, critical_path
+from rpcinspect.run.device_maps import DeviceMap, read_device_maps
+from rpcinspect.run.exchanges import Call, Exchanges, read_exchanges
+from rpcinspect.run.graph import ContextGraph, find_graphs, read_graphs
+from rpcinspect.run.latency import Latency, read_latency
+from rpcinspect.run.ledger import RRefStory, read_ledger
+from rpcinspect.run.profile import CallProfile, read_profiles
+from rpcinspect.run.waits import waiting_requests
+from rpcinspect.session.model import Finding, Session
+from rpcinspect.trace.wire_facts import ConnectionEnd
+from rpcinspect.wire.ranges import CaptureBytes, Extent
+
+
+class Run:
+    """A whole run. Use one whose captures are open in a `with` statement."""
+
+    def __init__(
+        self,
+        session: Session,
+        messages: Sequence[RpcRecord],
+        *,
+        ends: Sequence[ConnectionEnd] = (),
+        source: CaptureBytes | None = None,
+        ended_early: Sequence[str] = (),
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        """`messages` in the order of time, so that a place is an index.
+
+        `ends` are those of the TCP connections: without them nobody is told to have closed any. Of `source`
+        the bytes of tensors are read; without it nothing is said of them. `close` closes the captures.
+        """
+        self.session = session
+        self.messages = messages
+        """Every record in the order of time."""
+        self.ends = ends
+        """How the connections of the captures ended."""
+        self.source = source
+        """Where the bytes of tensors are; None where nobody can read them."""
+        self.ended_early = ended_early
+        """Of captures of which there is more than was read, why."""
+        self._close = close
+
+    @classmethod
+    def open(cls, paths: Sequence[str], options: Options | None = None) -> Run:
+        """Reads captures as one run; raises `CaptureError` for a path that is no capture."""
+        decoding = Decoding(paths, options)
+        try:
+            return cls.of(decoding, list(decoding.records()), decoding.close)
+        except BaseException:
+            decoding.close()
+            raise
+
+    @classmethod
+    def of(
+        cls, decoding: Decoding, records: Sequence[RpcRecord], close: Callable[[], None] | None = None
+    ) -> Run:
+        """The run of a decoding that has come to its end; `records` are all that it gave, in its order."""
+        session = decoding.session
+        return cls(
+            session,
+            [records[row] for row in session.order.tolist()],
+            ends=decoding.ends,
+            source=decoding.bytes,
+            ended_early=decoding.ended_early,
+            close=close,
+        )
+
+    def __len__(self) -> int:
+        """How many messages it has."""
+        return len(self.messages)
+
+    def __bool__(self) -> bool:
+        """A run without messages is a run."""
+        return True
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is worth knowing of the run or its captures."""
+        return self.session.findings
+
+    @property
+    def bytes(self) -> CaptureBytes:
+        """Bytes by their place in the captures."""
+        assert self.source is not None
+        return self.source
+
+    def read(self, extent: Extent) -> builtins.bytes:
+        """The bytes of an extent, zeros where they were not captured."""
+        return extent.read(self.bytes)
+
+    def close(self) -> None:
+        """Closes the captures."""
+        if self._close is not None:
+            self._close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @cached_property
+    def exchanges(self) -> Exchanges:
+        """Requests with their answers."""
+        return read_exchanges(self.session, self.messages)
+
+    @cached_property
+    def causes(self) -> Causes:
+        """Which request was sent while serving which."""
+        return explain(self.exchanges.calls)
+
+    @cached_property
+    def waiting(self) -> dict[int, int]:
+        """Which request can't be answered before another one is over."""
+        return waiting_requests(self.exchanges.calls, self.causes)
+
+    @cached_property
+    def graphs(self) -> tuple[ContextGraph, ...]:
+        """Every autograd context."""
+        return read_graphs(self.session, self.messages, self.source)
+
+    @cached_property
+    def latency(self) -> Latency:
+        """Where the time of exchanges went."""
+        return read_latency(self.exchanges.calls, self.causes, self.waiting)
+
+    @cached_property
+    def profiles(self) -> tuple[CallProfile, ...]:
+        """What callers' profilers show of their callees."""
+        return read_profiles(self.exchanges.calls, self.causes)
+
+    @cached_property
+    def ledger(self) -> tuple[RRefStory, ...]:
+        """Every remote reference."""
+        return read_ledger(self.session, self.messages)
+
+    @cached_property
+    def device_maps(self) -> tuple[DeviceMap, ...]:
+        """Which devices tensors came from and went to."""
+        return read_device_maps(self.exchanges.calls)
+
+    @cached_property
+    def closings(self) -> Closings:
+        """Who left first, and what was in flight then."""
+        return read_closings(self.session, self.exchanges.calls, self.ends)
+
+    def graphs_of(self, context_id: int) -> tuple[ContextGraph, ...]:
+        """The graph of a context, or one for each job that has the id."""
+        return find_graphs(self.graphs, context_id)
+
+    def critical_path(self, graph: ContextGraph) -> tuple[Segment, ...]:
+        """What the duration of a context consists of."""
+        return critical_path(graph, self._calls_of.get((graph.job, graph.context_id), ()), self.waiting)
+
+    @cached_property
+    def _calls_of(self) -> dict[tuple[int, int], list[Call]]:
+        """Calls by job and context: a run may have thousands of contexts."""
+        found: dict[tuple[int, int], list[Call]] = defaultdict(list)
+        for call in self.exchanges.calls:
+            if call.context is not None:
+                found[call.job, call.context].append(call)
+        return found
+
+
+def open_run(path: str, *more: str, options: Options | None = None) -> Run:
+    """Reads captures as one run. The package offers it as `rpcinspect.open`."""
+    return Run.open((path, *more), options)

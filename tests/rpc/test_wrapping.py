@@ -1,0 +1,129 @@
+"""The wrapping rule, and what workers say of their contexts; trace/test_findings.py holds captures to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import is_builtin, requires_grad
+from rpcinspect.rpc.wrapping import (
+    envelope_types,
+    habit,
+    wrap_answer,
+    wrap_request,
+    wrong_answer,
+    wrong_request,
+)
+from rpcinspect.run.device_maps import device_maps
+from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.run import open_run
+from tests.truth import NO_TENSORS, Workload, capture_of, workload
+
+FORWARD, PROFILED = MessageType.FORWARD_AUTOGRAD_REQ, MessageType.RUN_WITH_PROFILING_REQ
+
+
+@pytest.mark.parametrize("name", ["basic_chain", "ctx_crowd", "param_detach", "rref_relay", "ps_race_lock"])
+def test_what_callers_say_of_their_context_predicts_the_envelope(name: str) -> None:
+    """Here the fact comes from the worker that made the call, not from the message."""
+    calls = calls_of(name)
+    for index, in_context in contexts_of(workload(name)).items():
+        record = calls[index].request
+        predicted = wrap_request(
+            habit(calls[index].kind, builtin=is_builtin(record.rpc.command)),
+            in_context=in_context,
+            requires_grad=requires_grad(record),
+            profiling=False,
+        )
+        assert predicted.types == envelope_types(record)
+
+
+def contexts_of(run: Workload) -> dict[int, bool]:
+    """Message of a call → whether its caller says that it was in a context."""
+    return {call.request["index"]: call.event["context_id"] is not None for call in run.calls()}
+
+
+def calls_of(name: str) -> dict[int, Call]:
+    with open_run(str(capture_of(name))) as opened:
+        return read_exchanges(opened.session, opened.messages).by_index()
+
+
+@pytest.mark.parametrize("name", ["basic_chain", "ctx_crowd", "param_detach"])
+def test_edges_that_workers_print_are_those_that_add_a_send_function(name: str) -> None:
+    run = workload(name)
+    assert name != NO_TENSORS
+    predicted = set()
+    for call in calls_of(name).values():
+        for record in (call.request, call.response):
+            for envelope in record.rpc.envelopes if record is not None and call.context is not None else ():
+                if record is not None and requires_grad(record):
+                    metadata = getattr(envelope, "autograd_metadata")  # noqa: B009
+                    predicted.add((metadata.autograd_context_id, metadata.autograd_message_id))
+    printed = {(event["context_id"], edge) for event in run.of("edges") for edge in event["send"]}
+    assert printed
+    assert printed <= predicted
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin", "grad", "types", "adds"),
+    [
+        (MessageType.PYTHON_CALL, False, False, (FORWARD,), False),
+        (MessageType.PYTHON_CALL, False, True, (FORWARD,), True),
+        (MessageType.SCRIPT_CALL, True, False, (), False),
+        (MessageType.SCRIPT_CALL, True, True, (FORWARD,), True),
+        (MessageType.SCRIPT_CALL, False, False, (FORWARD,), False),
+        (MessageType.SCRIPT_REMOTE_CALL, True, False, (), False),
+        (MessageType.PYTHON_RREF_FETCH_CALL, False, False, (FORWARD,), False),
+        (MessageType.BACKWARD_AUTOGRAD_REQ, False, True, (), False),
+        (MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ, False, False, (), False),
+        (MessageType.RREF_BACKWARD_REQ, False, False, (), False),
+    ],
+)
+def test_inside_a_context(kind: int, builtin: bool, grad: bool, types: tuple[int, ...], adds: bool) -> None:
+    wrapped = wrap_request(habit(kind, builtin=builtin), in_context=True, requires_grad=grad, profiling=False)
+    assert (wrapped.types, wrapped.adds_send) == (types, adds)
+    outside = wrap_request(
+        habit(kind, builtin=builtin), in_context=False, requires_grad=grad, profiling=False
+    )
+    assert (outside.types, outside.adds_send) == ((), False)
+
+
+def test_the_profiler_wraps_outside_of_autograd_and_not_the_fetch_of_an_rref() -> None:
+    call, fetch = habit(MessageType.PYTHON_CALL), habit(MessageType.SCRIPT_RREF_FETCH_CALL)
+    both = wrap_request(call, in_context=True, requires_grad=True, profiling=True)
+    assert both.types == (PROFILED, FORWARD)
+    assert wrap_request(fetch, in_context=True, requires_grad=False, profiling=True).types == (FORWARD,)
+
+
+def test_answers() -> None:
+    both = (PROFILED, FORWARD)
+    grad = wrap_answer(both, requires_grad=True, failed=False)
+    assert grad.types == (MessageType.RUN_WITH_PROFILING_RESP, MessageType.FORWARD_AUTOGRAD_RESP)
+    assert grad.adds_send
+    plain = wrap_answer(both, requires_grad=False, failed=False)
+    assert (plain.types, plain.adds_send) == ((MessageType.RUN_WITH_PROFILING_RESP,), False)
+    assert wrap_answer(both, requires_grad=False, failed=True).types == ()
+    assert wrap_answer((), requires_grad=True, failed=False).types == ()
+
+
+def test_what_breaks_the_rule_is_told() -> None:
+    operator, call = MessageType.SCRIPT_CALL, MessageType.PYTHON_CALL
+    told = wrong_request(operator, True, (FORWARD,), False)
+    assert told == "the request travels in FORWARD_AUTOGRAD_REQ, where PyTorch uses no envelope"
+    assert wrong_request(operator, True, (FORWARD,), True) is None
+    assert wrong_request(call, False, (FORWARD, PROFILED), False) == (
+        "the request travels in FORWARD_AUTOGRAD_REQ > RUN_WITH_PROFILING_REQ, "
+        "where PyTorch uses RUN_WITH_PROFILING_REQ > FORWARD_AUTOGRAD_REQ"
+    )
+    told = wrong_answer((FORWARD,), (), True, False)
+    assert told == "the answer travels in no envelope, where PyTorch uses FORWARD_AUTOGRAD_RESP"
+    assert wrong_answer((FORWARD,), (), False, False) is None
+    assert wrong_answer((FORWARD,), (), True, True) is None
+
+
+def test_device_maps_of_a_capture(repo: Path) -> None:
+    with open_run(str(repo / "captures" / "devmap_cpu.pcap.gz")) as opened:
+        calls = read_exchanges(opened.session, opened.messages).calls
+    maps = {(caller, callee): dict(found) for (_, caller, callee), found in device_maps(calls).items()}
+    assert maps == {("worker0", "worker1"): {"cpu": "cpu"}, ("worker0", "worker2"): {}}

@@ -1,0 +1,85 @@
+"""Who left first: a test of PyTorch in which workers exit, and jobs that end in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.run.run import Run, open_run
+from tests.places import recorded, recordings
+from tests.trace.runs import traced, workload_trace
+from tests.truth import CLOCK_NS, capture_of, workload
+
+SUITE = recordings("torch-suite")
+NODE_FAILURE = "DistAutogradTest.test_backward_node_failure"
+"""Workers with odd ranks leave without a shutdown, the others keep calling them."""
+
+
+def test_workers_that_leave_are_told_in_order() -> None:
+    closings = traced(recorded(f"torch-suite/{NODE_FAILURE}.pcap.gz")).closings
+    assert closings.first is not None
+    assert [d.worker for d in closings.departures[:2]] == ["worker1", "worker3"]
+    assert closings.first.worker == "worker1"
+    assert closings.first.reset >= 1
+
+
+def test_what_was_in_flight_are_the_calls_that_fail() -> None:
+    trace = traced(recorded(f"torch-suite/{NODE_FAILURE}.pcap.gz"))
+    first = trace.closings.first
+    assert first is not None
+    open_calls = [call for call in trace.exchanges.calls if call.answer is None]
+    to_first = {call.index for call in open_calls if call.callee == first.worker}
+    assert set(first.unanswered) == to_first
+    assert {call.function for call in open_calls if call.callee == first.worker} == {
+        "torch.testing._internal.dist_utils.noop"
+    }
+
+
+@pytest.mark.parametrize("path", SUITE, ids=lambda path: path.name.partition(".pcap")[0])
+def test_no_other_test_of_pytorch_has_a_worker_that_leaves_early(path: Path) -> None:
+    first = traced(path).closings.first
+    assert (first is not None) == (NODE_FAILURE in str(path))
+
+
+@pytest.mark.parametrize("name", ["basic_chain", "ctx_crowd", "rref_relay", "ps_race", "bwd_boom"])
+def test_jobs_that_shut_down_leave_nothing_in_flight(name: str) -> None:
+    closings = workload_trace(name).closings
+    assert closings.first is None
+    assert closings.departures
+    assert closings.open_pipes == 0
+    assert all(d.unanswered == () == d.waiting for d in closings.departures)
+    times = [d.time_ns for d in closings.departures]
+    assert times == sorted(times)
+
+
+def test_every_end_is_told_under_both_names_of_its_flow() -> None:
+    with open_run(str(capture_of("basic_chain"))) as opened:
+        ends = opened.ends
+    flows = {end.flow: end for end in ends}
+    for end in ends:
+        a, b = end.flow.split(">")
+        other = flows[f"{b}>{a}"]
+        assert other.by_client != end.by_client
+        assert (other.time_ns, other.how) == (end.time_ns, end.how)
+
+
+def test_without_ends_nobody_left() -> None:
+    with open_run(str(capture_of("basic_chain"))) as opened:
+        closings = Run(opened.session, opened.messages).closings
+    assert closings.departures == ()
+    assert closings.open_pipes == len(opened.session.pipes)
+
+
+@pytest.mark.parametrize("name", ["faults/dies", "faults/unused_result"])
+def test_the_first_that_left_is_the_first_that_prints_it(name: str) -> None:
+    left = workload(name).of("left")
+    trace = workload_trace(name)
+    first = trace.closings.first
+    assert first is not None
+    assert first.worker == left[0]["worker"]
+    assert first.time_ns >= left[0]["time_ns"] - CLOCK_NS
+    waiting = workload(name).of("died", "backward-error")
+    assert {trace.exchanges.by_index()[index].caller for index in first.unanswered} == {
+        event["worker"] for event in waiting
+    }

@@ -1,0 +1,80 @@
+"""Which request waits for a gradient: of those that reach a worker, the one that is answered last."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp
+from rpcinspect.rpc.envelope import AutogradMetadata
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.run.causes import explain
+from rpcinspect.run.waits import waiting_requests
+from tests.places import foreign
+from tests.replay.talks import Workers
+from tests.trace.runs import traced, workload_trace
+
+GRADIENT = MessageType.BACKWARD_AUTOGRAD_REQ
+
+
+def gradient(workers: Workers, sender: int, receiver: int, begin: int, end: int, message: int) -> None:
+    command = PropagateGradientsReq(AutogradMetadata(1, message), (), False)
+    workers.call(sender, receiver, begin, end, command, PropagateGradientsResp())
+
+
+def test_a_gradient_that_comes_later_only_hands_in() -> None:
+    """w0 begins; w1 asks w2, which gives its gradient back; then w1 sends to w0, because of what w2 sent."""
+    workers = Workers(3)
+    gradient(workers, 0, 1, 0, 100, 1)
+    gradient(workers, 1, 2, 10, 60, 2)
+    gradient(workers, 2, 1, 20, 24, 3)
+    gradient(workers, 1, 0, 30, 40, 4)
+    calls = workers.calls()
+    by_begin = {call.begin_ns: call.index for call in calls}
+    causes = explain(calls)
+    waiting = waiting_requests(calls, causes)
+    assert causes.parents[by_begin[30]] == by_begin[20]
+    assert waiting == {
+        by_begin[10]: by_begin[0],
+        by_begin[20]: by_begin[10],
+        by_begin[30]: by_begin[0],
+    }
+
+
+def test_what_ends_after_the_answer_was_not_waited_for() -> None:
+    workers = Workers(3)
+    gradient(workers, 0, 1, 0, 50, 1)
+    gradient(workers, 1, 2, 10, 60, 2)
+    calls = workers.calls()
+    causes = explain(calls)
+    assert waiting_requests(calls, causes) == causes.parents
+
+
+def test_other_calls_have_the_parents_that_explain_them() -> None:
+    trace = workload_trace("bwd_boom")
+    for call in trace.exchanges.calls:
+        if call.kind != GRADIENT:
+            assert trace.waiting.get(call.index) == trace.causes.parents.get(call.index)
+
+
+RUNS = ["pairs/base", "ctx_crowd", "bwd_boom", "rref_relay", "examples/rnn_basic.pcap.gz"]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_nobody_works_on_the_path_of_a_pass_while_its_own_gradients_are_out(name: str) -> None:
+    """Where the receiver of a gradient "works", none that it sent in the context was out."""
+    trace = traced(foreign(name)) if name.endswith(".gz") else workload_trace(name)
+    calls = trace.exchanges.by_index()
+    spans = 0
+    for graph in trace.graphs:
+        sent = [c for c in calls.values() if c.kind == GRADIENT and c.context == graph.context_id]
+        path = trace.critical_path(graph)
+        assert all(a.end_ns == b.begin_ns for a, b in pairwise(path))
+        for part in path:
+            if part.kind != "busy" or part.request is None or calls[part.request].kind != GRADIENT:
+                continue
+            spans += 1
+            own = [c for c in sent if c.caller == part.worker and c.end_ns is not None]
+            assert not [c for c in own if part.begin_ns <= c.begin_ns and (c.end_ns or 0) <= part.end_ns]
+    assert spans
