@@ -1,7 +1,7 @@
 """Run one job: `python -m tests.pairs.launch KIND FOLDER [--change HOW] [--seed N]`.
 
-Its workers are forks of this process, which imports torch once. Out: truth-WORKER.jsonl of each in the folder.
-Exit code 1 if a worker failed or took too long.
+Its workers are forks of this process, which imports torch once. Out: truth-WORKER.jsonl of each. Exit code 1
+if a worker failed or took too long.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Record jobs afresh: runs that are the same, and runs with one call changed.
 
-In: a folder, kinds, how many runs of each. Out: KIND/run-01, KIND/run-02, … and KIND/change-HOW-SEED, each with
-capture.pcap (or capture.rpclog), truth-WORKER.jsonl and run.json, which says what was run. Runs that are there
-already are kept. Needs root: each run has a network of its own.
+In: a folder, kinds, how many runs of each. Out: KIND/run-01, KIND/run-02, … and KIND/change-HOW-SEED, each
+with capture.pcap (or capture.rpclog), truth-WORKER.jsonl and run.json, which says what was run. Runs that are
+there already are kept. Needs root: each run has a network of its own.
 """
 
 from __future__ import annotations
@@ -74,7 +74,17 @@ def _run(target: Path, run: Wanted, via: str) -> tuple[int, str]:
     """Exit code and what our program said."""
     name = "capture.pcap" if via == "wire" else "capture.rpclog"
     network = ["--private-net"] if via == "wire" else []
-    recorder = [sys.executable, "-m", "rpcinspect", "record", "-o", str(target / name), "--via", via, *network]
+    recorder = [
+        sys.executable,
+        "-m",
+        "rpcinspect",
+        "record",
+        "-o",
+        str(target / name),
+        "--via",
+        via,
+        *network,
+    ]
     job = [sys.executable, "-W", "ignore", "-m", "tests.pairs.launch", run.kind, str(target)]
     process = subprocess.Popen(
         [*recorder, "--", *job, "--change", run.change, "--seed", str(run.seed)],

@@ -12,8 +12,8 @@ truth-WORKER.jsonl in the folder of the run, an object per line:
     follows   a call made where nothing can be wrapped (TorchScript): what it carries, and what the request
               carries that it serves
 
-What a call carries: `tensors` (the hash of each, as `decode` gives it), `rrefs`, `forks` (ids). Nothing of this
-is sent, and nothing here reads a capture.
+What a call carries: `tensors` (the hash of each, as `decode` gives it), `rrefs`, `forks` (ids). Nothing of
+this is sent, and nothing here reads a capture.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from torch.distributed.rpc import internal as rpc_internal
 
 Json = dict[str, Any]
 
-OWN = ("torch.distributed.rpc.api._", "torch.distributed.rpc._utils.")
+OWN = tuple(f"torch.distributed.rpc.{module}." for module in ("api", "_utils", "backend_registry"))
 """Where the functions of the agent's own calls are; all but one of them."""
 TYPE_QUERY = "torch.distributed.rpc.api._rref_typeof_on_owner"
 
@@ -115,6 +115,7 @@ def _collect(value: Any, found: Json) -> None:
 
 
 def name_of(function: Any) -> str:
+    function = getattr(function, "_wrapped_async_rpc_function", function)
     if isinstance(function, torch.jit.ScriptFunction):
         return str(function.qualified_name)
     return f"{getattr(function, '__module__', None)}.{getattr(function, '__qualname__', function)}"
@@ -176,9 +177,7 @@ def _invoke(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _remote(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def logged(
-        to: Any, function: Any, args: Any = None, kwargs: Any = None, *rest: Any, **more: Any
-    ) -> Any:
+    def logged(to: Any, function: Any, args: Any = None, kwargs: Any = None, *rest: Any, **more: Any) -> Any:
         call = _begin("remote", to, name_of(function), carried([args, kwargs]))
         rref = original(to, function, args, kwargs, *rest, **more)
         rref._get_future().add_done_callback(functools.partial(_answered, call))

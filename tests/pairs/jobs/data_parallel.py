@@ -1,4 +1,4 @@
-"""Two trainers whose layer is data parallel (gloo between them) look rows up at a server, which asks another."""
+"""Two trainers with a data parallel layer (gloo between them) look rows up at a server that asks another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Asynchronous functions: they return a future at once, and callbacks of it make the next calls."""
+"""Asynchronous functions: they return a future at once, and callbacks of it make the next calls.
+
+Meanwhile the program of worker1 makes calls of the same function that its callbacks make.
+"""
 
 from __future__ import annotations
 
@@ -53,3 +56,16 @@ def work() -> None:
         started.append(send(rpc.rpc_async, f"once {n}", "worker1", once, args, once_otherwise))
         started.append(send(rpc.rpc_async, f"twice {n}", "worker1", twice, more, twice_otherwise))
     wait(started)
+
+
+def beside(rank: int) -> None:
+    """The callbacks of the program's own futures make calls too."""
+    if rank != 1:
+        return
+    more = []
+
+    def go_on(found: Future[torch.Tensor]) -> None:
+        more.append(rpc.rpc_async("worker2", leaf, args=(found.wait() * 2 + 1, 3)))
+
+    wait([rpc.rpc_async("worker3", leaf, args=(numbers(200 + n), 3)).then(go_on) for n in range(6)])
+    wait(more)

@@ -1,4 +1,4 @@
-"""A pipeline of `remote()` calls, out of any autograd context: each stage fetches what the one before made."""
+"""A pipeline of `remote()` calls out of autograd contexts: each stage fetches what the one before made."""
 
 from __future__ import annotations
 
