@@ -1,8 +1,8 @@
 """A recorded run: what `decode` says of its messages beside what its workers wrote down.
 
 In: the folder of a run. Out: `Joined`, with the request that each logged call was made to serve. What a
-message carries and times tell which call it is: a request comes after the `begin_ns` of its call, its answer before
-`end_ns`. Where that leaves a choice, no message of the choice is used; `unjoined` counts them.
+message carries and times tell which call it is: a request comes after the `begin_ns` of its call, its answer
+before `end_ns`. Where that leaves a choice, no message of the choice is used; `unjoined` counts them.
 """
 
 from __future__ import annotations
