@@ -70,16 +70,39 @@ def score(
         pairs = list(itertools.permutations(runs, 2))
         for (a, b), lines in zip(pairs, pool.map(_diff, pairs), strict=True):
             _score_same(found, a, b, lines)
-        against = [(runs[0], run) for _, run in changed]
-        for (change, run), lines in zip(changed, pool.map(_diff, against), strict=True):
-            score_changed(found, change, runs[0], run, lines)
+        for change, run in changed:
+            there, back = pool.map(_diff, [(runs[0], run), (run, runs[0])])
+            score_changed(found, change, runs[0], run, there)
+            score_changed(found, change, runs[0], run, _swapped(back))
     for run in runs:
         score_parents(found, run)
     return found
 
 
 def _diff(pair: tuple[Joined, Joined]) -> list[Json]:
-    return command("diff", "--format", "jsonl", pair[0].capture, pair[1].capture)
+    a, b = pair
+    ignored = ["--ignore", "profile-events"] if _events(a) != _events(b) else []
+    return command("diff", "--format", "jsonl", *ignored, a.capture, b.capture)
+
+
+def _events(run: Joined) -> Counter[str]:
+    """What the profiler saw in the run: now and then it counts an operator of one request for another."""
+    return Counter(
+        f"{event['kind']} {event['name']}"
+        for message in run.messages
+        for envelope in message["envelopes"]
+        for event in envelope.get("events", ())
+    )
+
+
+def _swapped(lines: Sequence[Json]) -> list[Json]:
+    """The verdict as if the runs had been given the other way round."""
+    first = lines[-1].get("first")
+    if not first:
+        return list(lines)
+    codes = {"missing": "extra", "extra": "missing"}
+    code = codes.get(first["code"], first["code"])
+    return [{**lines[-1], "first": {**first, "code": code, "a": first["b"], "b": first["a"]}}]
 
 
 def _pair_name(a: Joined, b: Joined) -> str:

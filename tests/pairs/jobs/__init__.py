@@ -19,4 +19,5 @@ KINDS = (
     "sparse",
     "data_parallel",
     "dynamic",
+    "background",
 )

@@ -9,8 +9,8 @@ import torch.distributed.rpc as rpc
 from torch import Tensor
 from torch.futures import Future
 
-from tests.pairs.common import numbers, pause, send, wait
-from tests.pairs.truth_log import follows, name_of
+from tests.pairs.common import altered, numbers, pause, wait
+from tests.pairs.truth_log import follows, labelled, name_of
 
 CALLS = 10
 LABELS = [f"relay {n}" for n in range(CALLS)] + [f"forward {n}" for n in range(CALLS)]
@@ -58,9 +58,13 @@ def forward_otherwise(x: Tensor, shift: int) -> Future[Tensor]:
 
 
 def start(label: str, function: Any, other: Any, x: Tensor) -> Any:
-    for served in (function, other):
-        follows("worker1", name_of(leaf), x * 2 + 1, name_of(served), x)
-    return send(rpc.rpc_async, label, "worker1", function, (x, 3), other)
+    made = altered(label, function, other, (x, 3))
+    if made is None:
+        return None
+    called, args = made
+    follows("worker1", name_of(leaf), args[0] * 2 + 1, name_of(called), args[0])
+    with labelled(label):
+        return rpc.rpc_async("worker1", called, args=args)
 
 
 def work() -> None:
