@@ -90,9 +90,9 @@ def wait(futures: Sequence[Any]) -> list[Any]:
 
 
 def options(init_method: str) -> rpc.TensorPipeRpcBackendOptions:
-    """Everything over TCP, and many requests served at once."""
+    """Everything over TCP; more threads than requests at once, as each that waits for an answer holds one."""
     return rpc.TensorPipeRpcBackendOptions(
-        num_worker_threads=16,
+        num_worker_threads=32,
         rpc_timeout=SECONDS,
         init_method=init_method,
         _transports=["uv"],

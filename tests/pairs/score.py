@@ -28,8 +28,10 @@ CODES = {
     "drop": {"missing"},
 }
 """What the first difference may be called, for each change."""
-BY_NAME = {"proxies": {"function", "argument"}}
-"""Where the name of the method is an argument of the call."""
+OTHER_CODES = {"proxies": {"argument"}, "remote_module": {"missing", "extra"}}
+"""What another function may be called too: where the method's name is an argument of the call, and where the
+other call has another form altogether.
+"""
 
 
 @dataclass
@@ -130,8 +132,9 @@ def score_changed(found: Score, change: str, base: Joined, run: Joined, lines: S
         found.note("changed, call not joined", _pair_name(base, run))
         return
     named = (first.get("a"), first.get("b"))
-    codes = BY_NAME.get(found.kind, set()) | CODES[change] if change == "function" else CODES[change]
-    if named == expected and first.get("code") in codes:
+    codes = CODES[change] | (OTHER_CODES.get(found.kind, set()) if change == "function" else set())
+    code = first.get("code")
+    if code in codes and named == _ends(code, expected):
         found.note(f"{change} right")
         found.note("changed, right")
         return
@@ -139,6 +142,11 @@ def score_changed(found: Score, change: str, base: Joined, run: Joined, lines: S
     found.note("changed, wrong", text)
     if _is_equal(first, change, base, run):
         found.note("equal called different", text)
+
+
+def _ends(code: str, calls: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+    """The messages of a difference that is about these."""
+    return (None if code == "extra" else calls[0]), (None if code == "missing" else calls[1])
 
 
 def _is_equal(first: Json, change: str, base: Joined, run: Joined) -> bool:
