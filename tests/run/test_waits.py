@@ -9,7 +9,6 @@ import pytest
 from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.run.causes import explain
 from rpcinspect.run.waits import waiting_requests
 from tests.places import foreign
 from tests.replay.talks import Workers
@@ -32,7 +31,7 @@ def test_a_gradient_that_comes_later_only_hands_in() -> None:
     gradient(workers, 1, 0, 30, 40, 4)
     calls = workers.calls()
     by_begin = {call.begin_ns: call.index for call in calls}
-    causes = explain(calls)
+    causes = workers.causes()
     waiting = waiting_requests(calls, causes)
     assert causes.parents[by_begin[30]] == by_begin[20]
     assert waiting == {
@@ -47,7 +46,7 @@ def test_what_ends_after_the_answer_was_not_waited_for() -> None:
     gradient(workers, 0, 1, 0, 50, 1)
     gradient(workers, 1, 2, 10, 60, 2)
     calls = workers.calls()
-    causes = explain(calls)
+    causes = workers.causes()
     assert waiting_requests(calls, causes) == causes.parents
 
 
