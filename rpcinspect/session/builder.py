@@ -48,7 +48,8 @@ from rpcinspect.session.model import (
     Session,
     Totals,
 )
-from rpcinspect.session.names import Roster, Witness
+from rpcinspect.session.names import Roster
+from rpcinspect.session.witness import Witness
 from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.records import Pipe
 

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from rpcinspect.session.model import Worker
-from rpcinspect.session.names import Witness, call_roll
+from rpcinspect.session.names import call_roll
+from rpcinspect.session.witness import Witness
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.store import StoreEntry
 from tests.session.records import entry, pipe
