@@ -13,7 +13,7 @@ come again, or two workers would have one id, they are of different jobs.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -28,6 +28,8 @@ Listener: TypeAlias = tuple[str, int]
 it, -1 where nothing limits that, or at most `UNPUBLISHED`."""
 
 NEVER = 1 << 63
+MANY_JOBS = 256
+"""Of so many jobs that a pipe may be of more than one will do, and asking all of them takes long."""
 UNPUBLISHED = -2
 """Number of the first listener at an address that no store tells, those after it count down from there."""
 
@@ -46,9 +48,12 @@ class Job(Struct, eq=False):
     """Those in its store."""
     all_seen: bool = False
     """Each of its workers listens where its store says."""
+    places: frozenset[str] = frozenset()
+    """Where its store says that its workers listen."""
     ports: frozenset[str] = frozenset()
-    met: set[tuple[str, str]] = field(default_factory=set)
-    """(name of a client, address): a worker opens one pipe to another."""
+    """Those of them; behind address translation they are all that stays."""
+    met: Counter[tuple[str, Listener]] = field(default_factory=Counter)
+    """(name of a client, whom it called) → pipes: a worker opens one to another, in each of their groups."""
 
     def lives(self, time_ns: int) -> bool:
         """Whether it was there at that time, as far as pipes and store tell."""
@@ -58,12 +63,12 @@ class Job(Struct, eq=False):
         at = bisect_right(times, time_ns)
         return at > 0 and times[at - 1] > self.until_ns
 
-    def add(self, number: int, pipe: Pipe) -> None:
-        """One more of its pipes."""
+    def add(self, number: int, pipe: Pipe, listener: Listener) -> None:
+        """One more of its pipes; for `met`, all that are not published at an address are one listener."""
         self.pipes.append(number)
         self.until_ns = max(self.until_ns, NEVER if pipe.ended_ns is None else pipe.ended_ns)
         if pipe.client_name:
-            self.met.add((pipe.client_name, str(pipe.listener)))
+            self.met[pipe.client_name, listener] += 1
 
     def begin_ns(self, pipes: Sequence[Pipe]) -> int:
         """When the first sign of it was seen."""
@@ -106,17 +111,16 @@ def _sweep(
     at_address = _owners(pipes, jobs)
     listening = {str(pipe.listener) for pipe in pipes}
     for job in jobs:
-        places = {listener[0] for listener in job.published}
-        job.all_seen &= not places.isdisjoint(listening)
-    own = _Own(pipes)
+        job.all_seen &= not job.places.isdisjoint(listening)
+    own, by_name = _Own(pipes), _Stores(jobs)
     for number in sorted(range(len(pipes)), key=lambda number: (pipes[number].first_ns, number)):
         pipe = pipes[number]
         owner = at_address[str(pipe.listener)].at(pipe)
         if owner is not None and _stays(owner, pipe, own):
             listeners[number] = owner.listener
-            owner.job.add(number, pipe)
-        elif (only := _only(jobs, pipe, witness)) is not None:
-            only.add(number, pipe)
+            owner.job.add(number, pipe, owner.listener)
+        elif (only := by_name.only(pipe, witness)) is not None:
+            only.add(number, pipe, _unpublished(pipe))
         else:
             own.add(number)
     for job in (*jobs, *own.jobs):
@@ -164,7 +168,8 @@ def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, _Address]:
             told[published.place].append((published, number))
         there = {published.name for published in hosts if published.place.rpartition(":")[2].isdigit()}
         job.all_seen = not job.store.dynamic and there == job.names
-        job.ports = frozenset(published.place.rpartition(":")[2] for published in hosts)
+        job.places = frozenset(published.place for published in hosts)
+        job.ports = frozenset(place.rpartition(":")[2] for place in job.places)
     ends: dict[str, list[int]] = defaultdict(list)
     for pipe in pipes:
         if pipe.ended_ns is not None and str(pipe.listener) in told:
@@ -190,21 +195,42 @@ def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, _Address]:
 def _stays(owner: _Owner, pipe: Pipe, own: _Own) -> bool:
     """Whether the job still has that address when the pipe is opened."""
     job = owner.job
-    pair = (pipe.client_name or "", owner.listener[0])
+    if job.met[pipe.client_name or "", owner.listener] >= len(job.published[owner.listener]):
+        return False  # a worker of the same name in another job
     before = job.store is not None and job.store.begin_ns > pipe.first_ns
     if before or job.lives(pipe.first_ns):
         return True
     # All is closed, yet a worker that has not called before may outlive those that have.
-    return pair[0] in job.names and pair not in job.met and not own.lives(pipe.first_ns)
+    return pipe.client_name in job.names and not own.lives(pipe.first_ns)
 
 
 # --- pipes that no store explains ---
 
 
-def _only(jobs: Sequence[Job], pipe: Pipe, witness: Witness) -> Job | None:
-    """The one job of a store that this pipe can be of."""
-    found = [job for job in jobs if _may_be(job, pipe, witness)]
-    return found[0] if len(found) == 1 else None
+class _Stores:
+    """The jobs of stores, by the names in them."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = jobs
+        self._of: dict[str, list[Job]] = defaultdict(list)
+        self._growing = []
+        """Those that more workers may be of than their stores tell."""
+        for job in jobs:
+            if job.store is not None and job.store.dynamic:
+                self._growing.append(job)
+            else:
+                for name in job.names:
+                    self._of[name].append(job)
+
+    def only(self, pipe: Pipe, witness: Witness) -> Job | None:
+        """The one job that this pipe can be of, though no store tells its listener."""
+        jobs = self._jobs
+        if pipe.client_name:
+            jobs = [*self._of.get(pipe.client_name, ()), *self._growing]
+        if len(jobs) > MANY_JOBS:
+            return None
+        found = [job for job in jobs if _may_be(job, pipe, witness)]
+        return found[0] if len(found) == 1 else None
 
 
 def _may_be(job: Job, pipe: Pipe, witness: Witness) -> bool:
@@ -215,10 +241,16 @@ def _may_be(job: Job, pipe: Pipe, witness: Witness) -> bool:
             return False
     elif not job.lives(pipe.first_ns):
         return False
+    if str(pipe.listener) in job.places or (pipe.client_name, _unpublished(pipe)) in job.met:
+        return False
     if job.all_seen and str(pipe.listener).rpartition(":")[2] not in job.ports:
         return False
     names = witness.of(pipe, True).names | witness.of(pipe, False).names
     return store.dynamic or names <= job.names
+
+
+def _unpublished(pipe: Pipe) -> Listener:
+    return str(pipe.listener), UNPUBLISHED
 
 
 class _Own:
@@ -235,10 +267,10 @@ class _Own:
     def add(self, number: int) -> None:
         """To the job that is there, or a new one."""
         pipe = self._pipes[number]
-        again = bool(self.jobs) and (pipe.client_name, str(pipe.listener)) in self.jobs[-1].met
+        again = bool(self.jobs) and (pipe.client_name, _unpublished(pipe)) in self.jobs[-1].met
         if again or not self.lives(pipe.first_ns):
             self.jobs.append(Job())
-        self.jobs[-1].add(number, pipe)
+        self.jobs[-1].add(number, pipe, _unpublished(pipe))
 
 
 def _number_listeners(job: Job, pipes: Sequence[Pipe], listeners: dict[int, Listener]) -> None:
@@ -281,7 +313,7 @@ def _parted(
     for part in parts:
         found.append(Job())
         for number in part:
-            found[-1].add(number, pipes[number])
+            found[-1].add(number, pipes[number], listeners[number])
     return found
 
 
