@@ -184,7 +184,7 @@ def test_two_jobs_at_one_listener(name: str, ends: set[str]) -> None:
             m for m in told.messages if m["request"] and truth["begin_ns"] < m["time_ns"] < truth["end_ns"]
         ]
         runs = [event["worker"] for event in truth["events"] if event["ev"] == "ran"]
-        assert sorted(at.get(m["dst"], m["dst"]) for m in requests) == sorted(runs)
+        assert sorted(str(at.get(m["dst"], m["dst"])) for m in requests) == sorted(runs)
         ids = {w["name"]: w["id"] for w in truth["workers"]}
         workers = [w for w in told.of("worker") if w["job"] == job]
         assert workers
