@@ -1,27 +1,34 @@
 """Two runs → which call of the one is which call of the other.
 
-In: two runs whose workers are recognised. Out: pairs of calls, and what has no partner. Calls are paired by
-what they are (workers, kind, function), by their autograd context and by their place in the causal order:
-units first, then the calls of paired units, then what lies inside of paired calls. Where several fit, what
-they say decides, then their order. Time, ports and ids decide nothing.
+In: two runs whose workers are recognised. Out: pairs of calls, and what has no partner. Calls at once have no
+order, so they are paired as a set: by what they are (workers, kind, function), by their autograd context, and
+by what they say, use and are answered; what is left by its order, where it has one. An RRef is what the call
+is that made it, or the message that brought it; so calls are paired after those that they build on. Gradients
+go with the forward message that they go back along, housekeeping with the message that carried the fork.
+Causes, time, ports and ids decide nothing.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from msgspec import Struct, field
 
+from rpcinspect.diff.contexts import Groups, match_contexts
+from rpcinspect.diff.keys import Keys
+from rpcinspect.diff.order import in_place, in_time, overlap
 from rpcinspect.diff.repeated import repeated
-from rpcinspect.diff.sequences import Level, align, between, overlapping, unpaired
-from rpcinspect.diff.side import DiffSide
-from rpcinspect.diff.units import Unit, units_of
-from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING
+from rpcinspect.diff.sequences import Level, Pairs, align, overlapping, unpaired
+from rpcinspect.diff.side import DiffSide, JobId, Place
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import HOUSEKEEPING
 from rpcinspect.run.exchanges import Call
 
 T = TypeVar("T")
+Lane = tuple[list[int], list[int]]
+"""Messages of both runs that may be each other's partners."""
 
 
 class Alignment(Struct):
@@ -34,6 +41,8 @@ class Alignment(Struct):
     repeated_a: set[int] = field(default_factory=set)
     """Calls without a partner that say again what a call with one says just before or after them."""
     repeated_b: set[int] = field(default_factory=set)
+    unrelated: bool = False
+    """No call of one run is like any of the other: no function is called in both."""
 
 
 def align_runs(a: DiffSide, b: DiffSide) -> Alignment:
@@ -46,6 +55,7 @@ def align_runs(a: DiffSide, b: DiffSide) -> Alignment:
             {j: i for i, j in found.orphans.items()},
             found.repeated_b,
             found.repeated_a,
+            found.unrelated,
         )
     return _align(a, b)
 
@@ -56,344 +66,273 @@ def _comes_first(a: DiffSide, b: DiffSide) -> bool:
     if len(a.calls) != len(b.calls):
         return len(a.calls) < len(b.calls)
     for one, other in zip(a.calls, b.calls, strict=True):
-        if (a.signs[one], a.content(one)) == (b.signs[other], b.content(other)):
+        if (a.signs[one], a.says(one)) == (b.signs[other], b.says(other)):
             continue
-        said = a.said(one), b.said(other)
-        if said[0] != said[1]:
-            return said[0] < said[1]
+        told = a.travelled(one), b.travelled(other)
+        if told[0] != told[1]:
+            return told[0] < told[1]
     return False
 
 
 def _align(a: DiffSide, b: DiffSide) -> Alignment:
     aligner = _Aligner(a, b)
-    aligner.units()
-    aligner.left_over()
-    aligner.housekeeping()
     found = aligner.found
-    orphans = [[orphan.index for orphan in run.orphans] for run in (a, b)]
-    for lane_a, lane_b in aligner.by_sign(*orphans):
-        found.orphans.update(aligner.matched(lane_a, lane_b))
+    aligner.calls()
+    aligner.left_over()
+    aligner.replaced()
+    if not found.pairs and all(keys.general for keys in aligner.keys):
+        found.unrelated = True
+        return found
+    aligner.follow()
+    orphans = [orphan.index for orphan in a.orphans], [orphan.index for orphan in b.orphans]
+    for lane in aligner.lanes(orphans, lambda side, index: aligner.sides[side].signs[index]):
+        found.orphans.update(aligner.by_content(lane))
     found.repeated_a = repeated(a, set(found.pairs))
     found.repeated_b = repeated(b, set(found.pairs.values()))
     return found
-
-
-class _Aligner:
-    def __init__(self, a: DiffSide, b: DiffSide) -> None:
-        self.a = a
-        self.b = b
-        self.found = Alignment()
-        self.back: dict[int, int] = {}
-        self._units = units_of(a), units_of(b)
-        self._inside: tuple[dict[int, list[Unit]], dict[int, list[Unit]]] = ({}, {})
-        for units, inside in zip(self._units, self._inside, strict=True):
-            for unit in units:
-                if unit.parent is not None:
-                    inside.setdefault(unit.parent, []).append(unit)
-        self._settled: set[int] = set()
-        """Units that have a partner, by id()."""
-
-    # Units.
-
-    def units(self) -> None:
-        """From the workers' own units inwards."""
-        top = [[unit for unit in units if unit.parent is None] for units in self._units]
-        todo: list[tuple[Sequence[Unit], Sequence[Unit]]] = [(top[0], top[1])]
-        while todo:
-            for one, other in self._matched_units(*todo.pop()):
-                for x, y in self._unit(one, other):
-                    inside = self._inside[0].get(x), self._inside[1].get(y)
-                    if inside[0] and inside[1]:
-                        todo.append((inside[0], inside[1]))
-
-    def _matched_units(self, a: Sequence[Unit], b: Sequence[Unit]) -> list[tuple[Unit, Unit]]:
-        """Units that lie in the same place: for each owner a sequence."""
-        found: list[tuple[Unit, Unit]] = []
-        for lane_a, lane_b in _lanes(a, b, _owner, _owner):
-            said = self._level(lane_a, lane_b, Unit.said, crossing=True)
-            pairs = align(len(lane_a), len(lane_b), [said])
-            left = unpaired(len(lane_a), len(lane_b), pairs)
-            if left[0] and left[1]:
-                pairs += self._overlapping(lane_a, lane_b, *left)
-                levels = [
-                    self._level(lane_a, lane_b, Unit.begin, crossing=True),
-                    self._level(lane_a, lane_b, Unit.shape),
-                    self._level(lane_a, lane_b, Unit.kind),
-                ]
-                pairs = align(len(lane_a), len(lane_b), levels, pairs)
-            left = unpaired(len(lane_a), len(lane_b), pairs)
-            for gap_a, gap_b in between(pairs, *left):
-                if len(gap_a) == len(gap_b):
-                    pairs += [
-                        (i, j)
-                        for i, j in zip(gap_a, gap_b, strict=True)
-                        if self._ends(lane_a[i], self.a) == self._ends(lane_b[j], self.b)
-                    ]
-            found += self._told_apart([(lane_a[i], lane_b[j]) for i, j in pairs])
-        self._settled |= {id(unit) for pair in found for unit in pair}
-        return found
-
-    def _overlapping(
-        self, a: Sequence[Unit], b: Sequence[Unit], left_a: Sequence[int], left_b: Sequence[int]
-    ) -> list[tuple[int, int]]:
-        """Units that have most of what they say in common; single calls have all or nothing."""
-        some_a, some_b = (
-            [place for place in left if len(units[place].calls) > 1]
-            for units, left in ((a, left_a), (b, left_b))
-        )
-        found = overlapping(
-            [a[place].requests(self.a) for place in some_a], [b[place].requests(self.b) for place in some_b]
-        )
-        return [(some_a[i], some_b[j]) for i, j in found]
-
-    def _told_apart(self, pairs: list[tuple[Unit, Unit]]) -> list[tuple[Unit, Unit]]:
-        """Equal calls at once, outside of contexts, by their answers."""
-        loose = {
-            a.calls[0]: b.calls[0]
-            for a, b in pairs
-            if self._is_loose(a, self.a) and self._is_loose(b, self.b)
-        }
-        before = dict(loose)
-        self._by_answers(loose)
-        if loose == before:
-            return pairs
-        units_b = {b.calls[0]: b for _, b in pairs if b.calls}
-        return [(a, units_b[loose[a.calls[0]]] if a.calls and a.calls[0] in loose else b) for a, b in pairs]
-
-    @staticmethod
-    def _is_loose(unit: Unit, run: DiffSide) -> bool:
-        first = unit.first()
-        return first is not None and run.calls[first].context is None
-
-    def _level(
-        self,
-        a: Sequence[Unit],
-        b: Sequence[Unit],
-        look: Callable[[Unit, DiffSide], Hashable],
-        *,
-        crossing: bool = False,
-    ) -> Level:
-        keys_a, keys_b = ([look(unit, run) for unit in units] for units, run in ((a, self.a), (b, self.b)))
-        return Level(keys_a, keys_b, crossing)
-
-    @staticmethod
-    def _ends(unit: Unit, run: DiffSide) -> Hashable:
-        kind = unit.kind(run)
-        return None if kind is None else (kind.caller, kind.callee)
-
-    def _unit(self, a: Unit, b: Unit) -> list[tuple[int, int]]:
-        """Pairs the calls of two units; gives the pairs of those that run code."""
-        found: list[tuple[int, int]] = []
-        for lane_a, lane_b in self._by_cause(a, b):
-            found += self._add(self.matched(lane_a, lane_b))
-        left_a, left_b = self.left(a.calls, b.calls)
-        for lane_a, lane_b in self.by_sign(left_a, left_b):
-            found += self._add(self.matched(lane_a, lane_b))
-        found += self._add(self._replaced(a.calls, b.calls))
-        for lane_a, lane_b in _lanes(a.others, b.others, self._back_a, self._back_b):
-            self._add(self.matched(lane_a, lane_b))
-        left_a, left_b = self.left(a.others, b.others)
-        for lane_a, lane_b in self.by_sign(left_a, left_b):
-            self._add(self.matched(lane_a, lane_b))
-        return found
-
-    def _by_cause(self, a: Unit, b: Unit) -> Iterable[tuple[list[int], list[int]]]:
-        """Calls that are the same and have the same cause: those without one inside the unit first, then what
-        was sent while serving them, and so on."""
-        depths_a, depths_b = _depths(a.calls, self.a), _depths(b.calls, self.b)
-        for level_a, level_b in zip(depths_a, depths_b, strict=False):
-            yield from _lanes(level_a, level_b, self._cause_a, self._cause_b)
-
-    def _cause_a(self, index: int) -> Hashable:
-        parent = self.a.parents.get(index)
-        return self.a.signs[index], self.found.pairs.get(parent) if parent is not None else None
-
-    def _cause_b(self, index: int) -> Hashable:
-        parent = self.b.parents.get(index)
-        return self.b.signs[index], parent if parent in self.back else None
-
-    def _replaced(self, a: Sequence[int], b: Sequence[int]) -> dict[int, int]:
-        """Calls of other functions that stand between the same calls: as many of one run as of the other."""
-        found: dict[int, int] = {}
-        ends_a, ends_b = (lambda index, run=run: run.signs[index][:3] for run in (self.a, self.b))
-        left_a, left_b = (set(left) for left in self.left(a, b))
-        if not left_a or not left_b:
-            return found
-        for lane_a, lane_b in _lanes(a, b, ends_a, ends_b):
-            places = {index: j for j, index in enumerate(lane_b)}
-            pairs = [
-                (i, places[self.found.pairs[index]])
-                for i, index in enumerate(lane_a)
-                if self.found.pairs.get(index) in places
-            ]
-            free_a = [i for i, index in enumerate(lane_a) if index in left_a]
-            free_b = [j for j, index in enumerate(lane_b) if index in left_b]
-            for gap_a, gap_b in between(pairs, free_a, free_b):
-                if len(gap_a) == len(gap_b):
-                    found |= {lane_a[i]: lane_b[j] for i, j in zip(gap_a, gap_b, strict=True)}
-        return found
-
-    def _back_a(self, index: int) -> Hashable:
-        """Along which edge a gradient goes back, named by the forward message's partner."""
-        place = self.a.forward(self.a.calls[index])
-        if place is None:
-            return self.a.signs[index], None
-        return self.a.signs[index], (self.found.pairs.get(place.request, -1), place.is_answer)
-
-    def _back_b(self, index: int) -> Hashable:
-        place = self.b.forward(self.b.calls[index])
-        if place is None:
-            return self.b.signs[index], None
-        known = place.request if place.request in self.back else -2
-        return self.b.signs[index], (known, place.is_answer)
-
-    # What is left.
-
-    def left_over(self) -> None:
-        """What lies in another place, since its cause was judged in another way: only what says the same."""
-        left = [[unit for unit in units if id(unit) not in self._settled] for units in self._units]
-        for lane_a, lane_b in _lanes(left[0], left[1], _owner, _owner):
-            levels = [
-                self._level(lane_a, lane_b, Unit.said, crossing=True),
-                self._level(lane_a, lane_b, Unit.begin, crossing=True),
-            ]
-            for i, j in align(len(lane_a), len(lane_b), levels):
-                self._unit(lane_a[i], lane_b[j])
-        free_a, free_b = (
-            [call.index for call in run.calls.values() if call.context is None and _runs_code(call)]
-            for run in (self.a, self.b)
-        )
-        for calls_a, calls_b in self.by_sign(*self.left(free_a, free_b)):
-            self._add(self.matched(calls_a, calls_b, in_order=False))
-
-    def housekeeping(self) -> None:
-        """What agents send of their own: for RRefs, by the call that made the RRef; and for the group."""
-        for is_it, say in ((_keeps_rrefs, DiffSide.rref), (_is_control, DiffSide.content)):
-            its_a, its_b = (
-                [call.index for call in run.calls.values() if is_it(call)] for run in (self.a, self.b)
-            )
-            for lane_a, lane_b in self.by_sign(its_a, its_b):
-                self._add(self.matched(lane_a, lane_b, say))
-
-    # Calls.
-
-    def left(self, a: Iterable[int], b: Iterable[int]) -> tuple[list[int], list[int]]:
-        """Those without a partner."""
-        pairs, back = self.found.pairs, self.back
-        return [index for index in a if index not in pairs], [index for index in b if index not in back]
-
-    def by_sign(self, a: Iterable[int], b: Iterable[int]) -> list[tuple[list[int], list[int]]]:
-        """Messages that are the same, whatever they say."""
-        return _lanes(a, b, self.a.signs.__getitem__, self.b.signs.__getitem__)
-
-    def matched(
-        self,
-        a: Sequence[int],
-        b: Sequence[int],
-        say: Callable[[DiffSide, int], Hashable] = DiffSide.content,
-        *,
-        in_order: bool = True,
-    ) -> dict[int, int]:
-        """Pairs of messages that are the same but for what they say: by that, then by their order."""
-        if len(a) == len(b) == 1 and in_order:
-            return {a[0]: b[0]}
-        said = [say(self.a, index) for index in a], [say(self.b, index) for index in b]
-        levels = [Level(*said, crossing=True)]
-        if in_order:
-            levels.append(Level([0] * len(a), [0] * len(b)))
-        found = {a[i]: b[j] for i, j in align(len(a), len(b), levels)}
-        if len(found) > 1:
-            self._by_answers(found)
-        return found
-
-    def _by_answers(self, pairs: dict[int, int]) -> None:
-        """Equal requests that were under way at the same time, in both runs, are told apart by their
-        answers."""
-        alike: dict[Hashable, list[int]] = defaultdict(list)
-        for index in pairs:
-            if index in self.a.calls and self.a.calls[index].kind in GENERAL:
-                alike[self.a.content(index)].append(index)
-        for group in alike.values():
-            if len(group) < 2:
-                continue
-            wanting: dict[Hashable, list[int]] = defaultdict(list)
-            for index in group:
-                if self._answer(self.a, index) != self._answer(self.b, pairs[index]):
-                    wanting[self._answer(self.b, pairs[index])].append(index)
-            for index in group:
-                answer = self._answer(self.a, index)
-                if answer == self._answer(self.b, pairs[index]):
-                    continue
-                for other in wanting.get(answer, ())[:MAX_ALIKE]:
-                    if self._answer(self.b, pairs[other]) == answer and self._together(index, other, pairs):
-                        pairs[index], pairs[other] = pairs[other], pairs[index]
-                        wanting[self._answer(self.b, pairs[other])].append(other)
-                        break
-
-    def _together(self, one: int, other: int, pairs: dict[int, int]) -> bool:
-        """Whether two calls overlapped, in both runs."""
-        return overlap(self.a.calls[one], self.a.calls[other]) and overlap(
-            self.b.calls[pairs[one]], self.b.calls[pairs[other]]
-        )
-
-    @staticmethod
-    def _answer(run: DiffSide, index: int) -> Hashable:
-        answer = run.calls[index].answer
-        return None if answer is None else run.content(answer)
-
-    def _add(self, pairs: dict[int, int]) -> list[tuple[int, int]]:
-        self.found.pairs.update(pairs)
-        self.back.update({b: a for a, b in pairs.items()})
-        return list(pairs.items())
 
 
 MAX_ALIKE = 64
 """Calls with a wanted answer that are tried for one call."""
 
 
-def overlap(one: Call, other: Call) -> bool:
-    """Whether neither was over when the other began."""
-    first, second = (one, other) if one.begin_ns <= other.begin_ns else (other, one)
-    return first.end_ns is None or first.end_ns >= second.begin_ns
+class _Aligner:
+    """Pairs what belongs together, step by step."""
 
+    def __init__(self, a: DiffSide, b: DiffSide) -> None:
+        self.sides = a, b
+        self.found = Alignment()
+        self.keys = Keys(a), Keys(b)
+        self._number: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        """Of each run: call → what it has in common with its partner, the index of the first run's call."""
+        self._groups = Groups(a, self.keys[0]), Groups(b, self.keys[1])
+        self._context = match_contexts(*self._groups)
+        """Of each run: call → its context, by a number that both runs have in common; -1 outside of all."""
 
-def _lanes(
-    a: Iterable[T], b: Iterable[T], key_a: Callable[[T], Hashable], key_b: Callable[[T], Hashable]
-) -> list[tuple[list[T], list[T]]]:
-    """The items of both runs by a key; only keys that both have."""
-    lanes_a: dict[Hashable, list[T]] = defaultdict(list)
-    lanes_b: dict[Hashable, list[T]] = defaultdict(list)
-    for item in a:
-        lanes_a[key_a(item)].append(item)
-    for item in b:
-        lanes_b[key_b(item)].append(item)
-    return [(lane, lanes_b[key]) for key, lane in lanes_a.items() if key in lanes_b]
+    # Calls that code sends.
 
+    def calls(self) -> None:
+        """Those of paired contexts and those outside of all, after what they build on."""
+        deepest = max((max(keys.depth.values(), default=-1) for keys in self.keys), default=-1)
+        by_depth: list[Lane] = [([], []) for _ in range(deepest + 1)]
+        for side, keys in enumerate(self.keys):
+            for call in keys.general:
+                by_depth[keys.depth[call.index]][side].append(call.index)
+        for some in by_depth:
+            for lane in self.lanes(some, self._place):
+                self._add(self._matched(lane))
 
-def _depths(calls: Sequence[int], run: DiffSide) -> list[list[int]]:
-    """Calls by how deep they are nested inside the unit."""
-    depth: dict[int, int] = {}
-    levels: list[list[int]] = []
-    for index in calls:
-        parent = run.parents.get(index)
-        depth[index] = 0 if parent is None or parent not in depth else depth[parent] + 1
-        if depth[index] == len(levels):
-            levels.append([])
-        levels[depth[index]].append(index)
-    return levels
+    def _place(self, side: int, index: int) -> Hashable:
+        return self.sides[side].signs[index], self._context[side].get(index, (side, index))
 
+    def _matched(self, lane: Lane) -> dict[int, int]:
+        """Pairs of calls that are the same but for what they say."""
+        if len(lane[0]) == len(lane[1]) == 1:
+            return {lane[0][0]: lane[1][0]}
+        counts = len(lane[0]), len(lane[1])
+        levels = [
+            self._level(lane, lambda side, index: (self.keys[side].request[index], self._uses(side, index))),
+            self._level(lane, self._said),
+        ]
+        pairs = align(*counts, levels)
+        self._by_answers(lane, pairs)
+        for weaker in (self._by_some, self._by_values, self._in_time):
+            if len(pairs) < min(counts):
+                pairs = weaker(lane, pairs)
+        return {lane[0][i]: lane[1][j] for i, j in pairs}
 
-def _owner(unit: Unit) -> Hashable:
-    return unit.job, unit.owner
+    def _by_answers(self, lane: Lane, pairs: Pairs) -> None:
+        """Equal requests that were under way at once, in both runs, are told apart by their answers."""
+        a, b = (self.keys[side].exchange for side in (0, 1))
+        alike: dict[Hashable, list[int]] = defaultdict(list)
+        for at, (i, _) in enumerate(pairs):
+            alike[self._said(0, lane[0][i])].append(at)
+        for group in alike.values():
+            if len(group) < 2:
+                continue
+            wanting: dict[int, list[int]] = defaultdict(list)
+            for at in group:
+                if a[lane[0][pairs[at][0]]] != b[lane[1][pairs[at][1]]]:
+                    wanting[b[lane[1][pairs[at][1]]]].append(at)
+            for at in group:
+                wanted = a[lane[0][pairs[at][0]]]
+                if wanted == b[lane[1][pairs[at][1]]]:
+                    continue
+                for other in wanting.get(wanted, ())[:MAX_ALIKE]:
+                    has = b[lane[1][pairs[other][1]]]
+                    if has == wanted and self._together(lane, pairs[at], pairs[other]):
+                        (i, j), (k, m) = pairs[at], pairs[other]
+                        pairs[at], pairs[other] = (i, m), (k, j)
+                        wanting[b[lane[1][j]]].append(other)
+                        break
 
+    def _together(self, lane: Lane, one: tuple[int, int], other: tuple[int, int]) -> bool:
+        """Whether two calls overlapped, in both runs."""
+        return all(
+            overlap(run.calls[its[one[side]]], run.calls[its[other[side]]])
+            for side, (run, its) in enumerate(zip(self.sides, lane, strict=True))
+        )
 
-def _runs_code(call: Call) -> bool:
-    return call.kind in GENERAL and not call.control
+    def _by_some(self, lane: Lane, pairs: Pairs) -> Pairs:
+        """By some of what they say: all but the tensors, or nothing but the tensors."""
 
+        def tensors(side: int, index: int) -> Hashable:
+            told = self.sides[side].content(index).tensors
+            return (told, self._uses(side, index)) if told else (side, index)
 
-def _keeps_rrefs(call: Call) -> bool:
-    return call.kind in HOUSEKEEPING
+        def plain(side: int, index: int) -> Hashable:
+            return self.sides[side].content(index).plain, self._uses(side, index)
 
+        levels = [self._level(lane, plain), self._level(lane, tensors)]
+        found = align(len(lane[0]), len(lane[1]), levels, pairs)
+        return in_place(*self._calls(lane), pairs, sorted(set(found) - set(pairs)))
 
-def _is_control(call: Call) -> bool:
-    return call.control
+    def _by_values(self, lane: Lane, pairs: Pairs) -> Pairs:
+        """Those that have most of the values of their arguments in common."""
+        left = unpaired(len(lane[0]), len(lane[1]), pairs)
+        sets = []
+        for side in (0, 1):
+            session = self.sides[side].opened.session
+            rows = [int(session.order[lane[side][place]]) for place in left[side]]
+            values = session.provenance.values(set(rows))
+            sets.append([values[row] for row in rows])
+        found = [(left[0][i], left[1][j]) for i, j in overlapping(*sets)]
+        return in_place(*self._calls(lane), pairs, found)
+
+    def _in_time(self, lane: Lane, pairs: Pairs) -> Pairs:
+        return in_time(*self._calls(lane), pairs)
+
+    def _calls(self, lane: Lane) -> tuple[list[Call], list[Call]]:
+        a, b = ([self.sides[side].calls[index] for index in lane[side]] for side in (0, 1))
+        return a, b
+
+    def _said(self, side: int, index: int) -> Hashable:
+        return self.sides[side].says(index), self._uses(side, index)
+
+    def _uses(self, side: int, index: int) -> Hashable:
+        """The RRefs that a request uses, as both runs know them."""
+        run = self.sides[side]
+        job = run.calls[index].job
+        return tuple(self._rref(side, (job, rref)) for rref in run.content(index).rrefs)
+
+    def _rref(self, side: int, rref: JobId) -> Hashable:
+        place = self.sides[side].origins.get(rref)
+        return None if place is None else self._known(side, place)
+
+    def _known(self, side: int, place: Place) -> Hashable:
+        """A message as both runs know it; one without a partner is like nothing in the other run."""
+        number = self._number[side].get(place.request)
+        return (number if number is not None else (side, place.request)), place.is_answer, place.position
+
+    def left_over(self) -> None:
+        """Calls that say the same in another context, or in none."""
+        lists = self._general()
+        for lane in self.lanes(self._left(lists), lambda side, index: self.sides[side].signs[index]):
+            pairs = align(len(lane[0]), len(lane[1]), [self._level(lane, self._said)])
+            self._add({lane[0][i]: lane[1][j] for i, j in pairs})
+
+    def replaced(self) -> None:
+        """Calls of other functions with the same arguments, or in the same place."""
+        lists = self._general()
+
+        def place(side: int, index: int) -> Hashable:
+            return self.sides[side].signs[index][:4], self._context[side].get(index, (side, index))
+
+        def arguments(side: int, index: int) -> Hashable:
+            run = self.sides[side]
+            told = run.arguments(index), run.content(index).tensors, self._uses(side, index)
+            return told if any(told) else (side, index)
+
+        for lane in self.lanes(lists, place):
+            left = self._left(lane)
+            if not all(left):
+                continue
+            at = {index: n for n, index in enumerate(lane[1])}
+            partners = [self.found.pairs.get(index) for index in lane[0]]
+            known = [(n, at[other]) for n, other in enumerate(partners) if other is not None and other in at]
+            pairs = align(len(lane[0]), len(lane[1]), [self._level(lane, arguments)], known)
+            if self.found.pairs and len(left[0]) == len(left[1]):
+                pairs = self._in_time(lane, pairs)
+            self._add({lane[0][n]: lane[1][m] for n, m in pairs})
+
+    # What follows from them.
+
+    def follow(self) -> None:
+        """Gradients, clean-ups, housekeeping of RRefs, and the agents' own calls."""
+        for wanted, key in (
+            (lambda call: call.kind == MessageType.BACKWARD_AUTOGRAD_REQ, self._back),
+            (lambda call: call.kind == MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ, self._cleaned),
+            (lambda call: call.kind in HOUSEKEEPING, self._carried),
+            (lambda call: call.control, lambda side, index: self.sides[side].signs[index]),
+        ):
+            lists = self._those(wanted)
+            for lane in self.lanes(lists, key):
+                self._add(self.by_content(lane))
+        # where the forward message or the carrier was not captured, or has no partner
+        lists = self._those(self._lasts)
+        for lane in self.lanes(self._left(lists), lambda side, index: self.sides[side].signs[index]):
+            self._add(self.by_content(lane))
+
+    @staticmethod
+    def _lasts(call: Call) -> bool:
+        kinds = {MessageType.BACKWARD_AUTOGRAD_REQ, MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ}
+        return not call.control and call.kind in kinds | HOUSEKEEPING
+
+    def _back(self, side: int, index: int) -> Hashable:
+        run = self.sides[side]
+        place = run.forward(run.calls[index])
+        return run.signs[index], (side, index) if place is None else self._known(side, place)
+
+    def _cleaned(self, side: int, index: int) -> Hashable:
+        run = self.sides[side]
+        return run.signs[index], self._groups[side].number(run.calls[index])
+
+    def _carried(self, side: int, index: int) -> Hashable:
+        run = self.sides[side]
+        place = run.carrier(run.calls[index])
+        return run.signs[index], (side, index) if place is None else self._known(side, place)
+
+    # Tools.
+
+    def lanes(self, both: Lane, key: Callable[[int, int], Hashable]) -> list[Lane]:
+        """The messages of both runs by a key; only keys that both have."""
+        lanes: tuple[dict[Hashable, list[int]], dict[Hashable, list[int]]]
+        lanes = defaultdict(list), defaultdict(list)
+        for side, items in enumerate(both):
+            for item in items:
+                lanes[side][key(side, item)].append(item)
+        return [(lane, lanes[1][found]) for found, lane in lanes[0].items() if found in lanes[1]]
+
+    def by_content(self, lane: Lane) -> dict[int, int]:
+        """Pairs by what messages say, then by their order."""
+        if len(lane[0]) == len(lane[1]) == 1:
+            return {lane[0][0]: lane[1][0]}
+        levels = [
+            self._level(lane, lambda side, index: self.sides[side].says(index)),
+            self._level(lane, lambda side, index: 0),
+        ]
+        return {lane[0][i]: lane[1][j] for i, j in align(len(lane[0]), len(lane[1]), levels)}
+
+    def _level(self, lane: Lane, key: Callable[[int, int], Hashable]) -> Level:
+        a, b = ([key(side, index) for index in lane[side]] for side in (0, 1))
+        return Level(a, b, crossing=True)
+
+    def _general(self) -> Lane:
+        """All that code sends."""
+        a, b = ([call.index for call in keys.general] for keys in self.keys)
+        return a, b
+
+    def _those(self, wanted: Callable[[Call], bool]) -> Lane:
+        """All requests of a kind."""
+        a, b = ([call.index for call in run.calls.values() if wanted(call)] for run in self.sides)
+        return a, b
+
+    def _left(self, both: Lane) -> Lane:
+        """Those without a partner."""
+        a, b = ([index for index in its if index not in self._number[side]] for side, its in enumerate(both))
+        return a, b
+
+    def _add(self, pairs: dict[int, int]) -> None:
+        self.found.pairs.update(pairs)
+        for one, other in pairs.items():
+            self._number[0][one] = self._number[1][other] = one

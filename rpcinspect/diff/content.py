@@ -1,13 +1,15 @@
-"""What a message says, as a small number: to find which messages of two runs belong together.
+"""What a message says, as small numbers: to find which messages of two runs belong together.
 
 In: records. Out: integers that are equal for messages that say the same up to ids, and nearly never for
 others. They only decide which message is compared with which; whether the two are equal is for `equality`,
-which looks at every bit.
+which looks at every bit. Which RRefs a message uses is told beside that: what an RRef is, in any run, follows
+from the message that made it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 from rpcinspect.equality.elements import Read
 from rpcinspect.equality.keys import key_of, one_module
@@ -15,27 +17,51 @@ from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.pickle_facts import PYTHON, SCRIPT
 from rpcinspect.rpc.pickles.semantic import python_udf
 from rpcinspect.rpc.pickles.tree import Dict, Value
+from rpcinspect.rpc.questions import rref_of
 from rpcinspect.rpc.record import RpcRecord
 
-RRefLabel = Callable[[tuple[int, int]], Hashable]
-"""What an RRef is in any run: the call that made it."""
+Id = tuple[int, int]
+
+
+class Content(NamedTuple):
+    """What a message says, without its envelopes."""
+
+    plain: int
+    """Function, arguments or value; without tensors and ids."""
+    tensors: int
+    """The bytes of its tensors; 0 if it has none."""
+    rrefs: tuple[Id, ...]
+    """The RRefs that it is about or brings, in order."""
 
 
 class Contents:
     """The contents of the messages of one run; values of equal bytes are looked at once."""
 
-    def __init__(self, read: Read, label: RRefLabel, translate: Callable[[str], str] | None = None) -> None:
+    def __init__(self, read: Read, translate: Callable[[str], str] | None = None) -> None:
         """`translate` gives names of workers as the other run has them."""
         self._read = read
-        self._label = label
         self._translate = translate
         self._known: dict[int, tuple[object, int]] = {}
         """Of pickles and commands by id(); each is held, so that its id stays its own."""
 
-    def of(self, record: RpcRecord) -> int:
-        """The content of a message without its envelopes."""
-        labels = tuple(self._label(fork.rref_id) for fork in record.facts.forks)
-        return hash((self._command(record), labels, self._tensors(record)))
+    def of(self, record: RpcRecord) -> Content:
+        """The content of a message."""
+        rrefs = dict.fromkeys(fork.rref_id for fork in record.facts.forks)
+        about = rref_of(record)
+        if about is not None:
+            rrefs[about] = None
+        return Content(hash(self._command(record)), self._tensors(record), tuple(rrefs))
+
+    def arguments(self, record: RpcRecord) -> int:
+        """The arguments of a call, whatever its function; 0 where there are none."""
+        command = record.rpc.command
+        if type(command) in SCRIPT:
+            return hash(key_of(SCRIPT[type(command)](command), self._translate))
+        pickle = record.facts.pickle
+        udf = None if pickle is None else python_udf(pickle.root)
+        if udf is None or not (udf.args or (type(udf.kwargs) is Dict and udf.kwargs.pairs)):
+            return 0
+        return hash(self._keys(udf.args, udf.kwargs))
 
     def _command(self, record: RpcRecord) -> Hashable:
         command = record.rpc.command
@@ -45,12 +71,8 @@ class Contents:
         if kind in SCRIPT:
             function = getattr(command, "function", None)
             return kind.__name__, function, key_of(SCRIPT[kind](command), self._translate)
-        if isinstance(command, (commands.PythonRRefFetchCall, commands.ScriptRRefFetchCall)):
-            return kind.__name__, self._label(command.rref_id.to_value())
         if isinstance(command, commands.RRefBackwardReq):
-            return kind.__name__, self._label(command.rref_id.to_value()), command.retain_graph
-        if isinstance(command, (commands.RRefForkRequest, commands.RRefUserDelete)):
-            return kind.__name__, self._label(command.rref_id.to_value())
+            return kind.__name__, command.retain_graph
         if isinstance(command, commands.PropagateGradientsReq):
             return kind.__name__, len(command.grads), command.retain_graph
         if isinstance(command, commands.UnknownCommand):
@@ -71,17 +93,18 @@ class Contents:
         if plain or pickle is None or pickle.error is not None:
             return hash(data)
         udf = python_udf(pickle.root)
-        parts: list[Value] = [pickle.root] if udf is None else [udf.func, udf.args]
-        keys: list[Hashable] = [key_of(part, self._translate) for part in parts]
-        if udf is not None and type(udf.kwargs) is Dict:
-            keys += [
-                (key_of(key, self._translate), key_of(value, self._translate))
-                for key, value in udf.kwargs.pairs
-            ]
-        return hash(tuple(keys))
+        if udf is None:
+            return hash(key_of(pickle.root, self._translate))
+        return hash((key_of(udf.func, self._translate), self._keys(udf.args, udf.kwargs)))
 
-    def _tensors(self, record: RpcRecord) -> Hashable:
-        """Bytes of storages; what was not captured is like nothing else."""
+    def _keys(self, args: Value, kwargs: Value) -> Hashable:
+        keys: list[Hashable] = [key_of(args, self._translate)]
+        for name, value in kwargs.pairs if type(kwargs) is Dict else ():
+            keys.append((key_of(name, self._translate), key_of(value, self._translate)))
+        return tuple(keys)
+
+    def _tensors(self, record: RpcRecord) -> int:
+        """Bytes of storages; of those that were not captured, how long they are."""
         if not record.tp.tensors:
             return 0
         found: list[Hashable] = []
@@ -91,7 +114,7 @@ class Contents:
                 found.append(("hole", tensor.descriptor.length))
             else:
                 found.append(hash(self._read(extent)))
-        return tuple(found)
+        return hash(tuple(found))
 
 
 def function_label(function: str | None) -> str | None:
@@ -100,11 +123,3 @@ def function_label(function: str | None) -> str | None:
         return None
     module, dot, rest = function.partition(".")
     return f"{one_module(module)}{dot}{rest}"
-
-
-def as_multiset(values: Sequence[Hashable]) -> Hashable:
-    """The values, whatever their order."""
-    counts: dict[Hashable, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    return frozenset(counts.items())

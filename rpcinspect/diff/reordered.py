@@ -1,7 +1,8 @@
 """Calls that both runs make, one after the other, and in another order.
 
 In: aligned calls. Out: groups of calls that have changed places. Two calls have an order only if the same
-worker sent both, while it served the same request or of its own, and one was over before the other began.
+worker certainly sent both while it served the same request, or of its own, and one was over before the
+other began.
 Calls that overlap have none, so their order is never a difference.
 """
 
@@ -23,9 +24,10 @@ def changed_places(a: DiffSide, b: DiffSide, pairs: Mapping[int, int]) -> list[l
     lanes: dict[Hashable, list[tuple[Call, Call]]] = defaultdict(list)
     for index, partner in pairs.items():
         call, other = a.calls[index], b.calls[partner]
-        if call.kind in GENERAL and not call.control:
-            parent = a.parents.get(index)
-            lanes[a.signs[index].job, a.signs[index].caller, parent].append((call, other))
+        if call.kind not in GENERAL or call.control or index in a.causes.doubts or partner in b.causes.doubts:
+            continue
+        parent = a.causes.parents.get(index)
+        lanes[a.signs[index].job, a.signs[index].caller, parent].append((call, other))
     groups: list[list[tuple[int, int]]] = []
     for lane in lanes.values():
         groups += _groups(_moved(lane))

@@ -6,12 +6,11 @@ and each RRef goes back to, and the contents of messages, made when they are ask
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
-from rpcinspect.diff.content import Contents, function_label
-from rpcinspect.rpc.questions import created, fork_of, rref_of
+from rpcinspect.diff.content import Content, Contents, function_label
+from rpcinspect.rpc.questions import created, fork_of
 from rpcinspect.run.exchanges import Call
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext
@@ -28,10 +27,15 @@ class Sign(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A message: the index of its request, and whether it is the answer."""
+    """A message: the index of its request, whether it is the answer, and a position in it."""
 
     request: int
     is_answer: bool
+    position: int = 0
+
+
+JobId = tuple[int, tuple[int, int]]
+"""(job, id of an RRef or a fork)."""
 
 
 class DiffSide:
@@ -42,21 +46,27 @@ class DiffSide:
         self.opened = opened
         self.context = context
         self.messages = opened.messages
+        self.causes = opened.causes
         exchanges = opened.exchanges
-        self.parents: Mapping[int, int] = opened.causes.decided().parents
         self.orphans = exchanges.orphans if context is None else ()
-        calls = exchanges.calls if context is None else _within(context, exchanges.calls, self.parents)
+        calls = exchanges.calls
+        if context is not None:
+            calls = _within(context, calls, opened.causes.decided().parents)
         self.calls: dict[int, Call] = {call.index: call for call in calls}
         """By the index of the request, in the order in which they began."""
         self.signs: dict[int, Sign] = {}
         """Of requests; of orphans too."""
         self.edges: dict[tuple[int, int, int], Place] = {}
         """(job, context, autograd message id) → the forward message."""
+        self.origins: dict[JobId, Place] = {}
+        """RRef → the call that made it, else the first message that brought it."""
+        self.carriers: dict[JobId, Place] = {}
+        """Fork → the message that brought or made it."""
         self._names: Mapping[tuple[int, str], str] = {}
-        self._contents: dict[int, int] = {}
-        self._content_of = Contents(opened.read, self._rref_label)
-        self._rrefs: dict[tuple[int, int], Hashable] = {}
-        self._forks: dict[tuple[int, int], tuple[int, int]] = {}
+        self._contents: dict[int, Content] = {}
+        self._content_of = Contents(opened.read)
+        self._find_edges()
+        self._find_origins()
 
     def name(self, job: int, label: str) -> str:
         """What a worker is called in both runs."""
@@ -67,24 +77,30 @@ class DiffSide:
     ) -> None:
         """Takes the names of workers that hold in both runs; everything below needs them."""
         self._names = names
-        self._content_of = Contents(self.opened.read, self._rref_label, translate)
+        self._content_of = Contents(self.opened.read, translate)
         for call in self.calls.values():
             ends = self.name(call.job, call.caller), self.name(call.job, call.callee)
             self.signs[call.index] = Sign(call.job, *ends, call.kind, function_label(call.function))
         for orphan in self.orphans:
             ends = self.name(orphan.job, orphan.source), self.name(orphan.job, orphan.destination)
             self.signs[orphan.index] = Sign(orphan.job, *ends, orphan.record.rpc.message.type, None)
-        self._label_rrefs()
-        self._find_edges()
 
-    def content(self, index: int) -> int:
-        """What a message says, without its envelopes and up to ids."""
+    def content(self, index: int) -> Content:
+        """What a message says."""
         known = self._contents.get(index)
         if known is None:
             known = self._contents[index] = self._content_of.of(self.messages[index])
         return known
 
-    def said(self, index: int) -> tuple[int, str, bytes, tuple[bytes, ...]]:
+    def says(self, index: int) -> Hashable:
+        """What a message says, whatever RRefs it uses."""
+        return self.content(index)[:2]
+
+    def arguments(self, index: int) -> int:
+        """The arguments of a call, whatever its function."""
+        return self._content_of.arguments(self.messages[index])
+
+    def travelled(self, index: int) -> tuple[int, str, bytes, tuple[bytes, ...]]:
         """A request as it travelled, to put requests into an order that is the same in every process, and
         whatever workers are renamed to. What was not captured is empty."""
         record = self.messages[index]
@@ -92,20 +108,13 @@ class DiffSide:
         tensors = [
             b"" if extent is None or extent.missing else self.opened.read(extent) for extent in extents
         ]
-        return (
-            self.signs[index].kind,
-            self.signs[index].function or "",
-            record.rpc.message.payload,
-            tuple(tensors),
-        )
+        sign = self.signs[index]
+        return sign.kind, sign.function or "", record.rpc.message.payload, tuple(tensors)
 
-    def rref(self, index: int) -> Hashable:
-        """What the RRef is, in any run, that a request of housekeeping is about."""
-        call = self.calls[index]
-        rref, fork = rref_of(call.request), fork_of(call.request)
-        if rref is None and fork is not None:
-            rref = self._forks.get(fork)
-        return None if rref is None else self._rref_label(rref)
+    def carrier(self, call: Call) -> Place | None:
+        """The message that brought the fork which a request of housekeeping is about."""
+        fork = fork_of(call.request)
+        return None if fork is None else self.carriers.get((call.job, fork))
 
     def forward(self, call: Call) -> Place | None:
         """The forward message whose edge a gradient request goes back along."""
@@ -114,23 +123,22 @@ class DiffSide:
             return None
         return self.edges.get((call.job, metadata.autograd_context_id, metadata.autograd_message_id))
 
-    def _rref_label(self, rref: tuple[int, int]) -> Hashable:
-        return self._rrefs.get(rref)
-
-    def _label_rrefs(self) -> None:
-        """An RRef is called after the call that made it: what that says, and the how-manieth it is."""
-        made: Counter[Hashable] = Counter()
+    def _find_origins(self) -> None:
+        brought: list[tuple[int, Call, bool]] = []
         for call in self.calls.values():
-            for record in (call.request, call.response):
-                for fork in record.facts.forks if record is not None else ():
-                    self._forks.setdefault(fork.fork_id, fork.rref_id)
             ids = created(call.request)
-            if ids is None:
-                continue
-            label = (self.signs[call.index], self.content(call.index))
-            made[label] += 1
-            self._rrefs.setdefault(ids[0], hash((label, made[label])))
-            self._forks.setdefault(ids[1], ids[0])
+            if ids is not None:
+                self.origins.setdefault((call.job, ids[0]), Place(call.index, False, -1))
+                self.carriers.setdefault((call.job, ids[1]), Place(call.index, False, -1))
+            brought.append((call.begin_ns, call, False))
+            if call.response is not None and call.answered_ns is not None:
+                brought.append((call.answered_ns, call, True))
+        for _, call, is_answer in sorted(brought, key=lambda item: item[0]):
+            record = call.response if is_answer else call.request
+            for position, fork in enumerate(record.facts.forks if record is not None else ()):
+                place = Place(call.index, is_answer, position)
+                self.origins.setdefault((call.job, fork.rref_id), place)
+                self.carriers.setdefault((call.job, fork.fork_id), place)
 
     def _find_edges(self) -> None:
         wanted = {call.job for call in self.calls.values()}

@@ -18,6 +18,7 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.sparse import compare_coalesced
 from rpcinspect.equality.tally import Tally
 from rpcinspect.errors import DecodeError
+from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.tensor import Quantizer, TensorMeta
 
 WHOLE_BYTES = 1 << 22
@@ -107,6 +108,9 @@ def _form(a: Tensors, meta_a: TensorMeta, b: Tensors, meta_b: TensorMeta, path: 
     for name, field in _FORM:
         if getattr(meta_a, field) != getattr(meta_b, field):
             yield _differ("form", f"{path}.{name}", meta_a, meta_b, field)
+    sizes = [meta.storage_numel * DTYPES[meta.dtype].item_bytes for meta in (meta_a, meta_b)]
+    if sizes[0] != sizes[1]:
+        yield Difference(code="form", path=f"{path}.storage_nbytes", a_value=sizes[0], b_value=sizes[1])
 
 
 def _contents(
@@ -176,6 +180,5 @@ _FORM = (
     ("offset", "storage_offset"),
     ("conj", "conj"),
     ("neg", "neg"),
-    ("storage_numel", "storage_numel"),
 )
 """Name in paths, field of `TensorMeta`."""

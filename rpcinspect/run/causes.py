@@ -6,8 +6,8 @@ them. A sender's own program, or a thread of its own, is always one of them unti
 A request can be nested only in one that runs code, had arrived at the sender and was not answered yet
 (`serving`). Of these, evidence leaves
 
-- what must be: it carries an RRef or the bytes of a tensor that only one of them brought, or runs in a context
-  that reached the sender only with it (`evidence`);
+- what must be: it carries an RRef or the bytes of a tensor that only one of them brought, or runs in a
+  context that reached the sender only with it (`evidence`);
 - not what can't be: a function runs in its request's context, and waits while it fetches;
 - not what would be too great a coincidence (`coincidence`).
 

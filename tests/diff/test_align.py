@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rpcinspect.diff.align import align_runs, overlap
+from rpcinspect.diff.align import align_runs
 from tests.diff.stories import Story, answer
 
 
@@ -139,19 +139,6 @@ def test_answers_without_a_request() -> None:
             story.say(answer(value), pipe=1, id=90 + value, from_client=False, time_ns=value)
         runs.append(story.run())
     assert align_runs(*runs).orphans == {0: 0, 1: 1}
-
-
-def test_overlap() -> None:
-    story = Story()
-    story.ask("app.f", at=0, takes=20)
-    story.ask("app.f", at=10, takes=20)
-    story.ask("app.f", at=50)
-    story.ask("app.f", at=90, result=None)
-    one, two, three, four = story.run().calls.values()
-    assert overlap(one, two)
-    assert overlap(two, one)
-    assert not overlap(one, three)
-    assert not overlap(four, one)
 
 
 def scrambled(seed: int) -> Story:

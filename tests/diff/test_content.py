@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.diff.content import Contents, as_multiset, function_label
+from rpcinspect.diff.content import Content, Contents, function_label
 from rpcinspect.rpc.command import PythonRRefFetchCall, ScriptCall, UnknownCommand
 from rpcinspect.rpc.types import GloballyUniqueId
 from tests.diff.stories import answer, call
@@ -10,11 +10,11 @@ from tests.replay.talks import record_of
 from tests.session.records import pipe, tp_message, tp_tensor
 
 
-def contents(label=lambda rref: None) -> Contents:  # type: ignore[no-untyped-def]
-    return Contents(lambda extent: bytes(extent.length), label)
+def contents() -> Contents:
+    return Contents(lambda extent: bytes(extent.length))
 
 
-def of(command, found: Contents | None = None) -> int:  # type: ignore[no-untyped-def]
+def of(command, found: Contents | None = None) -> Content:  # type: ignore[no-untyped-def]
     record = record_of(command)
     record.tp = tp_message(pipe(), [b""])
     return (found or contents()).of(record)
@@ -40,12 +40,18 @@ def test_operators() -> None:
     assert of(operator(1)) == of(operator(1)) != of(operator(2))
 
 
-def test_an_rref_is_what_it_was_made_by() -> None:
+def test_rrefs_are_told_beside_what_is_said() -> None:
     fetch = PythonRRefFetchCall(0, GloballyUniqueId(0, 3)), PythonRRefFetchCall(0, GloballyUniqueId(0, 8))
-    same = contents(lambda rref: "made by x")
-    assert of(fetch[0], same) == of(fetch[1], same)
-    other = contents(lambda rref: f"made by {rref}")
-    assert of(fetch[0], other) != of(fetch[1], other)
+    one, other = map(of, fetch)
+    assert one[:2] == other[:2]
+    assert (one.rrefs, other.rrefs) == (((0, 3),), ((0, 8),))
+
+
+def test_arguments_without_their_function() -> None:
+    told = []
+    for command in (call("app.f", 1), call("app.g", 1), call("app.f", 2)):
+        told.append(contents().arguments(record_of(command)))
+    assert told[0] == told[1] != told[2]
 
 
 def test_unknown_bytes_count() -> None:
@@ -59,7 +65,3 @@ def test_tensors_count_and_holes_are_like_nothing_else() -> None:
         record.tp = tp_message(pipe(), [b""], tensors=tensors)
         told.append(contents().of(record))
     assert len(set(told)) == 4
-
-
-def test_a_multiset_has_no_order() -> None:
-    assert as_multiset(["x", "y", "x"]) == as_multiset(["y", "x", "x"]) != as_multiset(["x", "y"])

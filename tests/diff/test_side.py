@@ -49,7 +49,7 @@ def test_one_context_is_its_calls_and_what_follows_from_them(repo: Path) -> None
     assert its <= part.calls.keys()
 
 
-def test_rrefs_are_called_after_what_made_them(repo: Path) -> None:
+def test_forks_are_known_by_what_carried_them(repo: Path) -> None:
     path = str(repo / "captures" / "rref_relay.pcap.gz")
     with rpcinspect.open(path) as one, rpcinspect.open(path) as other:
         runs = [DiffSide(one), DiffSide(other)]
@@ -57,6 +57,8 @@ def test_rrefs_are_called_after_what_made_them(repo: Path) -> None:
             run.recognise({})
         kept = [c.index for c in runs[0].calls.values() if c.kind in (0x10B, 0x10C)]
         assert kept
-        labels = [[run.rref(index) for index in kept] for run in runs]
-        assert labels[0] == labels[1]
-        assert len(set(labels[0])) > 1  # those that their owner made itself have none
+        places = [run.carrier(run.calls[index]) for index in kept]
+        assert places == [runs[1].carrier(runs[1].calls[index]) for index in kept]
+        assert None not in places
+        for index, place in zip(kept, places, strict=True):
+            assert place.request < index

@@ -1,0 +1,135 @@
+"""Which autograd context of one run is which of the other.
+
+In: two runs, and the keys of their calls. Out: numbers that both runs have in common. A context is an
+iteration in most programs. Those that one worker opened are paired by what all their calls say, then by most
+of it, by their first call, by which calls they have, and by their order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Sequence
+
+from msgspec import Struct, field
+
+from rpcinspect.diff.keys import Keys
+from rpcinspect.diff.sequences import Level, align, between, overlapping, unpaired
+from rpcinspect.diff.side import DiffSide
+from rpcinspect.rpc.questions import HOUSEKEEPING
+from rpcinspect.run.exchanges import Call
+
+OUTSIDE = -1
+
+
+class Group(Struct, eq=False):
+    """One context with its calls, in the order in which they began."""
+
+    job: int
+    owner: str
+    """Who sent its first message."""
+    id: int
+    calls: list[int] = field(default_factory=list)
+    """Those that code sends."""
+    first: Call | None = None
+
+
+class Groups:
+    """The contexts of one run."""
+
+    def __init__(self, side: DiffSide, keys: Keys) -> None:
+        self.side = side
+        self.keys = keys
+        self._found: dict[tuple[int, int], Group] = {}
+        self.numbers: dict[tuple[int, int], int] = {}
+        """(job, context) → its number; set by `match_contexts`."""
+        general = {call.index for call in keys.general}
+        for call in side.calls.values():
+            if call.context is None or call.control or call.kind in HOUSEKEEPING:
+                continue
+            group = self._found.get((call.job, call.context))
+            if group is None:
+                group = Group(call.job, side.signs[call.index].caller, call.context, first=call)
+                self._found[call.job, call.context] = group
+            if call.index in general:
+                group.calls.append(call.index)
+
+    def of_owners(self) -> dict[Hashable, list[Group]]:
+        """By who opened them."""
+        found: dict[Hashable, list[Group]] = defaultdict(list)
+        for group in self._found.values():
+            found[group.job, group.owner].append(group)
+        return found
+
+    def number(self, call: Call) -> Hashable:
+        """Of the context of a call; one that the other run lacks has none in common with it."""
+        if call.context is None:
+            return OUTSIDE
+        return self.numbers.get((call.job, call.context), (id(self), call.job, call.context))
+
+    def says(self, group: Group) -> Hashable:
+        """What all its calls say, whatever their order."""
+        return frozenset(Counter(self.requests(group)).items())
+
+    def requests(self, group: Group) -> list[int]:
+        """What each of its calls says."""
+        return [self.keys.request[index] for index in group.calls]
+
+    def begins(self, group: Group) -> Hashable:
+        """Its first call, and what that says."""
+        return self._first(group, lambda index: (self.side.signs[index], self.side.says(index)))
+
+    def shape(self, group: Group) -> Hashable:
+        """Which calls it has, whatever they say."""
+        return frozenset(Counter(self.side.signs[index] for index in group.calls).items())
+
+    def kind(self, group: Group) -> Hashable:
+        """What its first call is."""
+        return self._first(group, self.side.signs.__getitem__)
+
+    def ends(self, group: Group) -> Hashable:
+        """Who sends its first call to whom."""
+        return self._first(group, lambda index: self.side.signs[index][1:3])
+
+    @staticmethod
+    def _first(group: Group, look: Callable[[int], Hashable]) -> Hashable:
+        return look(group.calls[0]) if group.calls else None
+
+
+def match_contexts(a: Groups, b: Groups) -> tuple[dict[int, Hashable], dict[int, Hashable]]:
+    """Of each run: call → the number of its context."""
+    groups_a, groups_b = a.of_owners(), b.of_owners()
+    number = 0
+    for owner, lane_a in groups_a.items():
+        for i, j in _pairs(a, b, lane_a, groups_b.get(owner, [])):
+            one, other = lane_a[i], groups_b[owner][j]
+            a.numbers[one.job, one.id] = b.numbers[other.job, other.id] = number
+            number += 1
+    found_a, found_b = (
+        {call.index: groups.number(call) for call in groups.side.calls.values()} for groups in (a, b)
+    )
+    return found_a, found_b
+
+
+def _pairs(a: Groups, b: Groups, lane_a: Sequence[Group], lane_b: Sequence[Group]) -> list[tuple[int, int]]:
+    counts = len(lane_a), len(lane_b)
+
+    def level(look: Callable[[Groups, Group], Hashable], *, crossing: bool = False) -> Level:
+        return Level([look(a, one) for one in lane_a], [look(b, one) for one in lane_b], crossing)
+
+    pairs = align(*counts, [level(Groups.says, crossing=True)])
+    left = unpaired(*counts, pairs)
+    if left[0] and left[1]:
+        some_a = [place for place in left[0] if len(lane_a[place].calls) > 1]
+        some_b = [place for place in left[1] if len(lane_b[place].calls) > 1]
+        alike = overlapping(
+            [a.requests(lane_a[place]) for place in some_a], [b.requests(lane_b[place]) for place in some_b]
+        )
+        pairs += [(some_a[i], some_b[j]) for i, j in alike]
+        levels = [level(Groups.begins, crossing=True), level(Groups.shape), level(Groups.kind)]
+        pairs = align(*counts, levels, pairs)
+    for gap_a, gap_b in between(pairs, *unpaired(*counts, pairs)):
+        if len(gap_a) == len(gap_b):
+            pairs += [
+                (i, j) for i, j in zip(gap_a, gap_b, strict=True) if a.ends(lane_a[i]) == b.ends(lane_b[j])
+            ]
+    return pairs

@@ -1,0 +1,73 @@
+"""Calls that are left in both runs, paired by their order, as far as they have one.
+
+In: the calls of a lane of both runs, and which of them are paired. Out: more pairs. A call may change places
+with those that overlap it, not with one that was over before it began, nor with one that began after it was
+over: where a pair lies between two calls in one run and not in the other, they are not each other's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+from rpcinspect.diff.sequences import Pairs, unpaired
+from rpcinspect.run.exchanges import Call
+
+MAX_TRIALS = 64
+"""Calls that are tried for one."""
+
+
+def in_time(a: Sequence[Call], b: Sequence[Call], pairs: Pairs) -> Pairs:
+    """The pairs and those of what is left, the first with the first that it may be, and so on."""
+    left_a, left_b = unpaired(len(a), len(b), pairs)
+    between = _Between([a[i] for i, _ in pairs], [b[j] for _, j in pairs])
+    found = list(pairs)
+    left_a.sort(key=lambda place: a[place].begin_ns)
+    left_b.sort(key=lambda place: b[place].begin_ns)
+    for i in left_a:
+        for at, j in enumerate(left_b[:MAX_TRIALS]):
+            if between.nothing(a[i], b[j]):
+                found.append((i, j))
+                del left_b[at]
+                break
+    return sorted(found)
+
+
+def in_place(a: Sequence[Call], b: Sequence[Call], pairs: Pairs, more: Pairs) -> Pairs:
+    """The pairs, and those of some more between which none of them lies."""
+    between = _Between([a[i] for i, _ in pairs], [b[j] for _, j in pairs])
+    return sorted([*pairs, *(pair for pair in more if between.nothing(a[pair[0]], b[pair[1]]))])
+
+
+def overlap(one: Call, other: Call) -> bool:
+    """Whether neither was over when the other began."""
+    first, second = (one, other) if one.begin_ns <= other.begin_ns else (other, one)
+    return first.end_ns is None or first.end_ns >= second.begin_ns
+
+
+class _Between:
+    """Which pairs lie after a call of the first run and before one of the second, or the other way round."""
+
+    def __init__(self, a: Sequence[Call], b: Sequence[Call]) -> None:
+        begun = sorted(zip(a, b, strict=True), key=lambda pair: pair[0].begin_ns)
+        self._begins = [pair[0].begin_ns for pair in begun]
+        self._soonest = list(accumulate((_over(pair[1]) for pair in reversed(begun)), min))[::-1]
+        """Of the pairs from each on: when the first of them was over in b."""
+        ended = sorted(zip(a, b, strict=True), key=lambda pair: _over(pair[0]))
+        self._ends = [_over(pair[0]) for pair in ended]
+        self._latest = list(accumulate((pair[1].begin_ns for pair in ended), max))
+        """Of the pairs up to each: when the last of them began in b."""
+
+    def nothing(self, one: Call, other: Call) -> bool:
+        """Whether no pair lies between."""
+        after = bisect_left(self._begins, _over(one))
+        if after < len(self._begins) and self._soonest[after] <= other.begin_ns:
+            return False
+        before = bisect_left(self._ends, one.begin_ns)
+        return before == 0 or self._latest[before - 1] < _over(other)
+
+
+def _over(call: Call) -> float:
+    """When a call was over; one without an answer never is."""
+    return float("inf") if call.end_ns is None else call.end_ns
