@@ -14,7 +14,7 @@
 #                   (OPERATORS_ARGS=--write changes it; bench/operator_crashes.py tries them with hostile arguments)
 #   make fuzz       an hour of fuzzing, guided by coverage (FUZZ_SECONDS=600 FUZZ_ARGS='--target jit'); faults in fuzz-out
 #   make pairs      record jobs whose calls overlap afresh and score diff and parents by what their workers wrote down
-#                   (root; PAIRS_RUNS=3 runs of each kind, PAIRS_ARGS='--verbose nested' of these kinds; some 40 minutes)
+#                   (root; PAIRS_RUNS=3 runs of each kind, PAIRS_ARGS='--verbose nested' of these kinds; some 20 minutes)
 #   make bench      time and memory of start-up, of small and large captures beside other programs, of replays, of recorded jobs
 #                   (BENCH_ARGS='small big --json FILE' runs these cases)
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)

@@ -87,13 +87,16 @@ def _diff(pair: tuple[Joined, Joined]) -> list[Json]:
     return command("diff", "--format", "jsonl", *ignored, a.capture, b.capture)
 
 
-def _events(run: Joined) -> Counter[str]:
-    """What the profiler saw in the run: now and then it counts an operator of one request for another."""
+def _events(run: Joined) -> Counter[tuple[Any, ...]]:
+    """What the profiler saw in each request: now and then it counts an operator of one for another."""
     return Counter(
-        f"{event['kind']} {event['name']}"
+        (
+            *_content(message),
+            *sorted(f"{event['kind']} {event['name']}" for event in envelope["events"]),
+        )
         for message in run.messages
         for envelope in message["envelopes"]
-        for event in envelope.get("events", ())
+        if envelope.get("events")
     )
 
 
@@ -170,7 +173,7 @@ def _twin(message: Json, others: Iterable[Json]) -> bool:
 def _content(message: Json) -> tuple[Any, ...]:
     body = message["body"]
     args = re.sub(r"\((\d+), ?(\d+)\)", "()", f"{body.get('args')} {body.get('kwargs')}")
-    tensors = [tensor["sha256"] for tensor in message["tensors"]]
+    tensors = tuple(tensor["sha256"] for tensor in message["tensors"])
     return message["src"], message["dst"], body["type"], body.get("function"), args, tensors
 
 
