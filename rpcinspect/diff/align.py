@@ -247,13 +247,15 @@ class _Aligner:
             left = self._left(lane)
             if not all(left):
                 continue
-            at = {index: n for n, index in enumerate(lane[1])}
-            partners = [self.found.pairs.get(index) for index in lane[0]]
-            known = [(n, at[other]) for n, other in enumerate(partners) if other is not None and other in at]
-            pairs = align(len(lane[0]), len(lane[1]), [self._level(lane, arguments)], known)
-            if self.found.pairs and len(left[0]) == len(left[1]):
-                pairs = self._in_time(lane, pairs)
-            self._add({lane[0][n]: lane[1][m] for n, m in pairs})
+            pairs = align(len(left[0]), len(left[1]), [self._level(left, arguments)])
+            self._add({left[0][n]: left[1][m] for n, m in pairs})
+            left = self._left(lane)
+            if self.found.pairs and len(left[0]) == len(left[1]) > 0:
+                both = set(lane[1])
+                known = [one for one in lane[0] if self.found.pairs.get(one) in both]
+                some = [*known, *left[0]], [*(self.found.pairs[one] for one in known), *left[1]]
+                pairs = self._in_time(some, [(n, n) for n in range(len(known))])
+                self._add({some[0][n]: some[1][m] for n, m in pairs})
 
     # What follows from them.
 

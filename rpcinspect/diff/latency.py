@@ -36,6 +36,8 @@ def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int]) -> list[Slower
         call, other = a.calls[index], b.calls[partner]
         if call.end_ns is None or other.end_ns is None or call.control or call.kind not in GENERAL:
             continue
+        if a.signs[index] != b.signs[partner]:
+            continue  # another function in its place: its time says nothing of the first one's
         spent = call.end_ns - call.begin_ns, other.end_ns - other.begin_ns
         times[a.signs[index]].append((index, partner, *spent))
     found = []
@@ -45,4 +47,4 @@ def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int]) -> list[Slower
         if high - low >= LEAST_NS and high >= FACTOR * low:
             first = min(rows, key=lambda row: (max(row[:2]), min(row[:2])))  # the same the other way round
             found.append(Slower(first[:2], len(rows), *medians))
-    return sorted(found, key=lambda slower: slower.call)
+    return sorted(found, key=lambda slower: (max(slower.call), min(slower.call)))

@@ -35,19 +35,30 @@ def merge(a: DiffSide, b: DiffSide, alignment: Alignment) -> list[Aligned]:
     keys_a = _keys(both, 0, (entry.a for entry in entries if entry.b is None))
     keys_b = _keys(both, 1, (entry.b for entry in entries if entry.a is None))
 
-    signs = sorted({entry.sign for entry in entries}, key=str)
+    signs = sorted({*a.signs.values(), *b.signs.values()}, key=str)
     ranks = {sign: rank for rank, sign in enumerate(signs)}
 
-    def key(entry: _Entry) -> tuple[int, int, int, int, int, bytes]:
+    def rank(entry: _Entry) -> int:
+        """Of the signs of both runs the one that comes first: it is the same the other way round."""
+        its = entry.request if entry.request not in (None, (None, None)) else (entry.a, entry.b)
+        assert its is not None
+        return min(
+            (ranks[run.signs[one]] for run, one in zip((a, b), its, strict=True) if one is not None),
+            default=ranks[entry.sign],
+        )
+
+    def key(entry: _Entry) -> tuple[int, int, int, int, int, list[bytes]]:
         """Two pairs that have changed places have the same indexes: then what they are decides, then what
         they say."""
         if entry.a is not None and entry.b is not None:
-            payload = a.messages[entry.a].rpc.message.payload
-            return max(entry.a, entry.b), min(entry.a, entry.b), 0, 0, ranks[entry.sign], payload
+            payloads = sorted(
+                [a.messages[entry.a].rpc.message.payload, b.messages[entry.b].rpc.message.payload]
+            )
+            return max(entry.a, entry.b), min(entry.a, entry.b), 0, 0, rank(entry), payloads
         index = entry.a if entry.b is None else entry.b
         assert index is not None
         before = (keys_a if entry.b is None else keys_b)[index]
-        return *before, 1, index, ranks[entry.sign], b""
+        return *before, 1, index, rank(entry), []
 
     entries.sort(key=key)
     places = {(entry.a, entry.b): place for place, entry in enumerate(entries)}
