@@ -25,7 +25,7 @@ from rpcinspect.run.graph import ContextGraph, find_graphs, read_graphs
 from rpcinspect.run.latency import Latency, read_latency
 from rpcinspect.run.ledger import RRefStory, read_ledger
 from rpcinspect.run.profile import CallProfile, read_profiles
-from rpcinspect.run.waits import waiting_requests
+from rpcinspect.run.waits import read_passes, waiting_requests
 from rpcinspect.session.model import Finding, Session
 from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.wire.ranges import CaptureBytes, Extent
@@ -139,12 +139,14 @@ class Run:
     @cached_property
     def graphs(self) -> tuple[ContextGraph, ...]:
         """Every autograd context."""
-        return read_graphs(self.session, self.messages, self.source)
+        names = {call.index: call.name.short for call in self.exchanges.calls if call.name is not None}
+        return read_graphs(self.session, self.messages, names, self.source)
 
     @cached_property
     def latency(self) -> Latency:
         """Where the time of exchanges went."""
-        return read_latency(self.exchanges.calls, self.causes, self.waiting)
+        calls = self.exchanges.calls
+        return read_latency(calls, self.causes, self.waiting, read_passes(calls))
 
     @cached_property
     def profiles(self) -> tuple[CallProfile, ...]:

@@ -4,28 +4,36 @@ In: exchanges and what explains them. Out: request → the request that waits fo
 `causes`, but for gradients. What a worker sends in a pass follows from the gradient that came last, yet it is
 the first one that waits for it: torch/csrc/distributed/autograd/engine/dist_engine.cpp runs the worker's
 whole part of the pass for that one, and answers it when all that was sent has been answered. Later ones only
-hand in what they bring.
+hand in what they bring, and that may have been away: a gradient that leaves a worker is worked on elsewhere
+and comes back as another one, for which the first one waits, too (`Passes`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+
+from msgspec import Struct
 
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import PASSES
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Call
+from rpcinspect.run.serving import Arrivals
 from rpcinspect.session.model import NONE
 
 Pass = tuple[int, int | None, str]
 """(job, context, worker): one worker's part of the passes of a context."""
+Span = tuple[int, int]
+"""From, to; nanoseconds."""
+MAX_HOPS = 1000
+"""Workers that a gradient may go through before it comes back."""
 
 
 def waiting_requests(calls: Sequence[Call], causes: Causes) -> dict[int, int]:
-    """Request → the request that waits for it; what nobody waits for is not in it."""
+    """Request → the request that waits for it; what nobody certainly waits for is not in it."""
     by_index = {call.index: call for call in calls}
     received: dict[Pass, list[Call]] = defaultdict(list)
     for call in calls:
@@ -42,6 +50,62 @@ def waiting_requests(calls: Sequence[Call], causes: Causes) -> dict[int, int]:
         if first is not None and _answered(first) >= _over(call):
             waiting[call.index] = first.index
     return waiting
+
+
+class Passes(Struct, frozen=True):
+    """What backward passes did with gradients, by the index of requests."""
+
+    away: dict[int, list[Span]]
+    """The request that carried a pass to a worker → when gradients that the worker had sent were at others,
+    from where one left to where what became of it came back."""
+    handed_in: frozenset[int]
+    """Requests that only handed in a gradient: another one waits for what the worker does with it."""
+
+
+def read_passes(calls: Sequence[Call]) -> Passes:
+    """What became of gradients. That of one that was sent to a worker is taken to be what this worker sends
+    next in the context.
+    """
+    received: dict[Pass, list[Call]] = defaultdict(list)
+    for call in calls:
+        if call.kind in PASSES:
+            received[call.job, call.context, call.callee].append(call)
+    arrivals = {key: Arrivals(its) for key, its in received.items()}
+    away: dict[int, list[Span]] = defaultdict(list)
+    handing: set[int] = set()
+    for its in received.values():
+        for first, later in handed_in(its):
+            handing.add(later.index)
+            left = _left(later, arrivals)
+            if left is not None and left >= first.arrived_ns:
+                away[first.index].append((left, later.arrived_ns))
+    return Passes(dict(away), frozenset(handing))
+
+
+def _left(returned: Call, arrivals: Mapping[Pass, Arrivals]) -> int | None:
+    """When the gradient left its receiver that came back as this one; None for one that came from others."""
+    at = returned
+    for _ in range(MAX_HOPS):
+        its = arrivals.get((at.job, at.context, at.caller))
+        before = None if its is None or at.caller == returned.callee else its.latest(at)
+        if before is None:
+            return None
+        if before.caller == returned.callee:
+            return before.begin_ns
+        at = before
+    return None
+
+
+def handed_in(requests: Iterable[Call]) -> Iterator[tuple[Call, Call]]:
+    """Of the requests that carried passes of a context to one worker: each that only handed in a gradient,
+    after the one that waited for it.
+    """
+    running: Call | None = None
+    for request in sorted(requests, key=lambda call: call.arrived_ns):
+        if running is not None and _answered(request) <= _answered(running):
+            yield running, request
+        else:
+            running = request
 
 
 class _Firsts:

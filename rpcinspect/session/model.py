@@ -181,6 +181,14 @@ class MessageColumns:
     def __len__(self) -> int:
         return len(self.time_ns)
 
+    def latency_ns(self, row: int) -> int | None:
+        """From a request's first byte to its answer's last, for both; None without the other one."""
+        partner = self.partner[row]
+        if partner == NONE:
+            return None
+        request, answer = (row, partner) if self.from_client[row] else (partner, row)
+        return max(0, self.end_time_ns[answer] - self.time_ns[request])
+
     def order(self) -> NDArray[np.int64]:
         """Rows in the order of time; ties by capture, packet and offset in the stream."""
         columns = (self.offset, self.packet, self.capture, self.time_ns)

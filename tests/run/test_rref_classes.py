@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rpcinspect.replay.planning.rref_classes import Made, rref_classes
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, PythonResp, RemoteRet
 from rpcinspect.rpc.pickles.tree import Global
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.rref_classes import Made, rref_classes
 from tests.replay.planning.pickled import Raw, name, opcodes, request, rref
 from tests.replay.talks import Workers
 
