@@ -10,7 +10,7 @@ from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.run.causes import explain
-from rpcinspect.run.waits import waiting_requests
+from rpcinspect.run.waits import handed_in, read_passes, waiting_requests
 from tests.places import foreign
 from tests.replay.talks import Workers
 from tests.trace.runs import traced, workload_trace
@@ -49,6 +49,40 @@ def test_what_ends_after_the_answer_was_not_waited_for() -> None:
     calls = workers.calls()
     causes = explain(calls)
     assert waiting_requests(calls, causes) == causes.parents
+
+
+def test_a_gradient_is_away_until_it_comes_back() -> None:
+    """w0 begins; w1 sends it on to w2, which sends it to w0, and that to w1: away from 10 to 42."""
+    workers = Workers(3)
+    gradient(workers, 0, 1, 0, 100, 1)
+    gradient(workers, 1, 2, 10, 60, 2)
+    gradient(workers, 2, 0, 20, 24, 3)
+    gradient(workers, 0, 1, 40, 44, 4)
+    calls = workers.calls()
+    by_begin = {call.begin_ns: call for call in calls}
+    passes = read_passes(calls)
+    (((left, back),),) = passes.away.values()
+    assert passes.away.keys() == {by_begin[0].index}
+    assert (left, back) == (10, by_begin[40].arrived_ns)
+    assert passes.handed_in == {by_begin[40].index}
+
+
+def test_what_comes_from_others_was_not_away() -> None:
+    """w0 sends to w1 and w2, and w2 to w1."""
+    workers = Workers(3)
+    gradient(workers, 0, 1, 0, 100, 1)
+    gradient(workers, 0, 2, 10, 60, 2)
+    gradient(workers, 2, 1, 20, 24, 3)
+    passes = read_passes(workers.calls())
+    assert passes.away == {}
+    assert len(passes.handed_in) == 1
+
+
+def test_one_pass_after_another_hands_nothing_in() -> None:
+    workers = Workers(2)
+    gradient(workers, 0, 1, 0, 10, 1)
+    gradient(workers, 0, 1, 20, 30, 1)
+    assert list(handed_in(workers.calls())) == []
 
 
 def test_other_calls_have_the_parents_that_explain_them() -> None:
