@@ -13,6 +13,8 @@
 #   make operators  what the installed torch would change in the table of operators that may run without --allow
 #                   (OPERATORS_ARGS=--write changes it; bench/operator_crashes.py tries them with hostile arguments)
 #   make fuzz       an hour of fuzzing, guided by coverage (FUZZ_SECONDS=600 FUZZ_ARGS='--target jit'); faults in fuzz-out
+#   make pairs      record jobs whose calls overlap afresh and score diff and parents by what their workers wrote down
+#                   (root; PAIRS_RUNS=3 runs of each kind, PAIRS_ARGS='--verbose nested' of these kinds; some 40 minutes)
 #   make bench      time and memory of start-up, of small and large captures beside other programs, of replays, of recorded jobs
 #                   (BENCH_ARGS='small big --json FILE' runs these cases)
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
@@ -45,8 +47,10 @@ TABLE_ARGS ?= --write docs/replay.md
 OPERATORS_ARGS ?=
 FUZZ_SECONDS ?= 3600
 FUZZ_ARGS ?=
+PAIRS_RUNS ?= 10
+PAIRS_ARGS ?=
 
-.PHONY: demo demo-light test check fix golden damage replay-table operators fuzz bench captures pictures
+.PHONY: demo demo-light test check fix golden damage replay-table operators fuzz pairs bench captures pictures
 .DELETE_ON_ERROR:
 
 # $(call show,heading,arguments,exit status)
@@ -91,6 +95,9 @@ operators: $(VENV)/dev.stamp
 fuzz: $(VENV)/dev.stamp
 	$(PIP) -e '.[dev,fuzz]'
 	nice -n 19 $(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ_ARGS)
+
+pairs: $(VENV)/dev.stamp
+	nice $(BIN)/python -m tests.pairs --runs $(PAIRS_RUNS) $(PAIRS_ARGS)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py $(BENCH_ARGS)

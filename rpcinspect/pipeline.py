@@ -99,7 +99,7 @@ class Decoding:
         except BaseException:
             self._stack.close()
             raise
-        self.builder = SessionBuilder()
+        self.builder = SessionBuilder(self.bytes)
         self._findings = Findings(self.builder.columns, self.bytes)
         self._decoder = RecordDecoder(options.limits, forms=options.forms)
         self._session: Session | None = None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.pairs import Check, Json, checks
+from tests.pairs.expected import Check, Json, checks
 from tests.truth import CAPTURES
 
 CHECKS = checks()

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from rpcinspect.diff.content import Contents, function_label
 from rpcinspect.rpc.questions import created, fork_of, rref_of
-from rpcinspect.run.causes import explain
-from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.exchanges import Call
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext
 
@@ -43,8 +42,8 @@ class DiffSide:
         self.opened = opened
         self.context = context
         self.messages = opened.messages
-        exchanges = read_exchanges(opened.session, self.messages)
-        self.parents: Mapping[int, int] = explain(exchanges.calls).parents
+        exchanges = opened.exchanges
+        self.parents: Mapping[int, int] = opened.causes.decided().parents
         self.orphans = exchanges.orphans if context is None else ()
         calls = exchanges.calls if context is None else _within(context, exchanges.calls, self.parents)
         self.calls: dict[int, Call] = {call.index: call for call in calls}

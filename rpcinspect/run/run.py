@@ -129,7 +129,7 @@ class Run:
     @cached_property
     def causes(self) -> Causes:
         """Which request was sent while serving which."""
-        return explain(self.exchanges.calls)
+        return explain(self.session)
 
     @cached_property
     def waiting(self) -> dict[int, int]:

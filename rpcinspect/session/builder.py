@@ -22,14 +22,8 @@ from rpcinspect.errors import Location, Problem
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
-    PythonRemoteCall,
     PythonRRefFetchCall,
-    RemoteRet,
     RRefBackwardReq,
-    RRefChildAccept,
-    RRefForkRequest,
-    RRefUserDelete,
-    ScriptRemoteCall,
     ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.envelope import RpcWithAutograd
@@ -49,7 +43,9 @@ from rpcinspect.session.model import (
     Totals,
 )
 from rpcinspect.session.names import Roster, Witness
+from rpcinspect.session.provenance import Provenance, What
 from rpcinspect.unexpected import unexpected
+from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Pipe
 
 if TYPE_CHECKING:
@@ -64,7 +60,8 @@ MAX_SUM = (1 << 63) - 1
 class SessionBuilder:
     """The stage: `feed` every record, then `finish`."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: CaptureBytes | None = None) -> None:
+        """Of `source` tensors are read, to tell which of them are equal."""
         self.columns = MessageColumns()
         self.witness = Witness()
         self._senders: set[tuple[int, bool, int]] = set()
@@ -75,7 +72,7 @@ class SessionBuilder:
         self._problems = 0
         self._missing_bytes = 0
         self._contexts = _ContextLog()
-        self._rrefs = _RRefLog()
+        self.provenance = Provenance(source)
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
         """Takes records, whose rows follow those that were fed before."""
@@ -109,6 +106,7 @@ class SessionBuilder:
         """What messages tell of workers, contexts and RRefs; of a pattern, without decoding them."""
         add = self._contexts.add
         for record in records:
+            record.told(self.provenance.feed)
             pattern = record.pattern
             if pattern is None:
                 try:
@@ -152,22 +150,7 @@ class SessionBuilder:
             self.witness.name(pipe, True, facts.sender)
         if facts.receiver is not None and from_client:
             self.witness.name(pipe, False, facts.receiver)
-        for fork in facts.forks:
-            carried = (pipe, not from_client)
-            self._rrefs.fork(
-                GloballyUniqueId(*fork.rref_id), GloballyUniqueId(*fork.fork_id), carried, fork.owner_id
-            )
-        if isinstance(command, (PythonRemoteCall, ScriptRemoteCall)):
-            self._rrefs.create(command.ret_rref_id, command.ret_fork_id, (pipe, False))
-        elif isinstance(command, RemoteRet):
-            self._rrefs.create(command.rref_id, command.fork_id, (pipe, False))
-        elif isinstance(command, RRefUserDelete):
-            self._rrefs.delete(command.rref_id, command.fork_id, (pipe, False))
-        elif isinstance(command, RRefForkRequest):
-            self._rrefs.create(command.rref_id, command.fork_id, (pipe, False))
-        elif isinstance(command, RRefChildAccept):
-            pass  # names a fork that its FORK_REQUEST or its pickle has named with its RRef
-        elif isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
+        if isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
             self.witness.id(pipe, False, command.from_worker_id)
         elif isinstance(command, PropagateGradientsReq):
             metadata = command.autograd_metadata
@@ -233,6 +216,7 @@ class SessionBuilder:
                 store_bytes=store_bytes,
             ),
             problems=tuple(problems),
+            provenance=self.provenance,
         )
         for add in (self._add_rrefs, self._add_contexts):
             try:
@@ -243,7 +227,7 @@ class SessionBuilder:
         return session
 
     def _add_rrefs(self, session: Session, roster: Roster) -> None:
-        session.rrefs = self._rrefs.finish(roster)
+        session.rrefs = _rrefs(session, roster)
 
     def _add_contexts(self, session: Session, roster: Roster) -> None:
         session.contexts = self._contexts.finish(session, roster)
@@ -417,55 +401,48 @@ class _RRefEvents:
         """Forks, and the ends of pipes that received them inside a pickle."""
 
 
-class _RRefLog:
-    """Forks and deletes of every RRef."""
+def _rrefs(session: Session, roster: Roster) -> tuple[RRef, ...]:
+    """One record per RRef and job, by id."""
+    seen: dict[tuple[int, GloballyUniqueId], _RRefEvents] = defaultdict(_RRefEvents)
+    columns = session.messages
+    for event in session.provenance.events():
+        if event.what not in COUNTED:
+            continue
+        pipe = columns.pipe[event.row]
+        rref, fork = GloballyUniqueId(*event.rref), GloballyUniqueId(*event.fork)
+        events = seen[roster.jobs[pipe], rref]
+        events.forks.add(fork)
+        if event.what == What.BROUGHT:
+            events.carried.append((fork, (pipe, not columns.from_client[event.row])))
+            events.owner_id = event.owner if events.owner_id is None else events.owner_id
+        elif events.owner_end is None:
+            events.owner_end = (pipe, False)
+        if event.what == What.DELETED:
+            events.deleted.add(fork)
+    keys = sorted(seen, key=lambda key: (key[0], key[1].to_value()))
+    return tuple(_rref(job, rref, seen[job, rref], roster) for job, rref in keys)
 
-    def __init__(self) -> None:
-        self._events: list[tuple[str, GloballyUniqueId, GloballyUniqueId, End, int]] = []
-        """(`create`, `fork` or `delete`; RRef; fork; an end of a pipe; owner id or -1)."""
 
-    def create(self, rref: GloballyUniqueId, fork: GloballyUniqueId, owner: End) -> None:
-        self._events.append(("create", rref, fork, owner, NONE))
+COUNTED = {What.MADE, What.CONFIRMED, What.BROUGHT, What.REQUESTED, What.DELETED}
+"""What names an RRef and a fork of it."""
 
-    def fork(self, rref: GloballyUniqueId, fork: GloballyUniqueId, receiver: End, owner_id: int) -> None:
-        self._events.append(("fork", rref, fork, receiver, owner_id))
 
-    def delete(self, rref: GloballyUniqueId, fork: GloballyUniqueId, owner: End) -> None:
-        self._events.append(("delete", rref, fork, owner, NONE))
-
-    def finish(self, roster: Roster) -> tuple[RRef, ...]:
-        """One record per RRef and job, by id."""
-        seen: dict[tuple[int, GloballyUniqueId], _RRefEvents] = defaultdict(_RRefEvents)
-        for kind, rref, fork, end, owner_id in self._events:
-            events = seen[roster.jobs[end[0]], rref]
-            events.forks.add(fork)
-            if kind == "fork":
-                events.carried.append((fork, end))
-                events.owner_id = owner_id if events.owner_id is None else events.owner_id
-            elif events.owner_end is None:
-                events.owner_end = end
-            if kind == "delete":
-                events.deleted.add(fork)
-        keys = sorted(seen, key=lambda key: (key[0], key[1].to_value()))
-        return tuple(self._rref(job, rref, seen[job, rref], roster) for job, rref in keys)
-
-    @staticmethod
-    def _rref(job: int, rref: GloballyUniqueId, events: _RRefEvents, roster: Roster) -> RRef:
-        owner: str | None = None
-        if events.owner_end is not None:
-            owner = _label(events.owner_end, roster)
-        elif events.owner_id is not None:
-            owner = roster.by_id(events.owner_id, job)
-        # by id, not by the order in which streams were read
-        forks = sorted(events.forks, key=GloballyUniqueId.to_value)
-        deleted = sorted(events.deleted, key=GloballyUniqueId.to_value)
-        # A fork that was sent back to the owner ends there: the owner holds the value itself.
-        home = {fork for fork, end in events.carried if owner is not None and _label(end, roster) == owner}
-        gone = {*deleted, *home, rref}
-        live = tuple(fork for fork in forks if fork not in gone)
-        return RRef(
-            rref_id=rref, owner=owner, forks=tuple(forks), deleted=tuple(deleted), live_forks=live, job=job
-        )
+def _rref(job: int, rref: GloballyUniqueId, events: _RRefEvents, roster: Roster) -> RRef:
+    owner: str | None = None
+    if events.owner_end is not None:
+        owner = _label(events.owner_end, roster)
+    elif events.owner_id is not None:
+        owner = roster.by_id(events.owner_id, job)
+    # by id, not by the order in which streams were read
+    forks = sorted(events.forks, key=GloballyUniqueId.to_value)
+    deleted = sorted(events.deleted, key=GloballyUniqueId.to_value)
+    # A fork that was sent back to the owner ends there: the owner holds the value itself.
+    home = {fork for fork, end in events.carried if owner is not None and _label(end, roster) == owner}
+    gone = {*deleted, *home, rref}
+    live = tuple(fork for fork in forks if fork not in gone)
+    return RRef(
+        rref_id=rref, owner=owner, forks=tuple(forks), deleted=tuple(deleted), live_forks=live, job=job
+    )
 
 
 def _label(end: End, roster: Roster) -> str:

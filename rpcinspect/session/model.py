@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.errors import Problem
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.session.provenance import Provenance
 from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.records import Pipe
 
@@ -148,6 +149,10 @@ class Heads(NamedTuple):
     from_client: list[int]
     answers: list[int]
     """Index of the request; -1 where there is none."""
+    answered_by: list[int]
+    """Index of the answer; -1 where there is none."""
+    latency_ns: list[int]
+    """Of an answered request: from its first byte to the last one of its answer."""
 
 
 class MessageColumns:
@@ -207,6 +212,8 @@ class Session(Struct, eq=False, kw_only=True):
     jobs: tuple[int, ...]
     """Job of each pipe: ids are unique in one only."""
     messages: MessageColumns
+    provenance: Provenance
+    """What each message needs and brings."""
     order: NDArray[np.int64]
     """Row of each index."""
     index: NDArray[np.int64]
@@ -240,9 +247,11 @@ class Session(Struct, eq=False, kw_only=True):
         at: NDArray[np.int64] = np.asarray(rows, dtype=np.int64)
         partner, forth = np.asarray(m.partner)[at], np.asarray(m.from_client)[at]
         answers = np.where((partner < 0) | (forth != 0), NONE, self.index[partner])
+        answered_by = np.where((partner < 0) | (forth == 0), NONE, self.index[partner])
+        latency = np.asarray(m.end_time_ns)[partner] - np.asarray(m.time_ns)[at]
         columns = (self.index, m.time_ns, m.end_time_ns, m.pipe, m.type, m.id, m.control)
         lists = [np.asarray(column)[at].tolist() for column in columns]
-        return Heads(*[*lists, forth.tolist(), answers.tolist()])
+        return Heads(*lists, *(one.tolist() for one in (forth, answers, answered_by, latency)))
 
     def source(self, row: int) -> str:
         """Label of the sender of a message."""

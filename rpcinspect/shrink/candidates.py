@@ -17,8 +17,8 @@ from msgspec import Struct
 from rpcinspect.diff.model import Comparison
 from rpcinspect.replay.planning.facts import read_facts
 from rpcinspect.replay.planning.selection import needed
-from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.exchanges import Call, Exchanges, read_exchanges
+from rpcinspect.run.causes import Causes
+from rpcinspect.run.exchanges import Call, Exchanges
 from rpcinspect.run.run import Run
 
 
@@ -50,14 +50,14 @@ def target_of(comparison: Comparison) -> Target | None:
 def candidates(run: Run, target: Target) -> Iterator[frozenset[int]]:
     """Indexes of messages, each set once."""
     messages = run.messages
-    exchanges = read_exchanges(run.session, messages)
+    exchanges = run.exchanges
     calls = exchanges.by_index()
     chosen = [calls[index] for index in target.indexes if index in calls]
     if not chosen:  # an answer without a request depends on nothing that is known
         yield frozenset(target.indexes)
         yield frozenset(range(len(messages)))
         return
-    causes, facts = explain(exchanges.calls), read_facts(exchanges.calls)
+    causes, facts = run.causes.decided(), read_facts(exchanges.calls)
     known: frozenset[int] | None = None
     for roots in _roots(exchanges, causes, chosen):
         requests = needed(roots, exchanges.calls, causes, facts)

@@ -14,7 +14,7 @@ from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.names import Roster
-from rpcinspect.views.contract.jsonl import head_lines, lines, tail_lines
+from rpcinspect.views.contract.jsonl import KEEPING, head_lines, lines, tail_lines
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.contract.message_line import MessageRenderer
 from rpcinspect.views.phrases import Phrases
@@ -37,6 +37,7 @@ class JsonStream:
         decoding, tp, message = self._decoding, record.tp, record.rpc.message
         source, destination = ends(record, decoding.roster())
         partner = decoding.builder.columns.partner[record.row]
+        control = bool(decoding.builder.columns.control[record.row]) or answers_control(decoding, record)
         head = {
             "kind": "message",
             "index": record.row,
@@ -49,8 +50,8 @@ class JsonStream:
             "id": message.id,
             "request": is_request(message.type),
             "answers": None if partner == NONE or tp.from_client else partner,
-            "control": bool(decoding.builder.columns.control[record.row])
-            or answers_control(decoding, record),
+            "housekeeping": control or message.type in KEEPING,
+            "control": control,
         }
         return orjson.dumps(head)[:-1] + b"," + self._renderer.tail(record) + b"\n"
 

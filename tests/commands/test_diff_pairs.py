@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.commands.runner import rpcinspect
-from tests.pairs import Check, Json, checks
+from tests.pairs.expected import Check, Json, checks
 from tests.truth import workload
 from tests.views.diff.test_json_lines import check_contract
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.commands.runner import Ran, rpcinspect
-from tests.pairs import Check, Json, checks
+from tests.pairs.expected import Check, Json, checks
 from tests.truth import workload
 
 CHECKS = checks()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.commands.runner import Ran, rpcinspect
 from tests.decoded import decode
-from tests.pairs import Check, checks
+from tests.pairs.expected import Check, checks
 from tests.truth import CAPTURES, capture_of
 
 DIFFERENT = [check for check in checks() if check.first]

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from rpcinspect.replay.planning.sessions import Cast
-from rpcinspect.run.causes import Ambiguity
+from rpcinspect.run.causes import Doubt
 
 Action = Literal["send", "answer", "skip"]
 Engine = Literal["wire", "agent"]
@@ -157,7 +157,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
     """Where something is refused: every argument of `--allow` that is missing, also for what depends on that;
     an empty one stands for what would run code."""
-    ambiguities: tuple[Ambiguity, ...]
+    ambiguities: tuple[Doubt, ...]
     """Requests that may or may not have been nested."""
     notes: tuple[str, ...]
     """What the whole replay should be read with: state that is not in the capture, for one."""

@@ -83,7 +83,7 @@ def plan(
     """
     options, gate = options or PlanOptions(), gate or Gate()
     exchanges = read_exchanges(session, messages)
-    causes = explain(exchanges.calls, options.roles)
+    causes = explain(session).decided(options.roles)
     facts = read_facts(exchanges.calls)
     casts = _casts(session, exchanges, causes, options)
     calls, left_out = _selected(exchanges, causes, facts, options)
@@ -112,7 +112,7 @@ def plan(
         sessions=tuple(sessions),
         globals=uses,
         missing=missing,
-        ambiguities=tuple(a for a in causes.ambiguities if a.message in planned),
+        ambiguities=tuple(doubt for index, doubt in sorted(causes.doubts.items()) if index in planned),
         notes=tuple(_notes(session, exchanges)),
         left_out=left_out,
         trusted=options.trust,
@@ -156,7 +156,7 @@ class _Planner:
     ) -> None:
         self._all = exchanges.calls
         self._causes = causes
-        self._doubts = {doubt.message: doubt.parents for doubt in causes.ambiguities}
+        self._doubts = {index: doubt.parents for index, doubt in causes.doubts.items()}
         self._facts = facts
         self._gate = gate
         self._options = options

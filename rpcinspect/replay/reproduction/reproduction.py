@@ -67,7 +67,7 @@ def reproduction(
 ) -> Reproduction:
     """Raises `PlanError` where a message, a context or a worker is not in the capture."""
     exchanges = read_exchanges(session, messages)
-    causes = explain(exchanges.calls, options.roles)
+    causes = explain(session).decided(options.roles)
     facts = read_facts(exchanges.calls)
     chosen = _chosen(exchanges.calls, causes, facts, options)
     _check_names(session, options)
@@ -189,7 +189,7 @@ class _Judge:
     def _own(self, call: Call) -> None:
         """Decides about a call, but first about those that made its RRefs: they may have begun later on the
         wire, since each pipe has its own pace."""
-        if not self._causes.own(call) or call.index in self._made.calls or call.index in self._skipped:
+        if not self._causes.own(call.index) or call.index in self._made.calls or call.index in self._skipped:
             return
         for rref in rrefs_in(call.request):
             maker = self._facts[call.job].makers.get(rref)
@@ -286,7 +286,7 @@ class _Judge:
         edge = edge_of(call.request)
         carrier = self._facts[call.job].edges.get(edge) if edge is not None else None
         if carrier is None:
-            if self._causes.own(call):
+            if self._causes.own(call.index):
                 self._skip(call, "older-state", "what it is for was sent before the capture began")
             return
         ours, lost = self._made.calls.get(carrier.request), self._skipped.get(carrier.request)

@@ -14,9 +14,11 @@ from typing import Any, BinaryIO, TypeAlias
 import orjson
 
 from rpcinspect.errors import Problem
-from rpcinspect.rpc.message import is_request, type_name
+from rpcinspect.rpc.message import MessageType, is_request, type_name
+from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.causes import Causes, explain
 from rpcinspect.session.model import (
     NONE,
     AutogradContext,
@@ -39,6 +41,10 @@ from rpcinspect.wire.tensorpipe import TpDevice
 Json: TypeAlias = dict[str, Any]
 
 TRUTH = (b"false", b"true")
+OWN = (b"", b"true")
+"""Of a request that its sender's own program sent."""
+KEEPING = CLEAN_UP | {MessageType.RREF_ACK, MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP}
+"""Messages with which agents keep house."""
 BATCH = 1000
 """Message lines that are put together at a time."""
 
@@ -81,6 +87,7 @@ class _Heads:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._parents = _parents(explain(session))
         self._clients = [orjson.dumps(text(label)) for label in session.clients]
         self._servers = [orjson.dumps(text(label)) for label in session.servers]
         self._templates: dict[tuple[int, ...], bytes] = {}
@@ -97,8 +104,9 @@ class _Heads:
             type_name(kind).encode(),
         )
         times = b'{"kind":"message","index":%d,"time_ns":%d,"end_time_ns":%d,'
-        told = b'"id":%%d,"request":%b,"answers":%%b,"control":%b,' % (
+        told = b'"id":%%d,"request":%b,%%b"housekeeping":%b,"control":%b,' % (
             TRUTH[is_request(kind)],
+            TRUTH[control or kind in KEEPING],
             TRUTH[control],
         )
         template = times + names.replace(b"%", b"%%") + b"," + told + b"%b"
@@ -116,9 +124,31 @@ class _Heads:
         known, make = self._templates.get, self._template
         kinds = zip(heads.pipe, heads.from_client, heads.type, heads.control, strict=True)
         templates = [known(kind) or make(*kind) for kind in kinds]
-        answers = [NULL if index == NONE else b"%d" % index for index in heads.answers]
-        told = zip(heads.number, heads.time_ns, heads.end_time_ns, heads.id, answers, tails, strict=True)
+        partners = map(self._partners, heads.number, heads.answers, heads.answered_by, heads.latency_ns)
+        told = zip(heads.number, heads.time_ns, heads.end_time_ns, heads.id, partners, tails, strict=True)
         return list(map(mod, templates, told))
+
+    def _partners(self, index: int, answers: int, answered_by: int, latency_ns: int) -> bytes:
+        """What answers what, how long that took, and what a request was sent for."""
+        if answers != NONE:
+            return (
+                b'"answers":%d,"answered_by":null,"latency_ns":null,"parents":[],"parent_certain":true,'
+                % answers
+            )
+        parents, certain = self._parents.get(index, OWN)
+        if answered_by == NONE:
+            told = b'"answers":null,"answered_by":null,"latency_ns":null,"parents":[%b],"parent_certain":%b,'
+            return told % (parents, certain)
+        told = b'"answers":null,"answered_by":%d,"latency_ns":%d,"parents":[%b],"parent_certain":%b,'
+        return told % (answered_by, latency_ns, parents, certain)
+
+
+def _parents(causes: Causes) -> dict[int, tuple[bytes, bytes]]:
+    """Of requests that were, or may have been, sent for others: these, and whether that is certain."""
+    found = {index: (b"%d" % parent, b"true") for index, parent in causes.parents.items()}
+    for index, doubt in causes.doubts.items():
+        found[index] = b",".join([b"%d" % parent for parent in doubt.parents]), b"false"
+    return found
 
 
 def message_line(record: RpcRecord, session: Session, source: CaptureBytes, *, hashes: bool = True) -> bytes:

@@ -17,7 +17,7 @@ from rpcinspect.rpc.command import PythonResp
 from rpcinspect.run.run import Run
 from rpcinspect.views.diff.html_page import diff_html
 from tests.diff.stories import Story
-from tests.pairs import Check, checks
+from tests.pairs.expected import Check, checks
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 SCRIPT = "<script>alert(1)</script>"

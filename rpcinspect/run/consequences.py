@@ -1,0 +1,205 @@
+"""What follows from messages, not from open requests: gradients, clean-up and housekeeping of RRefs.
+
+In: the requests of a session and the verdicts of what code sends. Out: verdicts of the rest.
+
+A worker's part of a backward pass is run by torch/csrc/distributed/autograd/engine/dist_engine.cpp: what it
+sends follows from gradients that came before in the same context, unless it began the pass itself. Which of
+several gradients it was is told by the graph: what a request brought gets its gradient from those that came
+for the answer, or for what was sent while serving it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import CALLS, GENERAL, HOUSEKEEPING, PASSES
+from rpcinspect.run.evidence import Verdict
+from rpcinspect.run.requests import Member, Requests, Worker
+from rpcinspect.run.serving import MAX_OPEN, Serving
+from rpcinspect.session.provenance import Id, What
+
+CLEANUP = MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ
+BACKWARD = MessageType.BACKWARD_AUTOGRAD_REQ
+OWN = Verdict((), True)
+
+
+def follow(requests: Requests, verdicts: dict[int, Verdict]) -> None:
+    """Adds the verdicts of gradients, clean-ups and housekeeping."""
+    forward = {
+        (edge_context.job, int(requests.session.order[index])): int(requests.session.order[edge.forward])
+        for edge_context in requests.session.contexts
+        for edge in edge_context.edges
+        for index in edge.backward
+    }
+    for (job, name), worker in sorted(requests.workers.items()):
+        follower = _Follower(requests, verdicts, (job, name), worker, forward)
+        follower.gradients()
+        follower.cleanups()
+        follower.forks()
+
+
+class _Follower:
+    """One worker."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        verdicts: dict[int, Verdict],
+        member: Member,
+        worker: Worker,
+        forward: dict[tuple[int, int], int],
+    ) -> None:
+        self.requests = requests
+        self.verdicts = verdicts
+        self.job, self.name = member
+        self.worker = worker
+        self.forward = forward
+        """(job, gradient request) → the forward message along whose edge it goes back."""
+
+    def gradients(self) -> None:
+        """Gradients that the worker sends."""
+        requests = self.requests
+        sent: dict[int, list[int]] = defaultdict(list)
+        for row in self.worker.sent:
+            context = requests.context(row)
+            if requests.kind(row).type == BACKWARD and context is not None:
+                sent[context].append(row)
+        if not sent:
+            return
+        arrived: dict[int, list[int]] = defaultdict(list)
+        for row in self.worker.received:
+            context = requests.context(row)
+            if requests.kind(row).type in PASSES and context in sent:
+                arrived[context].append(row)
+        serving = Serving(requests, self.worker.received)
+        for context, rows in sorted(sent.items(), key=lambda item: requests.begin[item[1][0]]):
+            serving.at(requests.begin[rows[0]])
+            came = sorted(arrived.get(context, ()), key=requests.arrived.__getitem__)
+            times = [requests.arrived[row] for row in came]
+            beginner = (
+                None if bisect_right(times, requests.begin[rows[0]]) else self._holder(context, serving)
+            )
+            for row in rows:
+                before = came[: bisect_right(times, requests.begin[row])]
+                self.verdicts[row] = self._gradient(row, before, beginner)
+
+    def _gradient(self, row: int, before: Sequence[int], beginner: Verdict | None) -> Verdict:
+        """A gradient follows from those before it, or from whoever began the pass on this worker."""
+        if not before:
+            return beginner or OWN
+        if beginner is None and len(before) == 1:
+            return Verdict((before[0],), False)
+        known = self._fed(row, before)
+        if known is not None and (beginner is None or known):
+            return Verdict(tuple(known or before[-MAX_OPEN:]), False)
+        rows = tuple(reversed(before[-MAX_OPEN:]))
+        if beginner is None:
+            return Verdict(rows, False)
+        return Verdict((*beginner.rows, *rows), beginner.own, beginner.own or bool(beginner.rows))
+
+    def _fed(self, row: int, before: Sequence[int]) -> list[int] | None:
+        """Of the gradients that came, those for what left the worker on behalf of the request that had what a
+        gradient goes back to; None where that is not known of one of them.
+        """
+        forward = self.forward.get((self.job, row))
+        holder = None if forward is None else self._holder_of(forward)
+        if holder is None:
+            return None
+        found = []
+        for one in before:
+            sent = self.forward.get((self.job, one))
+            its = None if sent is None else self._holder_of(sent)
+            if its is None:
+                return None
+            if its == holder:
+                found.append(one)
+        return found
+
+    def _holder_of(self, row: int) -> int | None:
+        """The request that this worker served when it got or sent a forward message; None where several are
+        possible, or it is of its own program."""
+        requests = self.requests
+        request = row if requests.session.messages.from_client[row] else requests.answer(row)
+        if request is None:
+            return None
+        if requests.caller(request) == self.name:
+            verdict = self.verdicts.get(request)
+            return verdict.rows[0] if verdict is not None and verdict.certain and verdict.rows else None
+        for event in requests.events.get(request, ()):
+            if event.what == What.FETCHED:  # the value is the result of the call that made the RRef
+                return self._made.get(event.rref)
+        return request
+
+    @cached_property
+    def _made(self) -> dict[Id, int]:
+        """RRef of this worker → the remote call that made it."""
+        events = (event for row in self.worker.received for event in self.requests.events.get(row, ()))
+        return {event.rref: event.row for event in events if event.what == What.MADE}
+
+    def _holder(self, context: int, serving: Serving) -> Verdict:
+        """Whose code began a pass: that which sent the calls of the context."""
+        requests = self.requests
+        for row in self.worker.sent:
+            if requests.context(row) == context and requests.kind(row).type in GENERAL:
+                verdict = self.verdicts[row]
+                if not verdict.rows or any(one in serving for one in verdict.rows):
+                    return verdict
+        first = serving.first_in(context)
+        return OWN if first is None else Verdict((first,), False)
+
+    def cleanups(self) -> None:
+        """A context's clean-up follows from one that came, except at the worker that opened the context."""
+        requests = self.requests
+        arrived: dict[int, int] = {}
+        for row in self.worker.received:
+            context = requests.context(row)
+            if requests.kind(row).type == CLEANUP and context is not None:
+                arrived.setdefault(context, row)
+        first: dict[int, int] = {}
+        for row in self.worker.sent:
+            context = requests.context(row)
+            if requests.kind(row).type in GENERAL and context is not None:
+                first.setdefault(context, row)
+        for row in self.worker.sent:
+            context = requests.context(row)
+            if requests.kind(row).type != CLEANUP or context is None:
+                continue
+            if requests.creator(self.job, context) == self.name:
+                self.verdicts[row] = self.verdicts[first[context]] if context in first else OWN
+            else:
+                came = arrived.get(context)
+                self.verdicts[row] = OWN if came is None else Verdict((came,), False)
+
+    def forks(self) -> None:
+        """A fork's housekeeping has the cause of the message that brought or made the fork."""
+        requests = self.requests
+        served: dict[Id, int] = {}
+        called: dict[Id, int] = {}
+        for row in self.worker.received:
+            for event in requests.brought(row):
+                served.setdefault(event.fork, row)
+        for row in self.worker.sent:
+            for event in requests.events.get(row, ()):
+                if event.what == What.MADE:
+                    called.setdefault(event.fork, row)
+            answer = requests.answer(row)
+            for event in requests.brought(answer) if answer is not None else ():
+                called.setdefault(event.fork, row)
+        calls = [row for row in self.worker.received if requests.kind(row).type in CALLS]
+        calls.sort(key=requests.arrived.__getitem__)
+        times = [requests.arrived[row] for row in calls]
+        for row in self.worker.sent:
+            if requests.kind(row).type not in HOUSEKEEPING:
+                continue
+            fork = next((event.fork for event in requests.events.get(row, ())), None)
+            if fork in served:
+                self.verdicts[row] = Verdict((served[fork],), False)
+            elif fork in called:
+                self.verdicts[row] = self.verdicts.get(called[fork], OWN)
+            else:  # it came in a form that nobody knows as an RRef's, or before the capture
+                before = calls[: bisect_right(times, requests.begin[row])][-MAX_OPEN:]
+                self.verdicts[row] = Verdict(tuple(reversed(before)), True, not before)

@@ -1,0 +1,319 @@
+"""What each message says of what it needs and brings: the one index from which causes and RRefs are told.
+
+In: records as they become complete. Out: columns, a few bytes a message: what kind of request it is, which
+RRefs and forks it makes, brings, fetches or deletes, and marks of the values and tensors that it carries. A
+mark is a number that is equal for equal values; nothing of the values themselves is kept.
+
+Kinds of messages repeat, so that a message has the number of its kind; of a pattern everything is known once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.command import (
+    PythonCall,
+    PythonRemoteCall,
+    PythonRRefFetchCall,
+    RemoteRet,
+    RRefBackwardReq,
+    RRefChildAccept,
+    RRefForkRequest,
+    RRefUserDelete,
+    ScriptRemoteCall,
+    ScriptRRefFetchCall,
+)
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.pickle_facts import SCRIPT
+from rpcinspect.rpc.pickles.semantic import python_udf, rref_fork, tensor_reference
+from rpcinspect.rpc.pickles.tree import Call, Global, Value, children
+from rpcinspect.rpc.questions import CALLS, context_of, function_of, is_builtin
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.wire.ranges import CaptureBytes, Extent
+
+Id = tuple[int, int]
+NONE = -1
+
+MAX_NODES = 256
+"""Of a request's arguments that are looked at for values."""
+MAX_MARKS = 16
+"""Values, and tensors, of one message that are kept."""
+SAMPLE = 1 << 12
+"""Bytes of a tensor that its mark is made of: of a longer one its beginning, its middle and its end."""
+LEAST_BYTES = 8
+"""A shorter tensor, or one whose bytes are all equal, tells nothing of where it came from."""
+CACHE_BYTES = 1 << 20
+
+
+class What(IntEnum):
+    """What a message does to an RRef or a fork."""
+
+    MADE = 0
+    """A remote call makes the RRef and its first fork."""
+    CONFIRMED = 1
+    """The owner's answer to that."""
+    BROUGHT = 2
+    """A pickle brings the fork to the receiver."""
+    REQUESTED = 3
+    """RREF_FORK_REQUEST: the fork's holder tells the owner."""
+    ACCEPTED = 4
+    """RREF_CHILD_ACCEPT: it tells the one who gave it; the RRef is not named."""
+    DELETED = 5
+    FETCHED = 6
+    DIFFERENTIATED = 7
+    """RREF_BACKWARD_REQ."""
+
+
+class Kind(Struct, frozen=True):
+    """What all messages of a kind have in common."""
+
+    type: int
+    """Message type of the command, envelopes off."""
+    function: str | None = None
+    builtin: bool = False
+    asynchronous: bool = False
+    """The function is decorated with async_execution: it goes on after it has returned."""
+    wrapped: bool = False
+    """It travels in an autograd envelope."""
+    profiled: bool = False
+    marks: tuple[int, ...] = ()
+    """Of the values, where all messages of the kind have the same ones."""
+
+
+class Event(NamedTuple):
+    """What one message does to an RRef."""
+
+    what: What
+    row: int
+    rref: Id
+    fork: Id
+    owner: int
+    """The owner's worker id, where the message tells it; else -1."""
+
+
+class Provenance:
+    """The stage: `feed` every record in the order of rows; it is complete once all were fed."""
+
+    def __init__(self, source: CaptureBytes | None = None) -> None:
+        """Of `source` the tensors of calls and answers are read; without it they have no marks."""
+        self._source = source
+        self.kinds: list[Kind] = []
+        self.kind = array("i")
+        """Of each row, its place in `kinds`."""
+        self.context = array("q")
+        """Of each row its autograd context, else `NO_CONTEXT`."""
+        self._numbers: dict[Kind, int] = {}
+        self._of_pattern: dict[int, tuple[object, int]] = {}
+        """Of patterns by id(); each is held, so that its id stays its own."""
+        self._marks_of: BoundedCache[bytes, tuple[int, ...]] = BoundedCache(CACHE_BYTES)
+        self._events = tuple(array("q") for _ in range(7))
+        self._marks = (array("q"), array("q"))
+        """(row, mark) of values."""
+        self._tensors = (array("q"), array("q"))
+        """(row, mark) of tensors."""
+
+    def feed(self, record: RpcRecord) -> None:
+        """Takes the next record; nothing is kept of one at which this fails."""
+        pattern = record.pattern
+        marks: Collection[int] = ()
+        if pattern is None:
+            kind, marks = self._kind(record)
+            number, context = self._number(kind), context_of(record)
+        else:
+            known = self._of_pattern.get(id(pattern))
+            if known is None:
+                kind, fixed = self._kind(record)
+                known = (pattern, self._number(replace(kind, marks=fixed)))
+                self._of_pattern[id(pattern)] = known
+            number, context = known[1], record.ids[0] if record.ids else None
+        events = list(_events(record))
+        tensors: Collection[int] = ()
+        if record.tp.tensors and self._source is not None and self.kinds[number].type in CARRIERS:
+            tensors = list(_tensors(record, self._source))
+        self.kind.append(number)
+        self.context.append(NO_CONTEXT if context is None else context)
+        for event in events:
+            for column, part in zip(self._events, event, strict=True):
+                column.append(part)
+        for columns, its in ((self._marks, marks), (self._tensors, tensors)):
+            columns[0].extend([record.row] * len(its))
+            columns[1].extend(its)
+
+    def _number(self, kind: Kind) -> int:
+        number = self._numbers.get(kind)
+        if number is None:
+            number = self._numbers[kind] = len(self.kinds)
+            self.kinds.append(kind)
+        return number
+
+    def _kind(self, record: RpcRecord) -> tuple[Kind, tuple[int, ...]]:
+        rpc = record.like
+        kind = message_type_of(rpc.command)
+        if not record.tp.from_client or kind not in CALLS:
+            return Kind(kind, wrapped=context_of(record) is not None), ()
+        types = [type(envelope) for envelope in rpc.envelopes]
+        found = Kind(
+            kind,
+            function_of(record),
+            is_builtin(rpc.command),
+            bool(getattr(rpc.command, "is_async_execution", False)),
+            RpcWithAutograd in types,
+            any(one is not RpcWithAutograd for one in types),
+        )
+        return found, self._values(record)
+
+    def _values(self, record: RpcRecord) -> tuple[int, ...]:
+        command = record.like.command
+        if type(command) in SCRIPT:
+            return marks_of([SCRIPT[type(command)](command)])
+        if not isinstance(command, (PythonCall, PythonRemoteCall)):
+            return ()
+        data = command.serialized_py_obj
+        known = self._marks_of.get(data)
+        if known is None:
+            pickle = record.facts.pickle
+            udf = None if pickle is None else python_udf(pickle.root)
+            known = () if udf is None else marks_of([udf.args, udf.kwargs])
+            self._marks_of.put(data, known, len(data))
+        return known
+
+    def events(self) -> Iterator[Event]:
+        """Every event in the order of rows."""
+        for what, row, on, number, fork_on, fork, owner in zip(*self._events, strict=True):
+            yield Event(What(what), row, (on, number), (fork_on, fork), owner)
+
+    def kind_of(self, row: int) -> Kind:
+        """What a message is."""
+        return self.kinds[self.kind[row]]
+
+    def values(self, rows: Collection[int]) -> dict[int, frozenset[int]]:
+        """Of each of these rows the marks of its values, of which `distinctive` tells some apart."""
+        found = _by_row(self._marks, rows)
+        return {row: frozenset((*found.get(row, ()), *self.kind_of(row).marks)) for row in rows}
+
+    def tensors(self, rows: Collection[int]) -> dict[int, frozenset[int]]:
+        """Of each of these rows the marks of its tensors, those that tell nothing left out."""
+        found = _by_row(self._tensors, rows)
+        return {row: frozenset(found.get(row, ())) for row in rows}
+
+
+def _by_row(columns: tuple[array[int], array[int]], rows: Collection[int]) -> dict[int, list[int]]:
+    wanted = rows if isinstance(rows, (set, frozenset, dict)) else set(rows)
+    found: dict[int, list[int]] = defaultdict(list)
+    for row, mark in zip(*columns, strict=True):
+        if row in wanted:
+            found[row].append(mark)
+    return found
+
+
+def _tensors(record: RpcRecord, source: CaptureBytes) -> Iterator[int]:
+    for tensor in record.tp.tensors[:MAX_MARKS]:
+        mark = None if tensor.extent is None else tensor_mark(tensor.extent, source)
+        if mark is not None:
+            yield mark
+
+
+def _events(record: RpcRecord) -> Iterator[tuple[int, ...]]:
+    """What, row, both parts of the RRef's and of the fork's id, and the owner's."""
+    for brought in record.facts.forks:
+        yield What.BROUGHT, record.row, *brought.rref_id, *brought.fork_id, brought.owner_id
+    command = record.like.command
+    what = EVENTS.get(type(command))
+    if what is None:
+        return
+    if isinstance(command, (PythonRemoteCall, ScriptRemoteCall)):
+        yield what, record.row, *command.ret_rref_id.to_value(), *command.ret_fork_id.to_value(), NONE
+    else:
+        rref, fork = getattr(command, "rref_id", None), getattr(command, "fork_id", None)
+        ids = (NO_ID if one is None else one.to_value() for one in (rref, fork))
+        yield what, record.row, *next(ids), *next(ids), NONE
+
+
+def marks_of(values: Sequence[Value]) -> tuple[int, ...]:
+    """Marks of the numbers and texts in some values; names of functions and classes, RRefs, tensors and the
+    keys of dicts and states are none."""
+    found: dict[int, None] = {}
+    stack, seen, left = list(reversed(values)), set[int](), MAX_NODES
+    while stack and left and len(found) < MAX_MARKS:
+        left -= 1
+        node = stack.pop()
+        kind = type(node)
+        if kind in PLAIN:
+            found[mark_of(node)] = None
+        elif node is None or kind is bool or kind is Global or id(node) in seen:
+            continue
+        else:
+            seen.add(id(node))
+            if rref_fork(node) is None and tensor_reference(node) is None:
+                inner = children(node)
+                if kind is Call:
+                    inner = [node.args, node.kwargs, node.state, *node.items]
+                stack.extend(reversed(list(inner)[:MAX_NODES]))
+    return tuple(found)
+
+
+def mark_of(value: int | float | str | bytes) -> int:
+    """A number for a value; its lowest bit says whether it is one that hardly comes twice by chance."""
+    if isinstance(value, int):
+        rare = abs(value) >= RARE_INT
+    elif isinstance(value, float):
+        rare = len(repr(value)) >= RARE_LETTERS
+    else:
+        rare = len(value) >= RARE_LETTERS
+    return hash((type(value), value)) & ~1 | rare
+
+
+def distinctive(mark: int) -> bool:
+    """Whether a value with this mark hardly comes twice by chance."""
+    return bool(mark & 1)
+
+
+def tensor_mark(extent: Extent, source: CaptureBytes) -> int | None:
+    """A number for the bytes of a storage; None where bytes are missing, or tell nothing."""
+    size = extent.length
+    if extent.missing or size < LEAST_BYTES:
+        return None
+    if size <= SAMPLE:
+        data = extent.read(source)
+    else:
+        part, middle = SAMPLE // 3, size // 2
+        ranges = ((0, part), (middle, middle + part), (size - part, size))
+        data = b"".join([extent.part(a, b).read(source) for a, b in ranges])
+    return None if data.count(data[:1]) == len(data) else hash((size, data))
+
+
+PLAIN = (int, float, str, bytes)
+RARE_INT = 1 << 24
+RARE_LETTERS = 10
+NO_ID = (NONE, NONE)
+NO_CONTEXT = -(1 << 63)
+
+CARRIERS = CALLS | {
+    MessageType.PYTHON_RET,
+    MessageType.SCRIPT_RET,
+    MessageType.PYTHON_RREF_FETCH_RET,
+    MessageType.SCRIPT_RREF_FETCH_RET,
+}
+"""Messages whose tensors a function was given or has returned."""
+
+EVENTS: dict[type, What] = {
+    PythonRemoteCall: What.MADE,
+    ScriptRemoteCall: What.MADE,
+    RemoteRet: What.CONFIRMED,
+    RRefForkRequest: What.REQUESTED,
+    RRefChildAccept: What.ACCEPTED,
+    RRefUserDelete: What.DELETED,
+    PythonRRefFetchCall: What.FETCHED,
+    ScriptRRefFetchCall: What.FETCHED,
+    RRefBackwardReq: What.DIFFERENTIATED,
+}
