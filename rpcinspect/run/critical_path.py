@@ -24,7 +24,7 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import FETCHES, PASSES, created, rref_of
 from rpcinspect.run.exchanges import Call
 from rpcinspect.run.graph import ContextGraph
-from rpcinspect.run.waits import handed_in
+from rpcinspect.run.waits import read_passes
 
 Id = tuple[int, int]
 
@@ -130,9 +130,8 @@ class _Path:
         for call in sorted((call for call in its if call.kind in PASSES), key=_arrived):
             self._gradients[call.callee].append(call)
             self._frames[call.index].passes = call.arrived_ns
-        for received in self._gradients.values():
-            for _, later in handed_in(received):
-                self._frames[later.index].passes = None
+        for index in read_passes(its).handed_in:
+            self._frames[index].passes = None
 
     def _parent(self, call: Call, waiting: Mapping[int, int]) -> _Frame | None:
         """Where a call was made: the creator sends of its own what it sends for no request of the context."""

@@ -21,7 +21,6 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import PASSES
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Call
-from rpcinspect.run.serving import Arrivals
 from rpcinspect.session.model import NONE
 
 Pass = tuple[int, int | None, str]
@@ -35,18 +34,14 @@ MAX_HOPS = 1000
 def waiting_requests(calls: Sequence[Call], causes: Causes) -> dict[int, int]:
     """Request → the request that waits for it; what nobody certainly waits for is not in it."""
     by_index = {call.index: call for call in calls}
-    received: dict[Pass, list[Call]] = defaultdict(list)
-    for call in calls:
-        if call.kind in PASSES:
-            received[call.job, call.context, call.callee].append(call)
-    firsts = {key: _Firsts(its) for key, its in received.items()}
+    received = _received(calls)
     waiting = dict(causes.parents)
     for call in calls:
         parent = by_index.get(causes.parents.get(call.index, NONE))
         if parent is None or call.kind != MessageType.BACKWARD_AUTOGRAD_REQ or parent.kind not in PASSES:
             continue
-        its = firsts.get((call.job, call.context, call.caller))
-        first = None if its is None else its.before(call)
+        its = received.get((call.job, call.context, call.caller))
+        first = None if its is None else its.first(call)
         if first is not None and _answered(first) >= _over(call):
             waiting[call.index] = first.index
     return waiting
@@ -66,27 +61,23 @@ def read_passes(calls: Sequence[Call]) -> Passes:
     """What became of gradients. That of one that was sent to a worker is taken to be what this worker sends
     next in the context.
     """
-    received: dict[Pass, list[Call]] = defaultdict(list)
-    for call in calls:
-        if call.kind in PASSES:
-            received[call.job, call.context, call.callee].append(call)
-    arrivals = {key: Arrivals(its) for key, its in received.items()}
+    received = _received(calls)
     away: dict[int, list[Span]] = defaultdict(list)
     handing: set[int] = set()
     for its in received.values():
-        for first, later in handed_in(its):
+        for first, later in its.handed_in():
             handing.add(later.index)
-            left = _left(later, arrivals)
+            left = _left(later, received)
             if left is not None and left >= first.arrived_ns:
                 away[first.index].append((left, later.arrived_ns))
     return Passes(dict(away), frozenset(handing))
 
 
-def _left(returned: Call, arrivals: Mapping[Pass, Arrivals]) -> int | None:
+def _left(returned: Call, received: Mapping[Pass, _Received]) -> int | None:
     """When the gradient left its receiver that came back as this one; None for one that came from others."""
     at = returned
     for _ in range(MAX_HOPS):
-        its = arrivals.get((at.job, at.context, at.caller))
+        its = received.get((at.job, at.context, at.caller))
         before = None if its is None or at.caller == returned.callee else its.latest(at)
         if before is None:
             return None
@@ -96,31 +87,41 @@ def _left(returned: Call, arrivals: Mapping[Pass, Arrivals]) -> int | None:
     return None
 
 
-def handed_in(requests: Iterable[Call]) -> Iterator[tuple[Call, Call]]:
-    """Of the requests that carried passes of a context to one worker: each that only handed in a gradient,
-    after the one that waited for it.
-    """
-    running: Call | None = None
-    for request in sorted(requests, key=lambda call: call.arrived_ns):
-        if running is not None and _answered(request) <= _answered(running):
-            yield running, request
-        else:
-            running = request
+def _received(calls: Iterable[Call]) -> dict[Pass, _Received]:
+    found: dict[Pass, list[Call]] = defaultdict(list)
+    for call in calls:
+        if call.kind in PASSES:
+            found[call.job, call.context, call.callee].append(call)
+    return {key: _Received(its) for key, its in found.items()}
 
 
-class _Firsts:
-    """The requests that carried a pass to a worker."""
+class _Received:
+    """The requests that carried passes of a context to a worker."""
 
-    def __init__(self, requests: list[Call]) -> None:
-        requests.sort(key=lambda call: call.arrived_ns)
-        self._times = [request.arrived_ns for request in requests]
-        self._firsts = list(accumulate(requests, _later))
+    def __init__(self, requests: Iterable[Call]) -> None:
+        self._requests = sorted(requests, key=lambda call: call.arrived_ns)
+        self._times = [request.arrived_ns for request in self._requests]
+        self._firsts = list(accumulate(self._requests, _later))
         """Of those that had arrived with each, or before it, the one that was answered last."""
 
-    def before(self, call: Call) -> Call | None:
-        """That of those which had arrived when a call began."""
+    def first(self, call: Call) -> Call | None:
+        """The one that waits, of those which had arrived when a call began."""
         end = bisect_right(self._times, call.begin_ns)
         return self._firsts[end - 1] if end else None
+
+    def latest(self, call: Call) -> Call | None:
+        """The one that had arrived last when a call began."""
+        end = bisect_right(self._times, call.begin_ns)
+        return self._requests[end - 1] if end else None
+
+    def handed_in(self) -> Iterator[tuple[Call, Call]]:
+        """Each that only handed in a gradient, after the one that waited for it."""
+        running: Call | None = None
+        for request in self._requests:
+            if running is not None and _answered(request) <= _answered(running):
+                yield running, request
+            else:
+                running = request
 
 
 def _later(one: Call, other: Call) -> Call:
