@@ -16,7 +16,7 @@ path: two workers that work at once are not both on it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from msgspec import Struct, field
 
@@ -24,7 +24,7 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import FETCHES, PASSES, created, rref_of
 from rpcinspect.run.exchanges import Call
 from rpcinspect.run.graph import ContextGraph
-from rpcinspect.run.waits import read_passes
+from rpcinspect.run.waits import Passes
 
 Id = tuple[int, int]
 
@@ -50,12 +50,17 @@ class Segment(Struct, frozen=True, kw_only=True):
 
 
 def critical_path(
-    graph: ContextGraph, calls: Iterable[Call], waiting: Mapping[int, int]
+    graph: ContextGraph,
+    calls: Iterable[Call],
+    waiting: Mapping[int, int],
+    passes: Passes,
+    doubtful: Container[int] = (),
 ) -> tuple[Segment, ...]:
-    """The path of one context, in the order of time; `calls` may hold others too, `waiting` is what
-    `waits` says.
+    """The path of one context, in the order of time; `calls` may hold others too, `waiting` and `passes` are
+    what `waits` says.
 
-    The clean-up is left out: nobody waits for it.
+    The clean-up is left out: nobody waits for it. So are calls of which it is `doubtful` who made them:
+    nobody knows who waits for them.
     """
     its = [
         call
@@ -63,10 +68,11 @@ def critical_path(
         if call.context == graph.context_id
         and call.job == graph.job
         and call.kind != MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ
+        and (call.kind in PASSES or call.index not in doubtful)
     ]
     if not its:
         return ()
-    path = _Path(graph, its, waiting)
+    path = _Path(graph, its, waiting, passes.handed_in)
     path.walk()
     return tuple(reversed(path.segments))
 
@@ -89,6 +95,8 @@ class _Frame(Struct, eq=False):
     """Those which nobody answered, by when they began."""
     passes: int | None = None
     """When a backward pass began here: it waits for gradients that are sent later."""
+    amid: bool = False
+    """The walk came to a moment at which a gradient was sent here."""
 
 
 class _Step(Struct, frozen=True):
@@ -103,7 +111,13 @@ class _Step(Struct, frozen=True):
 class _Path:
     """Collects segments from the last to the first."""
 
-    def __init__(self, graph: ContextGraph, its: list[Call], waiting: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        graph: ContextGraph,
+        its: list[Call],
+        waiting: Mapping[int, int],
+        handed_in: Container[int],
+    ) -> None:
         self.segments: list[Segment] = []
         self._at = graph.end_ns
         self._begin_ns = graph.begin_ns
@@ -123,15 +137,14 @@ class _Path:
             if parent is not None:
                 (parent.never if call.end_ns is None else parent.ended).append(call)
         for frame in (self._top, *self._frames.values()):
-            frame.ended.sort(key=lambda call: (_over(call), call.begin_ns))
-            frame.never.sort(key=_begin)
             passes = (call.begin_ns for call in (*frame.ended, *frame.never) if call.kind in PASSES)
             frame.passes = min(passes, default=None)
+            frame.ended = _waited_for(frame)
+            frame.never.sort(key=_begin)
         for call in sorted((call for call in its if call.kind in PASSES), key=_arrived):
             self._gradients[call.callee].append(call)
-            self._frames[call.index].passes = call.arrived_ns
-        for index in read_passes(its).handed_in:
-            self._frames[index].passes = None
+            if call.index not in handed_in:
+                self._frames[call.index].passes = call.arrived_ns
 
     def _parent(self, call: Call, waiting: Mapping[int, int]) -> _Frame | None:
         """Where a call was made: the creator sends of its own what it sends for no request of the context."""
@@ -154,8 +167,7 @@ class _Path:
             if step is not None:
                 frame = self._take(step, frame)
             elif frame.call is not None and frame.parent is not None:
-                self._to("request", frame.call.caller, frame.call, frame.call.begin_ns)
-                frame = frame.parent
+                frame = self._sent(frame.call, frame.parent)
             else:
                 break
             kind = "pause" if frame is self._top else "busy"
@@ -164,7 +176,7 @@ class _Path:
     def _last(self, frame: _Frame) -> _Step | None:
         """What reached the worker last that it waited for."""
         found: list[_Step] = []
-        for call in self._until_now(frame.ended, _over):
+        for call in self._until_now(frame.ended, _over, only_calls=frame.amid and frame.call is not None):
             found.append(_Step(_over(call), "answer", call))
         if frame.passes is not None:
             for call in self._until_now(self._gradients[frame.worker], _arrived):
@@ -176,9 +188,11 @@ class _Path:
         known = (s for s in found if s.time_ns >= frame.begin_ns and self._frames[s.call.index].parent)
         return max(known, key=lambda step: step.time_ns, default=None)
 
-    def _until_now(self, ascending: list[Call], time: Callable[[Call], int]) -> list[Call]:
+    def _until_now(
+        self, ascending: list[Call], time: Callable[[Call], int], *, only_calls: bool = False
+    ) -> list[Call]:
         """The last one, if there is any; later ones are dropped."""
-        while ascending and time(ascending[-1]) > self._at:
+        while ascending and (time(ascending[-1]) > self._at or (only_calls and ascending[-1].kind in PASSES)):
             ascending.pop()
         return ascending[-1:]
 
@@ -195,14 +209,19 @@ class _Path:
         call, its = step.call, self._frames[step.call.index]
         if step.kind == "gradient":
             self._gradients[frame.worker].pop()
-            self._to("request", call.caller, call, call.begin_ns)
             assert its.parent is not None
-            return its.parent
+            return self._sent(call, its.parent)
         if step.kind == "answer":
             frame.ended.pop()
             answered = _over(call) if call.answered_ns is None else call.answered_ns
             self._to("answer", call.callee, call, max(answered, call.arrived_ns))
         return its
+
+    def _sent(self, call: Call, frame: _Frame) -> _Frame:
+        """Goes back to where a request was sent."""
+        self._to("request", call.caller, call, call.begin_ns)
+        frame.amid = frame.amid or call.kind in PASSES
+        return frame
 
     def _to(self, kind: str, worker: str, call: Call | None, begin_ns: int) -> None:
         """Adds what went on from that moment to where the walk is; nothing if it is there already."""
@@ -219,6 +238,23 @@ class _Path:
                 )
             )
             self._at = begin
+
+
+def _waited_for(frame: _Frame) -> list[Call]:
+    """Calls of a frame by when they were over, without gradients that were answered while a pass went on: a
+    worker waits for these at its end only (dist_engine.cpp).
+    """
+    ascending = sorted(frame.ended, key=lambda call: (_over(call), call.begin_ns))
+    found: list[Call] = []
+    begun = min((call.begin_ns for call in frame.never if call.kind in PASSES), default=None)
+    for call in reversed(ascending):
+        if call.kind in PASSES:
+            if begun is not None and begun < _over(call):
+                begun = min(begun, call.begin_ns)
+                continue
+            begun = call.begin_ns if begun is None else min(begun, call.begin_ns)
+        found.append(call)
+    return found[::-1]
 
 
 def _over(call: Call) -> int:

@@ -1,18 +1,19 @@
 """Which request waits for each call: the one whose answer its callee can't give before that call is over.
 
 In: exchanges and what explains them. Out: request → the request that waits for it. That is its parent in
-`causes`, but for gradients. What a worker sends in a pass follows from the gradient that came last, yet it is
-the first one that waits for it: torch/csrc/distributed/autograd/engine/dist_engine.cpp runs the worker's
-whole part of the pass for that one, and answers it when all that was sent has been answered. Later ones only
-hand in what they bring, and that may have been away: a gradient that leaves a worker is worked on elsewhere
-and comes back as another one, for which the first one waits, too (`Passes`).
+`causes`, where that is certain, but for gradients. What a worker sends in a pass follows from one of those
+that came, of which it may not be known, yet it is the first one that waits for it:
+torch/csrc/distributed/autograd/engine/dist_engine.cpp runs the worker's whole part of the pass for that one,
+and answers it when all that was sent has been answered. Later ones only hand in what they bring, and that
+may have been away: a gradient that leaves a worker is worked on elsewhere and comes back as another one, for
+which the first one waits, too (`Passes`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from msgspec import Struct
@@ -37,9 +38,14 @@ def waiting_requests(calls: Sequence[Call], causes: Causes) -> dict[int, int]:
     received = _received(calls)
     waiting = dict(causes.parents)
     for call in calls:
-        parent = by_index.get(causes.parents.get(call.index, NONE))
-        if parent is None or call.kind != MessageType.BACKWARD_AUTOGRAD_REQ or parent.kind not in PASSES:
+        if call.kind != MessageType.BACKWARD_AUTOGRAD_REQ:
             continue
+        parents, _ = causes.of(call.index)
+        doubt = causes.doubts.get(call.index)
+        if (doubt is not None and doubt.own) or not parents:
+            continue
+        if any(by_index[parent].kind not in PASSES for parent in parents):
+            continue  # a function may have begun the pass
         its = received.get((call.job, call.context, call.caller))
         first = None if its is None else its.first(call)
         if first is not None and _answered(first) >= _over(call):
@@ -57,28 +63,36 @@ class Passes(Struct, frozen=True):
     """Requests that only handed in a gradient: another one waits for what the worker does with it."""
 
 
-def read_passes(calls: Sequence[Call]) -> Passes:
-    """What became of gradients. That of one that was sent to a worker is taken to be what this worker sends
-    next in the context.
+def read_passes(calls: Sequence[Call], causes: Causes) -> Passes:
+    """What became of gradients. Where it is not known from which one another follows, that is taken to be the
+    one that had come last.
     """
+    by_index = {call.index: call for call in calls}
+
+    def origin(gradient: Call) -> Call | None:
+        known = by_index.get(causes.parents.get(gradient.index, NONE))
+        if known is not None:
+            return known if known.kind in PASSES else None
+        its = received.get((gradient.job, gradient.context, gradient.caller))
+        return None if its is None else its.latest(gradient)
+
     received = _received(calls)
     away: dict[int, list[Span]] = defaultdict(list)
     handing: set[int] = set()
     for its in received.values():
         for first, later in its.handed_in():
             handing.add(later.index)
-            left = _left(later, received)
+            left = _left(later, origin)
             if left is not None and left >= first.arrived_ns:
                 away[first.index].append((left, later.arrived_ns))
     return Passes(dict(away), frozenset(handing))
 
 
-def _left(returned: Call, received: Mapping[Pass, _Received]) -> int | None:
+def _left(returned: Call, origin: Callable[[Call], Call | None]) -> int | None:
     """When the gradient left its receiver that came back as this one; None for one that came from others."""
     at = returned
     for _ in range(MAX_HOPS):
-        its = received.get((at.job, at.context, at.caller))
-        before = None if its is None or at.caller == returned.callee else its.latest(at)
+        before = None if at.caller == returned.callee else origin(at)
         if before is None:
             return None
         if before.caller == returned.callee:

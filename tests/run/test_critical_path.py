@@ -65,7 +65,7 @@ def test_a_call_that_is_never_answered_lasts_to_the_end() -> None:
     before = relay.answered_ns, relay.end_ns
     relay.answered_ns = relay.end_ns = None
     try:
-        path = critical_path(graph, calls, trace.waiting)
+        path = critical_path(graph, calls, trace.waiting, trace.passes)
     finally:
         relay.answered_ns, relay.end_ns = before
     assert [segment.kind for segment in path] == ["request", "unanswered"]
@@ -134,7 +134,7 @@ def test_who_waits_for_a_call_that_is_never_answered_is_not_who_is_slow() -> Non
     for call in calls:
         call.answered_ns = call.end_ns = None
     try:
-        path = critical_path(graph, calls, trace.waiting)
+        path = critical_path(graph, calls, trace.waiting, trace.passes)
     finally:
         for call, answered_ns, end_ns in before:
             call.answered_ns, call.end_ns = answered_ns, end_ns
@@ -152,7 +152,7 @@ def test_what_was_sent_for_nobody_knows_what_is_on_no_path() -> None:
     (graph,) = trace.graphs
     explode = next(c for c in trace.exchanges.calls if c.function == "bwd_boom.explode")
     waiting = {request: parent for request, parent in trace.waiting.items() if request != explode.index}
-    path = critical_path(graph, trace.exchanges.calls, waiting)
+    path = critical_path(graph, trace.exchanges.calls, waiting, trace.passes)
     assert all(a.end_ns == b.begin_ns for a, b in pairwise(path))
     assert explode.index not in {segment.request for segment in path}
     assert (path[0].begin_ns, path[-1].end_ns) == (graph.begin_ns, graph.end_ns)
