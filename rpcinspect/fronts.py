@@ -19,7 +19,8 @@ from rpcinspect.capture.block import PacketBlock, TcpBlock, as_int64
 from rpcinspect.errors import CaptureError, Location, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.tensor import storage_lengths
-from rpcinspect.session.names import Roster, Witness, call_roll
+from rpcinspect.session.names import Roster, call_roll
+from rpcinspect.session.witness import Witness
 from rpcinspect.trace.wire_facts import WireFacts
 from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.clocks import ClockOffset, ClockSamples
@@ -200,6 +201,7 @@ class Network:
         return len(self._demux.store_entries)
 
     def roster(self, witness: Witness) -> Roster:
+        self._demux.note_ends()
         return call_roll(self.pipes, self._demux.store_entries, witness)
 
     def wire_facts(self) -> WireFacts:

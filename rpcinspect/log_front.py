@@ -13,7 +13,8 @@ from rpcinspect.fronts import Watch, read_of
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.rpclog.join import LogJoin
 from rpcinspect.session.log_names import call_log
-from rpcinspect.session.names import Roster, Witness
+from rpcinspect.session.names import Roster
+from rpcinspect.session.witness import Witness
 from rpcinspect.trace.log_facts import log_facts
 from rpcinspect.trace.wire_facts import WireFacts
 from rpcinspect.wire.clocks import ClockOffset

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import struct
+from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.decoded import decode
-from tests.places import content
+from tests.decoded import Decoded, decode
+from tests.places import content, recorded
+from tests.writing.rewritten import assert_same, rewrite
 
 CAPTURES = ("basic_chain.pcap", "param_detach.pcap", "devmap_cpu.pcap.gz")
 
@@ -90,3 +92,110 @@ def test_processes_that_join_one_group_after_the_other(repo: Path) -> None:
     assert {c["context_id"] for c in told.of("context")} == contexts
     assert all(len(c["edges"]) == 2 and len(c["cleanup"]) == 2 for c in told.of("context"))
     assert told.summary["problems"] == 0
+
+
+# --- jobs one after the other whose addresses, stores and names are used again ---
+
+
+STORE = 29500
+THREE = [
+    json.loads(line.removeprefix("TRUTH "))
+    for line in recorded("reports/names/three_jobs.truth").read_text().splitlines()
+]
+
+
+def without_store(path: Path, out: Path, jobs: set[int]) -> Path:
+    """The capture without what was said to the stores of these jobs."""
+    first = [min(e["time_ns"] for e in THREE if e["event"] == "ran" and e["job"] == job) for job in range(3)]
+    kept = [content(path)[:24]]
+    for packet in records(path):
+        seconds, nanos = struct.unpack_from("<II", packet)
+        job = min(bisect_left(first, seconds * 10**9 + nanos), 2)
+        ports = struct.unpack_from(">HH", packet, 16 + 14 + 20)
+        if STORE not in ports or job not in jobs:
+            kept.append(packet)
+    out.write_bytes(b"".join(kept))
+    return out
+
+
+def calls(told: Decoded) -> list[tuple[int, int, str, str]]:
+    """(job, number, caller, callee) of each call of `who`."""
+    found = [m for m in told.messages if m["body"].get("function", "").endswith(".who") and m["request"]]
+    return sorted((*map(int, m["body"]["args"]), m["src"], m["dst"]) for m in found)
+
+
+def ran(*jobs: int) -> list[tuple[int, int, str, str]]:
+    """The same, as the workers told it."""
+    names = {(e["job"], e["id"]): e["worker"] for e in THREE if e["event"] == "worker"}
+    return sorted(
+        (e["job"], e["number"], names[e["job"], 1 - e["id"]], e["worker"])
+        for e in THREE
+        if e["event"] == "ran" and e["job"] in jobs
+    )
+
+
+def test_three_jobs_at_one_store() -> None:
+    """The second has the names of the first with the ranks swapped; the third listens where the first did."""
+    told = decode(recorded("reports/names/three_jobs.pcap"))
+    assert calls(told) == ran(0, 1, 2)
+    workers = [(w["job"], w["name"], w["id"], w["addresses"]) for w in told.of("worker")]
+    assert sorted(workers) == sorted(
+        (e["job"], e["worker"], e["id"], [f"127.0.0.1:{e['port']}"]) for e in THREE if e["event"] == "worker"
+    )
+    ports = [address for *_, addresses in workers for address in addresses]
+    assert len(set(ports)) < len(ports)  # or the capture says nothing of what it is for
+
+
+@pytest.mark.parametrize("hidden", [{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}], ids=str)
+def test_three_jobs_without_the_stores_of_some(hidden: set[int], tmp_path: Path) -> None:
+    """Where a job's store is missing, clients are known by their pipes, and servers by their address."""
+    told = decode(without_store(recorded("reports/names/three_jobs.pcap"), tmp_path / "part.pcap", hidden))
+    at = {(e["job"], e["worker"]): f"127.0.0.1:{e['port']}" for e in THREE if e["event"] == "worker"}
+    seen, shown = ran(*({0, 1, 2} - hidden)), calls(told)
+    assert [call for call in shown if call[0] not in hidden] == seen
+    for call in (call for call in shown if call[0] in hidden):
+        job, number, caller, callee = call
+        right = [one for one in ran(*hidden) if one[:3] == (job, number, caller)]
+        assert len(right) == 1
+        assert callee in (right[0][3], at[job, right[0][3]])
+    for worker in told.of("worker"):
+        for address in worker["addresses"]:
+            if worker["name"] is not None:
+                assert address in [at.get((job, worker["name"])) for job in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [
+        ("full", {"worker0 worker1", "worker1 worker0", "alpha beta", "beta alpha"}),
+        ("late", {"worker0 worker1", "worker1 worker0", "alpha beta", "beta alpha"}),
+        ("nostore", {"worker0 worker1", "worker1 worker0", "alpha 127.0.0.1:34875", "beta alpha"}),
+    ],
+)
+def test_two_jobs_at_one_listener(name: str, ends: set[str]) -> None:
+    """worker1 of the first job says its name and its id in an error, alpha and beta in their handshakes."""
+    told = decode(recorded(f"reports/names/two_jobs_{name}.pcap"))
+    assert {f"{p['client']} {p['server']}" for p in told.of("pipe")} == ends
+    for letter, job in (("a", 0), ("b", 1)):
+        truth = json.loads(content(f"reports/names/job_{letter}.truth.json"))
+        at = {f"127.0.0.1:{port}": w["name"] for w in truth["workers"] for port in w["ports"]}
+        at["127.0.0.1:34875"] = "worker1" if letter == "a" else "beta"  # its port was put in place of beta's
+        requests = [
+            m for m in told.messages if m["request"] and truth["begin_ns"] < m["time_ns"] < truth["end_ns"]
+        ]
+        runs = [event["worker"] for event in truth["events"] if event["ev"] == "ran"]
+        assert sorted(str(at.get(m["dst"], m["dst"])) for m in requests) == sorted(runs)
+        ids = {w["name"]: w["id"] for w in truth["workers"]}
+        workers = [w for w in told.of("worker") if w["job"] == job]
+        assert workers
+        for worker in workers:
+            assert worker["id"] is None or ids[worker["name"]] == worker["id"]
+            assert worker["name"] in (None, *ids)
+            assert all(at[address] == (worker["name"] or at[address]) for address in worker["addresses"])
+
+
+def test_they_are_the_same_once_written_again(tmp_path: Path) -> None:
+    for name in ("two_jobs_full", "two_jobs_late", "two_jobs_nostore", "three_jobs"):
+        path, out = recorded(f"reports/names/{name}.pcap"), tmp_path / f"{name}.pcap"
+        rewrite([path], out)
+        assert_same([path], out)

@@ -16,6 +16,8 @@ from collections import Counter, defaultdict
 from hashlib import blake2b
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from rpcinspect.capture.block import LogBlock, LogRecord
 from rpcinspect.errors import DecodeError, Location, Problem
 from rpcinspect.rpc.record import NO_TENSORS
@@ -29,6 +31,7 @@ from rpcinspect.rpclog.header import (
     LoggedWorker,
     read_header,
 )
+from rpcinspect.rpclog.numbers import JobNumbers
 from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.frame import HEADER_BYTES
 from rpcinspect.wire.ranges import Extent
@@ -71,11 +74,17 @@ class LogJoin:
         self._kept = 0
         self._seen: defaultdict[bytes, Counter[tuple[int, str | None]]] = defaultdict(Counter)
         self._refused = 0
+        self._numbers = JobNumbers()
+        self._head: list[LoggedWorker] | None = []
+        """Workers of this log that come before all else in it."""
+        self._capture = -1
 
     def feed(self, block: LogBlock) -> list[TpMessage]:
         """The messages of a block that no other log has told of."""
         self.damaged |= block.damaged
         done: list[TpMessage] = []
+        if block.capture != self._capture:
+            self._capture, self._head = block.capture, []
         for record in block.records:
             where = Location(capture=block.capture, offset=record.offset)
             try:
@@ -84,10 +93,27 @@ class LogJoin:
                 self._refuse(Problem(error.layer, str(error), where))
             except Exception as error:
                 self._refuse(unexpected(error, "capture", where))
+        self._end_head()
         return done
+
+    def _end_head(self) -> None:
+        if self._head is not None:
+            self._numbers.meet(self._capture, self._head)
+            for worker in self._head:
+                job = self._numbers.of(self._capture, worker.job)
+                self.workers[worker if job == worker.job else replace(worker, job=job)] = None
+            self._head = None
 
     def _take(self, capture: int, record: LogRecord, done: list[TpMessage]) -> None:
         said = read_header(record.header)
+        if isinstance(said, LoggedWorker) and self._head is not None:
+            self._head.append(said)
+            return
+        if said is None:
+            return
+        self._end_head()
+        if (job := self._numbers.of(capture, said.job)) != said.job:
+            said = replace(said, job=job)
         if isinstance(said, LoggedMessage):
             if self._first(capture, record, said):
                 done.append(self._message(capture, record, said))

@@ -34,12 +34,21 @@ class Likelihood:
         self._nested: Counter[Kinds] = Counter()
         self._drivers: set[tuple[int, str]] = set()
         """Workers that certainly sent something of their own, or likely did."""
+        left = []
         for case in cases:
             if case.certain and case.rows:
                 self._nested[self._kind(case)] += 1
             elif not any(self.waited(case, row) for row in case.rows):
                 self._own[self._kind(case)] += 1
-                self._drivers.add((requests.job(case.row), requests.caller(case.row)))
+                self._drivers.add(self._sender(case))
+            else:
+                left.append(case)
+        for case in left:
+            if len(case.rows) == 1 and self._sender(case) not in self._drivers:
+                self._nested[self._kind(case)] += 1
+
+    def _sender(self, case: Case) -> tuple[int, str]:
+        return self._requests.job(case.row), self._requests.caller(case.row)
 
     def _kind(self, case: Case) -> Kinds:
         kind = self._requests.kind(case.row)
@@ -66,6 +75,5 @@ class Likelihood:
         """Whether it is rather the sender's own."""
         if not case.own or not any(self.waited(case, row) for row in case.rows):
             return case.own
-        driver = (self._requests.job(case.row), self._requests.caller(case.row)) in self._drivers
         kind = self._kind(case)
-        return driver and bool(self._own[kind]) and not self._nested[kind]
+        return self._sender(case) in self._drivers and bool(self._own[kind]) and not self._nested[kind]

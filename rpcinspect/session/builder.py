@@ -42,8 +42,9 @@ from rpcinspect.session.model import (
     Session,
     Totals,
 )
-from rpcinspect.session.names import Roster, Witness
+from rpcinspect.session.names import Roster
 from rpcinspect.session.provenance import Provenance, What
+from rpcinspect.session.witness import Witness
 from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Pipe

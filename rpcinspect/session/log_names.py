@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from rpcinspect.rpclog.header import Job, LoggedWorker
 from rpcinspect.session.model import Worker
-from rpcinspect.session.names import ID_LABEL, Roster, Witness, is_address
+from rpcinspect.session.names import ID_LABEL, Roster, is_address
+from rpcinspect.session.witness import Witness
 from rpcinspect.wire.records import Pipe
 
 

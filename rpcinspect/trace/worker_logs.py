@@ -131,7 +131,7 @@ class _Known:
             if failure.reason == "connection":
                 self._ends[failure.caller, failure.callee].append(failure.time_ns)
         self.names = {*session.clients, *session.servers, *(w.name for w in session.workers if w.name)}
-        self._names_of = {w.id: w.name for w in session.workers if w.id is not None and w.name is not None}
+        self._names_of = _names_of(session)
         self._rows: dict[tuple[int, int], int] | None = None
 
     def event(self, file: int, line: LogLine, fit: _Fit | None) -> LogEvent:
@@ -312,3 +312,12 @@ class _Known:
                 f"its times are up to {duration(fit.apart_ns)} from what they speak of: "
                 "the clocks differ, or its host was slow"
             )
+
+
+def _names_of(session: Session) -> dict[int, str]:
+    """Of each id that is one worker's only: a line of a log does not say of which job it is."""
+    names: dict[int, set[str]] = defaultdict(set)
+    for worker in session.workers:
+        if worker.id is not None and worker.name is not None:
+            names[worker.id].add(worker.name)
+    return {worker_id: next(iter(its)) for worker_id, its in names.items() if len(its) == 1}

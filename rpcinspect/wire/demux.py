@@ -46,9 +46,6 @@ from rpcinspect.wire.tensorpipe import (
 
 T = TypeVar("T")
 
-STORE_BYTES = 1 << 20
-"""How much of the store's conversation is read at once."""
-
 
 class Demux:
     """The stage: `feed` streams that grew, then `finish`."""
@@ -139,9 +136,16 @@ class Demux:
         pipe.listener = pipe.server
         pipe.first_ns = min(s.first_ns for s in connection.streams if s.first_ns is not None)
         state = PipeState(pipe, self.shapes, self.limits, patient=self._patient)
+        state.connection = connection
         self.pipes.append(state)
         self.opened.append(pipe)
         return state
+
+    def note_ends(self) -> None:
+        """Tells pipes when they ended, as far as that is known by now."""
+        for state in self.pipes:
+            if state.connection is not None:
+                state.pipe.ended_ns = state.connection.ended_ns
 
     def register(self, address: str, identifier: int, role: Role, done: list[TpMessage]) -> None:
         """Tells what the connection to `address` with this registration id is for, seen already or not."""
@@ -310,7 +314,8 @@ class StoreHandler(Handler):
                     gap(hole[1] - position)
                     position = hole[1]
                     continue
-                stop = min(end, position + STORE_BYTES, end if hole is None else hole[0])
+                # One segment at a time: a name holds from the segment on that told it, not from a later one.
+                stop = min(stream.segment_end(position), end if hole is None else hole[0])
                 time_ns = stream.stamp(position, stop)[1]
                 for entry in feed(stream.read(position, stop), time_ns):
                     if is_directory_key(entry.key):

@@ -256,7 +256,7 @@ class RequestedHandler(Handler):
         known = start if server.start_known else None
         streams, starts = (self.client, server), (self.position, known)
         if role.kind == "descriptor":
-            state.pipe.flow = self.client.flow
+            state.pipe.flow, state.connection = self.client.flow, self.connection
             state.read_messages(FROM_CLIENT, self.client, self.position)
             state.read_messages(FROM_SERVER, server, start, lost=known is None)
         elif role.kind == "lane":

@@ -11,6 +11,7 @@ Mirrors `tensorpipe/core/pipe_impl.cc`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
@@ -29,6 +30,9 @@ from rpcinspect.wire.tensorpipe import (
     TpTensorDescriptor,
 )
 
+if TYPE_CHECKING:
+    from rpcinspect.wire.tcp import Connection
+
 FROM_CLIENT, FROM_SERVER = 0, 1
 
 EMPTY = Extent(0, ())
@@ -44,6 +48,8 @@ class PipeState:
     def __init__(self, pipe: Pipe, shapes: ShapeTable, limits: Limits, *, patient: bool = True) -> None:
         """`patient`: messages whose tensors can be placed only at the end wait for that."""
         self.pipe = pipe
+        self.connection: Connection | None = None
+        """That of its descriptors, as far as it is known."""
         self.problems: list[Problem] = []
         self.handshake_bytes = 0
         self._patient = patient

@@ -56,6 +56,8 @@ class Pipe(Struct, eq=False):
     visible: Visibility = Visibility.FULL
     reason: str | None = None
     first_ns: int = 0
+    ended_ns: int | None = None
+    """When its descriptor connection was closed or reset, as far as that was captured by now."""
     invisible_channels: set[str] = field(default_factory=set)
     server_name: str | None = None
     """As a log says; on the network the server has none."""

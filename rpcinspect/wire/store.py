@@ -1,8 +1,9 @@
 """The TCPStore conversation of one connection -> keys with their values -> who is called what.
 
-In: the ordered bytes of both directions, each with a time. Out: a `StoreEntry` for every key whose value the
-bytes tell, and in the end a `WorkerDirectory`. May assume that `looks_like_store` knew the connection, so
-both directions start at their first byte; they may be fed in any interleaving, and one may be missing.
+In: the ordered bytes of both directions, segment by segment, each with its time. Out: a `StoreEntry` for
+every key whose value the bytes tell, and in the end a `WorkerDirectory`. May assume that `looks_like_store`
+knew the connection, so both directions start at their first byte; they may be fed in any interleaving, and
+one may be missing.
 
     request   u8 operation, then its arguments; a string is u64 length + bytes, a list u64 count + items
     reply     one per request, in the order of the requests; some operations have none
@@ -17,7 +18,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Generator, Iterable, Mapping
-from typing import TypeAlias, TypeVar
+from functools import lru_cache
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -31,14 +33,17 @@ from rpcinspect.wire.store_operations import (
 )
 
 __all__ = [
+    "DirectoryKey",
     "StoreConversation",
     "StoreEntry",
     "StoreGeneration",
     "StoreProblem",
     "WorkerDirectory",
+    "directory_key",
     "is_directory_key",
     "looks_like_store",
     "may_become_store",
+    "members_of",
     "worker_directory",
 ]
 
@@ -72,7 +77,7 @@ class StoreEntry(Struct, frozen=True):
     operation: str
     """`set`, `multi_set`, `append` (from the client), `get`, `multi_get`, `compare_set`, `add` (replies)."""
     time_ns: int
-    """Capture time of the piece of stream that completed it."""
+    """Capture time of the segment that holds its last byte, whenever that was read."""
     server: str = ""
     """Where the store listens, `ip:port`; set by whoever knows the connection."""
 
@@ -97,9 +102,39 @@ class WorkerDirectory(Struct, frozen=True):
     """group -> every (name, id) ever listed as a member; only for groups without a fixed world size."""
 
 
+class DirectoryKey(Struct, frozen=True):
+    """What a key of the directory is about."""
+
+    root: str
+    """All before `/rpc_prefix_N/`, such as `/worker/attempt_1`: several jobs may share a store by it."""
+    group: int
+    kind: Literal["name", "address", "members"]
+    of: int | str = ""
+    """The id whose name it is, or the name whose address."""
+
+
 def is_directory_key(key: str) -> bool:
     """Whether `worker_directory` reads this key; entries of other keys need not be kept."""
-    return bool(_NAME_KEY.search(key) or _ADDRESS_KEY.search(key) or _MEMBERS_KEY.search(key))
+    return directory_key(key) is not None
+
+
+@lru_cache(maxsize=4096)
+def directory_key(key: str) -> DirectoryKey | None:
+    """What this key is about; None for keys that say nothing of workers."""
+    prefix = _GROUP.search(key)
+    root = key[: prefix.start()] if prefix else ""
+    group = int(prefix[1]) if prefix else 0
+    if found := _NAME_KEY.search(key):
+        return DirectoryKey(root, group, "name", int(found[1]))
+    if found := _ADDRESS_KEY.search(key):
+        return DirectoryKey(root, group, "address", found[1])
+    return DirectoryKey(root, group, "members") if _MEMBERS_KEY.search(key) else None
+
+
+def members_of(value: bytes) -> tuple[tuple[str, int], ...]:
+    """The (name, id) of each member in a list of members."""
+    text = value.decode("utf-8", "surrogateescape")
+    return tuple([(found[1], int(found[2])) for found in _MEMBER.finditer(text)])
 
 
 class StoreConversation:
@@ -118,7 +153,9 @@ class StoreConversation:
         self._server = _Direction(self._replies(), "replies", limits)
 
     def feed_client(self, data: bytes, time_ns: int) -> list[StoreEntry]:
-        """More bytes from client to server; returns what became known, from either direction."""
+        """More bytes from client to server, all captured at this time; returns what became known, from either
+        direction.
+        """
         self._client.feed(data, time_ns)
         self._server.run()
         return self._take_found()
@@ -162,7 +199,7 @@ class StoreConversation:
         return found
 
     def _add(self, key: str, value: bytes, size: int, operation: str, direction: _Direction) -> None:
-        self._found.append(StoreEntry(key, value, size, operation, direction.time_ns))
+        self._found.append(StoreEntry(key, value, size, operation, direction.time_ns()))
 
     def _requests(self) -> _Steps[None]:
         """Reads requests for ever."""
@@ -263,19 +300,16 @@ def worker_directory(entries: Iterable[StoreEntry]) -> WorkerDirectory:
     addresses: dict[tuple[int, str], str] = {}
     members: dict[int, dict[tuple[str, int], None]] = {}
     for entry in entries:
-        prefix = _GROUP.search(entry.key)
-        group = int(prefix[1]) if prefix else 0
-        text = entry.value.decode("utf-8", "surrogateescape")
-        if not text:  # the reply to a GET of a key that isn't there
+        key = directory_key(entry.key)
+        if key is None or not entry.value:  # the reply to a GET of a key that isn't there
             continue
-        if found := _NAME_KEY.search(entry.key):
-            names[group, int(found[1])] = text
-        elif found := _ADDRESS_KEY.search(entry.key):
-            addresses[group, found[1]] = text
-        elif _MEMBERS_KEY.search(entry.key):
-            listed = members.setdefault(group, {})
-            for member in _MEMBER.finditer(text):
-                listed[member[1], int(member[2])] = None
+        text = entry.value.decode("utf-8", "surrogateescape")
+        if isinstance(key.of, int):
+            names[key.group, key.of] = text
+        elif key.kind == "address":
+            addresses[key.group, key.of] = text
+        else:
+            members.setdefault(key.group, {}).update(dict.fromkeys(members_of(entry.value)))
     # Who joins a dynamic group asks for this list but not for the names of those who came before.
     for group, listed in members.items():
         for name, worker_id in listed:
@@ -300,7 +334,6 @@ class _Direction:
     """The bytes of one direction, and a generator that reads them: it yields whenever it needs more."""
 
     def __init__(self, steps: _Steps[None], what: str, limits: Limits) -> None:
-        self.time_ns = 0
         self.problem: tuple[str, int] | None = None
         """Why this direction is not read any more, and where."""
         self._steps = steps
@@ -315,6 +348,8 @@ class _Direction:
         """From the start of the stream."""
         self._held = 0
         """Bytes of this item that were read and are likely to be in memory."""
+        self._times: deque[tuple[int, int]] = deque()
+        """(position behind the last byte, time) of what was fed, from the first on that is not read whole."""
 
     @property
     def unread(self) -> int:
@@ -324,9 +359,21 @@ class _Direction:
     def feed(self, data: bytes, time_ns: int) -> None:
         if self.problem is None:
             self._buffer += data
-            self.time_ns = time_ns
+            self._note_time(time_ns)
             self.run()
             self._compact()
+
+    def time_ns(self) -> int:
+        """When the last of the bytes that were read was captured."""
+        position, times = self._dropped + self._position, self._times
+        while len(times) > 1 and times[0][0] < position:
+            times.popleft()
+        return times[0][1] if times else 0
+
+    def _note_time(self, time_ns: int) -> None:
+        if self._times and self._times[-1][1] == time_ns:
+            self._times.pop()
+        self._times.append((self._dropped + len(self._buffer), time_ns))
 
     def run(self) -> None:
         """Reads as far as it goes."""
@@ -348,6 +395,7 @@ class _Direction:
         if self.problem is None:
             self.problem = reason, self._item_start if offset is None else offset
             self._buffer.clear()
+            self._times.clear()
 
     def begin_item(self) -> None:
         """A request or a reply begins here."""
@@ -404,6 +452,8 @@ class _Direction:
             del self._buffer[: self._position]
             self._dropped += self._position
             self._position = 0
+            while len(self._times) > 1 and self._times[0][0] < self._dropped:
+                self._times.popleft()
 
 
 _NAME_KEY = re.compile(r"(?:^|/)names/(\d{1,9})\Z", re.ASCII)

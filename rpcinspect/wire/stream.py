@@ -416,6 +416,15 @@ class Stream:
                 at = stop
         return chain.from_iterable(parts)
 
+    def segment_end(self, position: int) -> int:
+        """Where the segment that holds this settled position ends, or the hole."""
+        run = self.runs[self._locate(position)]
+        if run.starts is None:
+            return run.end
+        starts = run.lists()[0]
+        at = bisect_right(starts, position)
+        return starts[at] if at < len(starts) else run.end
+
     def location(self, position: int) -> Location:
         """The place of a settled position, for people."""
         capture: int | None = None

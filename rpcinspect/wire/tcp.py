@@ -67,6 +67,12 @@ class Connection:
         """Both directions."""
         return self.forward, self.backward
 
+    @property
+    def ended_ns(self) -> int | None:
+        """When either side closed it or reset it; None while that was not captured."""
+        ends = (self.forward.fin_ns, self.backward.fin_ns, self.reset_ns)
+        return min((end for end in ends if end is not None), default=None)
+
     def other(self, stream: Stream) -> Stream:
         """The opposite direction."""
         return self.backward if stream is self.forward else self.forward

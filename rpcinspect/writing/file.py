@@ -71,7 +71,12 @@ def _talks(session: Session, kept: Sequence[Numbered]) -> list[Talk]:
     for message in kept:
         of_pipe[message.record.tp.pipe.number].append(message)
     for count, (number, messages) in enumerate(sorted(of_pipe.items())):
-        talks += pipe_talks(session.pipes[number], _client_name(session, number), messages, 2 * count, ports)
+        pipe = session.pipes[number]
+        its = pipe_talks(pipe, _client_name(session, number), messages, 2 * count, ports)
+        if pipe.ended_ns is not None:  # whoever listens there later is somebody else
+            for talk in its:
+                talk.close_ns = max(pipe.ended_ns, talk.last_ns())
+        talks += its
     _close_before_reuse(talks)
     return talks
 

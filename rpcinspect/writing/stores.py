@@ -24,7 +24,7 @@ SET = next(code for code, operation in OPERATIONS[GENERATION].items() if operati
 
 def store_talk(workers: Sequence[Worker], time_ns: int, ports: Ports) -> Talk | None:
     """The conversation of a job; None where it has no worker with a name."""
-    entries = [entry for worker in workers for entry in _entries(worker)]
+    entries = [*_members(workers), *(entry for worker in workers for entry in _entries(worker))]
     if not entries:
         return None
     addresses = [address for worker in workers for address in worker.addresses]
@@ -38,15 +38,25 @@ def store_talk(workers: Sequence[Worker], time_ns: int, ports: Ports) -> Talk | 
     return talk
 
 
+def _members(workers: Sequence[Worker]) -> Iterator[tuple[str, str]]:
+    """The list of members, where any worker has set its address more than once: elsewhere nobody comes
+    back.
+    """
+    for group in sorted({worker.group for worker in workers if len(worker.addresses) > 1}):
+        listed = [f"{w.name}-{w.id}," for w in workers if w.group == group and w.name and w.id is not None]
+        if listed:
+            yield f"/rpc_prefix_{group}/names/_ALL_WORKER_INFOS", "".join(listed)
+
+
 def _entries(worker: Worker) -> Iterator[tuple[str, str]]:
     if worker.name is None:
         return
     prefix = f"/rpc_prefix_{worker.group}/"
     if worker.id is not None and worker.id >= 0:
         yield f"{prefix}names/{worker.id}", worker.name
-    if worker.addresses:  # pipes are written as uv's, also those that were opened elsewhere
-        yield f"{prefix}addrs/{worker.name}", f"uv://{worker.addresses[0]}"
-    elif worker.elsewhere:
+    for address in worker.addresses:  # pipes are written as uv's, also those that were opened elsewhere
+        yield f"{prefix}addrs/{worker.name}", f"uv://{address}"
+    if not worker.addresses and worker.elsewhere:
         yield f"{prefix}addrs/{worker.name}", worker.elsewhere[0]
 
 

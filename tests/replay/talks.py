@@ -12,7 +12,9 @@ from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.pickle_facts import FactsReader
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session
 from tests.session.records import Talk, pipe
 
@@ -110,6 +112,14 @@ class Workers(Talk):
         """The session and its records in the order of time."""
         session = self.finish()
         return session, [self.records[row] for row in session.order.tolist()]
+
+    def run(self) -> Run:
+        """As a run whose tensors have no bytes."""
+        return Run(*self.heard())
+
+    def causes(self) -> Causes:
+        """What each request was most likely sent for."""
+        return self.run().causes.decided()
 
     def calls(self) -> Sequence[Call]:
         """As exchanges."""

@@ -22,7 +22,7 @@ from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.questions import CALLS
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.causes import Causes, _cut_circles, explain
-from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.exchanges import Call
 from rpcinspect.run.run import open_run
 from rpcinspect.run.serving import Serving
 from tests.replay.talks import Workers, udf
@@ -47,8 +47,7 @@ DRIVERS = {
 
 def causes_of(path: Path) -> tuple[dict[int, Call], Causes]:
     with open_run(str(path)) as opened:
-        exchanges = read_exchanges(opened.session, opened.messages)
-    return exchanges.by_index(), explain(exchanges.calls)
+        return opened.exchanges.by_index(), opened.causes
 
 
 def capture(name: str) -> Path:
@@ -60,9 +59,8 @@ def capture(name: str) -> Path:
 @pytest.mark.parametrize("name", sorted(DRIVERS))
 def test_the_scripts_drivers_and_nobody_else_act_of_their_own(name: str) -> None:
     calls, causes = causes_of(capture(name))
-    own = {c.caller for c in calls.values() if causes.own(c) and not c.control}
-    assert own == DRIVERS[name]
-    assert causes.ambiguities == ()
+    causes = causes.decided()
+    assert {c.caller for c in calls.values() if causes.own(c.index) and not c.control} == DRIVERS[name]
 
 
 @pytest.mark.parametrize("name", ["bwd_boom", "rref_relay", "basic_chain", "ctx_crowd"])

@@ -33,17 +33,45 @@ def pipe(
     client: str = "10.0.0.1:1000",
     server: str = "10.0.0.2:5000",
     name: str | None = None,
+    *,
+    opened: int = 0,
+    ended: int | None = None,
 ) -> Pipe:
     """A pipe between two endpoints; `name` is the context name in its handshake."""
     made = Pipe(number, Flow(endpoint(client), endpoint(server)), client_name=name)
     made.listener = made.server
+    made.first_ns, made.ended_ns = opened, ended
     return made
 
 
-def entry(key: str, value: str, *, group: int = 0) -> StoreEntry:
+def entry(
+    key: str,
+    value: str,
+    *,
+    group: int = 0,
+    at: int = 0,
+    operation: str = "set",
+    store: str = "",
+    root: str = "",
+) -> StoreEntry:
     """What the store says, e.g. of `names/0`."""
     data = value.encode("utf-8", "surrogateescape")
-    return StoreEntry(f"/rpc_prefix_{group}/{key}", data, len(data), "set", 0)
+    return StoreEntry(f"{root}/rpc_prefix_{group}/{key}", data, len(data), operation, at, store)
+
+
+def met(
+    *workers: tuple[str, str], at: int = 0, store: str = "", root: str = "", operation: str = "set"
+) -> tuple[StoreEntry, ...]:
+    """What workers of these names, by id, who listen at these addresses, tell their store when they begin."""
+    names = [
+        entry(f"names/{number}", name, at=at, store=store, root=root, operation=operation)
+        for number, (name, _) in enumerate(workers)
+    ]
+    addresses = [
+        entry(f"addrs/{name}", f"uv://{address}", at=at + 1, store=store, root=root, operation=operation)
+        for name, address in workers
+    ]
+    return *names, *addresses
 
 
 def tp_message(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rpcinspect.rpclog.header import Job, LoggedWorker
 from rpcinspect.session.log_names import call_log
-from rpcinspect.session.names import Roster, Witness
+from rpcinspect.session.names import Roster
+from rpcinspect.session.witness import Witness
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.segment import Endpoint, Flow
 

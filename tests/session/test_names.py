@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.session.model import Worker
-from rpcinspect.session.names import Witness, call_roll
+from rpcinspect.session.names import call_roll
+from rpcinspect.session.witness import Witness
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.store import StoreEntry
-from tests.session.records import entry, pipe
+from tests.session.records import entry, met, pipe
 
 TWO = (
     entry("names/0", "worker0"),
@@ -175,13 +177,60 @@ def test_an_empty_context_name_is_no_name() -> None:
     assert roster.clients == ("10.0.0.1:1000",)
 
 
-def test_facts_count_only_what_is_new() -> None:
+# --- names hold for a time ---
+
+A, B = "10.0.0.1:4000", "10.0.0.2:5000"
+
+
+def test_each_job_has_its_own_names_of_an_address() -> None:
+    pipes = (
+        pipe(0, name="a", opened=5, ended=9),
+        pipe(1, "10.0.0.2:7", A, "y", opened=25),
+        pipe(2, "10.0.0.1:8", name="x", opened=26),
+    )
+    roster = call_roll(pipes, [*met(("a", A), ("b", B)), *met(("x", A), ("y", B), at=20)], Witness())
+    assert (roster.clients, roster.servers) == (("a", "y", "x"), ("b", "x", "y"))
+    assert roster.jobs == (0, 1, 1)
+    assert [roster.by_id(1, job) for job in (0, 1)] == ["b", "y"]
+    assert [(w.job, w.name, w.id, w.addresses) for w in roster.workers] == [
+        (0, "a", 0, (A,)),
+        (0, "b", 1, (B,)),
+        (1, "x", 0, (A,)),
+        (1, "y", 1, (B,)),
+    ]
+
+
+def test_a_job_without_a_store_has_no_name_of_another_one() -> None:
+    """Neither by the address nor by the id."""
     witness = Witness()
-    for _ in range(3):
-        witness.id(0, True, 1)
-        witness.name(0, True, "a")
-        witness.name(0, False, "a")
-    assert witness.facts == 3
+    witness.id(1, False, 1)
+    pipes = (pipe(0, name="a", opened=5, ended=9), pipe(1, name="x", opened=25))
+    roster = call_roll(pipes, met(("a", A), ("b", B)), witness)
+    assert (roster.clients, roster.servers) == (("a", "x"), ("b", "worker:1"))
+    assert (roster.by_id(0, 0), roster.by_id(0, 1)) == ("a", "worker:0")
+
+
+def test_what_was_said_of_a_listener_ends_with_it() -> None:
+    witness = Witness()
+    witness.name(0, False, "b")
+    pipes = (pipe(0, name="a", opened=5, ended=9), pipe(1, "10.0.0.1:9", name="x", opened=25))
+    assert call_roll(pipes, [], witness).servers == ("b", B)
+
+
+def test_a_member_that_comes_back_is_one_worker_with_two_addresses() -> None:
+    both, one = (entry("names/_ALL_WORKER_INFOS", listed) for listed in ("a-0,b-1,", "a-0,"))
+    entries = [entry("names/0", "a"), both, entry("addrs/b", f"uv://{B}")]
+    entries += [replace(one, time_ns=10), replace(both, time_ns=20)]
+    entries += [entry("addrs/b", "uv://10.0.0.2:5001", at=21)]
+    pipes = (
+        pipe(0, name="a", opened=5, ended=9),
+        pipe(1, "10.0.0.1:9", "10.0.0.2:5001", name="a", opened=25),
+    )
+    roster = call_roll(pipes, entries, Witness())
+    assert (roster.servers, roster.jobs) == (("b", "b"), (0, 0))
+    assert [(w.name, w.id, w.addresses) for w in roster.workers if w.name == "b"] == [
+        ("b", 1, (B, "10.0.0.2:5001"))
+    ]
 
 
 def test_many_pipes_and_entries_take_linear_time() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from rpcinspect.diff.compare import compare
 from rpcinspect.replay.planning.plan import PlanOptions, plan
-from rpcinspect.run.causes import explain
 from rpcinspect.run.exchanges import read_exchanges
 from rpcinspect.run.run import Run
 from rpcinspect.shrink.candidates import Target, candidates, target_of
@@ -50,8 +49,8 @@ def test_same_runs_have_none() -> None:
 
 def test_sets_are_closed_and_end_with_the_whole_run() -> None:
     with Run.open([str(capture_of("pairs/dropout_seed"))]) as run:
-        exchanges = read_exchanges(run.session, run.messages)
-        calls, causes = exchanges.by_index(), explain(exchanges.calls)
+        exchanges = run.exchanges
+        calls, causes = exchanges.by_index(), run.causes.decided()
         root = message("dropout_seed", "worker0", 11)
         sets = list(candidates(run, Target("b", (root,))))
     assert sets[-1] == frozenset(range(len(run)))

@@ -8,12 +8,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.session.log_events import LogEvent, WorkerLogs
 from rpcinspect.session.model import Session
 from rpcinspect.trace.wire_facts import ConnectionEnd
-from rpcinspect.trace.worker_logs import first_gone, join_logs
+from rpcinspect.trace.worker_logs import _names_of, first_gone, join_logs
 from rpcinspect.workerlog.read import read_lines
 from tests.logs import log_of, message
 
@@ -162,3 +163,11 @@ def test_calls_that_lost_their_connection_tell_when_too(tmp_path: Path) -> None:
     placed = [(event.time_ns, event.placed) for event in found.events]
     assert placed == [(12 * SECOND + 5, "connection"), (13 * SECOND, "fit")]
     assert found.files[1].zone_s == 19800
+
+
+def test_an_id_of_two_jobs_names_nobody() -> None:
+    known, _ = session()
+    again = replace(known, workers=(*known.workers, *(replace(w, job=1) for w in known.workers)))
+    assert _names_of(again) == _names_of(known) == {0: "worker0", 1: "worker1", 2: "worker2"}
+    other = replace(known, workers=(*known.workers, replace(known.workers[1], name="x", job=1)))
+    assert _names_of(other) == {0: "worker0", 2: "worker2"}

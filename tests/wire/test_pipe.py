@@ -222,6 +222,16 @@ def test_the_end_inside_a_message_says_how_it_ended(end: int) -> None:
     assert outcome.reasons == [wanted]
 
 
+@pytest.mark.parametrize("end", [0, FIN, RST])
+def test_when_a_pipe_ended(end: int) -> None:
+    outcome = play(two_exchanges()[0], end=end)
+    (state,) = outcome.demux.pipes
+    outcome.demux.note_ends()
+    ended = state.pipe.ended_ns
+    assert (ended is None) == (end == 0)
+    assert ended is None or ended > max(message.last_ns for message in outcome.messages)
+
+
 def test_bytes_are_counted_once() -> None:
     network, _ = two_exchanges()
     outcome = play(network)

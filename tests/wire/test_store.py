@@ -13,14 +13,17 @@ from hypothesis import strategies as st
 from rpcinspect.limits import Limits
 from rpcinspect.wire.store import (
     KEPT_VALUE_BYTES,
+    DirectoryKey,
     StoreConversation,
     StoreEntry,
     StoreGeneration,
     StoreProblem,
     WorkerDirectory,
+    directory_key,
     is_directory_key,
     looks_like_store,
     may_become_store,
+    members_of,
     worker_directory,
 )
 
@@ -170,6 +173,33 @@ def test_only_the_requests() -> None:
     found = worker_directory(entries)
     assert found.names == {(0, 1): "worker1"}
     assert found.addresses == {(0, "worker1"): "uv://127.0.0.1:35117"}
+
+
+def test_the_time_of_an_entry_is_that_of_its_own_last_byte() -> None:
+    """Not of what is read with it; also where the replies are there before what they answer."""
+    get = b"\x03" + string(b"/names/0")
+    asked = VALIDATE + b"\x01" + string(b"/names/1") + string(b"b") + get + get
+    talk = StoreConversation(V2_2)
+    assert talk.feed_server(string(b"a"), 70) == []
+    assert talk.feed_server(string(b"a")[:3], 80) == []
+    assert talk.feed_server(string(b"a")[3:], 90) == []
+    found = [e for n in range(len(asked)) for e in talk.feed_client(asked[n : n + 1], n)]
+    assert [(e.operation, e.time_ns) for e in found] == [
+        ("set", len(asked) - 2 * len(get) - 1),
+        ("get", 70),
+        ("get", 90),
+    ]
+
+
+def test_what_a_key_is_about() -> None:
+    assert directory_key("/worker/attempt_1/rpc_prefix_2/names/3") == DirectoryKey(
+        "/worker/attempt_1", 2, "name", 3
+    )
+    assert directory_key("names/3") == DirectoryKey("", 0, "name", 3)
+    assert directory_key("/rpc_prefix_0/addrs/a/b") == DirectoryKey("", 0, "address", "a/b")
+    assert directory_key("/rpc_prefix_0/names/_ALL_WORKER_INFOS") == DirectoryKey("", 0, "members")
+    assert directory_key("/rpc_prefix_0/names/x") is None
+    assert members_of(b"a-0,b-c-12,") == (("a", 0), ("b-c", 12))
 
 
 def test_gap_in_the_replies() -> None:

@@ -165,3 +165,12 @@ def test_copies_among_many_runs_that_nobody_released() -> None:
     for at in range(0, len(rows), 50):
         player.outcome.tcp.feed(segment_block(rows[at : at + 50]))
     assert time.process_time() - start < 9
+
+
+def test_where_segments_end() -> None:
+    stream = stream_of(DATA, sizes=[100], holes=[(250, 260)])
+    origin = stream.origin
+    assert origin is not None
+    ends = {stream.segment_end(origin + at) - origin for at in range(len(DATA))}
+    assert ends == {100, 200, 250, 260, 300, 400, 500, 512}
+    assert stream.segment_end(origin + 255) == origin + 260

@@ -361,7 +361,7 @@ def test_a_repeated_syn_is_the_same_connection() -> None:
 def test_a_reset_is_noted() -> None:
     bench = Bench()
     bench.feed([syn(), data(0, b"ab"), data(2, b"", flags=RST)])
-    assert bench.tcp.connections[0].reset_ns == 3000
+    assert bench.tcp.connections[0].reset_ns == bench.tcp.connections[0].ended_ns == 3000
 
 
 def test_without_a_syn_the_client_is_not_known_and_the_first_bytes_may_come_late() -> None:

@@ -51,3 +51,11 @@ def test_where_workers_listen_elsewhere_that_is_told() -> None:
     assert b"shm://9a7de" in said(talk)
     assert talk is not None
     assert talk.server.port == 60998
+
+
+def test_a_worker_that_listened_at_two_addresses_may_come_back() -> None:
+    """Only in a group with a list of members may a worker set its address again."""
+    text = said(store_talk([worker("w", 3, "10.0.0.1:5", "10.0.0.1:6")], 7, Ports(set())))
+    assert text.count(b"addrs/w") == 2
+    assert b"names/_ALL_WORKER_INFOS" in text
+    assert text.index(b"w-3,") < text.index(b"uv://10.0.0.1:5") < text.index(b"uv://10.0.0.1:6")

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from rpcinspect.replay.planning.facts import read_facts, rrefs_in
 from rpcinspect.replay.planning.selection import needed, optimizer_context, select
-from rpcinspect.run.causes import explain
-from rpcinspect.run.exchanges import Call, Exchanges, read_exchanges
-from rpcinspect.run.run import open_run
+from rpcinspect.run.exchanges import Call
+from rpcinspect.run.run import Run, open_run
 from tests.replay.planning.test_sessions import remote
 from tests.replay.talks import Workers
 from tests.truth import CAPTURES, workload
 
 
-def chosen(context: int, exchanges: Exchanges) -> set[int]:
-    calls = exchanges.calls
-    return set(select(context, calls, explain(calls), read_facts(calls)))
+def chosen(context: int, run: Run) -> set[int]:
+    calls = run.exchanges.calls
+    return set(select(context, calls, run.causes.decided(), read_facts(calls)))
 
 
-def of_capture(name: str) -> Exchanges:
+def of_capture(name: str) -> Run:
     with open_run(str(CAPTURES / name)) as opened:
-        return read_exchanges(opened.session, opened.messages)
+        return opened
 
 
 def test_a_context_alone() -> None:
     """Four threads with contexts that share nothing: each is its own messages."""
-    exchanges = of_capture("ctx_crowd.pcap.gz")
+    opened = of_capture("ctx_crowd.pcap.gz")
     run = workload("ctx_crowd")
     for event in run.of("context"):
         context = event["context_id"]
-        its = {call.index for call in exchanges.calls if call.context == context}
+        its = {call.index for call in opened.exchanges.calls if call.context == context}
         assert its
-        assert chosen(context, exchanges) == its
+        assert chosen(context, opened) == its
 
 
 def test_an_unknown_context_is_nothing() -> None:
@@ -44,7 +43,7 @@ def test_nested_calls_and_what_they_are_nested_in_come_along() -> None:
     workers.call(2, 0, 30, 40, context=(1 << 48, 2))
     workers.call(0, 1, 70, 80)
     calls = workers.calls()
-    assert chosen(1 << 48, Exchanges(tuple(calls), ())) == {call.index for call in calls[:3]}
+    assert chosen(1 << 48, workers.run()) == {call.index for call in calls[:3]}
 
 
 def test_earlier_changes_of_state_come_along_and_later_ones_do_not() -> None:
@@ -55,13 +54,13 @@ def test_earlier_changes_of_state_come_along_and_later_ones_do_not() -> None:
     workers.call(0, 1, 70, 80, *remote(2))
     workers.call(0, 2, 5, 8, *remote(3))  # of a worker that is not reached
     by_time = {call.begin_ns: call.index for call in workers.calls()}
-    assert chosen(7, Exchanges(tuple(workers.calls()), ())) == {by_time[10], by_time[50]}
+    assert chosen(7, workers.run()) == {by_time[10], by_time[50]}
 
 
 def test_an_optimizers_step_brings_the_context_of_its_gradients() -> None:
-    exchanges = of_capture("ps_race_lock.pcap.gz")
+    opened = of_capture("ps_race_lock.pcap.gz")
     steps: dict[int, Call] = {}
-    for call in exchanges.calls:
+    for call in opened.exchanges.calls:
         context = optimizer_context(call.request)
         if context is not None:
             steps[context] = call
@@ -74,16 +73,16 @@ def test_an_optimizers_step_brings_the_context_of_its_gradients() -> None:
     early = next(context for context, call in steps.items() if call is first)
 
     def contexts_in(context: int) -> set[int | None]:
-        taken = chosen(context, exchanges)
-        return {call.context for call in exchanges.calls if call.index in taken} - {None}
+        taken = chosen(context, opened)
+        return {call.context for call in opened.exchanges.calls if call.index in taken} - {None}
 
     assert contexts_in(late) == contexts
     assert contexts_in(early) == {early}
 
 
-def least(roots: set[int], exchanges: Exchanges) -> set[int]:
-    calls = exchanges.calls
-    return set(needed(roots, calls, explain(calls), read_facts(calls)))
+def least(roots: set[int], run: Run) -> set[int]:
+    calls = run.exchanges.calls
+    return set(needed(roots, calls, run.causes.decided(), read_facts(calls)))
 
 
 def test_a_call_needs_nothing_else_of_its_context() -> None:
@@ -92,27 +91,27 @@ def test_a_call_needs_nothing_else_of_its_context() -> None:
     workers.call(0, 1, 30, 40, context=(7, 2))
     calls = workers.calls()
     for call in calls:
-        assert least({call.index}, Exchanges(tuple(calls), ())) == {call.index}
+        assert least({call.index}, workers.run()) == {call.index}
 
 
 def test_a_gradient_needs_its_context_but_no_clean_up() -> None:
-    exchanges = of_capture("basic_chain.pcap")
-    gradient = next(c for c in exchanges.calls if c.type == "BACKWARD_AUTOGRAD_REQ")
-    its = [c for c in exchanges.calls if c.context == gradient.context]
+    opened = of_capture("basic_chain.pcap")
+    gradient = next(c for c in opened.exchanges.calls if c.type == "BACKWARD_AUTOGRAD_REQ")
+    its = [c for c in opened.exchanges.calls if c.context == gradient.context]
     kept = {c.index for c in its if c.type != "CLEANUP_AUTOGRAD_CONTEXT_REQ"}
     assert kept < {c.index for c in its}
-    assert least({gradient.index}, exchanges) == kept
+    assert least({gradient.index}, opened) == kept
 
 
 def test_an_rref_needs_its_maker_and_what_settles_its_forks() -> None:
-    exchanges = of_capture("rref_relay.pcap.gz")
-    for call in exchanges.calls:
+    opened = of_capture("rref_relay.pcap.gz")
+    for call in opened.exchanges.calls:
         if call.control:
-            assert least({call.index}, exchanges) == {call.index}
+            assert least({call.index}, opened) == {call.index}
             continue
-        found = least({call.index}, exchanges)
-        assert found == least(found, exchanges)  # with each call, all that it needs
-        facts = read_facts(exchanges.calls)[call.job]
+        found = least({call.index}, opened)
+        assert found == least(found, opened)  # with each call, all that it needs
+        facts = read_facts(opened.exchanges.calls)[call.job]
         for rref in rrefs_in(call.request):
             maker = facts.makers.get(rref)
             assert maker is None or maker.request in found

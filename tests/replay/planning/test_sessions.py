@@ -10,8 +10,6 @@ import pytest
 from rpcinspect.replay.planning.sessions import Cast, changes_state, default_casts, named_casts, workers_of
 from rpcinspect.rpc.command import Command, PythonRemoteCall, RemoteRet
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.causes import explain
-from rpcinspect.run.exchanges import read_exchanges
 from rpcinspect.run.run import open_run
 from tests.places import recorded
 from tests.replay.talks import Workers, udf
@@ -35,7 +33,7 @@ def remote(number: int) -> tuple[Command, Command]:
 
 def casts(workers: Workers) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     calls = workers.calls()
-    return [(cast.roles, cast.live) for cast in default_casts(ALL, calls, explain(calls))]
+    return [(cast.roles, cast.live) for cast in default_casts(ALL, calls, workers.causes())]
 
 
 def test_one_session_for_each_worker_that_starts_something() -> None:
@@ -115,8 +113,7 @@ def test_mistakes(roles: Sequence[str], live: Sequence[str], told: str) -> None:
 
 def of_capture(path: Path) -> list[Cast]:
     with open_run(str(path)) as opened:
-        calls = read_exchanges(opened.session, opened.messages).calls
-        return default_casts(workers_of(opened.session), calls, explain(calls))
+        return default_casts(workers_of(opened.session), opened.exchanges.calls, opened.causes.decided())
 
 
 @pytest.mark.parametrize("name", ["ps_race", "ps_race_lock"])

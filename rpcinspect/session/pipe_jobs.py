@@ -1,0 +1,359 @@
+"""Which job a pipe is of, and which of those that listened at its server's address it met.
+
+In: pipes with their times, the jobs of the stores, what messages tell of the ends of pipes. Out: `Placed`: a
+job and a `Listener` for each pipe.
+
+A pipe is of a job if it was opened to an address that the job's store had told by then, while the job was
+there: as long as any of its pipes was open, or it told its store something. Pipes that no store explains
+(`_loose`) are of a job in whose store not all addresses were, if only one can be meant, else of one of their
+own: that of others which were open at the time. Workers open one pipe to each other: where the same two names
+come again, or two workers would have one id, they are of different jobs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct, field
+
+from rpcinspect.session.store_jobs import Published, StoreJob
+from rpcinspect.session.witness import End, Witness
+from rpcinspect.wire.records import Pipe
+
+Listener: TypeAlias = tuple[str, int]
+"""(address, number): which of those that listened there. The number is the time from which on a store tells
+it, -1 where nothing limits that, or at most `UNPUBLISHED`."""
+
+NEVER = 1 << 63
+MANY_JOBS = 256
+"""Of so many jobs that a pipe may be of more than one will do, and asking all of them takes long."""
+UNPUBLISHED = -2
+"""Number of the first listener at an address that no store tells, those after it count down from there."""
+
+
+class Job(Struct, eq=False):
+    """One job of the capture."""
+
+    store: StoreJob | None = None
+    pipes: list[int] = field(default_factory=list)
+    """Positions among all pipes."""
+    published: dict[Listener, dict[tuple[int, str], None]] = field(default_factory=dict)
+    """(group, name) of each listener that its store tells."""
+    until_ns: int = -1
+    """When the last of its pipes ended; `NEVER` while one may be open."""
+    names: frozenset[str] = frozenset()
+    """Those in its store."""
+    all_seen: bool = False
+    """Each of its workers listens where its store says."""
+    places: frozenset[str] = frozenset()
+    """Where its store says that its workers listen."""
+    ports: frozenset[str] = frozenset()
+    """Those of them; behind address translation they are all that stays."""
+    met: Counter[tuple[str, Listener]] = field(default_factory=Counter)
+    """(name of a client, whom it called) → pipes: a worker opens one to another, in each of their groups."""
+
+    def lives(self, time_ns: int) -> bool:
+        """Whether it was there at that time, as far as pipes and store tell."""
+        if self.until_ns >= time_ns:
+            return True
+        times = self.store.times if self.store is not None else ()
+        at = bisect_right(times, time_ns)
+        return at > 0 and times[at - 1] > self.until_ns
+
+    def add(self, number: int, pipe: Pipe, listener: Listener) -> None:
+        """One more of its pipes; for `met`, all that are not published at an address are one listener."""
+        self.pipes.append(number)
+        self.until_ns = max(self.until_ns, NEVER if pipe.ended_ns is None else pipe.ended_ns)
+        if pipe.client_name:
+            self.met[pipe.client_name, listener] += 1
+
+    def begin_ns(self, pipes: Sequence[Pipe]) -> int:
+        """When the first sign of it was seen."""
+        begins = [pipes[number].first_ns for number in self.pipes]
+        return min(begins if self.store is None else [*begins, self.store.begin_ns], default=0)
+
+
+class Placed(Struct, frozen=True):
+    """See the module's text."""
+
+    jobs: tuple[Job, ...]
+    """In the order of their beginnings."""
+    job_of: tuple[int, ...]
+    """Of each pipe."""
+    listener_of: tuple[Listener, ...]
+
+
+def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], witness: Witness) -> Placed:
+    """Puts each pipe into its job."""
+    jobs = [Job(store=store, names=frozenset(store.names())) for store in stores]
+    listeners, own = _sweep(pipes, jobs, witness)
+    guests = [frozenset(name for name, _ in job.met) - job.names for job in jobs]
+    if any(guests):  # a store that was not captured whole: these workers listen somewhere, too
+        jobs = [Job(store=job.store, names=job.names | its) for job, its in zip(jobs, guests, strict=True)]
+        listeners, own = _sweep(pipes, jobs, witness)
+    parted = [part for job in own for part in _parted(job, pipes, listeners, witness)]
+    found = sorted([*jobs, *parted], key=lambda job: job.begin_ns(pipes)) or [Job()]
+    job_of = {number: at for at, job in enumerate(found) for number in job.pipes}
+    every = range(len(pipes))
+    return Placed(tuple(found), tuple([job_of[n] for n in every]), tuple([listeners[n] for n in every]))
+
+
+def _sweep(
+    pipes: Sequence[Pipe], jobs: Sequence[Job], witness: Witness
+) -> tuple[dict[int, Listener], list[Job]]:
+    """Goes through pipes in the order of time, and gives each to one of these jobs, or to others, which it
+    returns with the listener of each pipe.
+    """
+    listeners: dict[int, Listener] = {}
+    at_address = _owners(pipes, jobs)
+    listening = {str(pipe.listener) for pipe in pipes}
+    for job in jobs:
+        job.all_seen &= not job.places.isdisjoint(listening)
+    own, by_name = _Own(pipes), _Stores(jobs)
+    for number in sorted(range(len(pipes)), key=lambda number: (pipes[number].first_ns, number)):
+        pipe = pipes[number]
+        owner = at_address[str(pipe.listener)].at(pipe)
+        if owner is not None and _stays(owner, pipe, own):
+            listeners[number] = owner.listener
+            owner.job.add(number, pipe, owner.listener)
+        elif (only := by_name.only(pipe, witness)) is not None:
+            only.add(number, pipe, _unpublished(pipe))
+        else:
+            own.add(number)
+    for job in (*jobs, *own.jobs):
+        _number_listeners(job, pipes, listeners)
+    return listeners, own.jobs
+
+
+# --- pipes to an address that a store tells ---
+
+
+class _Owner(Struct, frozen=True):
+    """Who listens at an address from some time on."""
+
+    since_ns: int
+    sure: bool
+    """Whether that time is when it began, and not only when it was first heard of."""
+    job: Job
+    listener: Listener
+
+
+class _Address:
+    """Those that a store says to listen at one address, one after the other."""
+
+    def __init__(self) -> None:
+        self.owners: list[_Owner] = []
+        self._since: list[int] = []
+
+    def add(self, owner: _Owner) -> None:
+        self.owners.append(owner)
+        self._since.append(owner.since_ns)
+
+    def at(self, pipe: Pipe) -> _Owner | None:
+        """Whom a pipe met."""
+        at = bisect_right(self._since, pipe.first_ns)
+        return self.owners[at - 1] if at else None
+
+
+def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, _Address]:
+    """By address; who was read, and not seen to be set, has been there since the last pipe before ended."""
+    told: dict[str, list[tuple[Published, int]]] = defaultdict(list)
+    for number, job in enumerate(jobs):
+        assert job.store is not None
+        hosts = list(job.store.published())
+        for published in hosts:
+            told[published.place].append((published, number))
+        there = {published.name for published in hosts if published.place.rpartition(":")[2].isdigit()}
+        job.all_seen = not job.store.dynamic and there == job.names
+        job.places = frozenset(published.place for published in hosts)
+        job.ports = frozenset(place.rpartition(":")[2] for place in job.places)
+    ends: dict[str, list[int]] = defaultdict(list)
+    for pipe in pipes:
+        if pipe.ended_ns is not None and str(pipe.listener) in told:
+            ends[str(pipe.listener)].append(pipe.ended_ns)
+    found: dict[str, _Address] = defaultdict(_Address)
+    for address, its in told.items():
+        its.sort(key=lambda one: one[0].since_ns)
+        ended = sorted(ends[address])
+        before = -1
+        for published, number in its:
+            since, job = published.since_ns, jobs[number]
+            if not published.told:
+                at = bisect_right(ended, since)
+                since = max(ended[at - 1] + 1 if at else -1, before)
+            listener = (address, since)
+            before = published.since_ns
+            if listener not in job.published:
+                found[address].add(_Owner(since, published.told, job, listener))
+            job.published.setdefault(listener, {})[published.group, published.name] = None
+    return found
+
+
+def _stays(owner: _Owner, pipe: Pipe, own: _Own) -> bool:
+    """Whether the job still has that address when the pipe is opened."""
+    job = owner.job
+    if job.met[pipe.client_name or "", owner.listener] >= len(job.published[owner.listener]):
+        return False  # a worker of the same name in another job
+    before = job.store is not None and job.store.begin_ns > pipe.first_ns
+    if before or job.lives(pipe.first_ns):
+        return True
+    # All is closed, yet a worker that has not called before may outlive those that have.
+    return pipe.client_name in job.names and not own.lives(pipe.first_ns)
+
+
+# --- pipes that no store explains ---
+
+
+class _Stores:
+    """The jobs of stores, by the names in them."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = jobs
+        self._of: dict[str, list[Job]] = defaultdict(list)
+        self._growing = []
+        """Those that more workers may be of than their stores tell."""
+        for job in jobs:
+            if job.store is not None and job.store.dynamic:
+                self._growing.append(job)
+            else:
+                for name in job.names:
+                    self._of[name].append(job)
+
+    def only(self, pipe: Pipe, witness: Witness) -> Job | None:
+        """The one job that this pipe can be of, though no store tells its listener."""
+        jobs = self._jobs
+        if pipe.client_name:
+            jobs = [*self._of.get(pipe.client_name, ()), *self._growing]
+        if len(jobs) > MANY_JOBS:
+            return None
+        found = [job for job in jobs if _may_be(job, pipe, witness)]
+        return found[0] if len(found) == 1 else None
+
+
+def _may_be(job: Job, pipe: Pipe, witness: Witness) -> bool:
+    store = job.store
+    assert store is not None
+    if pipe.first_ns < store.begin_ns:
+        if store.begun or (pipe.ended_ns is not None and pipe.ended_ns < store.begin_ns):
+            return False
+    elif not job.lives(pipe.first_ns):
+        return False
+    if str(pipe.listener) in job.places or (pipe.client_name, _unpublished(pipe)) in job.met:
+        return False
+    if job.all_seen and str(pipe.listener).rpartition(":")[2] not in job.ports:
+        return False
+    names = witness.of(pipe, True).names | witness.of(pipe, False).names
+    return store.dynamic or names <= job.names
+
+
+def _unpublished(pipe: Pipe) -> Listener:
+    return str(pipe.listener), UNPUBLISHED
+
+
+class _Own:
+    """Jobs of pipes that no store explains."""
+
+    def __init__(self, pipes: Sequence[Pipe]) -> None:
+        self.jobs: list[Job] = []
+        self._pipes = pipes
+
+    def lives(self, time_ns: int) -> bool:
+        """Whether there is one at that time."""
+        return bool(self.jobs) and self.jobs[-1].lives(time_ns)
+
+    def add(self, number: int) -> None:
+        """To the job that is there, or a new one."""
+        pipe = self._pipes[number]
+        again = bool(self.jobs) and (pipe.client_name, _unpublished(pipe)) in self.jobs[-1].met
+        if again or not self.lives(pipe.first_ns):
+            self.jobs.append(Job())
+        self.jobs[-1].add(number, pipe, _unpublished(pipe))
+
+
+def _number_listeners(job: Job, pipes: Sequence[Pipe], listeners: dict[int, Listener]) -> None:
+    """Of pipes to addresses that are in no store: where all of them have ended, the next one may meet another
+    listener.
+    """
+    latest: dict[str, tuple[int, int]] = {}
+    for number in job.pipes:
+        if number in listeners:
+            continue
+        pipe = pipes[number]
+        address = str(pipe.listener)
+        which, until = latest.get(address, (UNPUBLISHED, NEVER))
+        if until < pipe.first_ns:
+            which, until = which - 1, -1
+        ended = NEVER if pipe.ended_ns is None else pipe.ended_ns
+        latest[address] = which, ended if address not in latest else max(until, ended)
+        listeners[number] = (address, which)
+
+
+# --- jobs that were there at the same time ---
+
+
+def _parted(
+    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], witness: Witness
+) -> list[Job]:
+    """The parts of a job that nothing joins, if an id or a name would be two workers' otherwise."""
+    parts = _parts(job, pipes, listeners, witness)
+    if len(parts) < 2:
+        return [job]
+    names: dict[int, set[str]] = defaultdict(set)
+    ids: dict[str, set[int]] = defaultdict(set)
+    for part in parts:
+        for name, number in _tied(part, pipes, listeners, witness):
+            names[number].add(name)
+            ids[name].add(number)
+    if all(len(its) == 1 for its in names.values()) and all(len(its) == 1 for its in ids.values()):
+        return [job]
+    found = []
+    for part in parts:
+        found.append(Job())
+        for number in part:
+            found[-1].add(number, pipes[number], listeners[number])
+    return found
+
+
+def _parts(
+    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], witness: Witness
+) -> list[list[int]]:
+    """Pipes that a listener or a worker's name at one host joins."""
+    leader: dict[object, object] = {}
+
+    def top(one: object) -> object:
+        while leader.setdefault(one, one) != one:
+            leader[one] = one = leader[leader[one]]
+        return one
+
+    for number in job.pipes:
+        pipe = pipes[number]
+        mine = top(listeners[number])
+        ends: list[object] = [(pipe.client.host, name) for name in witness.of(pipe, True).names]
+        ends += [(pipe.server.host, name) for name in witness.of(pipe, False).names]
+        for end in ends:
+            leader[top(end)] = mine
+            mine = top(mine)
+    parts: dict[object, list[int]] = defaultdict(list)
+    for number in job.pipes:
+        parts[top(listeners[number])].append(number)
+    return list(parts.values())
+
+
+def _tied(
+    part: Iterable[int], pipes: Sequence[Pipe], listeners: Mapping[int, Listener], witness: Witness
+) -> set[tuple[str, int]]:
+    """Each name with its id, where both are said of one end."""
+    servers: dict[Listener, End] = defaultdict(End)
+    ends = []
+    for number in part:
+        pipe = pipes[number]
+        ends.append(witness.of(pipe, True))
+        servers[listeners[number]].add(witness.of(pipe, False))
+    found = set()
+    for end in (*ends, *servers.values()):
+        if len(end.names) == len(end.ids) == 1:
+            found.add((next(iter(end.names)), next(iter(end.ids))))
+    return found
