@@ -10,13 +10,9 @@ import pytest
 from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import MessageType
-<<<<<<< HEAD
-from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.causes import Causes
+from rpcinspect.run.exchanges import Call
 from rpcinspect.run.waits import read_passes, waiting_requests
-=======
-from rpcinspect.run.waits import waiting_requests
->>>>>>> main
 from tests.places import foreign
 from tests.replay.talks import Workers
 from tests.trace.runs import traced, workload_trace
@@ -30,8 +26,7 @@ def gradient(workers: Workers, sender: int, receiver: int, begin: int, end: int,
 
 
 def explained(workers: Workers) -> tuple[Sequence[Call], Causes]:
-    session, messages = workers.heard()
-    return read_exchanges(session, messages).calls, explain(session)
+    return workers.calls(), workers.causes()
 
 
 def test_a_gradient_that_comes_later_only_hands_in() -> None:
@@ -43,10 +38,6 @@ def test_a_gradient_that_comes_later_only_hands_in() -> None:
     gradient(workers, 1, 0, 30, 40, 4)
     calls, causes = explained(workers)
     by_begin = {call.begin_ns: call.index for call in calls}
-<<<<<<< HEAD
-=======
-    causes = workers.causes()
->>>>>>> main
     waiting = waiting_requests(calls, causes)
     assert set(causes.of(by_begin[30])[0]) == {by_begin[0], by_begin[20]}  # no edges tell which
     assert waiting == {
@@ -60,12 +51,7 @@ def test_what_ends_after_the_answer_was_not_waited_for() -> None:
     workers = Workers(3)
     gradient(workers, 0, 1, 0, 50, 1)
     gradient(workers, 1, 2, 10, 60, 2)
-<<<<<<< HEAD
     calls, causes = explained(workers)
-=======
-    calls = workers.calls()
-    causes = workers.causes()
->>>>>>> main
     assert waiting_requests(calls, causes) == causes.parents
 
 
