@@ -248,7 +248,7 @@ class Session(Struct, eq=False, kw_only=True):
         partner, forth = np.asarray(m.partner)[at], np.asarray(m.from_client)[at]
         answers = np.where((partner < 0) | (forth != 0), NONE, self.index[partner])
         answered_by = np.where((partner < 0) | (forth == 0), NONE, self.index[partner])
-        latency = np.asarray(m.end_time_ns)[partner] - np.asarray(m.time_ns)[at]
+        latency = np.maximum(np.asarray(m.end_time_ns)[partner] - np.asarray(m.time_ns)[at], 0)
         columns = (self.index, m.time_ns, m.end_time_ns, m.pipe, m.type, m.id, m.control)
         lists = [np.asarray(column)[at].tolist() for column in columns]
         return Heads(*lists, *(one.tolist() for one in (forth, answers, answered_by, latency)))

@@ -89,6 +89,13 @@ def test_long_names_are_cut_and_hostile_ones_stay_text() -> None:
     assert what(call) == "PYTHON_CALL"
 
 
+def test_calls_through_an_rref_are_named_by_class_and_method() -> None:
+    calls = read("reports/latency/backward_elsewhere.pcap.gz").exchanges.calls
+    helped = [call for call in calls if call.function == "rnn._call_method"]
+    assert {what(call) for call in helped} == {"EmbeddingTable.forward", "Decoder.forward"}
+    assert {call_args(call, None)["function"] for call in helped} == {"rnn._call_method"}
+
+
 def test_a_finding_is_told_in_full() -> None:
     finding = Finding(code="c", severity="info", text="t\udcff", messages=(1, 2), workers=("a",))
     assert finding_args(finding) == {
