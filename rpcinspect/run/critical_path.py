@@ -27,6 +27,7 @@ from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.waits import Passes
 
 Id = tuple[int, int]
+GRADIENT = MessageType.BACKWARD_AUTOGRAD_REQ
 
 
 class Segment(Struct, frozen=True, kw_only=True):
@@ -96,7 +97,8 @@ class _Frame(Struct, eq=False):
     passes: int | None = None
     """When a backward pass began here: it waits for gradients that are sent later."""
     amid: bool = False
-    """The walk came to a moment at which a gradient was sent here."""
+    """It is a worker's part of a pass, and the walk came to a moment at which a gradient was sent: answers to
+    gradients are waited for at its end only."""
 
 
 class _Step(Struct, frozen=True):
@@ -176,7 +178,7 @@ class _Path:
     def _last(self, frame: _Frame) -> _Step | None:
         """What reached the worker last that it waited for."""
         found: list[_Step] = []
-        for call in self._until_now(frame.ended, _over, only_calls=frame.amid and frame.call is not None):
+        for call in self._until_now(frame.ended, _over, only_calls=frame.amid):
             found.append(_Step(_over(call), "answer", call))
         if frame.passes is not None:
             for call in self._until_now(self._gradients[frame.worker], _arrived):
@@ -192,7 +194,9 @@ class _Path:
         self, ascending: list[Call], time: Callable[[Call], int], *, only_calls: bool = False
     ) -> list[Call]:
         """The last one, if there is any; later ones are dropped."""
-        while ascending and (time(ascending[-1]) > self._at or (only_calls and ascending[-1].kind in PASSES)):
+        while ascending and (
+            time(ascending[-1]) > self._at or (only_calls and ascending[-1].kind == GRADIENT)
+        ):
             ascending.pop()
         return ascending[-1:]
 
@@ -220,7 +224,8 @@ class _Path:
     def _sent(self, call: Call, frame: _Frame) -> _Frame:
         """Goes back to where a request was sent."""
         self._to("request", call.caller, call, call.begin_ns)
-        frame.amid = frame.amid or call.kind in PASSES
+        its_own = frame.call is not None and frame.call.kind in PASSES
+        frame.amid = frame.amid or (its_own and call.kind == GRADIENT)
         return frame
 
     def _to(self, kind: str, worker: str, call: Call | None, begin_ns: int) -> None:
@@ -246,9 +251,9 @@ def _waited_for(frame: _Frame) -> list[Call]:
     """
     ascending = sorted(frame.ended, key=lambda call: (_over(call), call.begin_ns))
     found: list[Call] = []
-    begun = min((call.begin_ns for call in frame.never if call.kind in PASSES), default=None)
+    begun = min((call.begin_ns for call in frame.never if call.kind == GRADIENT), default=None)
     for call in reversed(ascending):
-        if call.kind in PASSES:
+        if call.kind == GRADIENT:
             if begun is not None and begun < _over(call):
                 begun = min(begun, call.begin_ns)
                 continue
