@@ -34,12 +34,11 @@ def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int]) -> list[Slower
     times: dict[Sign, list[tuple[int, int, int, int]]] = defaultdict(list)
     for index, partner in pairs.items():
         call, other = a.calls[index], b.calls[partner]
-        if call.end_ns is None or other.end_ns is None or call.control or call.kind not in GENERAL:
+        if call.latency_ns is None or other.latency_ns is None or call.control or call.kind not in GENERAL:
             continue
         if a.signs[index] != b.signs[partner]:
             continue  # another function in its place: its time says nothing of the first one's
-        spent = call.end_ns - call.begin_ns, other.end_ns - other.begin_ns
-        times[a.signs[index]].append((index, partner, *spent))
+        times[a.signs[index]].append((index, partner, call.latency_ns, other.latency_ns))
     found = []
     for rows in times.values():
         medians = median_low([row[2] for row in rows]), median_low([row[3] for row in rows])

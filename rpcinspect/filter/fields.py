@@ -81,7 +81,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "latency",
         DURATION,
-        "from the request's end to its answer's begin; of both",
+        "from the request's first byte to its answer's last; of both",
         "latency > 50ms",
         known=lambda known: known.latency,
     ),

@@ -44,7 +44,7 @@ class Known(Protocol):
         """Whether a request has an answer."""
 
     def latency(self, row: int) -> tuple[int, ...]:
-        """Nanoseconds between a request and its answer, for both."""
+        """Nanoseconds from the first byte of a request to the last of its answer, for both."""
 
     def findings(self, row: int) -> tuple[str, ...]:
         """Codes of the findings that name it."""
@@ -149,9 +149,6 @@ class SoFar:
 
 
 def latency(columns: MessageColumns, row: int) -> tuple[int, ...]:
-    """From the last byte of a request to the first of its answer."""
-    partner = columns.partner[row]
-    if partner == NONE:
-        return ()
-    request, answer = (row, partner) if columns.from_client[row] else (partner, row)
-    return (columns.time_ns[answer] - columns.end_time_ns[request],)
+    """From the first byte of a request to the last of its answer."""
+    latency_ns = columns.latency_ns(row)
+    return () if latency_ns is None else (latency_ns,)

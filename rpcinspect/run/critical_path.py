@@ -1,24 +1,33 @@
 """What the duration of a context consists of: the chain of exchanges and pauses that determined it.
 
 In: the exchanges of the context, and which request waits for each. Out: segments that follow each other
-without a gap from its first byte to its last. They are found from the end: the exchange that ended last was
-waited for; before that came a pause on the worker that sent it, and within it the same holds for the calls
-that the callee made and waited for while it served it.
+without a gap from its first byte to its last. They are found from the end, by going back from worker to
+worker: whatever a worker does follows from what reached it last. That is
+
+- the answer to a call that it made and waited for: then its callee is who worked;
+- in a backward pass, a gradient: then its sender is who worked, also if the worker that gets it has sent one
+  itself before, and waits;
+- for a fetch, the value of the RRef: then its maker's function is what ran.
+
+What was before all of that is the request that the worker serves, and so its caller. Times are of this one
+path: two workers that work at once are not both on it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import FETCHES, PASSES, created, rref_of
 from rpcinspect.run.exchanges import Call
 from rpcinspect.run.graph import ContextGraph
+from rpcinspect.run.waits import Passes
 
-MAX_DEPTH = 200
-"""Calls within calls that are followed; what is nested deeper counts as the work of the one above."""
+Id = tuple[int, int]
+GRADIENT = MessageType.BACKWARD_AUTOGRAD_REQ
 
 
 class Segment(Struct, frozen=True, kw_only=True):
@@ -42,12 +51,17 @@ class Segment(Struct, frozen=True, kw_only=True):
 
 
 def critical_path(
-    graph: ContextGraph, calls: Iterable[Call], waiting: Mapping[int, int]
+    graph: ContextGraph,
+    calls: Iterable[Call],
+    waiting: Mapping[int, int],
+    passes: Passes,
+    doubtful: Container[int] = (),
 ) -> tuple[Segment, ...]:
-    """The path of one context, in the order of time; `calls` may hold others too, `waiting` is what
-    `waits` says.
+    """The path of one context, in the order of time; `calls` may hold others too, `waiting` and `passes` are
+    what `waits` says.
 
-    The clean-up is left out: nobody waits for it.
+    The clean-up is left out: nobody waits for it. So are calls of which it is `doubtful` who made them:
+    nobody knows who waits for them.
     """
     its = [
         call
@@ -55,78 +69,207 @@ def critical_path(
         if call.context == graph.context_id
         and call.job == graph.job
         and call.kind != MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ
+        and (call.kind in PASSES or call.index not in doubtful)
     ]
-    known = {call.index for call in its}
-    children: dict[int, list[Call]] = defaultdict(list)
-    own: list[Call] = []
-    for call in its:
-        parent = waiting.get(call.index)
-        if parent in known and parent is not None:
-            children[parent].append(call)
-        else:
-            own.append(call)
     if not its:
         return ()
-    path = _Path(children)
-    path.span(own, graph.begin_ns, graph.end_ns, _Pause("pause", graph.creator, None, None), 0)
+    path = _Path(graph, its, waiting, passes.handed_in)
+    path.walk()
     return tuple(reversed(path.segments))
 
 
-class _Pause(Struct, frozen=True):
-    """What goes on where no exchange does."""
+class _Frame(Struct, eq=False):
+    """What a worker does for a request, or the context's creator of its own.
 
-    kind: str
+    The lists ascend. The walk never goes forth in time, so that what came later is dropped from them.
+    """
+
+    call: Call | None
+    """None: of its own."""
     worker: str
-    request: int | None
-    what: str | None
+    begin_ns: int
+    parent: _Frame | None = None
+    """Where the request was sent; None where that is not known."""
+    ended: list[Call] = field(default_factory=list)
+    """Calls that it made and waited for, by when they were over."""
+    never: list[Call] = field(default_factory=list)
+    """Those which nobody answered, by when they began."""
+    passes: int | None = None
+    """When a backward pass began here: it waits for gradients that are sent later."""
+    amid: bool = False
+    """It is a worker's part of a pass, and the walk came to a moment at which a gradient was sent: answers to
+    gradients are waited for at its end only."""
+
+
+class _Step(Struct, frozen=True):
+    """Something that reached a worker."""
+
+    time_ns: int
+    kind: str
+    """`answer`, `gradient` or `value`."""
+    call: Call
 
 
 class _Path:
     """Collects segments from the last to the first."""
 
-    def __init__(self, children: Mapping[int, Sequence[Call]]) -> None:
-        self._children = children
+    def __init__(
+        self,
+        graph: ContextGraph,
+        its: list[Call],
+        waiting: Mapping[int, int],
+        handed_in: Container[int],
+    ) -> None:
         self.segments: list[Segment] = []
+        self._at = graph.end_ns
+        self._begin_ns = graph.begin_ns
+        self._most = 4 * len(its) + 4
+        self._top = _Frame(None, graph.creator, graph.begin_ns)
+        self._frames = {call.index: _Frame(call, call.callee, call.arrived_ns) for call in its}
+        self._makers: dict[Id, Call] = {}
+        """RRef → the call that made it."""
+        self._gradients: dict[str, list[Call]] = defaultdict(list)
+        """Worker → what carried a pass to it, by when it had come."""
+        for call in its:
+            made = created(call.request)
+            if made is not None:
+                self._makers[made[0]] = call
+            parent = self._parent(call, waiting)
+            self._frames[call.index].parent = parent
+            if parent is not None:
+                (parent.never if call.end_ns is None else parent.ended).append(call)
+        for frame in (self._top, *self._frames.values()):
+            passes = (call.begin_ns for call in (*frame.ended, *frame.never) if call.kind in PASSES)
+            frame.passes = min(passes, default=None)
+            frame.ended = _waited_for(frame)
+            frame.never.sort(key=_begin)
+        for call in sorted((call for call in its if call.kind in PASSES), key=_arrived):
+            self._gradients[call.callee].append(call)
+            if call.index not in handed_in:
+                self._frames[call.index].passes = call.arrived_ns
 
-    def span(self, calls: Sequence[Call], begin: int, end: int, pause: _Pause, depth: int) -> None:
-        """What led from `begin` to `end` on a worker that made these calls meanwhile."""
-        at = end
-        for call in sorted(calls, key=lambda c: (_end(c, end), c.begin_ns), reverse=True):
-            over = _end(call, end)
-            if over > at or call.begin_ns < begin:
-                continue  # not waited for by what came after it
-            self._add(pause, over, at)
-            self._exchange(call, over, depth)
-            at = call.begin_ns
-        self._add(pause, begin, at)
+    def _parent(self, call: Call, waiting: Mapping[int, int]) -> _Frame | None:
+        """Where a call was made: the creator sends of its own what it sends for no request of the context."""
+        frame = self._frames.get(waiting.get(call.index, -1))
+        if frame is not None:
+            return frame if frame.worker == call.caller else None
+        return self._top if call.caller == self._top.worker else None
 
-    def _exchange(self, call: Call, end: int, depth: int) -> None:
-        what = call.function or type_name(call.kind)
-        arrived = min(call.arrived_ns, end)
-        if call.answered_ns is None:
-            self._add(_Pause("unanswered", call.callee, call.index, what), arrived, end)
-        else:
-            answered = min(max(call.answered_ns, arrived), end)
-            self._add(_Pause("answer", call.callee, call.index, what), answered, end)
-            busy = _Pause("busy", call.callee, call.index, what)
-            inner = self._children.get(call.index, ()) if depth < MAX_DEPTH else ()
-            self.span(inner, arrived, answered, busy, depth + 1)
-        self._add(_Pause("request", call.caller, call.index, what), call.begin_ns, arrived)
+    def walk(self) -> None:
+        """Goes from the end to the begin; damaged times could lead round in circles, so that steps are
+        counted.
+        """
+        frame = self._top
+        while frame.never:  # whoever is asked and does not answer may wait for the same reason
+            frame = self._frames[frame.never.pop().index]
+        kind = "pause" if frame is self._top else "unanswered"
+        for _ in range(self._most):
+            step = self._last(frame)
+            self._to(kind, frame.worker, frame.call, frame.begin_ns if step is None else step.time_ns)
+            if step is not None:
+                frame = self._take(step, frame)
+            elif frame.call is not None and frame.parent is not None:
+                frame = self._sent(frame.call, frame.parent)
+            else:
+                break
+            kind = "pause" if frame is self._top else "busy"
+        self._to("pause", self._top.worker, None, self._begin_ns)
 
-    def _add(self, pause: _Pause, begin: int, end: int) -> None:
-        if end > begin:
+    def _last(self, frame: _Frame) -> _Step | None:
+        """What reached the worker last that it waited for."""
+        found: list[_Step] = []
+        for call in self._until_now(frame.ended, _over, only_calls=frame.amid):
+            found.append(_Step(_over(call), "answer", call))
+        if frame.passes is not None:
+            for call in self._until_now(self._gradients[frame.worker], _arrived):
+                if call is not frame.call and call.begin_ns >= frame.passes:
+                    found.append(_Step(call.arrived_ns, "gradient", call))
+        maker = self._maker(frame)
+        if maker is not None and maker.answered_ns is not None and maker.answered_ns <= self._at:
+            found.append(_Step(maker.answered_ns, "value", maker))
+        known = (s for s in found if s.time_ns >= frame.begin_ns and self._frames[s.call.index].parent)
+        return max(known, key=lambda step: step.time_ns, default=None)
+
+    def _until_now(
+        self, ascending: list[Call], time: Callable[[Call], int], *, only_calls: bool = False
+    ) -> list[Call]:
+        """The last one, if there is any; later ones are dropped."""
+        while ascending and (
+            time(ascending[-1]) > self._at or (only_calls and ascending[-1].kind == GRADIENT)
+        ):
+            ascending.pop()
+        return ascending[-1:]
+
+    def _maker(self, frame: _Frame) -> Call | None:
+        """The call whose value a fetch asks for."""
+        if frame.call is None or frame.call.kind not in FETCHES:
+            return None
+        rref = rref_of(frame.call.request)
+        maker = None if rref is None else self._makers.get(rref)
+        return maker if maker is not None and maker.callee == frame.worker else None
+
+    def _take(self, step: _Step, frame: _Frame) -> _Frame:
+        """Goes back to who sent or gave what was waited for."""
+        call, its = step.call, self._frames[step.call.index]
+        if step.kind == "gradient":
+            self._gradients[frame.worker].pop()
+            assert its.parent is not None
+            return self._sent(call, its.parent)
+        if step.kind == "answer":
+            frame.ended.pop()
+            answered = _over(call) if call.answered_ns is None else call.answered_ns
+            self._to("answer", call.callee, call, max(answered, call.arrived_ns))
+        return its
+
+    def _sent(self, call: Call, frame: _Frame) -> _Frame:
+        """Goes back to where a request was sent."""
+        self._to("request", call.caller, call, call.begin_ns)
+        its_own = frame.call is not None and frame.call.kind in PASSES
+        frame.amid = frame.amid or (its_own and call.kind == GRADIENT)
+        return frame
+
+    def _to(self, kind: str, worker: str, call: Call | None, begin_ns: int) -> None:
+        """Adds what went on from that moment to where the walk is; nothing if it is there already."""
+        begin = max(begin_ns, self._begin_ns)
+        if begin < self._at:
             self.segments.append(
                 Segment(
-                    kind=pause.kind,
-                    worker=pause.worker,
-                    request=pause.request,
-                    what=pause.what,
+                    kind=kind,
+                    worker=worker,
+                    request=None if call is None else call.index,
+                    what=None if call is None else call.what,
                     begin_ns=begin,
-                    end_ns=end,
+                    end_ns=self._at,
                 )
             )
+            self._at = begin
 
 
-def _end(call: Call, end: int) -> int:
-    """When a call was over; one without an answer goes on to the end."""
-    return end if call.end_ns is None else call.end_ns
+def _waited_for(frame: _Frame) -> list[Call]:
+    """Calls of a frame by when they were over, without gradients that were answered while a pass went on: a
+    worker waits for these at its end only (dist_engine.cpp).
+    """
+    ascending = sorted(frame.ended, key=lambda call: (_over(call), call.begin_ns))
+    found: list[Call] = []
+    begun = min((call.begin_ns for call in frame.never if call.kind == GRADIENT), default=None)
+    for call in reversed(ascending):
+        if call.kind == GRADIENT:
+            if begun is not None and begun < _over(call):
+                begun = min(begun, call.begin_ns)
+                continue
+            begun = call.begin_ns if begun is None else min(begun, call.begin_ns)
+        found.append(call)
+    return found[::-1]
+
+
+def _over(call: Call) -> int:
+    assert call.end_ns is not None
+    return call.end_ns
+
+
+def _arrived(call: Call) -> int:
+    return call.arrived_ns
+
+
+def _begin(call: Call) -> int:
+    return call.begin_ns

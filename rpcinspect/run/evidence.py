@@ -287,7 +287,7 @@ class _Brought:
             if requests.arrived[row] > begin or requests.answered(row) >= begin:
                 continue  # not there yet, or open
             deleted = self._deleted.get(event.fork)
-            if deleted is None or (deleted > begin and deleted > requests.answered(row) + KEPT_NS):
+            if deleted is None or deleted > begin:
                 return True, []
         calls = []
         for row, fork in self._sources.get(rref, ()):

@@ -2,11 +2,12 @@
 
 In: a decoded session and its records in the order of time. Out: `Call`s by the index of their request, and
 the answers whose request was not captured. What later modules need of a message's content is read off here
-once.
+once, and who is called is named here (`callee`), which needs all of them.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -16,6 +17,8 @@ from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import context_of, function_of
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.callee import Name, callee_of, name_of
+from rpcinspect.run.rref_classes import RRefClasses
 from rpcinspect.session.model import NONE, CallFailure, Session
 
 
@@ -35,6 +38,7 @@ class Call(Struct, eq=False, kw_only=True):
     wrapped: bool
     """The request travels in an autograd envelope."""
     function: str | None
+    """As the wire has it."""
     control: bool
     begin_ns: int
     """First byte of the request."""
@@ -48,6 +52,18 @@ class Call(Struct, eq=False, kw_only=True):
     response: RpcRecord | None
     failure: CallFailure | None = None
     """Why its caller gave it up, where a log tells; an answer may have come after that."""
+    name: Name | None = None
+    """Who is called, as a person says it; None where nobody is."""
+
+    @property
+    def what(self) -> str:
+        """Who is called, else the function, else the kind of message."""
+        return self.name.short if self.name is not None else self.function or type_name(self.kind)
+
+    @property
+    def latency_ns(self) -> int | None:
+        """From the request's first byte to its answer's last."""
+        return None if self.end_ns is None else max(0, self.end_ns - self.begin_ns)
 
     @property
     def gave_up_ns(self) -> int | None:
@@ -118,4 +134,19 @@ def read_exchanges(session: Session, messages: Sequence[RpcRecord]) -> Exchanges
                 failure=session.failures.get(row),
             )
         )
+    _name(calls)
     return Exchanges(tuple(calls), tuple(orphans))
+
+
+def _name(calls: Sequence[Call]) -> None:
+    """Names who is called; the class of an RRef's object may be told after the first calls."""
+    classes: dict[int, RRefClasses] = defaultdict(RRefClasses)
+    for call in calls:
+        asked = classes[call.job].request(call.caller, call.request)
+        if call.response is not None:
+            classes[call.job].answer(asked, call.response)
+    for call in calls:
+        callee = callee_of(call.request)
+        if callee is not None:
+            made = None if callee.rref is None else classes[call.job].class_of(callee.rref)
+            call.name = name_of(callee, made)

@@ -8,14 +8,14 @@ other way, in BACKWARD_AUTOGRAD_REQ messages that name the same autograd message
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import is_request, type_name
-from rpcinspect.rpc.questions import context_of, element_bytes, failed, function_of
+from rpcinspect.rpc.questions import context_of, element_bytes, failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, AutogradContext, Session
 from rpcinspect.trace.zeros import all_zeros
@@ -157,9 +157,13 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
 
 
 def read_graphs(
-    session: Session, messages: Sequence[RpcRecord], source: CaptureBytes | None = None
+    session: Session,
+    messages: Sequence[RpcRecord],
+    names: Mapping[int, str],
+    source: CaptureBytes | None = None,
 ) -> tuple[ContextGraph, ...]:
-    """The graphs in the order of the session's contexts; `messages` in the order of time.
+    """The graphs in the order of the session's contexts; `messages` in the order of time, `names` of who is
+    called by the index of the request.
 
     Without `source`, where their bytes are, no gradient is told to be zero.
     """
@@ -168,14 +172,21 @@ def read_graphs(
         context = context_of(record)
         if context is not None:
             indexes[session.jobs[session.messages.pipe[record.row]], context].append(index)
-    reader = _Reader(session, messages, source)
+    reader = _Reader(session, messages, names, source)
     return tuple(reader.graph(c, indexes.get((c.job, c.context_id), [])) for c in session.contexts)
 
 
 class _Reader:
-    def __init__(self, session: Session, messages: Sequence[RpcRecord], source: CaptureBytes | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        messages: Sequence[RpcRecord],
+        names: Mapping[int, str],
+        source: CaptureBytes | None,
+    ) -> None:
         self._session = session
         self._messages = messages
+        self._names = names
         self._source = source
 
     def graph(self, context: AutogradContext, indexes: Sequence[int]) -> ContextGraph:
@@ -269,11 +280,11 @@ class _Reader:
         return int(self._session.index[partner]) if columns.from_client[row] and partner != NONE else None
 
     def _what(self, index: int) -> str:
-        """The function that a message calls, or whose result it brings; else the kind of message."""
+        """Who is called by a message, or whose result it brings; else the kind of message."""
         record = self._messages[index]
         request = self._session.answers(record.row)
-        function = function_of(self._messages[request] if request is not None else record)
-        return function or type_name(message_type_of(record.rpc.command))
+        name = self._names.get(index if request is None else request)
+        return name or type_name(message_type_of(record.rpc.command))
 
 
 def _tensors(

@@ -1,27 +1,32 @@
-"""Where the time of each exchange went: on the wire, at the callee, or waiting for calls made meanwhile.
+"""Where the time of each exchange went: on the wire, at the callee, or waiting for others meanwhile.
 
-In: exchanges, what explains them (`causes`) and which request waits for each (`waits`). Out: a `Timing` per
-request, and sums by function and by pair of workers. All times are those of the capture: the request is *on
-the wire* from its first captured byte to its last, the callee is *busy* until the first byte of the answer,
-and then the answer is on the wire. What passes before a sniffer sees the first byte is in neither.
+In: exchanges, what explains them (`causes`), which request waits for each, and when gradients were away
+(`waits`). Out: a `Timing` per request, and sums by who is called and by pair of workers. All times are those
+of the capture. An exchange lasts from the first byte of the request to the last of the answer, its *latency*
+in every view: the request is *on the wire* from its first byte to its last, the callee is *busy* from there
+to the first byte of the answer, and then the answer is on the wire. What passes before a sniffer sees the
+first byte is in neither.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.questions import failed, size_of
+from rpcinspect.rpc.questions import PASSES, failed, size_of
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Call
+from rpcinspect.run.waits import Passes, Span
 
+NEVER = 1 << 63
+"""Later than all times."""
 STRAGGLER_TIMES = 3.0
 STRAGGLER_NS = 1_000_000
-"""A straggler took so many times the median of its function, and so much more than it."""
+"""A straggler took so many times the median of those like it, and so much more than it."""
 STRAGGLER_OF = 5
 """In groups of at least so many answered requests."""
 
@@ -35,7 +40,14 @@ class Timing(Struct, frozen=True, kw_only=True):
     caller: str
     callee: str
     what: str
-    """The function, else the kind of message."""
+    """Who is called, as a person says it, else the kind of message."""
+    row: str
+    """The same in full, with the module of a class: what exchanges of a row have in common."""
+    like: str
+    """What exchanges have in common that are judged together: the row; of a pass also whose part of it that
+    is, or whether the request only hands in a gradient."""
+    function: str | None
+    """As the wire has it."""
     kind: str
     """Name of the request's type, envelopes off."""
     context: int | None
@@ -50,7 +62,7 @@ class Timing(Struct, frozen=True, kw_only=True):
     """From the last byte of the request to the first of the answer; `nested_ns` is within it."""
     nested_ns: int | None
     """The part of it in which at least one call was out that the callee made while it served this one, and
-    had to wait for."""
+    had to wait for, or in which a gradient was away that came back."""
     answer_ns: int | None
     """The answer was on the wire."""
     request_bytes: int
@@ -88,10 +100,10 @@ class LatencyGroup(Struct, frozen=True, kw_only=True):
 
     job: int
     what: str | None
-    """The function, or the kind of message; None in groups of pairs."""
+    """Who is called, or the kind of message; None in groups of pairs."""
     caller: str | None
     callee: str | None
-    """None in groups of functions."""
+    """None in groups of those who are called."""
     count: int
     answered: int
     failed: int
@@ -110,7 +122,7 @@ class LatencyGroup(Struct, frozen=True, kw_only=True):
 
 
 class Straggler(Struct, frozen=True, kw_only=True):
-    """An exchange that took much longer than others of its function."""
+    """An exchange that took much longer than others like it."""
 
     request: int
     what: str
@@ -118,7 +130,7 @@ class Straggler(Struct, frozen=True, kw_only=True):
     callee: str
     total_ns: int
     median_ns: int
-    """Of its function."""
+    """Of those like it."""
     nested: bool
     """Most of the time it waited for calls of its own."""
 
@@ -135,9 +147,11 @@ class Latency(Struct, frozen=True, kw_only=True):
     """The slowest first."""
 
 
-def read_latency(calls: Sequence[Call], causes: Causes, waiting: Mapping[int, int]) -> Latency:
+def read_latency(
+    calls: Sequence[Call], causes: Causes, waiting: Mapping[int, int], passes: Passes
+) -> Latency:
     """The times of every exchange, and what is striking about them."""
-    return _summed(tuple(_timings(calls, causes, waiting)))
+    return _summed(tuple(_timings(calls, causes, waiting, passes)))
 
 
 def part_of(whole: Latency, requests: Collection[int]) -> Latency:
@@ -150,42 +164,60 @@ def part_of(whole: Latency, requests: Collection[int]) -> Latency:
 
 def _summed(timings: tuple[Timing, ...]) -> Latency:
     user = [timing for timing in timings if not timing.control]
-    functions = _grouped(user, lambda t: (t.job, t.what, None, None))
+    rows = _grouped(user, lambda timing: (timing.job, timing.row))
+    pairs = _grouped(user, lambda timing: (timing.job, timing.caller, timing.callee))
+    named: dict[tuple[int, str], set[str]] = defaultdict(set)
+    for timing in user:
+        named[timing.job, timing.what].add(timing.row)
     return Latency(
         timings=timings,
-        functions=functions,
-        pairs=_grouped(user, lambda t: (t.job, None, t.caller, t.callee)),
-        stragglers=_stragglers(user, functions),
+        functions=tuple(
+            _group(its, what=its[0].what if len(named[its[0].job, its[0].what]) == 1 else its[0].row)
+            for its in rows
+        ),
+        pairs=tuple(_group(its, caller=its[0].caller, callee=its[0].callee) for its in pairs),
+        stragglers=_stragglers(_grouped(user, lambda timing: (timing.job, timing.like))),
     )
 
 
-def _timings(calls: Sequence[Call], causes: Causes, waiting: Mapping[int, int]) -> Iterable[Timing]:
-    children: dict[int, list[Call]] = defaultdict(list)
+def _timings(
+    calls: Sequence[Call], causes: Causes, waiting: Mapping[int, int], passes: Passes
+) -> Iterable[Timing]:
+    waits: dict[int, list[Span]] = defaultdict(list)
+    for index, spans in passes.away.items():
+        waits[index] += spans
     for call in calls:
         parent = waiting.get(call.index)
         if parent is not None:
-            children[parent].append(call)
+            waits[parent].append((call.begin_ns, NEVER if call.end_ns is None else call.end_ns))
     for call in calls:
+        row = call.what if call.name is None else call.name.full
         busy = nested = on_wire = None
-        if call.answered_ns is not None and call.end_ns is not None:
+        arrived = call.arrived_ns
+        latency = call.latency_ns
+        if call.answered_ns is not None and latency is not None:
             # tensors of a request may still be on their way when a callee that does not need them answers
-            answered = max(call.arrived_ns, call.answered_ns)
-            busy = answered - call.arrived_ns
-            on_wire = max(answered, call.end_ns) - answered
-            nested = _covered(children.get(call.index, ()), call.arrived_ns, answered)
+            end = call.begin_ns + latency
+            arrived = min(arrived, end)
+            answered = min(max(arrived, call.answered_ns), end)
+            busy, on_wire = answered - arrived, end - answered
+            nested = _covered(waits.get(call.index, ()), arrived, answered)
         yield Timing(
             request=call.index,
             answer=call.answer,
             job=call.job,
             caller=call.caller,
             callee=call.callee,
-            what=call.function or type_name(call.kind),
+            what=call.what,
+            row=row,
+            like=_like(call, row, passes),
+            function=call.function,
             kind=type_name(call.kind),
             context=call.context,
             control=call.control,
             parent=causes.parents.get(call.index),
             begin_ns=call.begin_ns,
-            request_ns=call.arrived_ns - call.begin_ns,
+            request_ns=arrived - call.begin_ns,
             busy_ns=busy,
             nested_ns=nested,
             answer_ns=on_wire,
@@ -197,27 +229,29 @@ def _timings(calls: Sequence[Call], causes: Causes, waiting: Mapping[int, int]) 
         )
 
 
-def _covered(children: Iterable[Call], start: int, end: int) -> int:
-    """How much of [start, end) at least one of the calls was out, to a callee that is no other part of us."""
+def _like(call: Call, row: str, passes: Passes) -> str:
+    if call.kind not in PASSES:
+        return row
+    return f"{row} handing in" if call.index in passes.handed_in else f"{row} {call.callee}"
+
+
+def _covered(spans: Iterable[Span], start: int, end: int) -> int:
+    """How much of [start, end) lies in at least one of the spans."""
     covered = 0
-    for child in sorted(children, key=lambda c: c.begin_ns):
-        low = max(start, child.begin_ns)
-        high = end if child.end_ns is None else min(end, child.end_ns)
+    for begin, over in sorted(spans):
+        low, high = max(start, begin), min(end, over)
         if high > low:
             covered += high - low
             start = high
     return covered
 
 
-Key = tuple[int, str | None, str | None, str | None]
-
-
-def _grouped(timings: Iterable[Timing], key: Callable[[Timing], Key]) -> tuple[LatencyGroup, ...]:
-    groups: dict[Key, list[Timing]] = defaultdict(list)
+def _grouped(timings: Iterable[Timing], key: Callable[[Timing], Hashable]) -> list[list[Timing]]:
+    """Those that took longest in all come first."""
+    groups: dict[Hashable, list[Timing]] = defaultdict(list)
     for timing in timings:
         groups[key(timing)].append(timing)
-    found = [(_total(its), _group(its, *which)) for which, its in groups.items()]
-    return tuple(group for _, group in sorted(found, key=lambda item: -item[0]))
+    return sorted(groups.values(), key=lambda its: -_total(its))
 
 
 def _total(timings: Iterable[Timing]) -> int:
@@ -225,11 +259,15 @@ def _total(timings: Iterable[Timing]) -> int:
 
 
 def _group(
-    timings: Sequence[Timing], job: int, what: str | None, caller: str | None, callee: str | None
+    timings: Sequence[Timing],
+    *,
+    what: str | None = None,
+    caller: str | None = None,
+    callee: str | None = None,
 ) -> LatencyGroup:
     totals = sorted(t.total_ns for t in timings if t.total_ns is not None)
     return LatencyGroup(
-        job=job,
+        job=timings[0].job,
         what=what,
         caller=caller,
         callee=callee,
@@ -254,27 +292,26 @@ def spread(ascending: Sequence[int]) -> Spread | None:
     return Spread(p50=p50, p90=p90, p99=p99, max=ascending[-1])
 
 
-def _stragglers(timings: Iterable[Timing], functions: Iterable[LatencyGroup]) -> tuple[Straggler, ...]:
-    usual = {
-        (group.job, group.what): group.total.p50
-        for group in functions
-        if group.total is not None and group.answered >= STRAGGLER_OF
-    }
+def _stragglers(groups: Iterable[Sequence[Timing]]) -> tuple[Straggler, ...]:
+    """Judged among those like them: what calls of others take says nothing of these."""
     found = []
-    for timing in timings:
-        median, total = usual.get((timing.job, timing.what)), timing.total_ns
-        if median is None or total is None:
+    for timings in groups:
+        usual = spread(sorted(timing.total_ns for timing in timings if timing.total_ns is not None))
+        if usual is None or sum(timing.total_ns is not None for timing in timings) < STRAGGLER_OF:
             continue
-        if total >= STRAGGLER_TIMES * median and total - median >= STRAGGLER_NS:
-            found.append(
-                Straggler(
-                    request=timing.request,
-                    what=timing.what,
-                    caller=timing.caller,
-                    callee=timing.callee,
-                    total_ns=total,
-                    median_ns=median,
-                    nested=2 * (timing.nested_ns or 0) > total,
+        median = usual.p50
+        for timing in timings:
+            total = timing.total_ns or 0
+            if total >= STRAGGLER_TIMES * median and total - median >= STRAGGLER_NS:
+                found.append(
+                    Straggler(
+                        request=timing.request,
+                        what=timing.what,
+                        caller=timing.caller,
+                        callee=timing.callee,
+                        total_ns=total,
+                        median_ns=median,
+                        nested=2 * (timing.nested_ns or 0) > total,
+                    )
                 )
-            )
     return tuple(sorted(found, key=lambda s: (-s.total_ns, s.request)))

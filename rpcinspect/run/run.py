@@ -25,7 +25,7 @@ from rpcinspect.run.graph import ContextGraph, find_graphs, read_graphs
 from rpcinspect.run.latency import Latency, read_latency
 from rpcinspect.run.ledger import RRefStory, read_ledger
 from rpcinspect.run.profile import CallProfile, read_profiles
-from rpcinspect.run.waits import waiting_requests
+from rpcinspect.run.waits import Passes, read_passes, waiting_requests
 from rpcinspect.session.model import Finding, Session
 from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.wire.ranges import CaptureBytes, Extent
@@ -137,14 +137,20 @@ class Run:
         return waiting_requests(self.exchanges.calls, self.causes)
 
     @cached_property
+    def passes(self) -> Passes:
+        """What backward passes did with gradients."""
+        return read_passes(self.exchanges.calls, self.causes)
+
+    @cached_property
     def graphs(self) -> tuple[ContextGraph, ...]:
         """Every autograd context."""
-        return read_graphs(self.session, self.messages, self.source)
+        names = {call.index: call.name.short for call in self.exchanges.calls if call.name is not None}
+        return read_graphs(self.session, self.messages, names, self.source)
 
     @cached_property
     def latency(self) -> Latency:
         """Where the time of exchanges went."""
-        return read_latency(self.exchanges.calls, self.causes, self.waiting)
+        return read_latency(self.exchanges.calls, self.causes, self.waiting, self.passes)
 
     @cached_property
     def profiles(self) -> tuple[CallProfile, ...]:
@@ -172,7 +178,8 @@ class Run:
 
     def critical_path(self, graph: ContextGraph) -> tuple[Segment, ...]:
         """What the duration of a context consists of."""
-        return critical_path(graph, self._calls_of.get((graph.job, graph.context_id), ()), self.waiting)
+        calls = self._calls_of.get((graph.job, graph.context_id), ())
+        return critical_path(graph, calls, self.waiting, self.passes, self.causes.doubts)
 
     @cached_property
     def _calls_of(self) -> dict[tuple[int, int], list[Call]]:

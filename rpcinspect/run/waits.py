@@ -1,18 +1,22 @@
 """Which request waits for each call: the one whose answer its callee can't give before that call is over.
 
 In: exchanges and what explains them. Out: request → the request that waits for it. That is its parent in
-`causes`, but for gradients. What a worker sends in a pass follows from the gradient that came last, yet it is
-the first one that waits for it: torch/csrc/distributed/autograd/engine/dist_engine.cpp runs the worker's
-whole part of the pass for that one, and answers it when all that was sent has been answered. Later ones only
-hand in what they bring.
+`causes`, where that is certain, but for gradients. What a worker sends in a pass follows from one of those
+that came, of which it may not be known, yet it is the first one that waits for it:
+torch/csrc/distributed/autograd/engine/dist_engine.cpp runs the worker's whole part of the pass for that one,
+and answers it when all that was sent has been answered. Later ones only hand in what they bring, and that
+may have been away: a gradient that leaves a worker is worked on elsewhere and comes back as another one, for
+which the first one waits, too (`Passes`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
+
+from msgspec import Struct
 
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import PASSES
@@ -22,41 +26,116 @@ from rpcinspect.session.model import NONE
 
 Pass = tuple[int, int | None, str]
 """(job, context, worker): one worker's part of the passes of a context."""
+Span = tuple[int, int]
+"""From, to; nanoseconds."""
+MAX_HOPS = 1000
+"""Workers that a gradient may go through before it comes back."""
 
 
 def waiting_requests(calls: Sequence[Call], causes: Causes) -> dict[int, int]:
-    """Request → the request that waits for it; what nobody waits for is not in it."""
+    """Request → the request that waits for it; what nobody certainly waits for is not in it."""
     by_index = {call.index: call for call in calls}
-    received: dict[Pass, list[Call]] = defaultdict(list)
-    for call in calls:
-        if call.kind in PASSES:
-            received[call.job, call.context, call.callee].append(call)
-    firsts = {key: _Firsts(its) for key, its in received.items()}
+    received = _received(calls)
     waiting = dict(causes.parents)
     for call in calls:
-        parent = by_index.get(causes.parents.get(call.index, NONE))
-        if parent is None or call.kind != MessageType.BACKWARD_AUTOGRAD_REQ or parent.kind not in PASSES:
+        if call.kind != MessageType.BACKWARD_AUTOGRAD_REQ:
             continue
-        its = firsts.get((call.job, call.context, call.caller))
-        first = None if its is None else its.before(call)
+        parents, _ = causes.of(call.index)
+        doubt = causes.doubts.get(call.index)
+        if (doubt is not None and doubt.own) or not parents:
+            continue
+        if any(by_index[parent].kind not in PASSES for parent in parents):
+            continue  # a function may have begun the pass
+        its = received.get((call.job, call.context, call.caller))
+        first = None if its is None else its.first(call)
         if first is not None and _answered(first) >= _over(call):
             waiting[call.index] = first.index
     return waiting
 
 
-class _Firsts:
-    """The requests that carried a pass to a worker."""
+class Passes(Struct, frozen=True):
+    """What backward passes did with gradients, by the index of requests."""
 
-    def __init__(self, requests: list[Call]) -> None:
-        requests.sort(key=lambda call: call.arrived_ns)
-        self._times = [request.arrived_ns for request in requests]
-        self._firsts = list(accumulate(requests, _later))
+    away: dict[int, list[Span]]
+    """The request that carried a pass to a worker → when gradients that the worker had sent were at others,
+    from where one left to where what became of it came back."""
+    handed_in: frozenset[int]
+    """Requests that only handed in a gradient: another one waits for what the worker does with it."""
+
+
+def read_passes(calls: Sequence[Call], causes: Causes) -> Passes:
+    """What became of gradients. Where it is not known from which one another follows, that is taken to be the
+    one that had come last.
+    """
+    by_index = {call.index: call for call in calls}
+
+    def origin(gradient: Call) -> Call | None:
+        known = by_index.get(causes.parents.get(gradient.index, NONE))
+        if known is not None:
+            return known if known.kind in PASSES else None
+        its = received.get((gradient.job, gradient.context, gradient.caller))
+        return None if its is None else its.latest(gradient)
+
+    received = _received(calls)
+    away: dict[int, list[Span]] = defaultdict(list)
+    handing: set[int] = set()
+    for its in received.values():
+        for first, later in its.handed_in():
+            handing.add(later.index)
+            left = _left(later, origin)
+            if left is not None and left >= first.arrived_ns:
+                away[first.index].append((left, later.arrived_ns))
+    return Passes(dict(away), frozenset(handing))
+
+
+def _left(returned: Call, origin: Callable[[Call], Call | None]) -> int | None:
+    """When the gradient left its receiver that came back as this one; None for one that came from others."""
+    at = returned
+    for _ in range(MAX_HOPS):
+        before = None if at.caller == returned.callee else origin(at)
+        if before is None:
+            return None
+        if before.caller == returned.callee:
+            return before.begin_ns
+        at = before
+    return None
+
+
+def _received(calls: Iterable[Call]) -> dict[Pass, _Received]:
+    found: dict[Pass, list[Call]] = defaultdict(list)
+    for call in calls:
+        if call.kind in PASSES:
+            found[call.job, call.context, call.callee].append(call)
+    return {key: _Received(its) for key, its in found.items()}
+
+
+class _Received:
+    """The requests that carried passes of a context to a worker."""
+
+    def __init__(self, requests: Iterable[Call]) -> None:
+        self._requests = sorted(requests, key=lambda call: call.arrived_ns)
+        self._times = [request.arrived_ns for request in self._requests]
+        self._firsts = list(accumulate(self._requests, _later))
         """Of those that had arrived with each, or before it, the one that was answered last."""
 
-    def before(self, call: Call) -> Call | None:
-        """That of those which had arrived when a call began."""
+    def first(self, call: Call) -> Call | None:
+        """The one that waits, of those which had arrived when a call began."""
         end = bisect_right(self._times, call.begin_ns)
         return self._firsts[end - 1] if end else None
+
+    def latest(self, call: Call) -> Call | None:
+        """The one that had arrived last when a call began."""
+        end = bisect_right(self._times, call.begin_ns)
+        return self._requests[end - 1] if end else None
+
+    def handed_in(self) -> Iterator[tuple[Call, Call]]:
+        """Each that only handed in a gradient, after the one that waited for it."""
+        running: Call | None = None
+        for request in self._requests:
+            if running is not None and _answered(request) <= _answered(running):
+                yield running, request
+            else:
+                running = request
 
 
 def _later(one: Call, other: Call) -> Call:

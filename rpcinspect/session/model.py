@@ -186,6 +186,14 @@ class MessageColumns:
     def __len__(self) -> int:
         return len(self.time_ns)
 
+    def latency_ns(self, row: int) -> int | None:
+        """From a request's first byte to its answer's last, for both; None without the other one."""
+        partner = self.partner[row]
+        if partner == NONE:
+            return None
+        request, answer = (row, partner) if self.from_client[row] else (partner, row)
+        return max(0, self.end_time_ns[answer] - self.time_ns[request])
+
     def order(self) -> NDArray[np.int64]:
         """Rows in the order of time; ties by capture, packet and offset in the stream."""
         columns = (self.offset, self.packet, self.capture, self.time_ns)
@@ -240,7 +248,7 @@ class Session(Struct, eq=False, kw_only=True):
         partner, forth = np.asarray(m.partner)[at], np.asarray(m.from_client)[at]
         answers = np.where((partner < 0) | (forth != 0), NONE, self.index[partner])
         answered_by = np.where((partner < 0) | (forth == 0), NONE, self.index[partner])
-        latency = np.asarray(m.end_time_ns)[partner] - np.asarray(m.time_ns)[at]
+        latency = np.maximum(np.asarray(m.end_time_ns)[partner] - np.asarray(m.time_ns)[at], 0)
         columns = (self.index, m.time_ns, m.end_time_ns, m.pipe, m.type, m.id, m.control)
         lists = [np.asarray(column)[at].tolist() for column in columns]
         return Heads(*lists, *(one.tolist() for one in (forth, answers, answered_by, latency)))

@@ -66,7 +66,7 @@ class UnansweredRequests(Stage):
         self._passes.pop(row, None)
         name = request.function
         if name is not None:
-            took = self._columns.end_time_ns[answer_row] - self._columns.time_ns[row]
+            took = self._columns.latency_ns(row) or 0
             known = self._longest_ns.get(name)
             if known is None:
                 if len(self._longest_ns) < MAX_FUNCTIONS:

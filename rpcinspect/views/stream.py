@@ -93,7 +93,7 @@ class TableStream:
             end_label(destination),
             type_name(record.rpc.message.type),
             answers,
-            None if answers is None else tp.first_ns - columns.end_time_ns[partner],
+            None if answers is None else columns.latency_ns(record.row),
             self._phrases.phrase(record),
             control,
             failed(record),

@@ -42,9 +42,9 @@ def _answer(m: Json, d: Decoded) -> Json | None:
 
 def _latency(m: Json, d: Decoded) -> list[int]:
     if m["answers"] is not None:
-        return [m["time_ns"] - d.messages[m["answers"]]["end_time_ns"]]
+        return [m["end_time_ns"] - d.messages[m["answers"]]["time_ns"]]
     answer = _answer(m, d)
-    return [] if answer is None else [answer["time_ns"] - m["end_time_ns"]]
+    return [] if answer is None else [answer["end_time_ns"] - m["time_ns"]]
 
 
 def _body(name: str) -> Of:

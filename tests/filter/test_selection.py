@@ -142,7 +142,7 @@ def test_messages_that_are_shown_as_they_come(text: str, name: str) -> None:
     start = lines[0]["time_ns"]
 
     def latency(m: dict[str, Any]) -> int | None:
-        return None if m["answers"] is None else m["time_ns"] - lines[m["answers"]]["end_time_ns"]
+        return None if m["answers"] is None else m["end_time_ns"] - lines[m["answers"]]["time_ns"]
 
     meaning = {
         "src == worker0": lambda m: m["src"] == "worker0",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 
 from rpcinspect.run.critical_path import critical_path
-from tests.trace.runs import workload_trace
+from rpcinspect.run.run import Run
+from tests.places import content, recorded
+from tests.trace.runs import traced, workload_trace
 from tests.truth import CLOCK_NS, workload
 
 NAMES = ["basic_chain", "bwd_boom", "ctx_crowd", "param_detach", "ps_race", "rref_relay", "profiled_legacy"]
@@ -47,7 +51,7 @@ def test_pauses_are_the_creators() -> None:
     trace = workload_trace("basic_chain")
     (graph,) = trace.graphs
     pauses = [segment for segment in trace.critical_path(graph) if segment.kind == "pause"]
-    assert len(pauses) == 2  # between two calls, and before the pass
+    assert len(pauses) == 3  # between two calls, before the pass, and where a gradient came back in it
     assert {(pause.worker, pause.request) for pause in pauses} == {("worker0", None)}
     (backward,) = workload("basic_chain").of("backward")
     assert pauses[1].begin_ns - CLOCK_NS <= backward["time_ns"] <= pauses[1].end_ns
@@ -61,8 +65,94 @@ def test_a_call_that_is_never_answered_lasts_to_the_end() -> None:
     before = relay.answered_ns, relay.end_ns
     relay.answered_ns = relay.end_ns = None
     try:
-        path = critical_path(graph, calls, trace.waiting)
+        path = critical_path(graph, calls, trace.waiting, trace.passes)
     finally:
         relay.answered_ns, relay.end_ns = before
     assert [segment.kind for segment in path] == ["request", "unanswered"]
     assert path[-1].end_ns == graph.end_ns
+
+
+def works_ms(run: Run, context_id: int) -> Counter[str]:
+    """Milliseconds of the path by who works, or waits for something that is no call."""
+    (graph,) = run.graphs_of(context_id)
+    told: Counter[str] = Counter()
+    for part in run.critical_path(graph):
+        if part.kind not in ("request", "answer"):
+            told[part.worker] += part.took_ns / 1e6  # type: ignore[assignment]
+    return told
+
+
+@pytest.mark.parametrize("context_id", [1 << 48, (1 << 48) + 1, (1 << 48) + 2])
+def test_a_gradient_that_comes_back_was_worked_on_elsewhere(context_id: int) -> None:
+    """The job prints that each pass of ps takes some 250 ms; trainer does next to nothing."""
+    run = traced(recorded("reports/latency/backward_elsewhere.pcap"))
+    told = works_ms(run, context_id)
+    assert told["ps"] >= 250
+    if context_id != 1 << 48:  # the first one warms up
+        assert told["trainer"] < 10
+
+
+SLACK_MS = 25
+"""What a worker did beside sleeping, on a host with more to do."""
+SLEPT = {
+    1: {"w1": 80},  # w2 and main sleep meanwhile
+    2: {"main": 50, "w1": 10, "w2": 35},  # the first call of w1 is over before that of w2
+    3: {"w1": 15, "w2": 40},
+    4: {"w1": 30, "w2": 45},
+    5: {"w1": 30, "w2": 40},
+    6: {"main": 30, "w1": 110, "w2": 105},  # main sleeps 20 more once the last message has come
+}
+"""Of the job's contexts where it slept, one after another; the first is the last with a warm-up."""
+
+
+def test_the_job_slept_as_long() -> None:
+    slept: dict[int, Counter[str]] = {}
+    for line in map(json.loads, content("reports/latency/waits.truth").splitlines()):
+        if "job" in line:
+            its = slept.setdefault(-1 if line["context_id"] is None else line["context_id"], Counter())
+        else:
+            its[line["worker"]] += line["ms"]
+    assert slept[1] == {"w1": 80, "w2": 30, "main": 20}
+    assert slept[2] == {"w1": 20, "w2": 35, "main": 50}
+    assert slept[6] == {"w1": 110, "w2": 105, "main": 50}
+    assert all(slept[context] == SLEPT[context] for context in (3, 4, 5))
+
+
+@pytest.mark.parametrize("context_id", SLEPT)
+def test_time_is_of_whom_others_wait_for(context_id: int) -> None:
+    told = works_ms(traced(recorded("reports/latency/waits.rpclog")), context_id)
+    for worker in ("main", "w1", "w2"):
+        slept = SLEPT[context_id].get(worker, 0)
+        assert slept <= told[worker] <= slept + SLACK_MS, worker
+
+
+def test_who_waits_for_a_call_that_is_never_answered_is_not_who_is_slow() -> None:
+    trace = workload_trace("bwd_boom")
+    (graph,) = trace.graphs
+    calls = [c for c in trace.exchanges.calls if c.function in ("bwd_boom.relay", "bwd_boom.explode")]
+    before = [(call, call.answered_ns, call.end_ns) for call in calls]
+    for call in calls:
+        call.answered_ns = call.end_ns = None
+    try:
+        path = critical_path(graph, calls, trace.waiting, trace.passes)
+    finally:
+        for call, answered_ns, end_ns in before:
+            call.answered_ns, call.end_ns = answered_ns, end_ns
+    assert [(s.kind, s.worker) for s in path] == [
+        ("request", "worker0"),
+        ("busy", "worker2"),
+        ("request", "worker2"),
+        ("unanswered", "worker1"),
+    ]
+
+
+def test_what_was_sent_for_nobody_knows_what_is_on_no_path() -> None:
+    """A call of a worker that did not make the context, with two requests that may have led to it."""
+    trace = workload_trace("bwd_boom")
+    (graph,) = trace.graphs
+    explode = next(c for c in trace.exchanges.calls if c.function == "bwd_boom.explode")
+    waiting = {request: parent for request, parent in trace.waiting.items() if request != explode.index}
+    path = critical_path(graph, trace.exchanges.calls, waiting, trace.passes)
+    assert all(a.end_ns == b.begin_ns for a, b in pairwise(path))
+    assert explode.index not in {segment.request for segment in path}
+    assert (path[0].begin_ns, path[-1].end_ns) == (graph.begin_ns, graph.end_ns)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from rpcinspect.run.latency import Timing, spread
-from tests.trace.runs import workload_trace
+from rpcinspect.run.latency import LatencyGroup, Timing, _summed, spread
+from tests.places import recorded
+from tests.trace.runs import traced, workload_trace
 from tests.truth import CLOCK_NS, workload
 
 NAMES = ["basic_chain", "bwd_boom", "ctx_crowd", "dtype_zoo", "rref_relay", "ps_race_lock", "views_alias"]
@@ -88,6 +90,73 @@ def test_stragglers_are_far_from_the_median_of_their_function() -> None:
     assert times == sorted(times, reverse=True)
     held = [s for s in workload_trace("basic_chain").latency.stragglers if s.what == "basic_chain.scale"]
     assert held == []  # one call alone is no straggler
+
+
+def rows(name: str) -> dict[str | None, LatencyGroup]:
+    return {group.what: group for group in traced(recorded(f"reports/latency/{name}")).latency.functions}
+
+
+def test_calls_through_rrefs_are_rows_by_method() -> None:
+    """Ten `next` of some 40 ms, ten others of some 2 ms; what made the RRefs was not captured."""
+    told = rows("rref_proxies.pcap")
+    counts = {what: group.count for what, group in told.items()}
+    assert counts == {
+        "next": 10,
+        "_receive_weights_scheme": 10,
+        "register_scheme_receiver": 2,
+        "shutdown": 2,
+    }
+    assert told["next"].total is not None
+    assert 35e6 < told["next"].total.p50 < 45e6
+    assert traced(recorded("reports/latency/rref_proxies.pcap")).latency.stragglers == ()
+
+
+def test_calls_through_rrefs_are_rows_by_class() -> None:
+    told = rows("rref_proxies.rpclog")
+    assert told["Collector.next"].count == told["Collector._receive_weights_scheme"].count == 10
+    latency = traced(recorded("reports/latency/rref_proxies.rpclog")).latency
+    assert {s.what for s in latency.stragglers} == {"Collector.next", "RREF_CHILD_ACCEPT"}
+
+
+def test_passes_are_judged_by_worker_and_apart_from_what_is_handed_in() -> None:
+    run = traced(recorded("reports/latency/backward_elsewhere.pcap"))
+    slow = {straggler.request for straggler in run.latency.stragglers}
+    passes = [t for t in run.latency.timings if t.kind == "BACKWARD_AUTOGRAD_REQ" and t.total_ns]
+    assert sum(timing.total_ns > 200e6 for timing in passes if timing.total_ns) == 3
+    assert not slow & {timing.request for timing in passes}
+
+
+def test_a_worker_does_not_work_while_its_gradient_is_at_another() -> None:
+    """w1 sleeps 40 ms, sends to w2, which sleeps 80 ms and sends it back; then it sleeps 60 ms."""
+    run = traced(recorded("reports/latency/waits.rpclog"))
+    passes = [t for t in run.latency.timings if (t.kind, t.context) == ("BACKWARD_AUTOGRAD_REQ", 6)]
+    first = min(passes, key=lambda timing: timing.begin_ns)
+    assert (first.caller, first.callee) == ("main", "w1")
+    assert first.own_ns is not None
+    assert first.nested_ns is not None
+    assert 100e6 <= first.own_ns < 125e6
+    assert 80e6 <= first.nested_ns < 105e6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_is_one_latency(name: str) -> None:
+    trace = workload_trace(name)
+    columns, order = trace.session.messages, trace.session.order
+    calls = trace.exchanges.by_index()
+    for timing in trace.latency.timings:
+        call = calls[timing.request]
+        assert timing.total_ns == call.latency_ns == columns.latency_ns(int(order[timing.request]))
+        if call.answer is not None and call.end_ns is not None:
+            assert call.latency_ns == max(0, call.end_ns - call.begin_ns)
+            assert columns.latency_ns(int(order[call.answer])) == call.latency_ns
+
+
+def test_classes_of_one_name_have_rows_of_their_own() -> None:
+    whole = timings("basic_chain")
+    one, *_ = whole.values()
+    both = [replace(one, what="Head.f", row=f"{module}.Head.f", control=False) for module in "ab"]
+    assert [group.what for group in _summed(tuple(both)).functions] == ["a.Head.f", "b.Head.f"]
+    assert [group.what for group in _summed((both[0], both[0])).functions] == ["Head.f"]
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=300))

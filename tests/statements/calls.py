@@ -30,7 +30,7 @@ def call(on: Told, line: Statement) -> None:
     message = on.messages[line["worker"], line["call"]]
     timing = on.timings[message["index"]]
     assert (timing.caller, timing.callee, timing.context) == (line["worker"], line["to"], line["context_id"])
-    assert same_function(line["function"], {"function": timing.what})
+    assert same_function(line["function"], {"function": timing.function})
     assert timing.begin_ns >= line["time_ns"] - CLOCK_NS
     assert not timing.control
     assert on.run.same_arguments(line, message["body"], forks=False)

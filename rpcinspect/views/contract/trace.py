@@ -150,6 +150,7 @@ def _timing(timing: Timing) -> Json:
         "caller": text(timing.caller),
         "callee": text(timing.callee),
         "what": text(timing.what),
+        "function": None if timing.function is None else text(timing.function),
         "type": timing.kind,
         "context_id": timing.context,
         "control": timing.control,

@@ -140,7 +140,7 @@ class _Columns:
         columns = session.messages
         call = self._calls.get(index)
         partner = columns.partner[row]
-        function = call.function if call is not None else function_of(record)
+        function = call.what if call is not None and call.name is not None else function_of(record)
         parent = self._run.causes.parents.get(index)
         strings = self._strings
         return (

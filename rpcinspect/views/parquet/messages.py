@@ -57,11 +57,6 @@ class MessageRows:
         client, server = self._clients[pipe], self._servers[pipe]
         partner = columns.partner[row]
         other = None if partner == NONE else self._index[partner]
-        latency = total = None
-        if forth and partner != NONE:
-            arrived = columns.end_time_ns[row]
-            latency = columns.time_ns[partner] - arrived
-            total = max(arrived, columns.end_time_ns[partner]) - columns.time_ns[row]
         return {
             "index": self._index[row],
             "time": columns.time_ns[row] // 1000,
@@ -76,8 +71,7 @@ class MessageRows:
             "request": is_request(kind),
             "answers": None if forth else other,
             "answered_by": other if forth else None,
-            "latency_ns": latency,
-            "total_ns": total,
+            "latency_ns": columns.latency_ns(row) if forth else None,
             "control": bool(columns.control[row]),
             "findings": self._codes.get(self._index[row], []),
         }

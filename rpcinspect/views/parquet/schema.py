@@ -35,7 +35,6 @@ MESSAGES = {
     "answers": INT64,
     "answered_by": INT64,
     "latency_ns": INT64,
-    "total_ns": INT64,
     "control": FLAG,
     "envelopes": TEXTS,
     "body_type": TEXT,

@@ -27,7 +27,7 @@ MAX_NAME = 200
 
 def what(call: Call) -> str:
     """The function that is called, else the kind of request."""
-    return text(shorten(call.function or type_name(call.kind), MAX_NAME))
+    return text(shorten(call.what, MAX_NAME))
 
 
 def call_args(call: Call, parent: int | None) -> Json:

@@ -81,12 +81,8 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
     partner = messages.partner[row]
     if partner != NONE:
         other = int(session.index[partner])
-        if tp.from_client:
-            latency = messages.time_ns[partner] - tp.last_ns
-            yield _field("answered by", f"message {other}, after {duration(latency)}")
-        else:
-            latency = tp.first_ns - messages.end_time_ns[partner]
-            yield _field("answers", f"message {other}, after {duration(latency)}")
+        latency = duration(messages.latency_ns(row) or 0)
+        yield _field("answered by" if tp.from_client else "answers", f"message {other}, latency {latency}")
     failure = session.failures.get(row)
     if failure is not None:
         waited = duration(failure.time_ns - tp.first_ns)

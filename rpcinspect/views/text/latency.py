@@ -21,7 +21,8 @@ MAX_STRAGGLERS = 20
 HEADER = ("count", "p50", "p90", "p99", "max", "own p50", "nested", "on the wire", "requests", "answers")
 
 LEGEND = (
-    "times: from a request's first byte to its answer's last; own: at the callee, without nested calls",
+    "times: from a request's first byte to its answer's last; own: at the callee, but for nested",
+    "nested: waiting for its own calls, and for gradients to come back",
     "nested, on the wire, requests, answers: sums over the group",
 )
 

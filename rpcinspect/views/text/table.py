@@ -156,7 +156,8 @@ class MessageTable:
         take 6.
         """
         start = session.messages.time_ns[int(session.order[0])]
-        end_ns, partners = session.messages.end_time_ns, session.messages.partner
+        time, end_ns = session.messages.time_ns, session.messages.end_time_ns
+        partners = session.messages.partner
         clients, servers = list(map(end_label, session.clients)), list(map(end_label, session.servers))
         templates: dict[tuple[int, int, int], str] = {}
 
@@ -185,7 +186,7 @@ class MessageTable:
             ):
                 told = ""
                 if answers != NONE:
-                    told = f"#{answers} {duration(time_ns - end_ns[partners[row]])}  "
+                    told = f"#{answers} {duration(max(0, end_ns[row] - time[partners[row]]))}  "
                 line = templates.get((pipe, forth, kind)) or make(pipe, forth, kind)
                 lines.append((line % (number, (time_ns - start) / 1e9, told, text[1:].decode())).rstrip())
             yield "\n".join([*lines, ""])
@@ -198,11 +199,8 @@ class MessageTable:
         for first in range(0, len(order), BATCH):
             rows = order[first : first + BATCH]
             for row, text in zip(rows, self._spool.read(rows), strict=True):
-                partner = messages.partner[row]
                 answers = session.answers(row)
-                latency = None
-                if answers is not None and partner != NONE:
-                    latency = messages.time_ns[row] - messages.end_time_ns[partner]
+                latency = None if answers is None else messages.latency_ns(row)
                 pipe = messages.pipe[row]
                 client, server = clients[pipe], servers[pipe]
                 source, destination = (client, server) if messages.from_client[row] else (server, client)

@@ -9,6 +9,7 @@ import pytest
 
 from rpcinspect.commands.whole_run import read_run
 from rpcinspect.pipeline import Decoding
+from rpcinspect.run.callee import Name
 from rpcinspect.run.exchanges import Call
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
@@ -79,13 +80,20 @@ def test_failures_are_marked() -> None:
 
 def test_long_names_are_cut_and_hostile_ones_stay_text() -> None:
     call: Call = read("basic_chain.pcap").exchanges.calls[0]
-    call.function = "x" * 10_000
+    call.name = Name("x" * 10_000, "")
     assert len(what(call)) == MAX_NAME
-    call.function = "\udcff\x1b[31m"
+    call.name = Name("\udcff\x1b[31m", "")
     assert json.loads(orjson.dumps(what(call))) == "\\xff\x1b[31m"
     assert orjson.dumps(call_args(call, None))
-    call.function = None
+    call.name = call.function = None
     assert what(call) == "PYTHON_CALL"
+
+
+def test_calls_through_an_rref_are_named_by_class_and_method() -> None:
+    calls = read("reports/latency/backward_elsewhere.pcap.gz").exchanges.calls
+    helped = [call for call in calls if call.function == "rnn._call_method"]
+    assert {what(call) for call in helped} == {"EmbeddingTable.forward", "Decoder.forward"}
+    assert {call_args(call, None)["function"] for call in helped} == {"rnn._call_method"}
 
 
 def test_a_finding_is_told_in_full() -> None:

@@ -134,8 +134,8 @@ def test_head_and_answer_name_each_other() -> None:
     with opened(Path("basic_chain.pcap")) as capture:
         request, answer = told(capture, 6), told(capture, 7)
     assert request[0] == "message 6: FORWARD_AUTOGRAD_REQ, worker0 → worker1"
-    assert request[2] == "  answered by: message 7, after 1.91 ms"
-    assert answer[2] == "  answers: message 6, after 1.91 ms"
+    assert request[2] == "  answered by: message 7, latency 2.18 ms"
+    assert answer[2] == "  answers: message 6, latency 2.18 ms"
     assert request[3].startswith("  time: 0.028726000 s after the first, 2026-11-")
     assert request[5].endswith("basic_chain.pcap, packet 357, 127.0.0.1:53808>127.0.0.1:46111, offset 363")
     assert "  context_id: 0 (0:0)" in request

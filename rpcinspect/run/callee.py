@@ -1,0 +1,134 @@
+"""Who is called, as a person says it: `Head.forward`, where the wire says `_local_invoke`.
+
+In: one request, for whom it calls as far as it says that itself (`callee_of`); then what is known of the
+classes of RRefs (`name_of`). The first is small, so that whoever can't keep messages keeps that. Calls go
+through an RRef by torch's proxies (torch/distributed/rpc/rref_proxy.py), by RemoteModule
+(torch/distributed/nn/jit/templates/remote_module_template.py), or by a helper of the user's that is given a
+method and an RRef, as `_call_method` in PyTorch's tutorials.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall
+from rpcinspect.rpc.pickles import semantic
+from rpcinspect.rpc.pickles.known import GETATTR
+from rpcinspect.rpc.pickles.tree import Call, Global, Value
+from rpcinspect.rpc.questions import function_of
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.rref_classes import CREATE, CREATE_WITH_INTERFACE, Id, python_udf_of
+
+
+class Callee(Struct, frozen=True):
+    """Whom a request calls, as far as it says that itself."""
+
+    what: str
+    """A function or a class; with an RRef or `owner` the name of a method."""
+    rref: Id | None = None
+    """The method is one of its object's."""
+    owner: Global | None = None
+    """The class that the request names with the method."""
+
+
+class Name(Struct, frozen=True):
+    """What somebody is called."""
+
+    short: str
+    """`Head.forward`; `app.build` for a function."""
+    full: str
+    """`app.Head.forward`: two classes may have one name."""
+
+
+def callee_of(record: RpcRecord) -> Callee | None:
+    """Whom a request calls; None if it calls nobody, or nobody who can be named."""
+    command = record.rpc.command
+    if isinstance(command, (ScriptCall, ScriptRemoteCall)):
+        return _script(command)
+    udf = python_udf_of(record)
+    if udf is None:
+        told = function_of(record)
+        return None if told is None else Callee(told)
+    if type(udf.func) is Call:
+        return _bound(udf.func)
+    if type(udf.func) is not Global:
+        return None
+    first, second = _first_two(udf.args)
+    if udf.func in PROXIES and type(second) is str:
+        return Callee(second, *_behind(first))
+    if udf.func == REMOTE_FORWARD:
+        return Callee("forward", *_behind(first))
+    if udf.func in (CREATE, CREATE_WITH_INTERFACE) and type(first) is Global:
+        return Callee(str(first))
+    return _helper(first, second) or _helper(second, first) or Callee(str(udf.func))
+
+
+def name_of(callee: Callee, made: Global | None) -> Name:
+    """What to call it; `made` is the class of its RRef's object, or the function that made it."""
+    if callee.rref is None and callee.owner is None:
+        return Name(callee.what, callee.what)
+    owner = made
+    if owner is None or (callee.owner is not None and not _like_class(owner)):
+        owner = callee.owner
+    if owner is None:
+        return Name(callee.what, callee.what)
+    call = f".{callee.what}" if _like_class(owner) else f"().{callee.what}"
+    return Name(owner.name + call, str(owner) + call)
+
+
+def _script(command: ScriptCall | ScriptRemoteCall) -> Callee:
+    """TorchScript: RemoteModule's own function of that name has the RRef first."""
+    function = MANGLED.sub("", command.function)
+    args: Value = semantic.untag(command.args)
+    fork = semantic.rref_fork(args[0]) if type(args) in (tuple, list) and args else None
+    if fork is not None and function.endswith(f".{REMOTE_FORWARD.name}"):
+        return Callee("forward", fork.rref_id)
+    return Callee(function)
+
+
+def _first_two(args: Value) -> tuple[Value, Value]:
+    given = [*args[:2]] if type(args) in (tuple, list) else []
+    first, second = given + [None] * (2 - len(given))
+    return first, second
+
+
+def _behind(node: Value) -> tuple[Id | None]:
+    fork = semantic.rref_fork(node)
+    return (None if fork is None else fork.rref_id,)
+
+
+def _bound(function: Call) -> Callee | None:
+    """A method of an object that travels with the call, or of a class."""
+    if function.function != GETATTR or type(function.args) is not tuple or len(function.args) != 2:
+        return None
+    owner, method = function.args
+    if type(owner) is Call:
+        owner = owner.args[0] if owner.function == RECONSTRUCTOR and owner.args else owner.function
+    return Callee(method, owner=owner) if type(owner) is Global and type(method) is str else None
+
+
+def _helper(method: Value, rref: Value) -> Callee | None:
+    """Whom a helper calls that is given `Class.method` and an RRef."""
+    fork = semantic.rref_fork(rref)
+    if fork is None or type(method) is not Global:
+        return None
+    owner, _, name = method.name.rpartition(".")
+    if not owner or _like_class(Global(owner, name)):
+        return None  # a function or a class: what is done with it is the helper's own affair
+    return Callee(name, fork.rref_id, Global(method.module, owner))
+
+
+def _like_class(name: Global) -> bool:
+    """Whether a name is written as classes are; only how it is shown depends on that."""
+    return name.name.rpartition(".")[2].lstrip("_")[:1].isupper()
+
+
+PROXIES = frozenset(
+    Global("torch.distributed.rpc.rref_proxy", name)
+    for name in ("_local_invoke", "_local_invoke_async_execution")
+)
+REMOTE_FORWARD = Global("_remote_module_non_scriptable", "_remote_forward")
+RECONSTRUCTOR = Global("copyreg", "_reconstructor")
+MANGLED = re.compile(r"^__torch__\.|___torch_mangle_\d+\.")
