@@ -13,7 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from msgspec import Struct, field
 
 from rpcinspect.diff.keys import Keys
-from rpcinspect.diff.sequences import Level, align, between, overlapping, unpaired
+from rpcinspect.diff.order import in_time
+from rpcinspect.diff.sequences import Level, align, overlapping, unpaired
 from rpcinspect.diff.side import DiffSide
 from rpcinspect.rpc.questions import HOUSEKEEPING
 from rpcinspect.run.exchanges import Call
@@ -30,7 +31,9 @@ class Group(Struct, eq=False):
     id: int
     calls: list[int] = field(default_factory=list)
     """Those that code sends."""
-    first: Call | None = None
+    begin_ns: int = 0
+    end_ns: int | None = 0
+    """When the last of its calls was over; None where one never was."""
 
 
 class Groups:
@@ -48,8 +51,10 @@ class Groups:
                 continue
             group = self._found.get((call.job, call.context))
             if group is None:
-                group = Group(call.job, side.signs[call.index].caller, call.context, first=call)
+                group = Group(call.job, side.signs[call.index].caller, call.context, begin_ns=call.begin_ns)
                 self._found[call.job, call.context] = group
+            if group.end_ns is not None:
+                group.end_ns = None if call.end_ns is None else max(group.end_ns, call.end_ns)
             if call.index in general:
                 group.calls.append(call.index)
 
@@ -125,11 +130,9 @@ def _pairs(a: Groups, b: Groups, lane_a: Sequence[Group], lane_b: Sequence[Group
             [a.requests(lane_a[place]) for place in some_a], [b.requests(lane_b[place]) for place in some_b]
         )
         pairs += [(some_a[i], some_b[j]) for i, j in alike]
-        levels = [level(Groups.begins, crossing=True), level(Groups.shape), level(Groups.kind)]
-        pairs = align(*counts, levels, pairs)
-    for gap_a, gap_b in between(pairs, *unpaired(*counts, pairs)):
-        if len(gap_a) == len(gap_b):
-            pairs += [
-                (i, j) for i, j in zip(gap_a, gap_b, strict=True) if a.ends(lane_a[i]) == b.ends(lane_b[j])
-            ]
+        pairs = align(*counts, [level(Groups.begins, crossing=True)], pairs)
+    for look in (Groups.shape, Groups.kind, Groups.ends):
+        if len(pairs) < min(counts):
+            keys = [look(a, one) for one in lane_a], [look(b, one) for one in lane_b]
+            pairs = in_time(lane_a, lane_b, pairs, keys)
     return pairs

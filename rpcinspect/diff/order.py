@@ -8,18 +8,34 @@ over: where a pair lies between two calls in one run and not in the other, they 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import accumulate
+from typing import Protocol
 
 from rpcinspect.diff.sequences import Pairs, unpaired
-from rpcinspect.run.exchanges import Call
 
 MAX_TRIALS = 64
 """Calls that are tried for one."""
 
 
-def in_time(a: Sequence[Call], b: Sequence[Call], pairs: Pairs) -> Pairs:
-    """The pairs and those of what is left, the first with the first that it may be, and so on."""
+class Span(Protocol):
+    """What began, and perhaps ended: a call, or all of a context."""
+
+    @property
+    def begin_ns(self) -> int:
+        """When it began."""
+
+    @property
+    def end_ns(self) -> int | None:
+        """When it was over."""
+
+
+def in_time(
+    a: Sequence[Span], b: Sequence[Span], pairs: Pairs, keys: tuple[Sequence[Hashable], ...] = ()
+) -> Pairs:
+    """The pairs and those of what is left, the first with the first that it may be, and so on; only with one
+    that has the same key, if there are `keys` of both.
+    """
     left_a, left_b = unpaired(len(a), len(b), pairs)
     between = _Between([a[i] for i, _ in pairs], [b[j] for _, j in pairs])
     found = list(pairs)
@@ -27,20 +43,20 @@ def in_time(a: Sequence[Call], b: Sequence[Call], pairs: Pairs) -> Pairs:
     left_b.sort(key=lambda place: b[place].begin_ns)
     for i in left_a:
         for at, j in enumerate(left_b[:MAX_TRIALS]):
-            if between.nothing(a[i], b[j]):
+            if (not keys or keys[0][i] == keys[1][j]) and between.nothing(a[i], b[j]):
                 found.append((i, j))
                 del left_b[at]
                 break
     return sorted(found)
 
 
-def in_place(a: Sequence[Call], b: Sequence[Call], pairs: Pairs, more: Pairs) -> Pairs:
+def in_place(a: Sequence[Span], b: Sequence[Span], pairs: Pairs, more: Pairs) -> Pairs:
     """The pairs, and those of some more between which none of them lies."""
     between = _Between([a[i] for i, _ in pairs], [b[j] for _, j in pairs])
     return sorted([*pairs, *(pair for pair in more if between.nothing(a[pair[0]], b[pair[1]]))])
 
 
-def overlap(one: Call, other: Call) -> bool:
+def overlap(one: Span, other: Span) -> bool:
     """Whether neither was over when the other began."""
     first, second = (one, other) if one.begin_ns <= other.begin_ns else (other, one)
     return first.end_ns is None or first.end_ns >= second.begin_ns
@@ -49,7 +65,7 @@ def overlap(one: Call, other: Call) -> bool:
 class _Between:
     """Which pairs lie after a call of the first run and before one of the second, or the other way round."""
 
-    def __init__(self, a: Sequence[Call], b: Sequence[Call]) -> None:
+    def __init__(self, a: Sequence[Span], b: Sequence[Span]) -> None:
         begun = sorted(zip(a, b, strict=True), key=lambda pair: pair[0].begin_ns)
         self._begins = [pair[0].begin_ns for pair in begun]
         self._soonest = list(accumulate((_over(pair[1]) for pair in reversed(begun)), min))[::-1]
@@ -59,7 +75,7 @@ class _Between:
         self._latest = list(accumulate((pair[1].begin_ns for pair in ended), max))
         """Of the pairs up to each: when the last of them began in b."""
 
-    def nothing(self, one: Call, other: Call) -> bool:
+    def nothing(self, one: Span, other: Span) -> bool:
         """Whether no pair lies between."""
         after = bisect_left(self._begins, _over(one))
         if after < len(self._begins) and self._soonest[after] <= other.begin_ns:
@@ -68,6 +84,6 @@ class _Between:
         return before == 0 or self._latest[before - 1] < _over(other)
 
 
-def _over(call: Call) -> float:
+def _over(call: Span) -> float:
     """When a call was over; one without an answer never is."""
     return float("inf") if call.end_ns is None else call.end_ns
