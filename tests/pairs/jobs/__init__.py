@@ -21,3 +21,9 @@ KINDS = (
     "dynamic",
     "background",
 )
+
+TELLING = frozenset(
+    {"pipeline_context", "pipeline_plain", "nested", "remote_module", "profiled", "sparse", "dynamic"}
+)
+"""Those whose nested calls carry what tells them apart: a value of the request's arguments, a tensor, an RRef
+that it brought, a context. Those of the others carry only what was computed from the request."""

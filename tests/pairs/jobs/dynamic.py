@@ -15,16 +15,16 @@ LABELS = [f"ask {turn} {n}" for turn in range(3) for n in range(CALLS)]
 SECONDS = 30
 
 
-def ask(x: torch.Tensor, shift: int, whom: str) -> torch.Tensor:
+def ask(x: torch.Tensor, shift: int, whom: str, key: float) -> torch.Tensor:
     pause()
-    return rpc.rpc_sync(whom, compute, args=(x * 2 + 1, shift)) + 1
+    return rpc.rpc_sync(whom, compute, args=(x * 2 + 1, shift, key)) + 1
 
 
-def ask_otherwise(x: torch.Tensor, shift: int, whom: str) -> torch.Tensor:
-    return rpc.rpc_sync(whom, compute, args=(x * 2 + 1, shift)) - 1
+def ask_otherwise(x: torch.Tensor, shift: int, whom: str, key: float) -> torch.Tensor:
+    return rpc.rpc_sync(whom, compute, args=(x * 2 + 1, shift, key)) - 1
 
 
-def compute(x: torch.Tensor, shift: int) -> torch.Tensor:
+def compute(x: torch.Tensor, shift: int, key: float) -> torch.Tensor:
     pause()
     return x * 3 + shift
 
@@ -32,7 +32,7 @@ def compute(x: torch.Tensor, shift: int) -> torch.Tensor:
 def some(turn: int, one: str, other: str) -> None:
     started = []
     for n in range(CALLS):
-        args = (numbers(100 * turn + n), 3, other)
+        args = (numbers(100 * turn + n), 3, other, turn + n / 16)
         started.append(send(rpc.rpc_async, f"ask {turn} {n}", one, ask, args, ask_otherwise))
     wait(started)
 

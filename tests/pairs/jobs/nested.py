@@ -11,24 +11,24 @@ CALLS = 8
 LABELS = [f"outer {n}" for n in range(2 * CALLS)]
 
 
-def outer(x: torch.Tensor, shift: int) -> torch.Tensor:
+def outer(x: torch.Tensor, shift: int, key: int) -> torch.Tensor:
     pause()
-    found = rpc.rpc_sync("worker2", middle, args=(x * 2 + 1, shift))
+    found = rpc.rpc_sync("worker2", middle, args=(x * 2 + 1, shift, key))
     pause(5)
     return found + 1
 
 
-def outer_otherwise(x: torch.Tensor, shift: int) -> torch.Tensor:
+def outer_otherwise(x: torch.Tensor, shift: int, key: int) -> torch.Tensor:
     pause()
-    return rpc.rpc_sync("worker2", middle, args=(x * 2 + 1, shift)) - 1
+    return rpc.rpc_sync("worker2", middle, args=(x * 2 + 1, shift, key)) - 1
 
 
-def middle(x: torch.Tensor, shift: int) -> torch.Tensor:
+def middle(x: torch.Tensor, shift: int, key: int) -> torch.Tensor:
     pause()
-    return rpc.rpc_sync("worker3", inner, args=(x * 2 + 1, shift)) + shift
+    return rpc.rpc_sync("worker3", inner, args=(x * 2 + 1, shift, key)) + shift
 
 
-def inner(x: torch.Tensor, shift: int) -> torch.Tensor:
+def inner(x: torch.Tensor, shift: int, key: int) -> torch.Tensor:
     pause()
     return x - shift
 
@@ -38,7 +38,7 @@ def work() -> None:
         calls = range(turn * CALLS, (turn + 1) * CALLS)
         wait(
             [
-                send(rpc.rpc_async, f"outer {n}", "worker1", outer, (numbers(n), 3), outer_otherwise)
+                send(rpc.rpc_async, f"outer {n}", "worker1", outer, (numbers(n), 3, n), outer_otherwise)
                 for n in calls
             ]
         )

@@ -16,7 +16,7 @@ CALLS = 16
 LABELS = [f"forward {n}" for n in range(CALLS)]
 
 
-def look(x: torch.Tensor, shift: int) -> torch.Tensor:
+def look(x: torch.Tensor, shift: int, key: str) -> torch.Tensor:
     pause()
     return x + shift
 
@@ -26,16 +26,16 @@ class Head(nn.Module):
         super().__init__()
         self.factor = factor
 
-    def forward(self, x: torch.Tensor, shift: int) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, shift: int, key: str) -> torch.Tensor:
         pause()
-        return rpc.rpc_sync("worker3", look, args=(x * self.factor + 1, shift)) + 1
+        return rpc.rpc_sync("worker3", look, args=(x * self.factor + 1, shift, key)) + 1
 
 
 def work() -> None:
     heads = [RemoteModule(f"worker{n}/cpu", Head, args=(float(n + 1),)) for n in (1, 2)]
 
     def start(n: int) -> Any:
-        made = altered(f"forward {n}", None, look, (numbers(n), 3))
+        made = altered(f"forward {n}", None, look, (numbers(n), 3, f"batch {n}"))
         if made is None:
             return None
         function, args = made
