@@ -7,18 +7,17 @@ once, and who is called is named here (`callee`), which needs all of them.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from msgspec import Struct
 
+from rpcinspect.rpc.callee import Name
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import context_of, function_of
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.callee import Name, callee_of, name_of
-from rpcinspect.run.rref_classes import RRefClasses
+from rpcinspect.run.names import names_of
 from rpcinspect.session.model import NONE, CallFailure, Session
 
 
@@ -100,7 +99,7 @@ class Exchanges(Struct, frozen=True):
 
 def read_exchanges(session: Session, messages: Sequence[RpcRecord]) -> Exchanges:
     """The exchanges of a session; `messages` in the order of time, so that a place is an index."""
-    columns = session.messages
+    columns, names = session.messages, names_of(session)
     calls: list[Call] = []
     orphans: list[Orphan] = []
     for index, record in enumerate(messages):
@@ -132,21 +131,7 @@ def read_exchanges(session: Session, messages: Sequence[RpcRecord]) -> Exchanges
                 request=record,
                 response=response,
                 failure=session.failures.get(row),
+                name=names.get(row),
             )
         )
-    _name(calls)
     return Exchanges(tuple(calls), tuple(orphans))
-
-
-def _name(calls: Sequence[Call]) -> None:
-    """Names who is called; the class of an RRef's object may be told after the first calls."""
-    classes: dict[int, RRefClasses] = defaultdict(RRefClasses)
-    for call in calls:
-        asked = classes[call.job].request(call.caller, call.request)
-        if call.response is not None:
-            classes[call.job].answer(asked, call.response)
-    for call in calls:
-        callee = callee_of(call.request)
-        if callee is not None:
-            made = None if callee.rref is None else classes[call.job].class_of(callee.rref)
-            call.name = name_of(callee, made)

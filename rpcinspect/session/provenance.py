@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.callee import MAKERS, TYPE_OF, Callee, callee_of, maker_of, python_udf_of
 from rpcinspect.rpc.command import (
     PythonCall,
     PythonRemoteCall,
@@ -86,6 +87,16 @@ class Kind(Struct, frozen=True):
     wrapped: bool = False
     """It travels in an autograd envelope."""
     profiled: bool = False
+    callee: Callee | None = None
+    """Who is called, as far as a request says it."""
+    maker: Global | None = None
+    """What makes the object whose RRef the request makes, or gets as its answer."""
+    makes: bool = False
+    """It gets it as its answer."""
+    asks_class: bool = False
+    """It asks for the class of an RRef's object."""
+    value: Global | None = None
+    """Of an answer: the class or function that it names, and nothing else."""
     marks: tuple[int, ...] = ()
     """Of the values, where all messages of the kind have the same ones."""
 
@@ -160,15 +171,22 @@ class Provenance:
         rpc = record.like
         kind = message_type_of(rpc.command)
         if not record.tp.from_client or kind not in CALLS:
-            return Kind(kind, wrapped=context_of(record) is not None), ()
+            pickle = record.facts.pickle
+            value = pickle.root if pickle is not None and type(pickle.root) is Global else None
+            return Kind(kind, wrapped=context_of(record) is not None, value=value), ()
+        function = function_of(record)
         types = [type(envelope) for envelope in rpc.envelopes]
         found = Kind(
             kind,
-            function_of(record),
+            function,
             is_builtin(rpc.command),
             bool(getattr(rpc.command, "is_async_execution", False)),
             RpcWithAutograd in types,
             any(one is not RpcWithAutograd for one in types),
+            callee_of(record),
+            maker_of(python_udf_of(record)),
+            function in MAKERS,
+            function == str(TYPE_OF),
         )
         return found, self._values(record)
 

@@ -19,6 +19,7 @@ from rpcinspect.replay.planning.allowances import BY_MAIN, Allowance, hint
 from rpcinspect.replay.planning.helpers import OF_FILES, is_data, judge_helper
 from rpcinspect.replay.planning.model import GlobalUse
 from rpcinspect.replay.planning.operators import judge_operator
+from rpcinspect.replay.planning.rref_classes import Id, Made
 from rpcinspect.replay.planning.source_names import HARMLESS_METHODS
 from rpcinspect.replay.planning.sources import MAIN_NAMES, Sources
 from rpcinspect.rpc.command import (
@@ -41,7 +42,6 @@ from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.pickles.verdicts import Named, Standing, title
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.rref_classes import Id, Made
 
 NOBODY = "nobody allowed it"
 MADE = "what a call made would be called"

@@ -15,13 +15,14 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from rpcinspect.replay.planning.rref_classes import UNKNOWN, Id, Made
+from rpcinspect.rpc.callee import MAKE_OPTIMIZERS
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.judge import Judge
 from rpcinspect.rpc.pickles.known import LAYERS, OPTIMIZERS, VALUES
 from rpcinspect.rpc.pickles.shapes_jit import is_fork
 from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children
 from rpcinspect.rpc.pickles.verdicts import Named, Standing
-from rpcinspect.run.rref_classes import MAKE_OPTIMIZERS, UNKNOWN, Id, Made
 
 One: TypeAlias = Callable[[Value], bool]
 Methods: TypeAlias = Callable[[Global, str, bool], Standing]

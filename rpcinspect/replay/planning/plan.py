@@ -32,6 +32,7 @@ from rpcinspect.replay.planning.model import (
     missing_allowances,
 )
 from rpcinspect.replay.planning.order import arrivals, arrived_before, order, overlaps
+from rpcinspect.replay.planning.rref_classes import rref_classes
 from rpcinspect.replay.planning.selection import select
 from rpcinspect.replay.planning.sessions import Cast, default_casts, named_casts, workers_of
 from rpcinspect.replay.planning.stand_ins import stand_ins
@@ -44,7 +45,6 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.wrapping import envelope_types, habit, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.exchanges import Call, Exchanges, Orphan, read_exchanges
-from rpcinspect.run.rref_classes import rref_classes
 from rpcinspect.session.model import Session
 
 

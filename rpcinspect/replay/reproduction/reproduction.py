@@ -18,6 +18,7 @@ from msgspec import Struct
 from rpcinspect.replay.planning.facts import Id, JobFacts, edge_of, read_facts, rrefs_in
 from rpcinspect.replay.planning.gate import Gate, global_uses
 from rpcinspect.replay.planning.plan import PlanError
+from rpcinspect.replay.planning.rref_classes import Made, rref_classes
 from rpcinspect.replay.planning.selection import needed, select
 from rpcinspect.replay.planning.sessions import workers_of
 from rpcinspect.replay.reproduction.reproduced import (
@@ -37,7 +38,6 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.exchanges import Call, read_exchanges
-from rpcinspect.run.rref_classes import Made, rref_classes
 from rpcinspect.session.model import Session, Worker
 
 Unwritable = Callable[[RpcRecord], "str | None"]

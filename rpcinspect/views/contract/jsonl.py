@@ -19,6 +19,7 @@ from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.causes import Causes, explain
+from rpcinspect.run.names import names_of
 from rpcinspect.session.model import (
     NONE,
     AutogradContext,
@@ -88,6 +89,7 @@ class _Heads:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._parents = _parents(explain(session))
+        self._calls = _calls(session)
         self._clients = [orjson.dumps(text(label)) for label in session.clients]
         self._servers = [orjson.dumps(text(label)) for label in session.servers]
         self._templates: dict[tuple[int, ...], bytes] = {}
@@ -104,7 +106,7 @@ class _Heads:
             type_name(kind).encode(),
         )
         times = b'{"kind":"message","index":%d,"time_ns":%d,"end_time_ns":%d,'
-        told = b'"id":%%d,"request":%b,%%b"housekeeping":%b,"control":%b,' % (
+        told = b'"id":%%d,"request":%b,%%b"call":%%b,"housekeeping":%b,"control":%b,' % (
             TRUTH[is_request(kind)],
             TRUTH[control or kind in KEEPING],
             TRUTH[control],
@@ -125,7 +127,10 @@ class _Heads:
         kinds = zip(heads.pipe, heads.from_client, heads.type, heads.control, strict=True)
         templates = [known(kind) or make(*kind) for kind in kinds]
         partners = map(self._partners, heads.number, heads.answers, heads.answered_by, heads.latency_ns)
-        told = zip(heads.number, heads.time_ns, heads.end_time_ns, heads.id, partners, tails, strict=True)
+        calls = [self._calls.get(row, NULL) for row in rows]
+        told = zip(
+            heads.number, heads.time_ns, heads.end_time_ns, heads.id, partners, calls, tails, strict=True
+        )
         return list(map(mod, templates, told))
 
     def _partners(self, index: int, answers: int, answered_by: int, latency_ns: int) -> bytes:
@@ -141,6 +146,17 @@ class _Heads:
             return told % (parents, certain)
         told = b'"answers":null,"answered_by":%d,"latency_ns":%d,"parents":[%b],"parent_certain":%b,'
         return told % (answered_by, latency_ns, parents, certain)
+
+
+def _calls(session: Session) -> dict[int, bytes]:
+    """Of requests, who is called as a person says it, by row."""
+    known: dict[str, bytes] = {}
+    found = {}
+    for row, name in names_of(session).items():
+        if name.short not in known:
+            known[name.short] = orjson.dumps(text(name.short))
+        found[row] = known[name.short]
+    return found
 
 
 def _parents(causes: Causes) -> dict[int, tuple[bytes, bytes]]:

@@ -7,13 +7,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from rpcinspect.replay.planning.gate import Allowance, Gate
+from rpcinspect.replay.planning.rref_classes import Made
 from rpcinspect.replay.planning.sources import Sources
 from rpcinspect.rpc.decode import RpcDecoder
 from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.pickle_facts import FactsReader
 from rpcinspect.rpc.pickles.tree import Global
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.rref_classes import Made
 from tests.fuzz.model.script_values import TABLE
 from tests.replay.talks import answer_of, request_of
 

@@ -11,10 +11,10 @@ import pytest
 from rpcinspect.replay.planning.allowances import Allowance
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.helpers import FORMS
+from rpcinspect.replay.planning.rref_classes import Id, Made
 from rpcinspect.replay.planning.sources import Sources
 from rpcinspect.rpc.pickles.known import HELPERS
 from rpcinspect.rpc.pickles.tree import Global
-from rpcinspect.run.rref_classes import Id, Made
 from tests.replay.planning.pickled import Raw, name, request, rref, tensor
 from tests.replay.talks import request_of
 

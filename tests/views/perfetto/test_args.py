@@ -9,7 +9,7 @@ import pytest
 
 from rpcinspect.commands.whole_run import read_run
 from rpcinspect.pipeline import Decoding
-from rpcinspect.run.callee import Name
+from rpcinspect.rpc.callee import Name
 from rpcinspect.run.exchanges import Call
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding

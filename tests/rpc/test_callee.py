@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from rpcinspect.rpc.callee import Callee, Name, callee_of, name_of
 from rpcinspect.rpc.pickles.tree import Global
-from rpcinspect.run.callee import Callee, Name, callee_of, name_of
 from rpcinspect.run.run import Run
 from tests.places import content, recorded
 from tests.replay.planning.pickled import Raw, name, opcodes, request, rref
@@ -23,7 +23,7 @@ HELPER = name("app", "_call_method")
 def called(function: Raw, *args: object, made: Global | None = None) -> Name:
     callee = callee_of(request_of(request(function, *args)))
     assert callee is not None
-    return name_of(callee, made if callee.rref is not None else None)
+    return name_of(callee, made if callee.through else None)
 
 
 @pytest.mark.parametrize("helper", ["_local_invoke", "_local_invoke_async_execution"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from rpcinspect.replay.planning.rref_classes import Made, rref_classes
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, PythonResp, RemoteRet
 from rpcinspect.rpc.pickles.tree import Global
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.rref_classes import Made, RRefClasses, rref_classes
 from tests.replay.planning.pickled import Raw, name, opcodes, request, rref
 from tests.replay.talks import Workers
 
@@ -84,32 +84,3 @@ def test_two_stories_are_none() -> None:
     workers.call(0, 1, 40, 45, PythonCall(request(TYPEOF, rref(1)), False), answer(name("app", "Net")))
     workers.call(0, 1, 50, 55, PythonCall(request(TYPEOF, rref(1)), False), answer("Net"))
     assert rref_classes(workers.calls()) == {(0, 1): Made()}
-
-
-def class_of(workers: Workers, *rrefs: tuple[int, int]) -> list[Global | None]:
-    """For names, from messages one by one."""
-    classes = RRefClasses()
-    for call in workers.calls():
-        asked = classes.request(call.caller, call.request)
-        if call.response is not None:
-            classes.answer(asked, call.response)
-    return [classes.class_of(rref) for rref in rrefs]
-
-
-def test_a_name_may_come_from_what_the_owner_said() -> None:
-    workers = Workers(2)
-    make(workers, 10, 1, name("app", "build"))
-    make(workers, 20, 2, name("app", "Head"))
-    workers.call(0, 1, 40, 45, PythonCall(request(TYPEOF, rref(1)), False), answer(name("app", "Net")))
-    workers.call(0, 1, 50, 55, PythonCall(request(TYPEOF, rref(3)), False), answer(name("app", "Net")))
-    workers.call(1, 0, 60, 65, PythonCall(request(name("app", "use"), rref(2)), False))
-    net, head = Global("app", "Net"), Global("app", "Head")
-    assert class_of(workers, (0, 1), (0, 2), (0, 3), (0, 4)) == [net, head, net, None]
-
-
-def test_what_is_told_in_two_ways_is_no_name() -> None:
-    workers = Workers(2)
-    make(workers, 10, 1, name("app", "Net"))
-    make(workers, 20, 1, name("app", "Other"))
-    make(workers, 30, 2, name("torch.distributed.rpc.rref_proxy", "_local_invoke"))
-    assert class_of(workers, (0, 1), (0, 2)) == [None, None]

@@ -15,20 +15,19 @@ from msgspec import Struct
 
 from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.known import GETATTR
+from rpcinspect.rpc.pickles.known import GETATTR, HELPERS
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
 from rpcinspect.rpc.questions import function_of
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.rref_classes import CREATE, CREATE_WITH_INTERFACE, Id, python_udf_of
 
 
 class Callee(Struct, frozen=True):
     """Whom a request calls, as far as it says that itself."""
 
     what: str
-    """A function or a class; with an RRef or `owner` the name of a method."""
-    rref: Id | None = None
-    """The method is one of its object's."""
+    """A function or a class; `through` an RRef or with an `owner` the name of a method."""
+    through: bool = False
+    """The method is one of the object of an RRef, the first that the request brings."""
     owner: Global | None = None
     """The class that the request names with the method."""
 
@@ -57,9 +56,9 @@ def callee_of(record: RpcRecord) -> Callee | None:
         return None
     first, second = _first_two(udf.args)
     if udf.func in PROXIES and type(second) is str:
-        return Callee(second, *_behind(first))
+        return Callee(second, _behind(first))
     if udf.func == REMOTE_FORWARD:
-        return Callee("forward", *_behind(first))
+        return Callee("forward", _behind(first))
     if udf.func in (CREATE, CREATE_WITH_INTERFACE) and type(first) is Global:
         return Callee(str(first))
     return _helper(first, second) or _helper(second, first) or Callee(str(udf.func))
@@ -67,7 +66,7 @@ def callee_of(record: RpcRecord) -> Callee | None:
 
 def name_of(callee: Callee, made: Global | None) -> Name:
     """What to call it; `made` is the class of its RRef's object, or the function that made it."""
-    if callee.rref is None and callee.owner is None:
+    if not callee.through and callee.owner is None:
         return Name(callee.what, callee.what)
     owner = made
     if owner is None or (callee.owner is not None and not _like_class(owner)):
@@ -84,7 +83,7 @@ def _script(command: ScriptCall | ScriptRemoteCall) -> Callee:
     args: Value = semantic.untag(command.args)
     fork = semantic.rref_fork(args[0]) if type(args) in (tuple, list) and args else None
     if fork is not None and function.endswith(f".{REMOTE_FORWARD.name}"):
-        return Callee("forward", fork.rref_id)
+        return Callee("forward", True)
     return Callee(function)
 
 
@@ -94,9 +93,8 @@ def _first_two(args: Value) -> tuple[Value, Value]:
     return first, second
 
 
-def _behind(node: Value) -> tuple[Id | None]:
-    fork = semantic.rref_fork(node)
-    return (None if fork is None else fork.rref_id,)
+def _behind(node: Value) -> bool:
+    return semantic.rref_fork(node) is not None
 
 
 def _bound(function: Call) -> Callee | None:
@@ -117,7 +115,23 @@ def _helper(method: Value, rref: Value) -> Callee | None:
     owner, _, name = method.name.rpartition(".")
     if not owner or _like_class(Global(owner, name)):
         return None  # a function or a class: what is done with it is the helper's own affair
-    return Callee(name, fork.rref_id, Global(method.module, owner))
+    return Callee(name, True, Global(method.module, owner))
+
+
+def maker_of(udf: semantic.PythonUdf | None) -> Global | None:
+    """The class of the object that a call makes: its function, or the class that torch's helper is given."""
+    if udf is None or type(udf.func) is not Global:
+        return None
+    if udf.func in (CREATE, CREATE_WITH_INTERFACE):
+        first: Value = udf.args[0] if type(udf.args) is tuple and udf.args else None
+        return first if type(first) is Global else None
+    return None if udf.func in HELPERS and udf.func not in MAKE_OPTIMIZERS else udf.func
+
+
+def python_udf_of(record: RpcRecord) -> semantic.PythonUdf | None:
+    """The call in a request's pickle; None where it could not be read whole."""
+    pickle = record.facts.pickle
+    return None if pickle is None or pickle.error is not None else semantic.python_udf(pickle.root)
 
 
 def _like_class(name: Global) -> bool:
@@ -132,3 +146,14 @@ PROXIES = frozenset(
 REMOTE_FORWARD = Global("_remote_module_non_scriptable", "_remote_forward")
 RECONSTRUCTOR = Global("copyreg", "_reconstructor")
 MANGLED = re.compile(r"^__torch__\.|___torch_mangle_\d+\.")
+
+_REMOTE_MODULE = "torch.distributed.nn.api.remote_module"
+CREATE = Global(_REMOTE_MODULE, "_create_module")
+CREATE_WITH_INTERFACE = Global(_REMOTE_MODULE, "_create_module_with_interface")
+MAKE_OPTIMIZERS = tuple(
+    Global("torch.distributed.optim.optimizer", name)
+    for name in ("_new_local_optimizer", "_new_script_local_optimizer")
+)
+TYPE_OF = Global("torch.distributed.rpc.api", "_rref_typeof_on_owner")
+MAKERS = frozenset(map(str, (CREATE_WITH_INTERFACE, *MAKE_OPTIMIZERS)))
+"""Helpers of torch that make an object and answer with its RRef."""
