@@ -35,8 +35,9 @@ def follow(requests: Requests, verdicts: dict[int, Verdict]) -> None:
         for edge in edge_context.edges
         for index in edge.backward
     }
+    tensors = requests.provenance.tensors(set(forward.values()))
     for (job, name), worker in sorted(requests.workers.items()):
-        follower = _Follower(requests, verdicts, (job, name), worker, forward)
+        follower = _Follower(requests, verdicts, (job, name), worker, forward, tensors)
         follower.gradients()
         follower.cleanups()
         follower.forks()
@@ -52,6 +53,7 @@ class _Follower:
         member: Member,
         worker: Worker,
         forward: dict[tuple[int, int], int],
+        tensors: dict[int, frozenset[int]],
     ) -> None:
         self.requests = requests
         self.verdicts = verdicts
@@ -59,6 +61,8 @@ class _Follower:
         self.worker = worker
         self.forward = forward
         """(job, gradient request) → the forward message along whose edge it goes back."""
+        self.tensors = tensors
+        """Marks of the tensors of forward messages."""
 
     def gradients(self) -> None:
         """Gradients that the worker sends."""
@@ -99,6 +103,9 @@ class _Follower:
         rows = tuple(reversed(before[-MAX_OPEN:]))
         if beginner is None:
             return Verdict(rows, False)
+        passed_on = tuple(one for one in rows if self._passed_on(row, one))
+        if passed_on:
+            return Verdict(passed_on, False)
         return Verdict((*beginner.rows, *rows), beginner.own, beginner.own or bool(beginner.rows))
 
     def _fed(self, row: int, before: Sequence[int]) -> list[int] | None:
@@ -118,6 +125,15 @@ class _Follower:
             if its == holder:
                 found.append(one)
         return found
+
+    def _passed_on(self, row: int, before: int) -> bool:
+        """Whether what a gradient goes back to was sent on as it is, in the message that another came for:
+        then it waits for that one.
+        """
+        one, other = (self.forward.get((self.job, gradient)) for gradient in (row, before))
+        if one is None or other is None:
+            return False
+        return bool(self.tensors.get(one, frozenset()) & self.tensors.get(other, frozenset()))
 
     def _holder_of(self, row: int) -> int | None:
         """The request that this worker served when it got or sent a forward message; None where several are
