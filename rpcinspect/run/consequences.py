@@ -158,14 +158,22 @@ class _Follower:
 
     def _holder(self, context: int, serving: Serving) -> Verdict:
         """Whose code began a pass: that which sent the calls of the context."""
-        requests = self.requests
-        for row in self.worker.sent:
-            if requests.context(row) == context and requests.kind(row).type in GENERAL:
-                verdict = self.verdicts[row]
-                if not verdict.rows or any(one in serving for one in verdict.rows):
-                    return verdict
+        for row in self._general.get(context, ()):
+            verdict = self.verdicts[row]
+            if not verdict.rows or any(one in serving for one in verdict.rows):
+                return verdict
         first = serving.first_in(context)
         return OWN if first is None else Verdict((first,), False)
+
+    @cached_property
+    def _general(self) -> dict[int, list[int]]:
+        """Context → what code of this worker sent in it."""
+        found: dict[int, list[int]] = {}
+        for row in self.worker.sent:
+            context = self.requests.context(row)
+            if context is not None and self.requests.kind(row).type in GENERAL:
+                found.setdefault(context, []).append(row)
+        return found
 
     def cleanups(self) -> None:
         """A context's clean-up follows from one that came, except at the worker that opened the context."""
@@ -175,17 +183,13 @@ class _Follower:
             context = requests.context(row)
             if requests.kind(row).type == CLEANUP and context is not None:
                 arrived.setdefault(context, row)
-        first: dict[int, int] = {}
-        for row in self.worker.sent:
-            context = requests.context(row)
-            if requests.kind(row).type in GENERAL and context is not None:
-                first.setdefault(context, row)
         for row in self.worker.sent:
             context = requests.context(row)
             if requests.kind(row).type != CLEANUP or context is None:
                 continue
             if requests.creator(self.job, context) == self.name:
-                self.verdicts[row] = self.verdicts[first[context]] if context in first else OWN
+                first = self._general.get(context)
+                self.verdicts[row] = self.verdicts[first[0]] if first else OWN
             else:
                 came = arrived.get(context)
                 self.verdicts[row] = OWN if came is None else Verdict((came,), False)
