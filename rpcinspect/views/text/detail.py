@@ -19,11 +19,11 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import first_values
 from rpcinspect.run.causes import Causes, explain
+from rpcinspect.run.tensors import LastRead, bytes_of, hash_of, place_of, storage_of
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.unexpected import unexpected
 from rpcinspect.views.contract.message import body_of, envelope_json, tensor_text, tensor_texts
 from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
-from rpcinspect.views.tensors import LastRead, bytes_of, hash_of, place_of, storage_of
 from rpcinspect.views.text.summary import moment
 from rpcinspect.wire.ranges import CaptureBytes
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.run import Run
+from rpcinspect.run.tensors import LastRead, hash_of, place_of
 from rpcinspect.session.model import Finding
 from rpcinspect.views.contract import jsonl
 from rpcinspect.views.contract.jsonl import (
@@ -26,7 +27,6 @@ from rpcinspect.views.contract.jsonl import (
     worker_json,
 )
 from rpcinspect.views.contract.message import body_json, envelope_json, tensor_json, tensor_text
-from rpcinspect.views.tensors import LastRead, hash_of, place_of
 from tests.places import recorded
 from tests.views.opened import CAPTURES, Opened, opened
 
