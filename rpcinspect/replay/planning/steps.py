@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.replay.planning.facts import Carrier, Id, JobFacts, edge_of, rrefs_in
-from rpcinspect.replay.planning.model import Action, StandIn
+from rpcinspect.replay.planning.model import Action, Spare, StandIn
 from rpcinspect.replay.planning.sessions import Cast
 from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
@@ -44,6 +45,8 @@ class Verdict(Struct, frozen=True):
     code: str | None = None
     text: str | None = None
     happens: bool = False
+    spare: Spare | None = None
+    """As of `Step`."""
 
 
 class Stage:
@@ -61,10 +64,12 @@ class Stage:
         joins: bool = False,
         stand_ins: Mapping[Id, StandIn] = MappingProxyType({}),
         give: bool = False,
+        unasked: Refusal | None = None,
     ) -> None:
         """`blocked`: (live worker, context) in which a gradient that the worker waits for never comes.
         `joins`: nothing is sent to live workers in their own name. `stand_ins` could be given for RRefs that
-        are older than the capture, and are if `give` says so.
+        are older than the capture, and are if `give` says so. `unasked`: as `refusal`, of answers that live
+        workers get only if they send what is not expected; nothing has to be allowed for these.
         """
         self._beyond = beyond
         self._stand_ins = stand_ins
@@ -75,6 +80,7 @@ class Stage:
         self._causes = causes
         self._facts = facts
         self._refusal = refusal
+        self._unasked = refusal if unasked is None else unasked
         self._blocked = frozenset(blocked)
         self._calls: dict[int, Call] = {}
         self._reached: set[tuple[str, int | None]] = set()
@@ -118,6 +124,30 @@ class Stage:
     # --- requests of live workers ---------------------------------------------------------------------------
 
     def _from_live(self, call: Call, answered: bool) -> Verdict:
+        verdict = self._expected(call, answered)
+        if verdict.action == "answer" or verdict.happens or not answered:
+            return verdict
+        return self._with_spare(call, verdict)
+
+    def _with_spare(self, call: Call, verdict: Verdict) -> Verdict:
+        """The same with what is done if the live worker sends it all the same: who is thought to have caused
+        a request is not always certain, and what a worker sends here is not always what it sent there."""
+        doubt = self._causes.doubts.get(call.index)
+        others = () if doubt is None else tuple(filter(self.happens, doubt.parents))
+        if others:
+            verdict = replace(verdict, text=f"{verdict.text}, or it is part of #{others[0]}")
+        answer = call.response
+        if self._beyond_engine(call) is not None:
+            return verdict
+        if answer is not None and (
+            missing_bytes(answer) or uncertain(answer) or self._unasked(answer, call.kind) is not None
+        ):
+            return verdict
+        if not others:
+            return replace(verdict, spare="equal")
+        return replace(verdict, spare="like", text=f"{verdict.text}: answered if it comes")
+
+    def _expected(self, call: Call, answered: bool) -> Verdict:
         cause = self._cause(call)
         if cause is None:
             return Verdict("skip", "driver-not-live", f"{call.caller}'s own program does not run here")

@@ -22,7 +22,7 @@ from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.peers.loop import Loop
-from rpcinspect.replay.planning.model import Step
+from rpcinspect.replay.planning.model import PlannedSession, Spare, Step
 from rpcinspect.replay.playing.arrived import LiveRecords
 from rpcinspect.replay.playing.leftovers import Leftovers
 from rpcinspect.replay.playing.matching import Expected
@@ -47,8 +47,6 @@ over pipes of its own."""
 
 GRACE_S = 1.0
 """How long is waited, in a whole session, to learn how processes have ended with which pipes were lost."""
-
-NOTHING_LIKE_IT = "nothing like it was captured"
 
 
 class _Sent(Struct):
@@ -94,9 +92,9 @@ class Player:
         to_itself = [step for step in planned.steps if step.action == "send" and step.role == step.to]
         for number, step in enumerate(to_itself):  # others may use its object before it is sent
             learn_own_fork(calls[step.message].request, self._ids, number)
-        asked = [calls[step.message] for step in planned.steps if _expects(step, calls)]
+        asked, spare = _may_come(planned, calls)
         played = [material.worker_ids[role] for role in planned.cast.roles if role in material.worker_ids]
-        self._expected = Expected(asked, material.read, material.rules, self._ids, played)
+        self._expected = Expected(asked, material.read, material.rules, self._ids, played, spare)
         self._steps = {step.message: step for step in planned.steps}
         self._live = LiveRecords()
         self.leftovers = Leftovers(self._ids, material.ids_in_group)
@@ -277,9 +275,13 @@ class Player:
         return f"it needs what the answer to #{min(missing)} was to tell, which did not come so"
 
     def _send_answer(self, step: Step) -> None:
+        self._give(step, self._requests.pop(step.message))
+
+    def _give(self, step: Step, event: RequestArrived) -> None:
+        """Answers a live request as the captured one that it repeats was."""
         call = self._call(step)
-        event = self._requests.pop(step.message)
-        assert call.response is not None
+        if call.response is None:
+            return  # nor was that one
         try:
             message = translate(call.response, self._ids, self._live_ids)
             given = self._peers[step.role].answer(event, message, self._storages(call.response))
@@ -348,7 +350,8 @@ class Player:
         match = self._expected.match(sender, role, live)
         kind = type_name(event.message.type)
         if match is None:
-            result, text = self._unexpected(event, live.record)
+            why = self._expected.why_not(sender, role, live)
+            result, text = self._unexpected(event, live.record, why)
             one = InboundOutcome(captured=None, type=kind, sender=sender, role=role, result=result, text=text)
             self.inbound.append(one)
             return False
@@ -356,6 +359,8 @@ class Player:
         result = self._verdict(match.differences)
         differences = self._of_interest(match.differences)
         same = same_payload(match.call.request, live.record)
+        expected = step.action == "answer" and step.message not in self._outcomes
+        given = step.action == "answer" or step.spare is not None
         self.inbound.append(
             InboundOutcome(
                 captured=match.call.index,
@@ -364,15 +369,21 @@ class Player:
                 role=role,
                 result=result,
                 differences=differences,
+                text=None if given else f"refused: {step.text}",
                 same_payload=same,
             )
         )
-        if step.action == "skip":
+        if not given:
             self._refuse(event)
             return True
-        self._requests[step.message] = event
-        self._finish(StepOutcome(step=step, result=result, differences=differences, same_payload=same))
-        self._schedule.asked(step.message)
+        came = StepOutcome(step=_as_answered(step), result=result, differences=differences, same_payload=same)
+        if expected:
+            self._requests[step.message] = event
+            self._finish(came)
+            self._schedule.asked(step.message)
+        else:  # nothing waits for it, and it waits for nothing
+            self._outcomes[step.message] = came
+            self._give(came.step, event)
         return True
 
     def _take_silence(self, event: Unanswered) -> bool:
@@ -428,14 +439,15 @@ class Player:
 
     # --- what was not captured ------------------------------------------------------------------------------
 
-    def _unexpected(self, event: RequestArrived, record: RpcRecord) -> tuple[Result | None, str]:
-        """A request that no captured one is like: housekeeping is acknowledged, everything else refused."""
+    def _unexpected(self, event: RequestArrived, record: RpcRecord, why: str) -> tuple[Result | None, str]:
+        """A request that no captured one is like, and why: housekeeping is acknowledged, everything else
+        refused."""
         answer = acknowledgement(record)
         if answer is None:
             self._refuse(event)
-            return "different", NOTHING_LIKE_IT
+            return "different", why
         self._reply(event, answer)
-        return None, f"{NOTHING_LIKE_IT}; acknowledged: when RRefs and contexts go is not the program's doing"
+        return None, f"{why}; acknowledged: when RRefs and contexts go is not the program's doing"
 
     def _refuse(self, event: RequestArrived) -> None:
         self._reply(event, refusal())
@@ -449,9 +461,32 @@ class Player:
         return peer if peer in self._peers else self._material.captured_name(peer)
 
 
-def _expects(step: Step, calls: Mapping[int, Call]) -> bool:
-    """Whether a live worker is to send this to a played one, be it without getting the captured answer."""
+def _may_come(
+    planned: PlannedSession, calls: Mapping[int, Call]
+) -> tuple[list[Call], dict[Spare, list[Call]]]:
+    """The captured requests of live workers to played ones: those that are to come, be it without getting the
+    captured answer, and those that the plan leaves out."""
+    expected: list[Call] = []
+    spare: dict[Spare, list[Call]] = {"like": [], "equal": []}
+    cast = planned.cast
+    for step in planned.steps:
+        call = calls.get(step.message)
+        if call is None or call.control or call.caller not in cast.live or call.callee not in cast.roles:
+            continue
+        if step.action == "answer" or (step.spare is None and step.code in REFUSED):
+            expected.append(call)
+        else:
+            spare[step.spare or "equal"].append(call)
+    return expected, spare
+
+
+def _as_answered(step: Step) -> Step:
+    """A step that the plan leaves out, once its request has come all the same."""
     if step.action == "answer":
-        return True
-    refused = ("missing-bytes", "not-allowed", "unsupported")
-    return step.action == "skip" and step.code in refused and step.message in calls
+        return step
+    text = f"the plan leaves it out ({step.text}), but it came"
+    return replace(step, action="answer", code=None, text=text)
+
+
+REFUSED = frozenset({"missing-bytes", "not-allowed", "unsupported"})
+"""Why a live worker's request is skipped although it comes: its captured answer can't be given."""

@@ -85,7 +85,7 @@ class Report(Struct, frozen=True, kw_only=True):
     unanswered: int
     """Steps for which nothing came in time: answers to what was sent, requests of live workers."""
     skipped: Mapping[str, int]
-    """Steps by reason, as in the plan."""
+    """Steps by reason, as in the plan, but for those that live workers sent all the same."""
     responses: Counts
     """Answers to what played workers sent."""
     gradients: Counts
@@ -144,7 +144,7 @@ def report(outcome: ReplayOutcome) -> Report:
         answered=answers.alike + answers.different,
         failed=sends.failed + answers.failed,
         unanswered=sends.unanswered + answers.unanswered,
-        skipped=dict(outcome.plan.skips()),
+        skipped=_skipped(steps),
         responses=Counts.of(_worst_by_message(one for one in steps if one.step.action == "send").values()),
         gradients=gradients.counts(),
         gradients_back=gradients.counts(back=True),
@@ -162,6 +162,11 @@ def report(outcome: ReplayOutcome) -> Report:
         refused=outcome.plan.refused,
         missing=outcome.plan.missing,
     )
+
+
+def _skipped(steps: Iterable[StepOutcome]) -> dict[str, int]:
+    codes = Counter(one.step.code or "" for one in steps if one.step.action == "skip")
+    return dict(codes.most_common())
 
 
 def merged(outcome: ReplayOutcome) -> tuple[SessionResult, ...]:

@@ -194,10 +194,11 @@ def _unexpected(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> It
     if bad:
         yield f"not expected: {counted(len(bad), 'request')} of live workers", "bold red"
     for one, where in bad[:MAX_SHOWN]:
-        like = "nothing like it was captured" if one.captured is None else f"#{one.captured}"
+        like = printable(one.text or "") if one.captured is None else f"#{one.captured}"
+        text = None if one.captured is None else one.text
         ends = join_ends(end_label(one.sender), end_label(one.role))
         yield f"  {ends}  {one.type}  {like}{where}", RESULT_STYLES[one.result or "identical"]
-        yield from ((f"      {line}", "") for line in told(one.differences, one.result, one.text))
+        yield from ((f"      {line}", "") for line in told(one.differences, one.result, text))
     if len(bad) > MAX_SHOWN:
         yield f"  and {len(bad) - MAX_SHOWN:,} more; --format jsonl lists them", "yellow"
 

@@ -17,7 +17,7 @@ from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.playing.arrived import LiveRecords
-from rpcinspect.replay.playing.player import NOTHING_LIKE_IT
+from rpcinspect.replay.playing.matching import NOTHING_LIKE_IT
 from rpcinspect.replay.playing.uncaptured import NOT_THERE
 from rpcinspect.replay.workers.ended import Ended, Exit
 from rpcinspect.rpc.command import (
