@@ -64,6 +64,8 @@ class Step(Struct, frozen=True, kw_only=True):
     """Indexes of the requests while serving which the sender may have sent it; none: it acted of its own."""
     spare: Spare | None = None
     """Of a skipped request of a live worker: it gets its captured answer if it comes nevertheless."""
+    one_way: bool = False
+    """Its answer was not captured, as no answer of its connection was: nothing can be compared with it."""
     answer: int | None = None
     """Index of the captured answer: what is compared, or given."""
     after: int = 0
@@ -126,6 +128,8 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     """Calls whose order the capture does not tell."""
     stand_ins: tuple[StandIn, ...] = ()
     """What live workers get before the first step."""
+    unheard: tuple[str, ...] = ()
+    """Live workers of which the recording has nothing that they sent."""
 
     def count(self, action: Action) -> int:
         """Number of steps."""

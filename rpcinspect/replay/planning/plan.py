@@ -22,6 +22,7 @@ from rpcinspect.replay.planning.devices import named_devices
 from rpcinspect.replay.planning.facts import Id, JobFacts, read_facts, rrefs_in
 from rpcinspect.replay.planning.gate import Gate, global_uses
 from rpcinspect.replay.planning.group_kind import group_kinds
+from rpcinspect.replay.planning.lacks import Lacks, read_lacks
 from rpcinspect.replay.planning.model import (
     Engine,
     GlobalUse,
@@ -87,7 +88,8 @@ def plan(
     facts = read_facts(exchanges.calls)
     casts = _casts(session, exchanges, causes, options)
     calls, left_out = _selected(exchanges, causes, facts, options)
-    planner = _Planner(exchanges, causes, facts, gate, options)
+    lacks = read_lacks(session, exchanges.calls)
+    planner = _Planner(exchanges, causes, facts, gate, options, lacks)
     sessions = []
     for number, cast in enumerate(casts):
         its = [call for call in calls if call.job == cast.job]
@@ -114,7 +116,7 @@ def plan(
         globals=uses,
         missing=missing,
         ambiguities=tuple(doubt for index, doubt in sorted(causes.doubts.items()) if index in planned),
-        notes=tuple(_notes(session, exchanges)),
+        notes=(*_notes(session, exchanges), *lacks.notes),
         left_out=left_out,
         trusted=options.trust,
         captured_groups=group_kinds(exchanges.calls),
@@ -162,7 +164,9 @@ class _Planner:
         facts: dict[int, JobFacts],
         gate: Gate,
         options: PlanOptions,
+        lacks: Lacks,
     ) -> None:
+        self._lacks = lacks
         self._all = exchanges.calls
         self._causes = causes
         self._doubts = {index: doubt.parents for index, doubt in causes.doubts.items()}
@@ -205,7 +209,11 @@ class _Planner:
         come = arrivals(calls, verdicts)
         times = [time for time, _ in come]
         steps = [
-            replace(_step(call, verdicts[call.index], cast, times), causes=self._causes_of(call, cast))
+            replace(
+                _step(call, verdicts[call.index], cast, times),
+                causes=self._causes_of(call, cast),
+                one_way=call.index in self._lacks.one_way,
+            )
             for call in order(calls, verdicts, self._causes.parents)
         ]
         return PlannedSession(
@@ -215,6 +223,7 @@ class _Planner:
             arrivals=tuple(index for _, index in come),
             overlaps=tuple(overlaps(calls, verdicts)),
             stand_ins=self._used(found, calls, verdicts) if self._options.stand_ins else (),
+            unheard=tuple(name for name in self._lacks.unheard.get(cast.job, ()) if name in cast.live),
         )
 
     def _used(
@@ -255,6 +264,7 @@ class _Planner:
             stand_ins=found,
             give=self._options.stand_ins,
             unasked=self._unasked,
+            one_way=self._lacks.one_way,
         )
         for call in calls:
             stage.judge(call)

@@ -65,11 +65,13 @@ class Stage:
         stand_ins: Mapping[Id, StandIn] = MappingProxyType({}),
         give: bool = False,
         unasked: Refusal | None = None,
+        one_way: Collection[int] = (),
     ) -> None:
         """`blocked`: (live worker, context) in which a gradient that the worker waits for never comes.
         `joins`: nothing is sent to live workers in their own name. `stand_ins` could be given for RRefs that
         are older than the capture, and are if `give` says so. `unasked`: as `refusal`, of answers that live
-        workers get only if they send what is not expected; nothing has to be allowed for these.
+        workers get only if they send what is not expected; nothing has to be allowed for these. `one_way`:
+        requests whose answer was not captured, if there was one.
         """
         self._beyond = beyond
         self._stand_ins = stand_ins
@@ -80,6 +82,7 @@ class Stage:
         self._causes = causes
         self._facts = facts
         self._refusal = refusal
+        self._one_way = frozenset(one_way)
         self._unasked = refusal if unasked is None else unasked
         self._blocked = frozenset(blocked)
         self._calls: dict[int, Call] = {}
@@ -137,7 +140,7 @@ class Stage:
         if others:
             verdict = replace(verdict, text=f"{verdict.text}, or it is part of #{others[0]}")
         answer = call.response
-        if self._beyond_engine(call) is not None:
+        if call.index in self._one_way or self._beyond_engine(call) is not None:
             return verdict
         if answer is not None and (
             missing_bytes(answer) or uncertain(answer) or self._unasked(answer, call.kind) is not None
@@ -170,6 +173,8 @@ class Stage:
         beyond = self._beyond_engine(call)
         if beyond is not None:  # what runs no Python of ours, the agent answers by itself
             return Verdict("skip", "unsupported", beyond, happens=call.kind != MessageType.PYTHON_CALL)
+        if call.index in self._one_way:
+            return Verdict("skip", "missing-bytes", NO_ANSWER)
         if call.response is None:
             return Verdict("answer", text="it was never answered", happens=True)
         if missing_bytes(call.response) or uncertain(call.response):
@@ -373,6 +378,9 @@ def blocked_contexts(
         if ended.get(key, -1) > calls[carrier.request].begin_ns:
             found.add(key)
     return found
+
+
+NO_ANSWER = "its answer was not captured, nor was any other of that connection"
 
 
 def _missing(record: RpcRecord, what: str) -> str:

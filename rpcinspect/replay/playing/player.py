@@ -23,6 +23,7 @@ from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.planning.model import PlannedSession, Spare, Step
+from rpcinspect.replay.planning.steps import NO_ANSWER
 from rpcinspect.replay.playing.arrived import LiveRecords
 from rpcinspect.replay.playing.leftovers import Leftovers
 from rpcinspect.replay.playing.matching import Expected
@@ -31,7 +32,7 @@ from rpcinspect.replay.playing.outcome import InboundOutcome, Result, StepOutcom
 from rpcinspect.replay.playing.patience import Patience
 from rpcinspect.replay.playing.schedule import Due, Schedule
 from rpcinspect.replay.playing.translate import learn_own_fork, learn_sent, translate
-from rpcinspect.replay.playing.uncaptured import acknowledgement, refusal, too_much
+from rpcinspect.replay.playing.uncaptured import acknowledgement, receipt, refusal, refused_here, too_much
 from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.rpc.message import Message, type_name
 from rpcinspect.rpc.questions import HOUSEKEEPING
@@ -95,6 +96,8 @@ class Player:
         asked, spare = _may_come(planned, calls)
         played = [material.worker_ids[role] for role in planned.cast.roles if role in material.worker_ids]
         self._expected = Expected(asked, material.read, material.rules, self._ids, played, spare)
+        self._refused_lacking = False
+        """Whether a live worker was refused something for which the recording lacks the answer."""
         self._steps = {step.message: step for step in planned.steps}
         self._live = LiveRecords()
         self.leftovers = Leftovers(self._ids, material.ids_in_group)
@@ -332,10 +335,14 @@ class Player:
             found = compare_messages(
                 call.response, live.record, self._material.read, live.read, self._material.rules, self._ids
             )
+            result, text = self._judged(found)
+            if self._refused_lacking and result == "different" and refused_here(live.record):
+                result, text = None, NEEDS_WHAT_IS_LACKING
             outcome = StepOutcome(
                 step=sent.step,
-                result=self._verdict(found),
+                result=result,
                 differences=self._of_interest(found),
+                text=text,
                 same_payload=same_payload(call.response, live.record),
                 latency_s=latency_s,
             )
@@ -351,12 +358,12 @@ class Player:
         kind = type_name(event.message.type)
         if match is None:
             why = self._expected.why_not(sender, role, live)
-            result, text = self._unexpected(event, live.record, why)
-            one = InboundOutcome(captured=None, type=kind, sender=sender, role=role, result=result, text=text)
+            result, why = self._unexpected(event, live.record, sender, why)
+            one = InboundOutcome(captured=None, type=kind, sender=sender, role=role, result=result, text=why)
             self.inbound.append(one)
             return False
         step = self._steps[match.call.index]
-        result = self._verdict(match.differences)
+        result, text = self._judged(match.differences)
         differences = self._of_interest(match.differences)
         same = same_payload(match.call.request, live.record)
         expected = step.action == "answer" and step.message not in self._outcomes
@@ -369,14 +376,19 @@ class Player:
                 role=role,
                 result=result,
                 differences=differences,
-                text=None if given else f"refused: {step.text}",
+                text=text if given else f"refused: {step.text}",
                 same_payload=same,
             )
         )
         if not given:
-            self._refuse(event)
+            if step.code == "missing-bytes":
+                self._refuse_lacking(event, live.record)
+            else:
+                self._refuse(event)
             return True
-        came = StepOutcome(step=_as_answered(step), result=result, differences=differences, same_payload=same)
+        came = StepOutcome(
+            step=_as_answered(step), result=result, differences=differences, text=text, same_payload=same
+        )
         if expected:
             self._requests[step.message] = event
             self._finish(came)
@@ -390,7 +402,9 @@ class Player:
         sent = self._sent.pop((event.peer, event.message_id), None)
         if sent is None:
             return False
-        if sent.call.response is None:
+        if sent.step.one_way:
+            self._finish(StepOutcome(step=sent.step, result=None, text=NO_ANSWER))
+        elif sent.call.response is None:
             text = f"as in the capture, no answer came; waited {event.timeout_s:.1f} s"
             self._finish(StepOutcome(step=sent.step, result="identical", text=text))
         else:
@@ -429,8 +443,14 @@ class Player:
         if call.answer is not None:
             self._schedule.arrived(call.answer)
 
-    def _verdict(self, found: Sequence[Difference]) -> Result:
-        return verdict(self._of_interest(found), self._material.rules)
+    def _judged(self, found: Sequence[Difference]) -> tuple[Result | None, str | None]:
+        """The result, and what is to be said of it. Nothing is known of bytes that were not captured: where
+        all others are equal, the message is neither that nor different."""
+        rules, its = self._material.rules, self._of_interest(found)
+        known = [difference for difference in its if difference.code != "unknown"]
+        if len(known) < len(its) and verdict(known, rules) != "different":
+            return None, NOT_ALL_CAPTURED
+        return verdict(its, rules), None
 
     def _of_interest(self, found: Sequence[Difference]) -> tuple[Difference, ...]:
         """Without those of devices: where tensors lie is this replay's doing."""
@@ -439,15 +459,26 @@ class Player:
 
     # --- what was not captured ------------------------------------------------------------------------------
 
-    def _unexpected(self, event: RequestArrived, record: RpcRecord, why: str) -> tuple[Result | None, str]:
+    def _unexpected(
+        self, event: RequestArrived, record: RpcRecord, sender: str, why: str
+    ) -> tuple[Result | None, str]:
         """A request that no captured one is like, and why: housekeeping is acknowledged, everything else
         refused."""
         answer = acknowledgement(record)
+        if sender in self._material.planned.unheard:
+            self._refuse_lacking(event, record)
+            return None, f"nothing that {sender} sent is recorded"
         if answer is None:
             self._refuse(event)
             return "different", why
         self._reply(event, answer)
         return None, f"{why}; acknowledged: when RRefs and contexts go is not the program's doing"
+
+    def _refuse_lacking(self, event: RequestArrived, record: RpcRecord) -> None:
+        """A request whose answer the recording lacks; it is refused if that answer told anything."""
+        answer = acknowledgement(record) or receipt(record)
+        self._refused_lacking |= answer is None
+        self._reply(event, refusal() if answer is None else answer)
 
     def _refuse(self, event: RequestArrived) -> None:
         self._reply(event, refusal())
@@ -487,6 +518,9 @@ def _as_answered(step: Step) -> Step:
     text = f"the plan leaves it out ({step.text}), but it came"
     return replace(step, action="answer", code=None, text=text)
 
+
+NOT_ALL_CAPTURED = "not all bytes of the captured one are there; all that are there are the same"
+NEEDS_WHAT_IS_LACKING = "its function asks for something to which the recording lacks the answer"
 
 REFUSED = frozenset({"missing-bytes", "not-allowed", "unsupported"})
 """Why a live worker's request is skipped although it comes: its captured answer can't be given."""

@@ -300,7 +300,11 @@ def _verdict(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> Verdi
     results += [one.result for one in _inbound(outcome)]
     if any(failures):
         results.append("failed")
-    return _word(results)
+    word = _word(results)
+    compared = any(one.result for session in sessions for one in session.steps)
+    if word in ("identical", "tolerance") and not compared:
+        return "nothing-to-replay"  # whatever came, the capture has nothing to compare it with
+    return word
 
 
 def _word(results: Iterable[Result | None]) -> Literal["identical", "tolerance", "different", "failed"]:
