@@ -11,7 +11,7 @@ worker sends itself (to a played worker, which answers from the capture, or to a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -289,16 +289,16 @@ class Stage:
         if carrier is None and deleted and all(map(self._stands_in, rrefs_in(call.request))):
             return None  # the owner was told of it
         if carrier is None:
-            return Verdict(
-                "skip", "older-rref", f"fork {fork[0]}:{fork[1]} was made before the capture began"
-            )
+            return self._unknown_fork(fork, rrefs_in(call.request))
         return self._without(carrier, "this fork came with")
 
-    def _unknown_fork(self, record: RpcRecord, fork: Id) -> Verdict:
-        """A fork that no message is known to have brought."""
-        name, rrefs = f"fork {fork[0]}:{fork[1]}", rrefs_in(record)
-        if rrefs and rrefs[0] in self._facts.makers:  # torch's RemoteModule sends them in a form of its own
-            return Verdict("skip", "unsupported", f"{name} came in a message that does not show it as a fork")
+    def _unknown_fork(self, fork: Id, rrefs: Sequence[Id]) -> Verdict:
+        """A fork that no message is known to have brought: it is not older than its RRef."""
+        name = f"fork {fork[0]}:{fork[1]}"
+        makers = [self._facts.makers[rref].request for rref in rrefs if rref in self._facts.makers]
+        if makers:
+            text = f"no message that could be read has brought {name} of the RRef that #{makers[0]} makes"
+            return Verdict("skip", "unsupported", text)
         return Verdict("skip", "older-rref", f"{name} was made before the capture began")
 
     def _lacking_rref(self, rref: Id) -> Verdict | None:
