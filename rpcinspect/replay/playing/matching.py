@@ -30,6 +30,8 @@ from rpcinspect.replay.playing.translate import Id
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
+    PythonCall,
+    PythonRemoteCall,
     PythonRRefFetchCall,
     RRefChildAccept,
     RRefForkRequest,
@@ -37,10 +39,12 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.pickles.semantic import python_udf
 from rpcinspect.rpc.questions import context_of, function_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import pack_id, unpack_id
 from rpcinspect.run.exchanges import Call
+from rpcinspect.session.provenance import marks_of
 
 MAX_TRIALS = 256
 """Captured requests that one live request is compared with, of those that are expected, and of others."""
@@ -49,6 +53,10 @@ MAX_SHOWN = 4
 NOTHING_LIKE_IT = "nothing like it was captured"
 
 Key: TypeAlias = tuple[str, str, int, str | None, int | None]
+
+
+Values: TypeAlias = tuple[int, ...]
+"""Marks of plain values, see `session/provenance.py`."""
 
 
 class Match(Struct, frozen=True):
@@ -67,6 +75,8 @@ class _Pool:
         """By the captured id, of those that are nothing but an id or the gradient of one."""
         self._exact: dict[tuple[Key, bytes], dict[int, Call]] = defaultdict(dict)
         """By the payload: tried first."""
+        self._alike: dict[tuple[Key, Values], dict[int, Call]] = defaultdict(dict)
+        """By the values, whatever ids are beside them: tried next."""
 
     def add(self, key: Key, call: Call) -> None:
         """Takes one more."""
@@ -81,17 +91,21 @@ class _Pool:
     def _places(self, key: Key, call: Call) -> list[dict[int, Call]]:
         own = own_id(call.request)
         found = [self.open[key], self._exact[key, call.request.rpc.message.payload]]
+        found.append(self._alike[key, _values(call.request)])
         return found if own is None else [*found, self._named[key, own]]
 
     def named(self, key: Key, captured: Id) -> list[Call]:
         """Those with this id."""
         return list(self._named.get((key, captured), {}).values())
 
-    def likeliest(self, key: Key, payload: bytes) -> Iterator[Call]:
-        """All of a kind, those with these bytes first."""
-        exact = self._exact.get((key, payload), {})
+    def likeliest(self, key: Key, live: RpcRecord) -> Iterator[Call]:
+        """All of a kind, those with the same bytes first, then those with the same values."""
+        exact = self._exact.get((key, live.rpc.message.payload), {})
         yield from exact.values()
-        yield from (call for index, call in self.open.get(key, {}).items() if index not in exact)
+        every = self.open.get(key, {})
+        alike = self._alike.get((key, _values(live)), {}) if len(every) > MAX_TRIALS else {}
+        yield from (call for index, call in alike.items() if index not in exact)
+        yield from (call for index, call in every.items() if index not in exact and index not in alike)
 
 
 class Expected:
@@ -166,17 +180,17 @@ class Expected:
     def _candidates(self, key: Key, live: Arrived) -> Iterator[tuple[Iterable[Call], bool]]:
         """The likeliest first, and whether the nearest of them will do where none is equal; only those with
         the same id, where it is known which that is."""
-        own, payload = own_id(live.record), live.record.rpc.message.payload
+        own, record = own_id(live.record), live.record
         captured = None if own is None else self._ids.translate_back(*own)
         if own is not None and captured is not None:
             for pool in (self._planned, self._like, self._equal):
                 yield pool.named(key, (own[0], captured)), True  # type: ignore[arg-type]
             return
-        yield self._planned.likeliest(key, payload), True
+        yield self._planned.likeliest(key, record), True
         if own is None:  # any other id that is not known would be equal to any that is not
-            yield self._like.likeliest(key, payload), not self._planned.open.get(key)
-            yield self._equal.likeliest(key, payload), False
-            yield self._taken.likeliest(key, payload), False
+            yield self._like.likeliest(key, record), not self._planned.open.get(key)
+            yield self._equal.likeliest(key, record), False
+            yield self._taken.likeliest(key, record), False
 
     def _take(self, key: Key, call: Call, found: list[Difference], *, equal: bool) -> Match:
         for pool in (self._planned, self._like, self._equal, self._taken):
@@ -218,6 +232,13 @@ def own_id(record: RpcRecord) -> Id | None:
     if isinstance(command, CleanupAutogradContextReq):
         return CONTEXT, command.context_id
     return None
+
+
+def _values(record: RpcRecord) -> Values:
+    """Of the arguments of a call in Python; of anything else none."""
+    pickle = record.facts.pickle if isinstance(record.rpc.command, (PythonCall, PythonRemoteCall)) else None
+    udf = None if pickle is None else python_udf(pickle.root)
+    return () if udf is None else marks_of([udf.args, udf.kwargs])
 
 
 def _distance(found: Sequence[Difference]) -> tuple[int, int]:

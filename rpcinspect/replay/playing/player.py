@@ -35,7 +35,7 @@ from rpcinspect.replay.playing.translate import learn_own_fork, learn_sent, tran
 from rpcinspect.replay.playing.uncaptured import acknowledgement, receipt, refusal, refused_here, too_much
 from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.rpc.message import Message, type_name
-from rpcinspect.rpc.questions import HOUSEKEEPING
+from rpcinspect.rpc.questions import HOUSEKEEPING, missing_bytes, uncertain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Call
 
@@ -335,7 +335,7 @@ class Player:
             found = compare_messages(
                 call.response, live.record, self._material.read, live.read, self._material.rules, self._ids
             )
-            result, text = self._judged(found)
+            result, text = self._judged(call.response, found)
             if self._refused_lacking and result == "different" and refused_here(live.record):
                 result, text = None, NEEDS_WHAT_IS_LACKING
             outcome = StepOutcome(
@@ -363,7 +363,7 @@ class Player:
             self.inbound.append(one)
             return False
         step = self._steps[match.call.index]
-        result, text = self._judged(match.differences)
+        result, text = self._judged(match.call.request, match.differences)
         differences = self._of_interest(match.differences)
         same = same_payload(match.call.request, live.record)
         expected = step.action == "answer" and step.message not in self._outcomes
@@ -443,13 +443,14 @@ class Player:
         if call.answer is not None:
             self._schedule.arrived(call.answer)
 
-    def _judged(self, found: Sequence[Difference]) -> tuple[Result | None, str | None]:
+    def _judged(self, captured: RpcRecord, found: Sequence[Difference]) -> tuple[Result | None, str | None]:
         """The result, and what is to be said of it. Nothing is known of bytes that were not captured: where
         all others are equal, the message is neither that nor different."""
         rules, its = self._material.rules, self._of_interest(found)
-        known = [difference for difference in its if difference.code != "unknown"]
-        if len(known) < len(its) and verdict(known, rules) != "different":
-            return None, NOT_ALL_CAPTURED
+        if missing_bytes(captured) or uncertain(captured):
+            known = [difference for difference in its if difference.code != "unknown"]
+            if len(known) < len(its) and verdict(known, rules) != "different":
+                return None, NOT_ALL_CAPTURED
         return verdict(its, rules), None
 
     def _of_interest(self, found: Sequence[Difference]) -> tuple[Difference, ...]:

@@ -113,9 +113,7 @@ def test_mistakes(roles: Sequence[str], live: Sequence[str], told: str) -> None:
 
 def of_capture(path: Path) -> list[Cast]:
     with open_run(str(path)) as opened:
-        return default_casts(
-            workers_of(opened.session), opened.exchanges.calls, opened.causes.decided()
-        )
+        return default_casts(workers_of(opened.session), opened.exchanges.calls, opened.causes.decided())
 
 
 @pytest.mark.parametrize("name", ["ps_race", "ps_race_lock"])
