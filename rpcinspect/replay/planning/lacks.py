@@ -39,7 +39,7 @@ def read_lacks(session: Session, calls: Sequence[Call]) -> Lacks:
 
 
 def _unheard(session: Session, calls: Sequence[Call]) -> dict[int, tuple[str, ...]]:
-    if not all(capture.reader == "log" for capture in session.captures):
+    if {capture.reader for capture in session.captures} != {"log"}:
         return {}
     senders = {(call.job, call.caller) for call in calls}
     there = {(call.job, call.callee) for call in calls}
@@ -77,8 +77,8 @@ def _notes(
     names = list(dict.fromkeys(name for its in unheard.values() for name in its))
     if names:
         yield (
-            f"Nothing that {_shown(names)} sent is recorded, so that what they send in a replay can't be "
-            "compared: each host has a log of its own, and all of them can be named together."
+            f"Nothing that {_shown(names)} sent is recorded, and what comes from there in a replay can't be "
+            "compared. If anything was sent, it is in the log of another host: name all of them together."
         )
     pairs = list(dict.fromkeys(f"{call.callee} to {call.caller}" for call in calls if call.index in one_way))
     if pairs:

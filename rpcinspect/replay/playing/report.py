@@ -140,8 +140,8 @@ def report(outcome: ReplayOutcome) -> Report:
         engine=outcome.engine,
         device=outcome.device,
         roles=outcome.plan.roles,
-        sent=sends.expected - sends.failed - sends.skipped,
-        answered=answers.alike + answers.different,
+        sent=sends.expected - sends.failed - sends.skipped + _not_compared(steps, "send"),
+        answered=answers.alike + answers.different + _not_compared(steps, "answer"),
         failed=sends.failed + answers.failed,
         unanswered=sends.unanswered + answers.unanswered,
         skipped=_skipped(steps),
@@ -162,6 +162,14 @@ def report(outcome: ReplayOutcome) -> Report:
         refused=outcome.plan.refused,
         missing=outcome.plan.missing,
     )
+
+
+def _not_compared(steps: Iterable[StepOutcome], action: str) -> int:
+    """Steps that took place, and of which the capture has not enough to say what came of them."""
+    its = [one for one in steps if one.step.action == action and one.result is None]
+    if action == "send":
+        return sum(one.text is not None for one in its)
+    return sum(one.same_payload is not None for one in its)
 
 
 def _skipped(steps: Iterable[StepOutcome]) -> dict[str, int]:
