@@ -91,6 +91,8 @@ class Stage:
         self._unreached: dict[tuple[str, int | None], str] = {}
         """(worker, context) → why something does not take place there, the first time."""
         self.verdicts: dict[int, Verdict] = {}
+        self._possible: set[int] = set()
+        """Requests of live workers that are skipped, and may take place nevertheless."""
         self._passes: dict[tuple[str, int | None], list[Call]] = defaultdict(list)
         """(worker, context) → requests that carried a backward pass there."""
 
@@ -128,27 +130,31 @@ class Stage:
 
     def _from_live(self, call: Call, answered: bool) -> Verdict:
         verdict = self._expected(call, answered)
-        if verdict.action == "answer" or verdict.happens or not answered:
+        if verdict.action == "answer" or verdict.happens:
             return verdict
-        return self._with_spare(call, verdict)
-
-    def _with_spare(self, call: Call, verdict: Verdict) -> Verdict:
-        """The same with what is done if the live worker sends it all the same: who is thought to have caused
-        a request is not always certain, and what a worker sends here is not always what it sent there."""
-        doubt = self._causes.doubts.get(call.index)
-        others = () if doubt is None else tuple(filter(self.happens, doubt.parents))
-        if others:
-            verdict = replace(verdict, text=f"{verdict.text}, or it is part of #{others[0]}")
-        answer = call.response
-        if call.index in self._one_way or self._beyond_engine(call) is not None:
+        cause = self._cause(call)
+        causes = [one for one in self._causes.of(call.index)[0] if self.happens(one) or one in self._possible]
+        if cause is not None and self.happens(cause):
+            causes = []  # that is not why it is skipped
+        if causes:
+            self._possible.add(call.index)
+            verdict = replace(verdict, text=f"{verdict.text}, unless it is part of #{causes[0]}")
+        if not answered or not self._can_answer(call):
             return verdict
-        if answer is not None and (
-            missing_bytes(answer) or uncertain(answer) or self._unasked(answer, call.kind) is not None
-        ):
-            return verdict
-        if not others:
+        if not causes:
             return replace(verdict, spare="equal")
         return replace(verdict, spare="like", text=f"{verdict.text}: answered if it comes")
+
+    def _can_answer(self, call: Call) -> bool:
+        """Whether the captured answer can be given to a live worker that sends a request all the same: what
+        caused it is not always certain, and what a worker sends here is not always what it sent there."""
+        answer = call.response
+        if call.index in self._one_way or self._beyond_engine(call) is not None:
+            return False
+        if answer is None:
+            return True
+        lacking = missing_bytes(answer) or uncertain(answer)
+        return not lacking and self._unasked(answer, call.kind) is None
 
     def _expected(self, call: Call, answered: bool) -> Verdict:
         cause = self._cause(call)

@@ -242,8 +242,26 @@ def test_a_live_workers_request_that_is_left_out_is_ready_for_one_that_equals_it
     assert spare == ["equal", None, "like", None]
     assert first.index < second.index
     assert stage.verdicts[second.index].text == (
-        f"w1's own program does not run here, or it is part of #{served.index}: answered if it comes"
+        f"w1's own program does not run here, unless it is part of #{served.index}: answered if it comes"
     )
+
+
+def test_what_may_take_place_may_cause_more() -> None:
+    """w0 → w1 → w2 → w0, of which nothing tells that any is nested: w1 and w2 do the same by themselves."""
+    workers = Workers(3)
+    workers.call(1, 2, 1, 5)
+    workers.call(2, 0, 6, 9, "app.g")
+    workers.call(0, 1, 10, 90)
+    workers.call(1, 2, 20, 80)
+    workers.call(2, 0, 30, 70, "app.g")
+    stage, _ = staged(workers, cast("w0"))
+    spare = [stage.verdicts[call.index].spare for call in workers.calls()]
+    assert spare == [None, "equal", None, None, "like"]
+    calls = workers.calls()
+    assert stage.verdicts[calls[3].index].text == (
+        f"w1's own program does not run here, unless it is part of #{calls[2].index}"
+    )
+    assert f"part of #{calls[3].index}" in (stage.verdicts[calls[4].index].text or "")
 
 
 def test_what_can_not_be_answered_is_not_ready() -> None:

@@ -412,6 +412,41 @@ def test_a_request_of_a_workers_own_program_is_it_where_a_live_one_equals_it() -
     assert refusals(played) == [NOT_THERE]
 
 
+def test_a_gradient_of_a_request_that_the_plan_left_out() -> None:
+    """Its edge is known once that request has come; then it is that gradient, whatever its values."""
+    workers = Workers(2)
+    context = pack_id(1, 1)
+    workers.call(1, 0, 0, 20, "app.g", context=(context, pack_id(1, 1)), grads=(1, 0))
+    workers.call(1, 0, 30, 40, *gradients_of(context, pack_id(1, 1)))
+    workers.call(0, 1, 100, 200, "app.f", text("fff"))
+    edge = pack_id(1, 5)
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        called = RpcWithAutograd(
+            message_type=MessageType.FORWARD_AUTOGRAD_REQ,
+            autograd_metadata=AutogradMetadata(context, edge),
+            from_worker_id=1,
+            device_map={},
+            wrapped_message_type=MessageType.PYTHON_CALL,
+        )
+        asked = message_of(PythonCall(udf("app.g"), False), called)
+        table = workers.calls()[0].request.rpc.message.tensor_table
+        worker.peer.send("w0", replace(asked, tensor_table=table), [STORAGE], timeout_s=5.0)
+        worker.ask("w0", gradients_of(context, edge)[0])
+        as_captured(workers)(worker, request)
+
+    played = play(workers, does)
+    assert [(one.captured, one.result) for one in played.player.inbound] == [
+        (0, "identical"),
+        (2, "identical"),
+    ]
+    assert refusals(played) == []
+
+
+def gradients_of(context: int, edge: int) -> tuple[PropagateGradientsReq, PropagateGradientsResp]:
+    return PropagateGradientsReq(AutogradMetadata(context, edge), (), False), PropagateGradientsResp()
+
+
 def test_an_unlike_request_first_does_not_take_the_place_of_an_equal_one() -> None:
     workers = Workers(2)
     workers.call(0, 1, 0, 100, "app.f")
