@@ -85,7 +85,7 @@ def plan(
     options, gate = options or PlanOptions(), gate or Gate()
     exchanges = read_exchanges(session, messages)
     causes = explain(session).decided(options.roles)
-    facts = read_facts(exchanges.calls)
+    facts = read_facts(session, exchanges.calls)
     casts = _casts(session, exchanges, causes, options)
     calls, left_out = _selected(exchanges, causes, facts, options)
     lacks = read_lacks(session, exchanges.calls)
