@@ -13,6 +13,7 @@ import pytest
 from tests.commands.runner import rpcinspect
 from tests.places import recorded
 from tests.replay.one_way import one_way
+from tests.replay.without_tensors import without_tensors
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -72,6 +73,18 @@ def test_only_requests_were_captured(tmp_path: Path) -> None:
     assert "nothing to replay" in ran.out
     assert "not compared: 9 messages: its answer was not captured" in ran.out
     assert "Capture both directions" in ran.out
+
+
+@pytest.mark.parametrize(("live", "count"), [(("--live", "mid"), 3), ((), 9)])
+def test_a_log_without_tensors(live: tuple[str, ...], count: int, tmp_path: Path) -> None:
+    """What is played has no answers to give, what is live none that can be compared."""
+    path = without_tensors("reports/replay/nested.rpclog", tmp_path / "none.rpclog")
+    ran = rpcinspect("replay", path, *NESTED, *live)
+    assert ran.code == 1
+    assert f"not compared: {count} messages" in ran.out
+    assert "different" not in ran.out
+    assert "nothing to replay" in ran.out
+    assert "Bytes of 9 messages were not recorded. record --tensors all" in ran.out
 
 
 def test_a_log_of_one_host_of_two() -> None:

@@ -139,22 +139,28 @@ class Stage:
         if causes:
             self._possible.add(call.index)
             verdict = replace(verdict, text=f"{verdict.text}, unless it is part of #{causes[0]}")
-        if not answered or not self._can_answer(call):
+        if not answered:
             return verdict
+        lacking = self._unanswerable(call)
+        if lacking is not None:
+            return verdict if not causes else replace(verdict, text=f"{verdict.text}, and then: {lacking}")
         if not causes:
             return replace(verdict, spare="equal")
         return replace(verdict, spare="like", text=f"{verdict.text}: answered if it comes")
 
-    def _can_answer(self, call: Call) -> bool:
-        """Whether the captured answer can be given to a live worker that sends a request all the same: what
+    def _unanswerable(self, call: Call) -> str | None:
+        """Why the captured answer can't be given to a live worker that sends a request all the same: what
         caused it is not always certain, and what a worker sends here is not always what it sent there."""
         answer = call.response
-        if call.index in self._one_way or self._beyond_engine(call) is not None:
-            return False
-        if answer is None:
-            return True
-        lacking = missing_bytes(answer) or uncertain(answer)
-        return not lacking and self._unasked(answer, call.kind) is None
+        if call.index in self._one_way:
+            return NO_ANSWER
+        beyond = self._beyond_engine(call)
+        if beyond is not None or answer is None:
+            return beyond
+        if missing_bytes(answer) or uncertain(answer):
+            return _missing(answer, "the answer")
+        refused = self._unasked(answer, call.kind)
+        return None if refused is None else f"the answer: {refused}"
 
     def _expected(self, call: Call, answered: bool) -> Verdict:
         cause = self._cause(call)

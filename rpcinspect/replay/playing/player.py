@@ -381,7 +381,7 @@ class Player:
             )
         )
         if not given:
-            if step.code == "missing-bytes":
+            if step.code == "missing-bytes" or _lacks_answer(match.call, step):
                 self._refuse_lacking(event, live.record)
             else:
                 self._refuse(event)
@@ -510,6 +510,12 @@ def _may_come(
         else:
             spare[step.spare or "equal"].append(call)
     return expected, spare
+
+
+def _lacks_answer(call: Call, step: Step) -> bool:
+    """Whether the answer to a request was not captured, or not all of it."""
+    answer = call.response
+    return step.one_way or (answer is not None and bool(missing_bytes(answer) or uncertain(answer)))
 
 
 def _as_answered(step: Step) -> Step:
