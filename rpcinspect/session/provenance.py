@@ -36,7 +36,7 @@ from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickle_facts import SCRIPT
-from rpcinspect.rpc.pickles.semantic import python_udf, rref_fork, tensor_reference
+from rpcinspect.rpc.pickles.semantic import python_udf, remote_module, rref_fork, tensor_reference
 from rpcinspect.rpc.pickles.tree import Call, Global, Value, children
 from rpcinspect.rpc.questions import CALLS, context_of, function_of, is_builtin
 from rpcinspect.rpc.record import RpcRecord
@@ -274,7 +274,10 @@ def marks_of(values: Sequence[Value]) -> tuple[int, ...]:
             seen.add(id(node))
             if rref_fork(node) is None and tensor_reference(node) is None:
                 inner = children(node)
-                if kind is Call:
+                module = remote_module(node)
+                if module is not None:
+                    inner = module.attributes
+                elif kind is Call:
                     inner = [node.args, node.kwargs, node.state, *node.items]
                 stack.extend(reversed(list(inner)[:MAX_NODES]))
     return tuple(found)
