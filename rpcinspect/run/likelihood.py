@@ -65,9 +65,10 @@ class Likelihood:
         """The candidates, the likeliest first."""
         requests, own = self._requests, self._values.get(case.row, frozenset())
 
-        def rank(row: int) -> tuple[int, int, int]:
+        def rank(row: int) -> tuple[int, int, int, int]:
             shared = sum(mark in self._values.get(row, ()) for mark in own)
-            return self.waited(case, row), shared, requests.arrived[row]
+            # rows are others in a log of the same run
+            return self.waited(case, row), shared, requests.arrived[row], int(requests.session.index[row])
 
         return tuple(sorted(case.rows, key=rank, reverse=True))
 
