@@ -215,7 +215,7 @@ class Provenance:
         return self.kinds[self.kind[row]]
 
     def values(self, rows: Collection[int]) -> dict[int, frozenset[int]]:
-        """Of each of these rows the marks of its values, of which `distinctive` tells some apart."""
+        """Of each of these rows the marks of its values."""
         found = _by_row(self._marks, rows)
         return {row: frozenset((*found.get(row, ()), *self.kind_of(row).marks)) for row in rows}
 
@@ -235,7 +235,10 @@ def _by_row(columns: tuple[array[int], array[int]], rows: Collection[int]) -> di
 
 
 def _tensors(record: RpcRecord, source: CaptureBytes) -> Iterator[int]:
-    for tensor in record.tp.tensors[:MAX_MARKS]:
+    tensors = record.tp.tensors
+    if len(tensors) > MAX_MARKS or any(one.extent is None or one.extent.missing for one in tensors):
+        yield HIDDEN
+    for tensor in tensors[:MAX_MARKS]:
         mark = None if tensor.extent is None else tensor_mark(tensor.extent, source)
         if mark is not None:
             yield mark
@@ -281,19 +284,8 @@ def marks_of(values: Sequence[Value]) -> tuple[int, ...]:
 
 
 def mark_of(value: int | float | str | bytes) -> int:
-    """A number for a value; its lowest bit says whether it is one that hardly comes twice by chance."""
-    if isinstance(value, int):
-        rare = abs(value) >= RARE_INT
-    elif isinstance(value, float):
-        rare = len(repr(value)) >= RARE_LETTERS
-    else:
-        rare = len(value) >= RARE_LETTERS
-    return hash((type(value), value)) & ~1 | rare
-
-
-def distinctive(mark: int) -> bool:
-    """Whether a value with this mark hardly comes twice by chance."""
-    return bool(mark & 1)
+    """A number for a value."""
+    return hash((type(value), value))
 
 
 def tensor_mark(extent: Extent, source: CaptureBytes) -> int | None:
@@ -311,8 +303,8 @@ def tensor_mark(extent: Extent, source: CaptureBytes) -> int | None:
 
 
 PLAIN = (int, float, str, bytes)
-RARE_INT = 1 << 24
-RARE_LETTERS = 10
+HIDDEN = 0
+"""The mark of a message some of whose tensors have none, as they are too many or bytes are missing."""
 NO_ID = (NONE, NONE)
 NO_CONTEXT = -(1 << 63)
 
