@@ -214,8 +214,8 @@ class _Tensors:
         """When something came first that has tensors of which nothing is known."""
 
     def holders(self, cases: Mapping[int, Case]) -> Iterator[tuple[Case, int]]:
-        """Cases with the candidate that alone brought bytes that they carry: where all calls of the kind carry
-        such, and their candidates waited for them.
+        """Cases with the candidate that alone brought bytes which they carry: where all calls of the kind do,
+        and were waited for.
         """
         signs: dict[Sign, list[Case]] = defaultdict(list)
         for case in cases.values():

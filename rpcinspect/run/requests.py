@@ -21,6 +21,9 @@ from rpcinspect.wire.records import Pipe, Visibility
 NEVER = (1 << 63) - 1
 """When what was not captured happened."""
 
+LOSSES = frozenset({"capture-gap", "truncated-packets", "invisible-transport"})
+"""Findings by which requests may be missing, or what they carried."""
+
 Member = tuple[int, str]
 """(job, label) of a worker."""
 
@@ -96,13 +99,21 @@ class Requests:
 
     def unseen_until(self, worker: Worker) -> int:
         """Until when a worker may have served requests that were not captured; before the capture if none is
-        missing: a pipe to it was there before the capture, or can't be seen, or there are answers to what
-        is missing.
+        missing: a pipe to it was there before the capture, or can't be seen, or whose it is can't be told, bytes
+        were lost, or there are answers to what is missing.
         """
+        if self._nameless or any(finding.code in LOSSES for finding in self.session.findings):
+            return NEVER
         pipes = {self._pipe[row] for row in worker.received}
         if any(not _whole(self.session.pipes[pipe]) for pipe in pipes):
             return NEVER
         return max((self._orphans.get(pipe, -NEVER) for pipe in pipes), default=-NEVER)
+
+    @cached_property
+    def _nameless(self) -> bool:
+        """Whether there are pipes of which it is not known whose they are: maybe of a worker with a name."""
+        names = {worker.name for worker in self.session.workers}
+        return not names.issuperset((*self.session.clients, *self.session.servers))
 
     @cached_property
     def _orphans(self) -> dict[int, int]:
