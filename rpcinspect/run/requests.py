@@ -99,8 +99,8 @@ class Requests:
 
     def unseen_until(self, worker: Worker) -> int:
         """Until when a worker may have served requests that were not captured; before the capture if none is
-        missing: a pipe to it was there before the capture, or can't be seen, or whose it is can't be told, bytes
-        were lost, or there are answers to what is missing.
+        missing. That is where a pipe to it was there before the capture or can't be seen, where it can't be
+        told whose a pipe is, where bytes were lost, and before an answer to what is missing.
         """
         if self._nameless or any(finding.code in LOSSES for finding in self.session.findings):
             return NEVER
