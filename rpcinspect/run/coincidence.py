@@ -65,8 +65,8 @@ def _rule(cases: Sequence[Case], values: Mapping[int, frozenset[int]]) -> dict[i
             ((row, mark),) = alone.items()
             found[case.row] = row
             marks.add(mark)
-        elif len(alone) > 1:
-            return {}
+        elif alone or len(held) < len(values[case.row]):
+            return {}  # several are told, or none where there is something that none of them has
     enough = len(found) >= LEAST_MATCHES and len(marks) >= LEAST_VALUES
     return found if enough else {}
 
