@@ -7,9 +7,9 @@ ties nothing: an answer may hold what a thread of the worker fetched, a call may
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
 
 from msgspec import Struct
 
@@ -17,8 +17,8 @@ from rpcinspect.rpc.questions import GENERAL, REMOTE
 from rpcinspect.run.coincidence import Sign, matched, sign_of
 from rpcinspect.run.likelihood import Likelihood
 from rpcinspect.run.requests import NEVER, Member, Requests, Worker
-from rpcinspect.run.serving import Serving
-from rpcinspect.session.provenance import HIDDEN, Event, Id, What
+from rpcinspect.run.serving import MAX_OPEN, Serving
+from rpcinspect.session.provenance import HIDDEN, Id, What
 
 SCOPE_NS = 250_000_000
 """A fork that is given back within so long of the answer to what brought it was its function's alone; one
@@ -134,29 +134,28 @@ class _Sender:
 
 
 class _RRefs:
-    """What messages bring to one worker, and what it makes."""
+    """What messages bring to one worker, and what it makes; go on with `holders` in the order of time."""
 
     def __init__(self, sender: _Sender) -> None:
         self._requests = requests = sender.requests
         self._name = sender.name
-        self._received: dict[Id, list[Event]] = defaultdict(list)
-        """RRef → the forks of it that requests have brought."""
         self._known: dict[Id, int] = {}
         """RRef → when the worker first had it from a call of its own: it made it, or an answer brought it."""
-        self._deleted: dict[Id, int] = {}
+        deleted: dict[Id, int] = {}
         """Fork → when it was given back."""
-        for row in sender.worker.received:
-            for event in requests.brought(row):
-                self._received[event.rref].append(event)
         for row in sender.worker.sent:
             for event in requests.events.get(row, ()):
                 if event.what == What.MADE:
                     self._know(event.rref, requests.begin[row])
                 elif event.what == What.DELETED:
-                    self._deleted.setdefault(event.fork, requests.begin[row])
+                    deleted.setdefault(event.fork, requests.begin[row])
             answer = requests.answer(row)
             for event in requests.brought(answer) if answer is not None else ():
                 self._know(event.rref, requests.over(row))
+        self._forks: dict[Id, _Forks] = defaultdict(_Forks)
+        for row in sorted(sender.worker.received, key=requests.arrived.__getitem__):
+            for event in requests.brought(row):
+                self._forks[event.rref].coming.append((row, deleted.get(event.fork, NEVER)))
 
     def _know(self, rref: Id, time_ns: int) -> None:
         self._known[rref] = min(time_ns, self._known.get(rref, NEVER))
@@ -178,22 +177,41 @@ class _RRefs:
 
     def _alone(self, rref: Id, case: Case) -> list[int]:
         """The open requests that brought an RRef, if nothing else of the worker had it."""
-        requests, begin = self._requests, self._requests.begin[case.row]
-        if self._known.get(rref, NEVER) <= begin:
+        begin = self._requests.begin[case.row]
+        if self._known.get(rref, NEVER) <= begin or rref not in self._forks:
             return []
-        holders = []
-        for event in self._received.get(rref, ()):
-            row = event.row
-            if requests.arrived[row] > begin:
-                continue  # not there yet
-            deleted, answered = self._deleted.get(event.fork, NEVER), requests.answered(row)
-            if answered >= begin:
-                if row not in case.rows or answered == NEVER or deleted > answered + SCOPE_NS:
-                    return []  # the worker may have put it where its other code finds it
-                holders.append(row)
-            elif deleted > begin:
-                return []
-        return holders
+        holders = self._forks[rref].at(begin, self._requests)
+        return holders if set(holders).issubset(case.rows) else []
+
+
+class _Forks:
+    """The forks of one RRef that requests bring to a worker, while time goes on."""
+
+    def __init__(self) -> None:
+        self.coming: list[tuple[int, int]] = []
+        """(request, when the worker gave the fork back), in the order in which they arrive."""
+        self._next = 0
+        self._kept_until = -NEVER
+        """All code of the worker may have one until then."""
+        self._scoped: list[tuple[int, int]] = []
+        """(when its request is over and it is gone, request), a heap: forks of their functions alone."""
+
+    def at(self, begin: int, requests: Requests) -> list[int]:
+        """The open requests that alone have the RRef then; none if others may have it."""
+        while self._next < len(self.coming) and requests.arrived[self.coming[self._next][0]] <= begin:
+            row, deleted = self.coming[self._next]
+            answered = requests.answered(row)
+            if answered == NEVER or deleted > answered + SCOPE_NS:
+                self._kept_until = max(self._kept_until, deleted)
+            else:
+                heappush(self._scoped, (max(answered, deleted), row))
+            self._next += 1
+        while self._scoped and self._scoped[0][0] < begin:
+            heappop(self._scoped)
+        if begin <= self._kept_until or len(self._scoped) > MAX_OPEN:
+            return []
+        rows = sorted({row for _, row in self._scoped})
+        return [] if any(requests.answered(row) < begin for row in rows) else rows
 
 
 class _Tensors:
@@ -230,10 +248,9 @@ class _Tensors:
         requests = self._requests
         begin, found = requests.begin[case.row], set()
         for mark in self._marks.get(case.row, ()):
-            brought = self._brought.get(mark, [])
-            before = brought[: bisect_right(brought, (begin, 0))]
-            if len(before) == 1 and before[0][1] in case.rows:
-                found.add(before[0][1])
+            before = [row for time_ns, row in self._brought.get(mark, [])[:2] if time_ns < begin]
+            if len(before) == 1 and before[0] in case.rows:
+                found.add(before[0])
         if len(found) != 1 or case.unseen or self._hidden <= begin:
             return None
         holder = found.pop()
