@@ -56,7 +56,7 @@ class _Follower:
         self.verdicts = verdicts
         self.job, self.name = member
         self.worker = worker
-        self.own = Verdict((), True, True, requests.unseen_until(worker) == NEVER)
+        self.own = Verdict((), True, True, requests.unseen_until(member) == NEVER)
         self.forward = forward
         """(job, gradient request) → the forward message along whose edge it goes back."""
 

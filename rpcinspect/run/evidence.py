@@ -94,7 +94,7 @@ class _Sender:
         self.requests = requests
         self.job, self.name = member
         self.worker = worker
-        self.unseen_until = requests.unseen_until(worker)
+        self.unseen_until = requests.unseen_until(member)
         self.cases: dict[int, Case] = {}
         """By row, in the order in which they began."""
         self._collect()

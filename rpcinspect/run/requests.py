@@ -97,17 +97,25 @@ class Requests:
         """The autograd context in which its function runs."""
         return self.context(row) if self.kind(row).wrapped else None
 
-    def unseen_until(self, worker: Worker) -> int:
+    def unseen_until(self, member: Member) -> int:
         """Until when a worker may have served requests that were not captured; before the capture if none is
         missing. That is where a pipe to it was there before the capture or can't be seen, where it can't be
         told whose a pipe is, where bytes were lost, and before an answer to what is missing.
         """
         if self._nameless or any(finding.code in LOSSES for finding in self.session.findings):
             return NEVER
-        pipes = {self._pipe[row] for row in worker.received}
+        pipes = self._to.get(member, ())
         if any(not _whole(self.session.pipes[pipe]) for pipe in pipes):
             return NEVER
         return max((self._orphans.get(pipe, -NEVER) for pipe in pipes), default=-NEVER)
+
+    @cached_property
+    def _to(self) -> dict[Member, list[int]]:
+        """Worker → the pipes to it."""
+        found: dict[Member, list[int]] = defaultdict(list)
+        for pipe, member in enumerate(zip(self.session.jobs, self.session.servers, strict=True)):
+            found[member].append(pipe)
+        return found
 
     @cached_property
     def _nameless(self) -> bool:

@@ -37,7 +37,7 @@ from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickle_facts import SCRIPT
 from rpcinspect.rpc.pickles.semantic import python_udf, rref_fork, tensor_reference
-from rpcinspect.rpc.pickles.tree import Call, Global, Value, children
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value, children
 from rpcinspect.rpc.questions import CALLS, context_of, function_of, is_builtin
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.wire.ranges import CaptureBytes, Extent
@@ -262,7 +262,7 @@ def _events(record: RpcRecord) -> Iterator[tuple[int, ...]]:
 
 def marks_of(values: Sequence[Value]) -> tuple[int, ...]:
     """Marks of the numbers and texts in some values; names of functions and classes, RRefs, tensors and the
-    keys of dicts and states are none."""
+    keys of dicts are none."""
     found: dict[int, None] = {}
     stack, seen, left = list(reversed(values)), set[int](), MAX_NODES
     while stack and left and len(found) < MAX_MARKS:
@@ -277,7 +277,9 @@ def marks_of(values: Sequence[Value]) -> tuple[int, ...]:
             seen.add(id(node))
             if rref_fork(node) is None and tensor_reference(node) is None:
                 inner = children(node)
-                if kind is Call:
+                if kind is Dict:
+                    inner = [value for _, value in node.pairs]
+                elif kind is Call:
                     inner = [node.args, node.kwargs, node.state, *node.items]
                 stack.extend(reversed(list(inner)[:MAX_NODES]))
     return tuple(found)

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.rpc.questions import CALLS
+from rpcinspect.rpc.command import PythonRRefFetchCall
+from rpcinspect.rpc.pickles.semantic import python_udf
+from rpcinspect.rpc.pickles.tree import children
+from rpcinspect.rpc.questions import CALLS, FETCHES, GENERAL
 from rpcinspect.run.causes import Causes, Doubt, _cut_circles
 from rpcinspect.run.exchanges import Call
 from rpcinspect.run.run import open_run
@@ -218,3 +221,59 @@ def test_circles_are_cut_at_the_first_request() -> None:
     ):
         _cut_circles(parents)
         assert parents == left
+
+
+# --- recordings on which causes once were wrong -------------------------------------------------------------
+
+CONCURRENT = CAPTURES / "reports" / "concurrent"
+
+
+def first_argument(call: Call) -> int:
+    """The number of a call of relay.py."""
+    pickle = call.request.facts.pickle
+    udf = None if pickle is None else python_udf(pickle.root)
+    assert udf is not None
+    number = next(iter(children(udf.args)))
+    assert isinstance(number, int)
+    return number
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_calls_that_carry_the_number_of_their_request(number: int) -> None:
+    """Eight at once: `relay(i, x)` calls `leaf(i, x)`."""
+    calls, causes = causes_of(CONCURRENT / f"relay_plain{number}.pcap.gz")
+    ours = {
+        name: [c for c in calls.values() if str(c.function).endswith(f".{name}")]
+        for name in ("relay", "leaf")
+    }
+    asked = {first_argument(call): call.index for call in ours["relay"]}
+    assert len(ours["leaf"]) == len(asked) == 8
+    for call in ours["leaf"]:
+        assert causes.of(call.index) == ((asked[first_argument(call)],), True)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_fetches_of_an_rref_that_one_request_brought(number: int) -> None:
+    """`second(m, r)` fetches r, which no other call has."""
+    calls, causes = causes_of(CONCURRENT / f"chain_ctx{number}.pcap.gz")
+    bringers = {
+        fork.rref_id: call.index
+        for call in calls.values()
+        for fork in call.request.facts.forks
+        if str(call.function).endswith(".second") and call.callee == "worker2"
+    }
+    fetches = [c for c in calls.values() if c.caller == "worker2" and c.kind in FETCHES]
+    assert len(fetches) == 6
+    for fetch in fetches:
+        command = fetch.request.rpc.command
+        assert isinstance(command, PythonRRefFetchCall)
+        assert causes.of(fetch.index) == ((bringers[command.rref_id.to_value()],), True)
+
+
+@pytest.mark.parametrize("name", ["shared1.pcap.gz", "shared2.pcap.gz"])
+def test_nobody_but_the_driver_calls(name: str) -> None:
+    calls, causes = causes_of(CONCURRENT / name)
+    for call in calls.values():
+        if call.kind in GENERAL and not call.control:
+            assert call.caller == "worker0"
+            assert causes.of(call.index) == ((), True)

@@ -35,7 +35,7 @@ def test_what_workers_sent_and_served() -> None:
 
 def test_of_a_whole_capture_nothing_is_missing() -> None:
     requests = Requests(served().run().session)
-    assert requests.unseen_until(requests.workers[0, "w1"]) < 0
+    assert requests.unseen_until((0, "w1")) < 0
 
 
 def test_an_answer_to_nothing_says_that_a_request_is_missing() -> None:
@@ -43,7 +43,7 @@ def test_an_answer_to_nothing_says_that_a_request_is_missing() -> None:
     workers.say(PythonResp(NONE), pipe=1, id=99, from_client=False, time_ns=15)
     run = workers.run()
     requests = Requests(run.session)
-    assert requests.unseen_until(requests.workers[0, "w1"]) == 15
+    assert requests.unseen_until((0, "w1")) == 15
 
 
 @pytest.mark.parametrize("code", sorted(LOSSES))
@@ -51,7 +51,7 @@ def test_where_something_was_lost_all_may_be(code: str) -> None:
     session = served().run().session
     session.findings = (Finding(code=code, severity="warning", text=""),)
     requests = Requests(session)
-    assert requests.unseen_until(requests.workers[0, "w1"]) == NEVER
+    assert requests.unseen_until((0, "w1")) == NEVER
 
 
 @pytest.mark.parametrize("visible", [Visibility.HANDSHAKE_ONLY, Visibility.NO_HANDSHAKE])
@@ -63,8 +63,15 @@ def test_a_pipe_that_is_not_seen_from_its_beginning(visible: Visibility) -> None
     assert causes.of(0) == ((), True)
 
 
+def test_a_pipe_on_which_nothing_was_seen_counts_too() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 10, 60, "app.a")
+    workers.pipes[2].visible = Visibility.NO_HANDSHAKE  # from w1 to w0
+    assert workers.run().causes.of(0) == ((), False)
+
+
 def test_a_pipe_of_nobody_may_be_a_named_workers() -> None:
     """Where the store was not captured, what a worker is asked and what it asks are not known as one's."""
     talk = Talk(pipe(0, "10.0.0.1:1000", "10.0.0.2:5000"), pipe(1, "10.0.0.2:1001", "10.0.0.3:5000", "w1"))
     session = talk.finish()
-    assert Requests(session).unseen_until(Requests(session).workers[0, "w1"]) == NEVER
+    assert Requests(session).unseen_until((0, "w1")) == NEVER
