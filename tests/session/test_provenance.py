@@ -19,23 +19,14 @@ from rpcinspect.session.provenance import (
     marks_of,
     tensor_mark,
 )
-from rpcinspect.wire.ranges import Extent
+from rpcinspect.wire.ranges import CaptureBytes, Extent
 from tests.replay.planning.pickled import name, request, rref, tensor
 from tests.session.records import Talk
 
 
-class Held:
-    """Bytes of a capture."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def read(self, capture: int, offset: int, length: int) -> bytes:
-        return self.data[offset : offset + length]
-
-
 def mark(data: bytes, lost: tuple[tuple[int, int], ...] = ()) -> int | None:
-    return tensor_mark(Extent(len(data), ((0, 0, len(data)),), lost), Held(data))
+    source = CaptureBytes(lambda capture, offset, length: data[offset : offset + length])
+    return tensor_mark(Extent(len(data), ((0, 0, len(data)),), lost), source)
 
 
 def fed(*commands: PythonCall | RRefUserDelete | RRefAck) -> Provenance:
