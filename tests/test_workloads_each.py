@@ -12,7 +12,7 @@ import pytest
 
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.command import PropagateGradientsReq
-from rpcinspect.views.tensors import LastRead, bytes_of
+from rpcinspect.run.tensors import LastRead, bytes_of
 from tests.truth import (
     CALLS,
     NO_TENSORS,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rpcinspect.pipeline import Decoding
+from rpcinspect.run.tensors import LastRead, bytes_of
 from rpcinspect.views.contract.jsonl import message_line
-from rpcinspect.views.tensors import LastRead, bytes_of
 from tests.decoded import parse
 from tests.places import recorded
 

@@ -48,6 +48,9 @@ def key_of(value: Value, translate: Callable[[str], str] | None = None, depth: i
         worker = semantic.worker_info(value)
         if worker is not None:
             return ("worker", worker.name if translate is None else translate(worker.name))
+        module = semantic.remote_module(value)
+        if module is not None:
+            return ("remote module", key_of(module.attributes, translate, depth + 1))
         return ("call", *(key_of(part, translate, depth + 1) for part in (value.function, value.args)))
     return (kind.__name__,)
 

@@ -282,6 +282,15 @@ class _Walk:
             return None
         return self.differ(_rref_text(a), _rref_text(b), path, "another RRef than before in the other run")
 
+    def remote_module(
+        self, a: semantic.PickledRemoteModule, b: semantic.PickledRemoteModule, path: str
+    ) -> Difference | None:
+        found = self.rref(a.rref, b.rref, f"{path}.module_rref")
+        if found is None:
+            self.kept += [a.attributes, b.attributes]
+            self.push([(a.attributes, b.attributes, f"{path}.RemoteModule")])
+        return found
+
     def worker(self, a: semantic.WorkerInfo, b: semantic.WorkerInfo, path: str) -> Difference | None:
         if self.matching.rules.worker_name(a.name) == b.name and self.matching.ids.worker(a.id, b.id):
             return None
@@ -396,6 +405,7 @@ _NODES: dict[type, Callable[[_Walk, Any, Any, str], Difference | None]] = {
 _MEANINGS: tuple[tuple[Callable[[Any], Any], Callable[[_Walk, Any, Any, str], Difference | None]], ...] = (
     (semantic.tensor_index, _Walk.tensor),
     (semantic.rref_fork, _Walk.rref),
+    (semantic.remote_module, _Walk.remote_module),
     (semantic.worker_info, _Walk.worker),
     (semantic.device, _Walk.device),
     (semantic.script_module, _Walk.exact),

@@ -23,9 +23,9 @@ from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWit
 from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.tensors import LastRead, hash_of, place_of
 from rpcinspect.views.contract.bodies import Bodies
 from rpcinspect.views.contract.message import text
-from rpcinspect.views.tensors import LastRead, hash_of, place_of
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement
 

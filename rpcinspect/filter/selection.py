@@ -24,7 +24,7 @@ from rpcinspect.filter.said import Reader
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
-from rpcinspect.trace.touched import Touching
+from rpcinspect.trace.touched import touched
 from rpcinspect.views.shown import Shown
 from rpcinspect.wire.ranges import CaptureBytes
 
@@ -75,14 +75,12 @@ class Selection:
     def __init__(self, chosen: Filter, source: CaptureBytes) -> None:
         self._filter = chosen
         self._reader = Reader(source)
-        self._touching = Touching()
         self._states: list[int] = []
         self._same: dict[int, int] = {}
         """States that came before: equal ones are one object."""
 
     def feed(self, record: RpcRecord) -> bool:
         """Whether the message may be picked."""
-        self._touching.feed(record)
         state = record.told(self._state)
         self._states.append(self._same.setdefault(state, state))
         return state != NO
@@ -120,7 +118,7 @@ class Selection:
 
             rows[row] = bool(asked.judge(look))
         picked = bytes(rows)
-        return Shown(asked.text, picked, self._touching.finish(session, picked))
+        return Shown(asked.text, picked, touched(session, picked))
 
 
 class StreamSelection:
@@ -129,14 +127,12 @@ class StreamSelection:
     def __init__(self, chosen: Filter, decoding: Decoding) -> None:
         self._filter = chosen
         self._reader = Reader(decoding.bytes)
-        self._touching = Touching()
         self._known = SoFar(decoding)
         self._late = [None if field.known is None else field.known(self._known) for field in chosen.fields]
         self._rows = bytearray()
 
     def feed(self, record: RpcRecord) -> bool:
         """Whether the message is picked."""
-        self._touching.feed(record)
         self._known.at(record)
         picked = record.told(self._picked)
         self._rows.append(picked)
@@ -157,7 +153,7 @@ class StreamSelection:
     def finish(self, session: Session) -> Shown:
         """Which were picked; `session` of the same decoding, at its end."""
         rows = bytes(self._rows)
-        return Shown(self._filter.text, rows, self._touching.finish(session, rows))
+        return Shown(self._filter.text, rows, touched(session, rows))
 
 
 def _test(leaf: Present | Compare) -> Test:

@@ -223,7 +223,7 @@ def _structural(root: Value, calls: Collection[Call]) -> set[int]:
             continue
         seen.add(id(node))
         if type(node) is Call:
-            index, fork = semantic.tensor_index(node), semantic.rref_fork(node)
+            index, fork = semantic.tensor_index(node), semantic.brought_fork(node)
             if index is not None:
                 found.add(index)
             elif fork is not None:

@@ -35,6 +35,7 @@ from rpcinspect.rpc.pickles.jit import read_jit
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle_partial
 from rpcinspect.rpc.pickles.semantic import (
     RRefForkData,
+    brought_fork,
     python_udf,
     remote_exception,
     rref_fork,
@@ -140,7 +141,7 @@ def calls_in(value: Value) -> Iterator[Call]:
 
 
 def _forks(calls: Iterable[Call]) -> tuple[RRefForkData, ...]:
-    return tuple(dict.fromkeys(fork for call in calls if (fork := rref_fork(call)) is not None))
+    return tuple(dict.fromkeys(fork for call in calls if (fork := brought_fork(call)) is not None))
 
 
 def _ends(calls: Iterable[Call]) -> tuple[int, ...]:
@@ -209,7 +210,7 @@ SCRIPT: dict[type, Callable[[Any], Value]] = {
 }
 """Commands that carry JIT values, and those values."""
 
-RREF_NAMES = frozenset({"_InternalRPCPickler", "rref"})
+RREF_NAMES = frozenset({"_InternalRPCPickler", "_remote_module_receiver", "rref"})
 """Without one of these globals a pickle can hold no RRef and no tensor."""
 
 GATHER = "torch.distributed.rpc.api._gather_to_leader"

@@ -34,8 +34,9 @@ def follow(requests: Requests, verdicts: dict[int, Verdict]) -> None:
         for edge in edge_context.edges
         for index in edge.backward
     }
+    tensors = requests.provenance.tensors(set(forward.values()))
     for (job, name), worker in sorted(requests.workers.items()):
-        follower = _Follower(requests, verdicts, (job, name), worker, forward)
+        follower = _Follower(requests, verdicts, (job, name), worker, forward, tensors)
         follower.gradients()
         follower.cleanups()
         follower.forks()
@@ -51,6 +52,7 @@ class _Follower:
         member: Member,
         worker: Worker,
         forward: dict[tuple[int, int], int],
+        tensors: dict[int, frozenset[int]],
     ) -> None:
         self.requests = requests
         self.verdicts = verdicts
@@ -59,6 +61,8 @@ class _Follower:
         self.own = Verdict((), True, True, requests.unseen_until(member) == NEVER)
         self.forward = forward
         """(job, gradient request) → the forward message along whose edge it goes back."""
+        self.tensors = tensors
+        """Marks of the tensors of forward messages."""
 
     def gradients(self) -> None:
         """Gradients that the worker sends."""
@@ -99,6 +103,9 @@ class _Follower:
         rows = tuple(reversed(before[-MAX_OPEN:]))
         if beginner is None:
             return Verdict(rows, False)
+        passed_on = tuple(one for one in rows if self._passed_on(row, one))
+        if passed_on:
+            return Verdict(passed_on, False)
         return Verdict((*beginner.rows, *rows), beginner.own, beginner.own or bool(beginner.rows))
 
     def _fed(self, row: int, before: Sequence[int]) -> list[int] | None:
@@ -118,6 +125,15 @@ class _Follower:
             if its == holder:
                 found.append(one)
         return found
+
+    def _passed_on(self, row: int, before: int) -> bool:
+        """Whether what a gradient goes back to was sent on as it is, in the message that another came for:
+        then it waits for that one.
+        """
+        one, other = (self.forward.get((self.job, gradient)) for gradient in (row, before))
+        if one is None or other is None:
+            return False
+        return bool(self.tensors.get(one, frozenset()) & self.tensors.get(other, frozenset()))
 
     def _holder_of(self, row: int) -> int | None:
         """The request that this worker served when it got or sent a forward message; None where several are
@@ -142,14 +158,22 @@ class _Follower:
 
     def _holder(self, context: int, serving: Serving) -> Verdict:
         """Whose code began a pass: that which sent the calls of the context."""
-        requests = self.requests
-        for row in self.worker.sent:
-            if requests.context(row) == context and requests.kind(row).type in GENERAL:
-                verdict = self.verdicts[row]
-                if not verdict.rows or any(one in serving for one in verdict.rows):
-                    return verdict
+        for row in self._general.get(context, ()):
+            verdict = self.verdicts[row]
+            if not verdict.rows or any(one in serving for one in verdict.rows):
+                return verdict
         first = serving.first_in(context)
         return self.own if first is None else Verdict((first,), False)
+
+    @cached_property
+    def _general(self) -> dict[int, list[int]]:
+        """Context → what code of this worker sent in it."""
+        found: dict[int, list[int]] = {}
+        for row in self.worker.sent:
+            context = self.requests.context(row)
+            if context is not None and self.requests.kind(row).type in GENERAL:
+                found.setdefault(context, []).append(row)
+        return found
 
     def cleanups(self) -> None:
         """A context's clean-up follows from one that came, except at the worker that opened the context."""
@@ -159,17 +183,13 @@ class _Follower:
             context = requests.context(row)
             if requests.kind(row).type == CLEANUP and context is not None:
                 arrived.setdefault(context, row)
-        first: dict[int, int] = {}
-        for row in self.worker.sent:
-            context = requests.context(row)
-            if requests.kind(row).type in GENERAL and context is not None:
-                first.setdefault(context, row)
         for row in self.worker.sent:
             context = requests.context(row)
             if requests.kind(row).type != CLEANUP or context is None:
                 continue
             if requests.creator(self.job, context) == self.name:
-                self.verdicts[row] = self.verdicts[first[context]] if context in first else self.own
+                first = self._general.get(context)
+                self.verdicts[row] = self.verdicts[first[0]] if first else self.own
             else:
                 came = arrived.get(context)
                 self.verdicts[row] = self.own if came is None else Verdict((came,), False)

@@ -18,7 +18,7 @@ from rpcinspect.run.coincidence import Sign, matched, sign_of
 from rpcinspect.run.likelihood import Likelihood
 from rpcinspect.run.requests import NEVER, Member, Requests, Worker
 from rpcinspect.run.serving import MAX_OPEN, Serving
-from rpcinspect.session.provenance import HIDDEN, Id, What
+from rpcinspect.session.provenance import Id, What
 
 SCOPE_NS = 250_000_000
 """A fork that is given back within so long of the answer to what brought it was its function's alone; one
@@ -227,8 +227,8 @@ class _Tensors:
         for row in sorted((*received, *answers), key=requests.arrived.__getitem__):
             for mark in self._marks.get(row, ()):
                 self._brought[mark].append((requests.arrived[row], row))
-        hidden = (time_ns for time_ns, _ in self._brought.get(HIDDEN, ()))
-        self._hidden = min(hidden, default=NEVER)
+        opaque = requests.provenance.opaque({*received, *answers})
+        self._hidden = min((requests.arrived[row] for row in opaque), default=NEVER)
         """When something came first that has tensors of which nothing is known."""
 
     def holders(self, cases: Mapping[int, Case]) -> Iterator[tuple[Case, int]]:

@@ -52,8 +52,9 @@ class Timing(Struct, frozen=True, kw_only=True):
     """Name of the request's type, envelopes off."""
     context: int | None
     control: bool
-    parent: int | None
-    """The request that the caller was serving."""
+    parents: tuple[int, ...]
+    """Requests that the caller was serving: none, one, or all that remain possible."""
+    parent_certain: bool
     begin_ns: int
     """First byte of the request."""
     request_ns: int
@@ -202,6 +203,7 @@ def _timings(
             answered = min(max(arrived, call.answered_ns), end)
             busy, on_wire = answered - arrived, end - answered
             nested = _covered(waits.get(call.index, ()), arrived, answered)
+        parents, certain = causes.of(call.index)
         yield Timing(
             request=call.index,
             answer=call.answer,
@@ -215,7 +217,8 @@ def _timings(
             kind=type_name(call.kind),
             context=call.context,
             control=call.control,
-            parent=causes.parents.get(call.index),
+            parents=parents,
+            parent_certain=certain,
             begin_ns=call.begin_ns,
             request_ns=arrived - call.begin_ns,
             busy_ns=busy,

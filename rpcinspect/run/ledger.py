@@ -12,17 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from rpcinspect.rpc.command import (
-    PythonRRefFetchCall,
-    RRefBackwardReq,
-    RRefChildAccept,
-    RRefForkRequest,
-    RRefUserDelete,
-    ScriptRRefFetchCall,
-)
-from rpcinspect.rpc.questions import created, failed, function_of
+from rpcinspect.rpc.questions import failed, function_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, RRef, Session
+from rpcinspect.session.provenance import Event, What
 
 Pair = tuple[int, int]
 Key = tuple[int, Pair]
@@ -94,35 +87,30 @@ def read_ledger(session: Session, messages: Sequence[RpcRecord]) -> tuple[RRefSt
     """The stories in the order of the session's RRefs; `messages` in the order of time."""
     seen: dict[Key, _Seen] = defaultdict(_Seen)
     accepted: dict[Key, int] = {}
-    for index, record in enumerate(messages):
-        job = session.jobs[session.messages.pipe[record.row]]
-        _note(seen, accepted, job, index, record)
+    pipes = session.messages.pipe
+    for event in sorted(session.provenance.events(), key=lambda event: int(session.index[event.row])):
+        job, index = session.jobs[pipes[event.row]], int(session.index[event.row])
+        if event.what == What.ACCEPTED:
+            accepted[job, event.fork] = index
+        else:
+            _note(seen[job, event.rref], event, index)
     reader = _Reader(session, messages, accepted)
     return tuple(reader.story(rref, seen[rref.job, rref.rref_id.to_value()]) for rref in session.rrefs)
 
 
-def _note(
-    seen: Mapping[Key, _Seen], accepted: dict[Key, int], job: int, index: int, record: RpcRecord
-) -> None:
-    command = record.rpc.command
-    for fork in record.facts.forks:
-        seen[job, fork.rref_id].begins.setdefault(fork.fork_id, index)
-    made = created(record)
-    if made is not None:
-        rref_id, fork_id = made
-        its = seen[job, rref_id]
+def _note(its: _Seen, event: Event, index: int) -> None:
+    if event.what == What.MADE:
         its.created = index
-        its.begins.setdefault(fork_id, index)
-    elif isinstance(command, RRefForkRequest):
-        seen[job, command.rref_id.to_value()].requested[command.fork_id.to_value()] = index
-    elif isinstance(command, RRefChildAccept):
-        accepted[job, command.fork_id.to_value()] = index
-    elif isinstance(command, RRefUserDelete):
-        seen[job, command.rref_id.to_value()].deleted[command.fork_id.to_value()] = index
-    elif isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
-        seen[job, command.rref_id.to_value()].fetches.append(index)
-    elif isinstance(command, RRefBackwardReq):
-        seen[job, command.rref_id.to_value()].backwards.append(index)
+    if event.what in (What.MADE, What.BROUGHT):
+        its.begins.setdefault(event.fork, index)
+    elif event.what == What.REQUESTED:
+        its.requested[event.fork] = index
+    elif event.what == What.DELETED:
+        its.deleted[event.fork] = index
+    elif event.what == What.FETCHED:
+        its.fetches.append(index)
+    elif event.what == What.DIFFERENTIATED:
+        its.backwards.append(index)
 
 
 class _Reader:

@@ -24,9 +24,10 @@ from rpcinspect.run.exchanges import Call, Exchanges, read_exchanges
 from rpcinspect.run.graph import ContextGraph, find_graphs, read_graphs
 from rpcinspect.run.latency import Latency, read_latency
 from rpcinspect.run.ledger import RRefStory, read_ledger
+from rpcinspect.run.message import Message
 from rpcinspect.run.profile import CallProfile, read_profiles
 from rpcinspect.run.waits import Passes, read_passes, waiting_requests
-from rpcinspect.session.model import Finding, Session
+from rpcinspect.session.model import AutogradContext, Finding, Session, Worker
 from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 
@@ -92,6 +93,20 @@ class Run:
     def __bool__(self) -> bool:
         """A run without messages is a run."""
         return True
+
+    def message(self, index: int) -> Message:
+        """One message by its index, as a program asks for it."""
+        return Message(self, index)
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Who is who, as far as the captures tell."""
+        return self.session.workers
+
+    @property
+    def contexts(self) -> tuple[AutogradContext, ...]:
+        """Distributed autograd contexts with their edges."""
+        return self.session.contexts
 
     @property
     def findings(self) -> tuple[Finding, ...]:

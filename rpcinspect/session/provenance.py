@@ -36,7 +36,7 @@ from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickle_facts import SCRIPT
-from rpcinspect.rpc.pickles.semantic import python_udf, rref_fork, tensor_reference
+from rpcinspect.rpc.pickles.semantic import python_udf, remote_module, rref_fork, tensor_reference
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value, children
 from rpcinspect.rpc.questions import CALLS, context_of, function_of, is_builtin
 from rpcinspect.rpc.record import RpcRecord
@@ -222,7 +222,11 @@ class Provenance:
     def tensors(self, rows: Collection[int]) -> dict[int, frozenset[int]]:
         """Of each of these rows the marks of its tensors, those that tell nothing left out."""
         found = _by_row(self._tensors, rows)
-        return {row: frozenset(found.get(row, ())) for row in rows}
+        return {row: frozenset(found.get(row, ())) - {HIDDEN} for row in rows}
+
+    def opaque(self, rows: Collection[int]) -> list[int]:
+        """Those of these rows that have tensors without marks, as they are too many or bytes are missing."""
+        return [row for row, marks in _by_row(self._tensors, rows).items() if HIDDEN in marks]
 
 
 def _by_row(columns: tuple[array[int], array[int]], rows: Collection[int]) -> dict[int, list[int]]:
@@ -277,7 +281,10 @@ def marks_of(values: Sequence[Value]) -> tuple[int, ...]:
             seen.add(id(node))
             if rref_fork(node) is None and tensor_reference(node) is None:
                 inner = children(node)
-                if kind is Dict:
+                module = remote_module(node)
+                if module is not None:
+                    inner = module.attributes
+                elif kind is Dict:
                     inner = [value for _, value in node.pairs]
                 elif kind is Call:
                     inner = [node.args, node.kwargs, node.state, *node.items]
@@ -306,7 +313,7 @@ def tensor_mark(extent: Extent, source: CaptureBytes) -> int | None:
 
 PLAIN = (int, float, str, bytes)
 HIDDEN = 0
-"""The mark of a message some of whose tensors have none, as they are too many or bytes are missing."""
+"""Stands for the tensors of a message that have no mark; see `opaque`."""
 NO_ID = (NONE, NONE)
 NO_CONTEXT = -(1 << 63)
 

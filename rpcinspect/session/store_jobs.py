@@ -142,10 +142,6 @@ class _Store:
         job.known[fixed] = value, told
         self._add(job, entry)
 
-    def _was_old(self, fixed: Fixed, was: tuple[bytes, bool] | None) -> bool:
-        """Whether what was known of that key was read only, and may be what earlier workers left."""
-        return was is not None and not was[1] and (fixed, was[0]) in self._old
-
     @staticmethod
     def _comes_back(job: StoreJob, fixed: Fixed, value: bytes) -> bool:
         """Whether that is one who has left a group without a fixed size."""

@@ -1,8 +1,7 @@
 """`leaked-context` and `leaked-rref`: what nobody cleaned up although the run went on, or came to its end.
 
 An autograd context is leaked on every worker that took part in it and got no clean-up. An RRef may live as
-long as the job, so that one is leaked only if a fork was left when the pipes to its owner were closed. Kept
-is one row for each fork that is alive.
+long as the job, so that one is leaked only if a fork was left when the pipes to its owner were closed.
 """
 
 from __future__ import annotations
@@ -10,25 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from rpcinspect.rpc.command import RRefUserDelete
-from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.questions import CALLS, created
-from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, AutogradContext, Finding, RRef
+from rpcinspect.session.provenance import What
 from rpcinspect.trace.evidence import CaptureEvidence
-from rpcinspect.trace.notes import Note
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, packed, several, unique
 
 ForkPair = tuple[int, int]
-
-CARRIERS = CALLS | {
-    MessageType.PYTHON_RET,
-    MessageType.SCRIPT_RET,
-    MessageType.PYTHON_RREF_FETCH_RET,
-    MessageType.SCRIPT_RREF_FETCH_RET,
-}
-"""Messages that make or bring forks."""
 
 
 class LeakedContexts(Stage):
@@ -82,34 +69,14 @@ def _left_behind(
 class LeakedRRefs(Stage):
     """See the module's text."""
 
-    KINDS = frozenset({*CARRIERS, MessageType.RREF_USER_DELETE})
-
-    def __init__(self) -> None:
-        self._alive: dict[ForkPair, tuple[int, bool]] = {}
-        """Fork → row of the message that made or brought it, and whether it made it: then its sender has "
-        "it."""
-
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        for fork in record.facts.forks:
-            self._alive[fork.fork_id] = (record.row, False)
-        command = record.rpc.command
-        if isinstance(command, RRefUserDelete):
-            self._alive.pop(command.fork_id.to_value(), None)
-            return
-        made = created(record)
-        if made is not None:
-            self._alive[made[1]] = (record.row, True)
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return (
-            not record.facts.forks
-            and not isinstance(record.like.command, RRefUserDelete)
-            and created(record) is None
-        )
-
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[tuple[int, str, str], list[tuple[RRef, int]]] = defaultdict(list)
         over: dict[tuple[str, int], bool] = {}
+        given: dict[tuple[int, ForkPair], tuple[int, bool]] = {}
+        """Fork → row of what made or brought it, and whether it made it: then its sender has it."""
+        for event in run.session.provenance.events():
+            if event.what in (What.MADE, What.BROUGHT):
+                given[run.job(event.row), event.fork] = event.row, event.what == What.MADE
         for rref in run.session.rrefs:
             if rref.owner is None or not rref.live_forks:
                 continue
@@ -119,8 +86,8 @@ class LeakedRRefs(Stage):
             if not over[who]:
                 continue
             for fork in rref.live_forks:
-                row, made = self._alive.get(fork.to_value(), (NONE, False))
-                if row != NONE and run.job(row) == rref.job:
+                row, made = given.get((rref.job, fork.to_value()), (NONE, False))
+                if row != NONE:
                     session = run.session
                     holder = session.source(row) if made else session.destination(row)
                     groups[rref.job, rref.owner, holder].append((rref, row))

@@ -1,26 +1,21 @@
 """Which contexts and remote references some messages take part in.
 
-In: every record as it becomes complete; then the session and which rows are meant. Out: `Touched`. A context
-holds the requests that belong to it and their answers; an RRef what makes it, fetches it, differentiates it,
-brings or accounts for its forks, and the answers to those. Kept are eight bytes for each of these messages.
+In: a session, and which rows are meant. Out: `Touched`. A context holds the requests that belong to it and
+their answers; an RRef what makes it, fetches it, differentiates it, brings or accounts for its forks, and the
+answers to those.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
-from rpcinspect.rpc.questions import context_of, created, fork_of, rref_of
-from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, MessageColumns, Session
+from rpcinspect.session.provenance import NO_CONTEXT, What
 
 Pair: TypeAlias = tuple[int, int]
-Key = TypeVar("Key")
 
 
 class Touched(Struct, frozen=True):
@@ -32,53 +27,32 @@ class Touched(Struct, frozen=True):
     """(job, RRef id)."""
 
 
-class Touching:
-    """The stage: `feed` every record, then `finish`."""
-
-    def __init__(self) -> None:
-        self._contexts: dict[int, array[int]] = defaultdict(_rows)
-        self._rrefs: dict[Pair, array[int]] = defaultdict(_rows)
-        self._accepts: dict[Pair, array[int]] = defaultdict(_rows)
-        """By the fork: an RREF_CHILD_ACCEPT does not name its RRef."""
-        self._carriers: dict[Pair, array[int]] = defaultdict(_rows)
-        """Messages that bring a fork: what answers them has nothing to do with it."""
-
-    def feed(self, record: RpcRecord) -> None:
-        """Takes the next record."""
-        row = record.row
-        context = context_of(record)
-        if context is not None:
-            self._contexts[context].append(row)
-        for fork in record.facts.forks:
-            self._carriers[fork.rref_id].append(row)
-        made = created(record)
-        rref = made[0] if made is not None else rref_of(record)
-        if rref is not None:
-            self._rrefs[rref].append(row)
-            return
-        accepted = fork_of(record)
-        if accepted is not None:
-            self._accepts[accepted].append(row)
-
-    def finish(self, session: Session, rows: bytes) -> Touched:
-        """What the messages take part in that have a 1 in `rows`."""
-        jobs, pipes = session.jobs, session.messages.pipe
-        exchanged = _or_answered_by(rows, session.messages)
-
-        def met(noted: Mapping[Key, array[int]], by: bytes) -> Iterator[tuple[int, Key]]:
-            return ((jobs[pipes[row]], key) for key, its in noted.items() for row in its if by[row])
-
-        rrefs = {*met(self._rrefs, exchanged), *met(self._carriers, rows)}
-        accepted = frozenset(met(self._accepts, exchanged))
-        if accepted:
-            for rref in session.rrefs:
-                if any((rref.job, fork.to_value()) in accepted for fork in rref.forks):
-                    rrefs.add((rref.job, rref.rref_id.to_value()))
-        return Touched(frozenset(met(self._contexts, exchanged)), frozenset(rrefs))
-
-
-def _rows() -> array[int]:
-    return array("q")
+def touched(session: Session, rows: bytes) -> Touched:
+    """What the messages take part in that have a 1 in `rows`."""
+    provenance, jobs, pipes = session.provenance, session.jobs, session.messages.pipe
+    exchanged = _or_answered_by(rows, session.messages)
+    contexts = frozenset(
+        (jobs[pipes[row]], context)
+        for row, context in enumerate(provenance.context)
+        if context != NO_CONTEXT and exchanged[row]
+    )
+    rrefs: set[tuple[int, Pair]] = set()
+    accepted: set[tuple[int, Pair]] = set()
+    """Forks: an RREF_CHILD_ACCEPT does not name its RRef."""
+    for event in provenance.events():
+        # what answers a message that brings a fork has nothing to do with it
+        if not (rows if event.what == What.BROUGHT else exchanged)[event.row] or event.what == What.CONFIRMED:
+            continue
+        job = jobs[pipes[event.row]]
+        if event.what == What.ACCEPTED:
+            accepted.add((job, event.fork))
+        else:
+            rrefs.add((job, event.rref))
+    if accepted:
+        for rref in session.rrefs:
+            if any((rref.job, fork.to_value()) in accepted for fork in rref.forks):
+                rrefs.add((rref.job, rref.rref_id.to_value()))
+    return Touched(contexts, frozenset(rrefs))
 
 
 def _or_answered_by(rows: bytes, columns: MessageColumns) -> bytes:

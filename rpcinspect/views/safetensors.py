@@ -29,10 +29,10 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes
+from rpcinspect.run.tensors import LastRead, affordable, bytes_of, place_of, whole_storage
 from rpcinspect.session.model import Session
 from rpcinspect.unexpected import unexpected
 from rpcinspect.views.contract.message import tensor_json, text
-from rpcinspect.views.tensors import LastRead, affordable, bytes_of, place_of, whole_storage
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement
 

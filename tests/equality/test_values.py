@@ -163,6 +163,29 @@ def test_rrefs_are_equal_as_their_ids_are() -> None:
     assert diff(Set([rref(1, 20, 21), rref(1, 22, 23)]), Set([rref(1, 30, 31)])) is not None
 
 
+def remote_module(device: str, rref_local: int, fork_local: int) -> Call:
+    """As `_remote_module_reducer` of torch writes one."""
+    rref = (1, 0, rref_local, 0, fork_local, 0, "PyObject")
+    module = "torch.distributed.nn.api.remote_module"
+    return Call(Global(module, "_remote_module_receiver"), ("w1", device, False, False, [], rref))
+
+
+def test_remote_modules_are_equal_as_their_rrefs_are() -> None:
+    ids = IdMap()
+    assert diff([remote_module("cpu", 5, 6)], [remote_module("cpu", 8, 9)], ids=ids) is None
+    assert diff(rref(1, 5, 7), rref(1, 8, 10), ids=ids) is None
+    found = diff([remote_module("cpu", 5, 6)], [remote_module("cpu", 7, 9)], ids=ids)
+    assert found is not None
+    assert found.path == "v[0].module_rref"
+    found = diff([remote_module("cpu", 5, 6)], [remote_module("cuda:0", 8, 9)], ids=ids)
+    assert found is not None
+    assert (found.path, found.a_value, found.b_value) == ("v[0].RemoteModule[1]", "cpu", "cuda:0")
+    renamed = Rules(renames={"w1": "ps"})
+    other = Call(remote_module("cpu", 5, 6).function, ("ps", *remote_module("cpu", 5, 6).args[1:]))
+    assert diff(remote_module("cpu", 5, 6), other, renamed) is None
+    assert diff(Set([remote_module("cpu", 5, 6)]), Set([remote_module("cpu", 8, 9)])) is None
+
+
 def test_ids_of_contexts_among_the_values() -> None:
     ids = IdMap()
     far = pack_id(3, 1), pack_id(3, 4)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
@@ -126,11 +128,14 @@ def play(
     timeout_s: float | None = 5.0,
     rules: Rules | None = None,
     limits: PeerLimits | None = None,
+    unheard: tuple[str, ...] = (),
     **more: Any,
 ) -> Played:
-    """Plays a conversation against scripted workers; everything is closed afterwards."""
+    """Plays a conversation against scripted workers; everything is closed afterwards. `unheard`: as of the
+    planned session."""
     session, messages = workers.heard()
     planned = plan(session, messages, PlanOptions(roles=tuple(roles), trust=True)).sessions[0]
+    planned = replace(planned, unheard=unheard)
     calls = read_exchanges(session, messages).by_index()
     ids = worker_ids(session, planned.cast, calls.values())
     with Stage(limits) as stage:

@@ -71,6 +71,15 @@ def test_equal_pickles_are_read_once() -> None:
 # --- RRefs ---
 
 
+def test_the_fork_in_a_remote_module() -> None:
+    """A request that carries one may name nothing else by which RRefs are known."""
+    ints = b"".join(b"L%dL\n" % number for number in (1, 0, 5, 2, 7, 0))
+    module = b"ctorch.distributed.nn.api.remote_module\n_remote_module_receiver\n("
+    node = module + text("w1") + text("cpu") + b"\x89\x89](" + ints + text("PyObject") + b"ttR"
+    facts = FactsReader().read(udf(b"ca\nb\n", b"(" + node + b"t"))
+    assert facts.forks == (RRefForkData(1, (0, 5), (2, 7), 0, "PyObject"),)
+
+
 def test_forks_in_python_pickles() -> None:
     args = b"(" + fork(1, 0, 5, 2, 7, 0) + fork(1, 0, 5, 2, 8, 0) + fork(1, 0, 5, 2, 7, 0) + b"t"
     forks = FactsReader().read(udf(b"ca\nb\n", args)).forks

@@ -8,7 +8,7 @@ import pytest
 
 from rpcinspect.run.narrowed import Narrowed
 from rpcinspect.run.run import Run
-from rpcinspect.trace.touched import Touching
+from rpcinspect.trace.touched import touched
 from tests.trace.runs import workload_trace
 
 NAMES = ("basic_chain", "bwd_boom", "rref_relay", "ps_race", "profiled_legacy", "devmap_cpu")
@@ -16,12 +16,10 @@ NAMES = ("basic_chain", "bwd_boom", "rref_relay", "ps_race", "profiled_legacy", 
 
 def narrowed(run: Run, indexes: Iterable[int]) -> Narrowed:
     """By these messages."""
-    stage, rows = Touching(), bytearray(len(run.messages))
-    for record in run.messages:
-        stage.feed(record)
+    rows = bytearray(len(run.messages))
     for index in indexes:
         rows[run.messages[index].row] = 1
-    return Narrowed(run, bytes(rows), stage.finish(run.session, bytes(rows)))
+    return Narrowed(run, bytes(rows), touched(run.session, bytes(rows)))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,3 +98,18 @@ def test_bytes_that_tell_nothing_have_no_mark() -> None:
 def test_other_bytes_and_another_length_differ() -> None:
     assert len({mark(bytes(range(n, n + 20))) for n in range(20)}) == 20
     assert mark(bytes(range(20))) != mark(bytes(range(21)))
+
+
+@pytest.mark.parametrize("count", [1, MAX_MARKS + 1])
+def test_tensors_whose_bytes_are_not_all_known(count: int) -> None:
+    """Those of a made-up message are not in its capture."""
+    source = CaptureBytes(lambda capture, offset, length: bytes(range(length)))
+    provenance = Provenance(source)
+    talk = Talk()
+    records = [
+        talk.say(PythonCall(request(name("app", "f")), False), id=n, tensors=n and count) for n in range(2)
+    ]
+    for record in records:
+        provenance.feed(record)
+    assert provenance.opaque([0, 1]) == ([1] if count > MAX_MARKS else [])
+    assert provenance.tensors([0, 1]) == {0: frozenset(), 1: frozenset()}

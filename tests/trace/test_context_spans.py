@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
 
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import open_run
-from rpcinspect.trace.context_spans import ContextSpan, ContextSpans
+from rpcinspect.trace.context_spans import ContextSpan, context_spans
 from tests.places import recordings
 from tests.trace.runs import traced, workload_trace
 from tests.truth import CAPTURES
@@ -18,14 +17,8 @@ BUNDLED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))
 
 
 def spans(*paths: Path) -> tuple[ContextSpan, ...]:
-    """Of records in no order."""
     with open_run(*map(str, paths)) as opened:
-        records = list(opened.messages)
-        random.Random(3).shuffle(records)
-        stage = ContextSpans()
-        for record in records:
-            stage.feed(record)
-        return stage.finish(opened.session, opened.session.contexts)
+        return context_spans(opened.session, opened.session.contexts)
 
 
 def as_the_graph_says(graph: ContextGraph) -> ContextSpan:
@@ -64,9 +57,6 @@ def test_an_edge_without_its_gradient_was_expected() -> None:
 def test_contexts_may_be_chosen() -> None:
     path = CAPTURES / "ps_race.pcap.gz"
     with open_run(str(path)) as opened:
-        stage = ContextSpans()
-        for record in opened.messages:
-            stage.feed(record)
         chosen = opened.session.contexts[2:4]
-        assert stage.finish(opened.session, chosen) == spans(path)[2:4]
-        assert stage.finish(opened.session, ()) == ()
+        assert context_spans(opened.session, chosen) == spans(path)[2:4]
+        assert context_spans(opened.session, ()) == ()

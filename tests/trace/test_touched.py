@@ -8,7 +8,8 @@ import pytest
 
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import NONE
-from rpcinspect.trace.touched import Pair, Touched, Touching
+from rpcinspect.trace.touched import Pair, Touched
+from rpcinspect.trace.touched import touched as touched_by
 from tests.places import recordings
 from tests.trace.runs import traced, workload_trace
 from tests.truth import CAPTURES
@@ -18,12 +19,10 @@ NAMES = ("basic_chain", "bwd_boom", "rref_relay", "ps_race", "reinit", "devmap_c
 
 def touched(run: Run, index: int | None = None) -> Touched:
     """By one message; by all without an index."""
-    stage = Touching()
     rows = bytearray(len(run.messages))
-    for record in sorted(run.messages, key=lambda record: record.row):
-        stage.feed(record)
+    for record in run.messages:
         rows[record.row] = index is None or int(run.session.index[record.row]) == index
-    return stage.finish(run.session, bytes(rows))
+    return touched_by(run.session, bytes(rows))
 
 
 Members = tuple[dict[tuple[int, int], set[int]], dict[tuple[int, Pair], set[int]]]

@@ -61,7 +61,7 @@ def test_several_captures_are_written_as_one_with_their_jobs(tmp_path: Path) -> 
     with Run.open([str(out)]) as opened:
         assert {worker.job for worker in opened.session.workers} == {0, 1}
         calls = read_exchanges(opened.session, opened.messages).calls
-        assert sorted(read_facts(calls)) == [0, 1]
+        assert sorted(read_facts(opened.session, calls)) == [0, 1]
 
 
 def test_written_again_it_stays_what_it_is(tmp_path: Path) -> None:

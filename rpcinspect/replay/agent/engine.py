@@ -99,6 +99,7 @@ def start_agents(
 
 def _part(role: str, material: Material, passes: Passes, place: Place) -> Part:
     steps = [step for step in material.planned.steps if step.role == role and step.message in material.calls]
+    steps.sort(key=lambda step: step.action == "skip")  # of questions alike, the expected one first
     calls = [material.calls[step.message] for step in steps]
     return Part(
         role=role,

@@ -34,7 +34,7 @@ class OwnRRefs:
         """The RRefs that an answer brings, as torch takes them; from now on they can be used under their
         ids."""
         found: list[list[int | str]] = []
-        if b"_py_rref_receiver" in pickle:
+        if b"_py_rref_receiver" in pickle or b"_remote_module_receiver" in pickle:
             for one in FactsReader().read(PythonResp(pickle)).forks:
                 self.made(GloballyUniqueId(*one.rref_id), one.rref_id)
                 found.append([one.owner_id, *one.rref_id, *one.fork_id, one.parent, one.type_str])

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from msgspec import Struct, field
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.planning.facts import Carrier, Id, read_facts
+from rpcinspect.replay.planning.facts import Carrier, Id, read_edges
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.run.exchanges import Call
 
@@ -65,9 +65,7 @@ class Passes(Struct, frozen=True):
 
 def read_passes(happen: Collection[int], calls: Mapping[int, Call], role: str) -> Passes:
     """The passes in which a worker sends gradients, or gets some, of those that happen."""
-    edges: dict[Id, Carrier] = {}
-    for facts in read_facts(list(calls.values())).values():
-        edges |= facts.edges
+    edges = read_edges(list(calls.values()))
     its: dict[int, list[tuple[int, Call]]] = defaultdict(list)
     for call in calls.values():
         here = call.index in happen and role in (call.caller, call.callee)

@@ -1,8 +1,8 @@
 """What requests depend on beyond their cause: edges, RRefs, forks. One table per job, made once for all
 sessions.
 
-In: exchanges. Out: which message made an edge, an RRef or a fork known, so that whatever builds on it can be
-skipped where that message is.
+In: a session, whose provenance says what each message does to RRefs, and its exchanges. Out: which message
+made an edge, an RRef or a fork known, so that whatever builds on it can be skipped where that message is.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from msgspec import Struct, field
 
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.envelope import RpcWithAutograd
-from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.questions import created, fork_of, requires_grad, rref_of
+from rpcinspect.rpc.questions import requires_grad, rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Call
+from rpcinspect.session.model import Session
+from rpcinspect.session.provenance import Event, What
 
 Id = tuple[int, int]
 
@@ -51,9 +52,31 @@ class JobFacts(Struct, eq=False):
     """Worker id → name, from autograd envelopes."""
 
 
-def read_facts(calls: Sequence[Call]) -> dict[int, JobFacts]:
-    """The facts of each job."""
+def read_facts(session: Session, calls: Sequence[Call]) -> dict[int, JobFacts]:
+    """The facts of each job; `calls` are exchanges of the session."""
     found: dict[int, JobFacts] = defaultdict(JobFacts)
+    carriers: dict[int, tuple[int, Carrier]] = {}
+    """Row → job, and the message."""
+    for _, carrier, record, call in _messages(calls):
+        _note_edges(found[call.job], carrier, record)
+        carriers[record.row] = call.job, carrier
+    events = [event for event in session.provenance.events() if event.row in carriers]
+    for event in sorted(events, key=lambda event: int(session.index[event.row])):
+        job, carrier = carriers[event.row]
+        _note_rref(found[job], carrier, event)
+    return dict(found)
+
+
+def read_edges(calls: Sequence[Call]) -> dict[Id, Carrier]:
+    """(context, autograd message id) → the forward message that made the edge, of calls of one job."""
+    facts = JobFacts()
+    for _, carrier, record, _ in _messages(calls):
+        _note_edges(facts, carrier, record)
+    return facts.edges
+
+
+def _messages(calls: Sequence[Call]) -> list[tuple[int, Carrier, RpcRecord, Call]]:
+    """Requests and answers by index."""
     messages: list[tuple[int, Carrier, RpcRecord, Call]] = []
     for call in calls:
         there = Carrier(call.index, False, call.caller, call.callee)
@@ -61,11 +84,7 @@ def read_facts(calls: Sequence[Call]) -> dict[int, JobFacts]:
         if call.response is not None and call.answer is not None:
             back = Carrier(call.index, True, call.callee, call.caller)
             messages.append((call.answer, back, call.response, call))
-    for _, carrier, record, call in sorted(messages, key=lambda item: item[0]):
-        facts = found[call.job]
-        _note_edges(facts, carrier, record)
-        _note_rrefs(facts, carrier, record)
-    return dict(found)
+    return sorted(messages, key=lambda item: item[0])
 
 
 def edge_of(record: RpcRecord) -> Id | None:
@@ -99,21 +118,24 @@ def _note_edges(facts: JobFacts, carrier: Carrier, record: RpcRecord) -> None:
         facts.gradients[edge].append(carrier.request)
 
 
-def _note_rrefs(facts: JobFacts, carrier: Carrier, record: RpcRecord) -> None:
-    made = created(record)
-    if made is not None:
-        facts.makers.setdefault(made[0], carrier)
-        facts.owners.setdefault(made[0], carrier.receiver)
-        facts.forks.setdefault(made[1], carrier)
-    for fork in record.facts.forks:
-        facts.mentions.setdefault(fork.rref_id, carrier)
-        facts.forks.setdefault(fork.fork_id, carrier)
-        owner = facts.names.get(fork.owner_id)
-        if owner is not None:
-            facts.owners.setdefault(fork.rref_id, owner)
-    rref, fork_id = rref_of(record), fork_of(record)
-    if rref is not None and not carrier.is_answer:
-        facts.owners.setdefault(rref, carrier.receiver)  # requests about an RRef go to its owner
+def _note_rref(facts: JobFacts, carrier: Carrier, event: Event) -> None:
+    rref, fork = event.rref, event.fork
+    if event.what is What.MADE:
+        facts.makers.setdefault(rref, carrier)
+        facts.owners.setdefault(rref, carrier.receiver)
+        facts.forks.setdefault(fork, carrier)
+    elif event.what is What.BROUGHT:
         facts.mentions.setdefault(rref, carrier)
-        if record.rpc.message.type == MessageType.RREF_FORK_REQUEST and fork_id is not None:
-            facts.forks.setdefault(fork_id, carrier)
+        facts.forks.setdefault(fork, carrier)
+        owner = facts.names.get(event.owner)
+        if owner is not None:
+            facts.owners.setdefault(rref, owner)
+    elif event.what in OF_OWNERS and not carrier.is_answer:
+        facts.owners.setdefault(rref, carrier.receiver)
+        facts.mentions.setdefault(rref, carrier)
+        if event.what is What.REQUESTED:
+            facts.forks.setdefault(fork, carrier)
+
+
+OF_OWNERS = frozenset({What.REQUESTED, What.DELETED, What.FETCHED, What.DIFFERENTIATED})
+"""Requests about an RRef, which go to its owner."""

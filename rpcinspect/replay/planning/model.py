@@ -16,6 +16,9 @@ from rpcinspect.replay.planning.sessions import Cast
 from rpcinspect.run.causes import Doubt
 
 Action = Literal["send", "answer", "skip"]
+Spare = Literal["equal", "like"]
+"""How near a live request must be to a captured one that the plan does not expect: `equal`, or only `like` it
+where the capture allows that it belongs to a request that takes place."""
 Engine = Literal["wire", "agent"]
 """`wire`: a peer that sends bytes; `agent`: torch's own agent in a process that plays the worker."""
 
@@ -59,6 +62,10 @@ class Step(Struct, frozen=True, kw_only=True):
     """Why it is skipped, in words; of other steps what is worth knowing."""
     causes: tuple[int, ...] = ()
     """Indexes of the requests while serving which the sender may have sent it; none: it acted of its own."""
+    spare: Spare | None = None
+    """Of a skipped request of a live worker: it gets its captured answer if it comes nevertheless."""
+    one_way: bool = False
+    """Its answer was not captured, as no answer of its connection was: nothing can be compared with it."""
     answer: int | None = None
     """Index of the captured answer: what is compared, or given."""
     after: int = 0
@@ -121,6 +128,8 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     """Calls whose order the capture does not tell."""
     stand_ins: tuple[StandIn, ...] = ()
     """What live workers get before the first step."""
+    unheard: tuple[str, ...] = ()
+    """Live workers of which the recording has nothing that they sent."""
 
     def count(self, action: Action) -> int:
         """Number of steps."""

@@ -22,6 +22,7 @@ from rpcinspect.replay.planning.devices import named_devices
 from rpcinspect.replay.planning.facts import Id, JobFacts, read_facts, rrefs_in
 from rpcinspect.replay.planning.gate import Gate, global_uses
 from rpcinspect.replay.planning.group_kind import group_kinds
+from rpcinspect.replay.planning.lacks import Lacks, read_lacks
 from rpcinspect.replay.planning.model import (
     Engine,
     GlobalUse,
@@ -84,10 +85,11 @@ def plan(
     options, gate = options or PlanOptions(), gate or Gate()
     exchanges = read_exchanges(session, messages)
     causes = explain(session).decided(options.roles)
-    facts = read_facts(exchanges.calls)
+    facts = read_facts(session, exchanges.calls)
     casts = _casts(session, exchanges, causes, options)
     calls, left_out = _selected(exchanges, causes, facts, options)
-    planner = _Planner(exchanges, causes, facts, gate, options)
+    lacks = read_lacks(session, exchanges.calls)
+    planner = _Planner(exchanges, causes, facts, gate, options, lacks)
     sessions = []
     for number, cast in enumerate(casts):
         its = [call for call in calls if call.job == cast.job]
@@ -105,7 +107,8 @@ def plan(
     if not options.trust and any(not use.allowed for use in uses):
         # what depends on a refused message is skipped and not judged: all of it is told at once nevertheless
         whole = plan(session, messages, replace(options, trust=True), gate)
-        missing = missing_allowances(whole.globals)
+        spare = _spare_answers(whole)
+        missing = missing_allowances(use for use in whole.globals if not spare.issuperset(use.messages))
     else:
         missing = ()
     return Plan(
@@ -113,11 +116,19 @@ def plan(
         globals=uses,
         missing=missing,
         ambiguities=tuple(doubt for index, doubt in sorted(causes.doubts.items()) if index in planned),
-        notes=tuple(_notes(session, exchanges)),
+        notes=(*_notes(session, exchanges), *lacks.notes),
         left_out=left_out,
         trusted=options.trust,
         captured_groups=group_kinds(exchanges.calls),
     )
+
+
+def _spare_answers(made: Plan) -> set[int]:
+    """Answers that live workers get only if they send what is not expected."""
+    steps = [step for session in made.sessions for step in session.steps if step.answer is not None]
+    spare = {step.answer for step in steps if step.spare is not None}
+    given = {step.answer for step in steps if step.action == "answer"}
+    return {index for index in spare - given if index is not None}
 
 
 def _casts(session: Session, exchanges: Exchanges, causes: Causes, options: PlanOptions) -> list[Cast]:
@@ -153,7 +164,9 @@ class _Planner:
         facts: dict[int, JobFacts],
         gate: Gate,
         options: PlanOptions,
+        lacks: Lacks,
     ) -> None:
+        self._lacks = lacks
         self._all = exchanges.calls
         self._causes = causes
         self._doubts = {index: doubt.parents for index, doubt in causes.doubts.items()}
@@ -196,7 +209,11 @@ class _Planner:
         come = arrivals(calls, verdicts)
         times = [time for time, _ in come]
         steps = [
-            replace(_step(call, verdicts[call.index], cast, times), causes=self._causes_of(call))
+            replace(
+                _step(call, verdicts[call.index], cast, times),
+                causes=self._causes_of(call, cast),
+                one_way=call.index in self._lacks.one_way,
+            )
             for call in order(calls, verdicts, self._causes.parents)
         ]
         return PlannedSession(
@@ -206,6 +223,7 @@ class _Planner:
             arrivals=tuple(index for _, index in come),
             overlaps=tuple(overlaps(calls, verdicts)),
             stand_ins=self._used(found, calls, verdicts) if self._options.stand_ins else (),
+            unheard=tuple(name for name in self._lacks.unheard.get(cast.job, ()) if name in cast.live),
         )
 
     def _used(
@@ -220,9 +238,11 @@ class _Planner:
                 self._refusal(call.response, call.kind)
         return used
 
-    def _causes_of(self, call: Call) -> tuple[int, ...]:
+    def _causes_of(self, call: Call, cast: Cast) -> tuple[int, ...]:
         parent = self._causes.parents.get(call.index)
-        return () if parent is None else self._doubts.get(call.index, (parent,))
+        if parent is None and call.caller in cast.roles:
+            return ()  # it is sent as its own
+        return self._doubts.get(call.index, () if parent is None else (parent,))
 
     def _judge(
         self,
@@ -243,18 +263,33 @@ class _Planner:
             joins=self._options.joins,
             stand_ins=found,
             give=self._options.stand_ins,
+            unasked=self._unasked,
+            one_way=self._lacks.one_way,
         )
         for call in calls:
             stage.judge(call)
         return stage
 
+    def _unasked(self, record: RpcRecord, answers: int | None = None) -> str | None:
+        """The same of an answer that nobody expects to be asked for: what it names is noted only where all of
+        it may pass, since nobody should have to allow it."""
+        named = self._names(record, answers)
+        refused = next((one for one in named if not one.allowed), None)
+        if refused is not None and not self._options.trust:
+            return f"{refused.name}: {refused.reason}"
+        return self._refusal(record, answers)
+
+    def _names(self, record: RpcRecord, answers: int | None) -> tuple[Named, ...]:
+        named = self._named.get(record.row)
+        if named is None:
+            named = self._named[record.row] = self._gate.inspect(record, self._made, answers=answers)
+        return named
+
     def _refusal(self, record: RpcRecord, answers: int | None = None) -> str | None:
         """What the gate refuses in a message that is about to reach a live process; notes what it names.
         `answers`: as the gate has it.
         """
-        named = self._named.get(record.row)
-        if named is None:
-            named = self._named[record.row] = self._gate.inspect(record, self._made, answers=answers)
+        named = self._names(record, answers)
         index = self._indexes[record.row]
         refused = None
         for one in named:
@@ -298,6 +333,7 @@ def _step(call: Call, verdict: Verdict, cast: Cast, times: Sequence[int]) -> Ste
         action=verdict.action,
         code=verdict.code,
         text=verdict.text,
+        spare=verdict.spare,
         answer=call.answer,
         after=arrived_before(times, call) if verdict.action == "send" else 0,
         envelopes=_expected(call, verdict),

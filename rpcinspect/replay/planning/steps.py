@@ -11,13 +11,14 @@ worker sends itself (to a played worker, which answers from the capture, or to a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.replay.planning.facts import Carrier, Id, JobFacts, edge_of, rrefs_in
-from rpcinspect.replay.planning.model import Action, StandIn
+from rpcinspect.replay.planning.model import Action, Spare, StandIn
 from rpcinspect.replay.planning.sessions import Cast
 from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
@@ -44,6 +45,8 @@ class Verdict(Struct, frozen=True):
     code: str | None = None
     text: str | None = None
     happens: bool = False
+    spare: Spare | None = None
+    """As of `Step`."""
 
 
 class Stage:
@@ -61,10 +64,14 @@ class Stage:
         joins: bool = False,
         stand_ins: Mapping[Id, StandIn] = MappingProxyType({}),
         give: bool = False,
+        unasked: Refusal | None = None,
+        one_way: Collection[int] = (),
     ) -> None:
         """`blocked`: (live worker, context) in which a gradient that the worker waits for never comes.
         `joins`: nothing is sent to live workers in their own name. `stand_ins` could be given for RRefs that
-        are older than the capture, and are if `give` says so.
+        are older than the capture, and are if `give` says so. `unasked`: as `refusal`, of answers that live
+        workers get only if they send what is not expected; nothing has to be allowed for these. `one_way`:
+        requests whose answer was not captured, if there was one.
         """
         self._beyond = beyond
         self._stand_ins = stand_ins
@@ -75,6 +82,8 @@ class Stage:
         self._causes = causes
         self._facts = facts
         self._refusal = refusal
+        self._one_way = frozenset(one_way)
+        self._unasked = refusal if unasked is None else unasked
         self._blocked = frozenset(blocked)
         self._calls: dict[int, Call] = {}
         self._reached: set[tuple[str, int | None]] = set()
@@ -82,6 +91,8 @@ class Stage:
         self._unreached: dict[tuple[str, int | None], str] = {}
         """(worker, context) → why something does not take place there, the first time."""
         self.verdicts: dict[int, Verdict] = {}
+        self._possible: set[int] = set()
+        """Requests of live workers that are skipped, and may take place nevertheless."""
         self._passes: dict[tuple[str, int | None], list[Call]] = defaultdict(list)
         """(worker, context) → requests that carried a backward pass there."""
 
@@ -118,6 +129,40 @@ class Stage:
     # --- requests of live workers ---------------------------------------------------------------------------
 
     def _from_live(self, call: Call, answered: bool) -> Verdict:
+        verdict = self._expected(call, answered)
+        if verdict.action == "answer" or verdict.happens:
+            return verdict
+        cause = self._cause(call)
+        causes = [one for one in self._causes.of(call.index)[0] if self.happens(one) or one in self._possible]
+        if cause is not None and self.happens(cause):
+            causes = []  # that is not why it is skipped
+        if causes:
+            self._possible.add(call.index)
+            verdict = replace(verdict, text=f"{verdict.text}, unless it is part of #{causes[0]}")
+        if not answered:
+            return verdict
+        lacking = self._unanswerable(call)
+        if lacking is not None:
+            return verdict if not causes else replace(verdict, text=f"{verdict.text}, and then: {lacking}")
+        if not causes:
+            return replace(verdict, spare="equal")
+        return replace(verdict, spare="like", text=f"{verdict.text}: answered if it comes")
+
+    def _unanswerable(self, call: Call) -> str | None:
+        """Why the captured answer can't be given to a live worker that sends a request all the same: what
+        caused it is not always certain, and what a worker sends here is not always what it sent there."""
+        answer = call.response
+        if call.index in self._one_way:
+            return NO_ANSWER
+        beyond = self._beyond_engine(call)
+        if beyond is not None or answer is None:
+            return beyond
+        if missing_bytes(answer) or uncertain(answer):
+            return _missing(answer, "the answer")
+        refused = self._unasked(answer, call.kind)
+        return None if refused is None else f"the answer: {refused}"
+
+    def _expected(self, call: Call, answered: bool) -> Verdict:
         cause = self._cause(call)
         if cause is None:
             return Verdict("skip", "driver-not-live", f"{call.caller}'s own program does not run here")
@@ -140,6 +185,8 @@ class Stage:
         beyond = self._beyond_engine(call)
         if beyond is not None:  # what runs no Python of ours, the agent answers by itself
             return Verdict("skip", "unsupported", beyond, happens=call.kind != MessageType.PYTHON_CALL)
+        if call.index in self._one_way:
+            return Verdict("skip", "missing-bytes", NO_ANSWER)
         if call.response is None:
             return Verdict("answer", text="it was never answered", happens=True)
         if missing_bytes(call.response) or uncertain(call.response):
@@ -254,16 +301,16 @@ class Stage:
         if carrier is None and deleted and all(map(self._stands_in, rrefs_in(call.request))):
             return None  # the owner was told of it
         if carrier is None:
-            return Verdict(
-                "skip", "older-rref", f"fork {fork[0]}:{fork[1]} was made before the capture began"
-            )
+            return self._unknown_fork(fork, rrefs_in(call.request))
         return self._without(carrier, "this fork came with")
 
-    def _unknown_fork(self, record: RpcRecord, fork: Id) -> Verdict:
-        """A fork that no message is known to have brought."""
-        name, rrefs = f"fork {fork[0]}:{fork[1]}", rrefs_in(record)
-        if rrefs and rrefs[0] in self._facts.makers:  # torch's RemoteModule sends them in a form of its own
-            return Verdict("skip", "unsupported", f"{name} came in a message that does not show it as a fork")
+    def _unknown_fork(self, fork: Id, rrefs: Sequence[Id]) -> Verdict:
+        """A fork that no message is known to have brought: it is not older than its RRef."""
+        name = f"fork {fork[0]}:{fork[1]}"
+        makers = [self._facts.makers[rref].request for rref in rrefs if rref in self._facts.makers]
+        if makers:
+            text = f"no message that could be read has brought {name} of the RRef that #{makers[0]} makes"
+            return Verdict("skip", "unsupported", text)
         return Verdict("skip", "older-rref", f"{name} was made before the capture began")
 
     def _lacking_rref(self, rref: Id) -> Verdict | None:
@@ -343,6 +390,9 @@ def blocked_contexts(
         if ended.get(key, -1) > calls[carrier.request].begin_ns:
             found.add(key)
     return found
+
+
+NO_ANSWER = "its answer was not captured, nor was any other of that connection"
 
 
 def _missing(record: RpcRecord, what: str) -> str:

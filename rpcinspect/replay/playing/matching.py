@@ -1,16 +1,20 @@
 """Which captured request a live worker's request repeats.
 
-In: the captured requests that live workers are expected to send, and a live one. Out: the captured one that
-it is most like, with the differences. Message numbers tell nothing, since each side counts its own; a pair
-must have sender, receiver, kind and function in common, and gradients the edge. Of several, the first equal
-one is taken, else the nearest: workers that run several requests at once send in another order than they did.
+In: the captured requests of live workers to played ones, and a live one. Out: the captured one that it is
+most like, with the differences. Message numbers tell nothing, since each side counts its own; a pair must
+have sender, receiver, kind and function in common, and gradients the edge. Of several, the first equal one is
+taken, else the nearest: workers that run several requests at once send in another order than they did.
+
+What caused a captured request, and whether the plan expects it, decides nothing where a live one equals it:
+that one comes first among equals only. It is equal, too, to one that an unlike request was taken for before.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import TypeAlias, cast
 
 from msgspec import Struct
@@ -20,11 +24,14 @@ from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.messages import compare_messages
 from rpcinspect.equality.rules import Rules
+from rpcinspect.replay.planning.model import Spare
 from rpcinspect.replay.playing.arrived import Arrived
 from rpcinspect.replay.playing.translate import Id
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
+    PythonCall,
+    PythonRemoteCall,
     PythonRRefFetchCall,
     RRefChildAccept,
     RRefForkRequest,
@@ -32,15 +39,24 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.pickles.semantic import python_udf
 from rpcinspect.rpc.questions import context_of, function_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import pack_id, unpack_id
 from rpcinspect.run.exchanges import Call
+from rpcinspect.session.provenance import marks_of
 
 MAX_TRIALS = 256
-"""Captured requests that one live request is compared with."""
+"""Captured requests that one live request is compared with, of those that are expected, and of others."""
+
+MAX_SHOWN = 4
+NOTHING_LIKE_IT = "nothing like it was captured"
 
 Key: TypeAlias = tuple[str, str, int, str | None, int | None]
+
+
+Values: TypeAlias = tuple[int, ...]
+"""Marks of plain values, see `session/provenance.py`."""
 
 
 class Match(Struct, frozen=True):
@@ -50,69 +66,137 @@ class Match(Struct, frozen=True):
     differences: tuple[Difference, ...]
 
 
+class _Pool:
+    """Captured requests, in order, by what can be looked up of them."""
+
+    def __init__(self) -> None:
+        self.open: dict[Key, dict[int, Call]] = defaultdict(dict)
+        self._named: dict[tuple[Key, Id], dict[int, Call]] = defaultdict(dict)
+        """By the captured id, of those that are nothing but an id or the gradient of one."""
+        self._exact: dict[tuple[Key, bytes], dict[int, Call]] = defaultdict(dict)
+        """By the payload: tried first."""
+        self._alike: dict[tuple[Key, Values], dict[int, Call]] = defaultdict(dict)
+        """By the values, whatever ids are beside them: tried next."""
+
+    def add(self, key: Key, call: Call) -> None:
+        """Takes one more."""
+        for its in self._places(key, call):
+            its[call.index] = call
+
+    def remove(self, key: Key, call: Call) -> None:
+        """Forgets one, if it is here."""
+        for its in self._places(key, call):
+            its.pop(call.index, None)
+
+    def _places(self, key: Key, call: Call) -> list[dict[int, Call]]:
+        own = own_id(call.request)
+        found = [self.open[key], self._exact[key, call.request.rpc.message.payload]]
+        found.append(self._alike[key, _values(call.request)])
+        return found if own is None else [*found, self._named[key, own]]
+
+    def named(self, key: Key, captured: Id) -> list[Call]:
+        """Those with this id."""
+        return list(self._named.get((key, captured), {}).values())
+
+    def likeliest(self, key: Key, live: RpcRecord) -> Iterator[Call]:
+        """All of a kind, those with the same bytes first, then those with the same values."""
+        exact = self._exact.get((key, live.rpc.message.payload), {})
+        yield from exact.values()
+        every = self.open.get(key, {})
+        alike = self._alike.get((key, _values(live)), {}) if len(every) > MAX_TRIALS else {}
+        yield from (call for index, call in alike.items() if index not in exact)
+        yield from (call for index, call in every.items() if index not in exact and index not in alike)
+
+
 class Expected:
     """The captured requests of live workers that were not repeated yet."""
 
     def __init__(
-        self, calls: Iterable[Call], read: Read, rules: Rules, ids: IdMap, played: Collection[int] = ()
+        self,
+        calls: Iterable[Call],
+        read: Read,
+        rules: Rules,
+        ids: IdMap,
+        played: Collection[int] = (),
+        spare: Mapping[Spare, Iterable[Call]] = MappingProxyType({}),
     ) -> None:
-        """`read`: of captured bytes; `ids` learns from every match; `played`: captured ids of played workers,
-        whose autograd contexts have the captured counters.
+        """`calls`: those that are expected; `read`: of captured bytes; `ids` learns from every match;
+        `played`: captured ids of played workers, whose autograd contexts have the captured counters; `spare`:
+        those that are not expected.
         """
         self._played = frozenset(played)
-        self._open: dict[Key, dict[int, Call]] = defaultdict(dict)
-        self._named: dict[tuple[Key, Id], dict[int, Call]] = defaultdict(dict)
-        """The same by the captured id, of those that are nothing but an id or the gradient of one."""
-        self._exact: dict[tuple[Key, bytes], dict[int, Call]] = defaultdict(dict)
-        """The same by the payload: tried first."""
-        for call in calls:
-            key, own = self._key(call.caller, call.callee, call.request), own_id(call.request)
-            self._open[key][call.index] = call
-            self._exact[key, call.request.rpc.message.payload][call.index] = call
-            if own is not None:
-                self._named[key, own][call.index] = call
+        self._planned, self._like, self._equal, self._taken = _Pool(), _Pool(), _Pool(), _Pool()
+        """Those that are expected; of those that are not, the ones that may be and all others; and those that
+        a request was taken for which is not equal."""
+        self._captured: Counter[Key] = Counter()
+        """How many of each kind there were at the beginning."""
+        like, equal = spare.get("like", ()), spare.get("equal", ())
+        for pool, its in ((self._planned, calls), (self._like, like), (self._equal, equal)):
+            for call in its:
+                key = self._key(call.caller, call.callee, call.request)
+                pool.add(key, call)
+                self._captured[key] += 1
         self._read = read
         self._rules = rules
         self._ids = ids
 
     def match(self, sender: str, role: str, live: Arrived) -> Match | None:
-        """The captured request that this one repeats; it won't be found again. None: there is none."""
+        """The captured request that this one repeats; it won't be found again, unless it is not equal to this
+        one and an equal one comes. None: there is none."""
         key = self._key(sender, role, live.record, live=True)
         best: tuple[tuple[bool, int, int], Call] | None = None
-        for call in islice(self._candidates(key, live), MAX_TRIALS):
-            mark = self._ids.mark()
-            found = self._compare(call, live)
-            contradicted = self._ids.mark()[1] > mark[1]
-            if not contradicted and verdict(found, self._rules) == "identical":
-                return self._take(key, call, found)
-            self._ids.rollback(mark)
-            rank = (contradicted, *_distance(found))
-            if best is None or rank < best[0]:
-                best = (rank, call)
+        for candidates, nearest in self._candidates(key, live):
+            for call in islice(candidates, MAX_TRIALS):
+                mark = self._ids.mark()
+                found = self._compare(call, live)
+                contradicted = self._ids.mark()[1] > mark[1]
+                if not contradicted and verdict(found, self._rules) == "identical":
+                    return self._take(key, call, found, equal=True)
+                self._ids.rollback(mark)
+                rank = (contradicted, *_distance(found))
+                if nearest and (best is None or rank < best[0]):
+                    best = (rank, call)
         if best is None:
             return None
         (other_ids, *_), call = best
         if other_ids and own_id(call.request) is not None:
             return None  # the id says which one it is, and it is none of those
-        return self._take(key, call, self._compare(call, live))
+        return self._take(key, call, self._compare(call, live), equal=False)
 
-    def _candidates(self, key: Key, live: Arrived) -> Iterator[Call]:
-        """The likeliest first; only those with the same id, where it is known which that is."""
-        own = own_id(live.record)
+    def why_not(self, sender: str, role: str, live: Arrived) -> str:
+        """Why there is none for a request, in words."""
+        key = self._key(sender, role, live.record, live=True)
+        count, left = self._captured[key], [pool.open.get(key, {}) for pool in (self._like, self._equal)]
+        if not count:
+            return NOTHING_LIKE_IT
+        if own_id(live.record) is not None:
+            return f"of {count:,} of its kind that were captured, none is about the same id"
+        unlike = sorted(index for its in left for index in its)
+        if not unlike:
+            return f"{count:,} of its kind were captured, and that many have come before"
+        shown = ", ".join(f"#{index}" for index in unlike[:MAX_SHOWN]) + (", …" if unlike[MAX_SHOWN:] else "")
+        return f"it equals none of its kind that are left, all of which the plan leaves out ({shown})"
+
+    def _candidates(self, key: Key, live: Arrived) -> Iterator[tuple[Iterable[Call], bool]]:
+        """The likeliest first, and whether the nearest of them will do where none is equal; only those with
+        the same id, where it is known which that is."""
+        own, record = own_id(live.record), live.record
         captured = None if own is None else self._ids.translate_back(*own)
         if own is not None and captured is not None:
-            yield from self._named.get((key, (own[0], captured)), {}).values()  # type: ignore[arg-type]
+            for pool in (self._planned, self._like, self._equal):
+                yield pool.named(key, (own[0], captured)), True  # type: ignore[arg-type]
             return
-        exact = self._exact.get((key, live.record.rpc.message.payload), {})
-        yield from exact.values()
-        yield from (call for index, call in self._open.get(key, {}).items() if index not in exact)
+        yield self._planned.likeliest(key, record), True
+        if own is None:  # any other id that is not known would be equal to any that is not
+            yield self._like.likeliest(key, record), not self._planned.open.get(key)
+            yield self._equal.likeliest(key, record), False
+            yield self._taken.likeliest(key, record), False
 
-    def _take(self, key: Key, call: Call, found: list[Difference]) -> Match:
-        own = own_id(call.request)
-        del self._open[key][call.index]
-        del self._exact[key, call.request.rpc.message.payload][call.index]
-        if own is not None:
-            del self._named[key, own][call.index]
+    def _take(self, key: Key, call: Call, found: list[Difference], *, equal: bool) -> Match:
+        for pool in (self._planned, self._like, self._equal, self._taken):
+            pool.remove(key, call)
+        if not equal:
+            self._taken.add(key, call)
         return Match(call, tuple(found))
 
     def _compare(self, call: Call, live: Arrived) -> list[Difference]:
@@ -148,6 +232,13 @@ def own_id(record: RpcRecord) -> Id | None:
     if isinstance(command, CleanupAutogradContextReq):
         return CONTEXT, command.context_id
     return None
+
+
+def _values(record: RpcRecord) -> Values:
+    """Of the arguments of a call in Python; of anything else none."""
+    pickle = record.facts.pickle if isinstance(record.rpc.command, (PythonCall, PythonRemoteCall)) else None
+    udf = None if pickle is None else python_udf(pickle.root)
+    return () if udf is None else marks_of([udf.args, udf.kwargs])
 
 
 def _distance(found: Sequence[Difference]) -> tuple[int, int]:

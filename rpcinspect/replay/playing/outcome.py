@@ -44,7 +44,7 @@ class InboundOutcome(Struct, frozen=True, kw_only=True):
     """A request of a live worker to a played one."""
 
     captured: int | None
-    """Index of the captured request that it repeats; None: nothing like it was captured."""
+    """Index of the captured request that it repeats; None: it repeats none, `text` says why."""
     type: str
     """Outermost type of the live one."""
     sender: str

@@ -22,7 +22,8 @@ from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.peers.loop import Loop
-from rpcinspect.replay.planning.model import Step
+from rpcinspect.replay.planning.model import PlannedSession, Spare, Step
+from rpcinspect.replay.planning.steps import NO_ANSWER
 from rpcinspect.replay.playing.arrived import LiveRecords
 from rpcinspect.replay.playing.leftovers import Leftovers
 from rpcinspect.replay.playing.matching import Expected
@@ -31,10 +32,10 @@ from rpcinspect.replay.playing.outcome import InboundOutcome, Result, StepOutcom
 from rpcinspect.replay.playing.patience import Patience
 from rpcinspect.replay.playing.schedule import Due, Schedule
 from rpcinspect.replay.playing.translate import learn_own_fork, learn_sent, translate
-from rpcinspect.replay.playing.uncaptured import acknowledgement, refusal, too_much
+from rpcinspect.replay.playing.uncaptured import acknowledgement, receipt, refusal, refused_here, too_much
 from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.rpc.message import Message, type_name
-from rpcinspect.rpc.questions import HOUSEKEEPING
+from rpcinspect.rpc.questions import HOUSEKEEPING, missing_bytes, uncertain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Call
 
@@ -47,8 +48,6 @@ over pipes of its own."""
 
 GRACE_S = 1.0
 """How long is waited, in a whole session, to learn how processes have ended with which pipes were lost."""
-
-NOTHING_LIKE_IT = "nothing like it was captured"
 
 
 class _Sent(Struct):
@@ -94,9 +93,11 @@ class Player:
         to_itself = [step for step in planned.steps if step.action == "send" and step.role == step.to]
         for number, step in enumerate(to_itself):  # others may use its object before it is sent
             learn_own_fork(calls[step.message].request, self._ids, number)
-        asked = [calls[step.message] for step in planned.steps if _expects(step, calls)]
+        asked, spare = _may_come(planned, calls)
         played = [material.worker_ids[role] for role in planned.cast.roles if role in material.worker_ids]
-        self._expected = Expected(asked, material.read, material.rules, self._ids, played)
+        self._expected = Expected(asked, material.read, material.rules, self._ids, played, spare)
+        self._refused_lacking = False
+        """Whether a live worker was refused something for which the recording lacks the answer."""
         self._steps = {step.message: step for step in planned.steps}
         self._live = LiveRecords()
         self.leftovers = Leftovers(self._ids, material.ids_in_group)
@@ -277,9 +278,13 @@ class Player:
         return f"it needs what the answer to #{min(missing)} was to tell, which did not come so"
 
     def _send_answer(self, step: Step) -> None:
+        self._give(step, self._requests.pop(step.message))
+
+    def _give(self, step: Step, event: RequestArrived) -> None:
+        """Answers a live request as the captured one that it repeats was."""
         call = self._call(step)
-        event = self._requests.pop(step.message)
-        assert call.response is not None
+        if call.response is None:
+            return  # nor was that one
         try:
             message = translate(call.response, self._ids, self._live_ids)
             given = self._peers[step.role].answer(event, message, self._storages(call.response))
@@ -330,10 +335,14 @@ class Player:
             found = compare_messages(
                 call.response, live.record, self._material.read, live.read, self._material.rules, self._ids
             )
+            result, text = self._judged(call.response, found)
+            if self._refused_lacking and result == "different" and refused_here(live.record):
+                result, text = None, NEEDS_WHAT_IS_LACKING
             outcome = StepOutcome(
                 step=sent.step,
-                result=self._verdict(found),
+                result=result,
                 differences=self._of_interest(found),
+                text=text,
                 same_payload=same_payload(call.response, live.record),
                 latency_s=latency_s,
             )
@@ -348,14 +357,17 @@ class Player:
         match = self._expected.match(sender, role, live)
         kind = type_name(event.message.type)
         if match is None:
-            result, text = self._unexpected(event, live.record)
-            one = InboundOutcome(captured=None, type=kind, sender=sender, role=role, result=result, text=text)
+            why = self._expected.why_not(sender, role, live)
+            result, why = self._unexpected(event, live.record, sender, why)
+            one = InboundOutcome(captured=None, type=kind, sender=sender, role=role, result=result, text=why)
             self.inbound.append(one)
             return False
         step = self._steps[match.call.index]
-        result = self._verdict(match.differences)
+        result, text = self._judged(match.call.request, match.differences)
         differences = self._of_interest(match.differences)
         same = same_payload(match.call.request, live.record)
+        expected = step.action == "answer" and step.message not in self._outcomes
+        given = step.action == "answer" or step.spare is not None
         self.inbound.append(
             InboundOutcome(
                 captured=match.call.index,
@@ -364,22 +376,35 @@ class Player:
                 role=role,
                 result=result,
                 differences=differences,
+                text=text if given else f"refused: {step.text}",
                 same_payload=same,
             )
         )
-        if step.action == "skip":
-            self._refuse(event)
+        if not given:
+            if step.code == "missing-bytes" or _lacks_answer(match.call, step):
+                self._refuse_lacking(event, live.record)
+            else:
+                self._refuse(event)
             return True
-        self._requests[step.message] = event
-        self._finish(StepOutcome(step=step, result=result, differences=differences, same_payload=same))
-        self._schedule.asked(step.message)
+        came = StepOutcome(
+            step=_as_answered(step), result=result, differences=differences, text=text, same_payload=same
+        )
+        if expected:
+            self._requests[step.message] = event
+            self._finish(came)
+            self._schedule.asked(step.message)
+        else:  # nothing waits for it, and it waits for nothing
+            self._outcomes[step.message] = came
+            self._give(came.step, event)
         return True
 
     def _take_silence(self, event: Unanswered) -> bool:
         sent = self._sent.pop((event.peer, event.message_id), None)
         if sent is None:
             return False
-        if sent.call.response is None:
+        if sent.step.one_way:
+            self._finish(StepOutcome(step=sent.step, result=None, text=NO_ANSWER))
+        elif sent.call.response is None:
             text = f"as in the capture, no answer came; waited {event.timeout_s:.1f} s"
             self._finish(StepOutcome(step=sent.step, result="identical", text=text))
         else:
@@ -418,8 +443,15 @@ class Player:
         if call.answer is not None:
             self._schedule.arrived(call.answer)
 
-    def _verdict(self, found: Sequence[Difference]) -> Result:
-        return verdict(self._of_interest(found), self._material.rules)
+    def _judged(self, captured: RpcRecord, found: Sequence[Difference]) -> tuple[Result | None, str | None]:
+        """The result, and what is to be said of it. Nothing is known of bytes that were not captured: where
+        all others are equal, the message is neither that nor different."""
+        rules, its = self._material.rules, self._of_interest(found)
+        if missing_bytes(captured) or uncertain(captured):
+            known = [difference for difference in its if difference.code != "unknown"]
+            if len(known) < len(its) and verdict(known, rules) != "different":
+                return None, NOT_ALL_CAPTURED
+        return verdict(its, rules), None
 
     def _of_interest(self, found: Sequence[Difference]) -> tuple[Difference, ...]:
         """Without those of devices: where tensors lie is this replay's doing."""
@@ -428,14 +460,26 @@ class Player:
 
     # --- what was not captured ------------------------------------------------------------------------------
 
-    def _unexpected(self, event: RequestArrived, record: RpcRecord) -> tuple[Result | None, str]:
-        """A request that no captured one is like: housekeeping is acknowledged, everything else refused."""
+    def _unexpected(
+        self, event: RequestArrived, record: RpcRecord, sender: str, why: str
+    ) -> tuple[Result | None, str]:
+        """A request that no captured one is like, and why: housekeeping is acknowledged, everything else
+        refused."""
         answer = acknowledgement(record)
+        if sender in self._material.planned.unheard:
+            self._refuse_lacking(event, record)
+            return None, f"nothing that {sender} sent is recorded"
         if answer is None:
             self._refuse(event)
-            return "different", NOTHING_LIKE_IT
+            return "different", why
         self._reply(event, answer)
-        return None, f"{NOTHING_LIKE_IT}; acknowledged: when RRefs and contexts go is not the program's doing"
+        return None, f"{why}; acknowledged: when RRefs and contexts go is not the program's doing"
+
+    def _refuse_lacking(self, event: RequestArrived, record: RpcRecord) -> None:
+        """A request whose answer the recording lacks; it is refused if that answer told anything."""
+        answer = acknowledgement(record) or receipt(record)
+        self._refused_lacking |= answer is None
+        self._reply(event, refusal() if answer is None else answer)
 
     def _refuse(self, event: RequestArrived) -> None:
         self._reply(event, refusal())
@@ -449,9 +493,41 @@ class Player:
         return peer if peer in self._peers else self._material.captured_name(peer)
 
 
-def _expects(step: Step, calls: Mapping[int, Call]) -> bool:
-    """Whether a live worker is to send this to a played one, be it without getting the captured answer."""
+def _may_come(
+    planned: PlannedSession, calls: Mapping[int, Call]
+) -> tuple[list[Call], dict[Spare, list[Call]]]:
+    """The captured requests of live workers to played ones: those that are to come, be it without getting the
+    captured answer, and those that the plan leaves out."""
+    expected: list[Call] = []
+    spare: dict[Spare, list[Call]] = {"like": [], "equal": []}
+    cast = planned.cast
+    for step in planned.steps:
+        call = calls.get(step.message)
+        if call is None or call.control or call.caller not in cast.live or call.callee not in cast.roles:
+            continue
+        if step.action == "answer" or (step.spare is None and step.code in REFUSED):
+            expected.append(call)
+        else:
+            spare[step.spare or "equal"].append(call)
+    return expected, spare
+
+
+def _lacks_answer(call: Call, step: Step) -> bool:
+    """Whether the answer to a request was not captured, or not all of it."""
+    answer = call.response
+    return step.one_way or (answer is not None and bool(missing_bytes(answer) or uncertain(answer)))
+
+
+def _as_answered(step: Step) -> Step:
+    """A step that the plan leaves out, once its request has come all the same."""
     if step.action == "answer":
-        return True
-    refused = ("missing-bytes", "not-allowed", "unsupported")
-    return step.action == "skip" and step.code in refused and step.message in calls
+        return step
+    text = f"the plan leaves it out ({step.text}), but it came"
+    return replace(step, action="answer", code=None, text=text)
+
+
+NOT_ALL_CAPTURED = "not all bytes of the captured one are there; all that are there are the same"
+NEEDS_WHAT_IS_LACKING = "its function asks for something to which the recording lacks the answer"
+
+REFUSED = frozenset({"missing-bytes", "not-allowed", "unsupported"})
+"""Why a live worker's request is skipped although it comes: its captured answer can't be given."""

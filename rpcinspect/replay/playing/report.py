@@ -85,7 +85,7 @@ class Report(Struct, frozen=True, kw_only=True):
     unanswered: int
     """Steps for which nothing came in time: answers to what was sent, requests of live workers."""
     skipped: Mapping[str, int]
-    """Steps by reason, as in the plan."""
+    """Steps by reason, as in the plan, but for those that live workers sent all the same."""
     responses: Counts
     """Answers to what played workers sent."""
     gradients: Counts
@@ -140,11 +140,11 @@ def report(outcome: ReplayOutcome) -> Report:
         engine=outcome.engine,
         device=outcome.device,
         roles=outcome.plan.roles,
-        sent=sends.expected - sends.failed - sends.skipped,
-        answered=answers.alike + answers.different,
+        sent=sends.expected - sends.failed - sends.skipped + _not_compared(steps, "send"),
+        answered=answers.alike + answers.different + _not_compared(steps, "answer"),
         failed=sends.failed + answers.failed,
         unanswered=sends.unanswered + answers.unanswered,
-        skipped=dict(outcome.plan.skips()),
+        skipped=_skipped(steps),
         responses=Counts.of(_worst_by_message(one for one in steps if one.step.action == "send").values()),
         gradients=gradients.counts(),
         gradients_back=gradients.counts(back=True),
@@ -162,6 +162,19 @@ def report(outcome: ReplayOutcome) -> Report:
         refused=outcome.plan.refused,
         missing=outcome.plan.missing,
     )
+
+
+def _not_compared(steps: Iterable[StepOutcome], action: str) -> int:
+    """Steps that took place, and of which the capture has not enough to say what came of them."""
+    its = [one for one in steps if one.step.action == action and one.result is None]
+    if action == "send":
+        return sum(one.text is not None for one in its)
+    return sum(one.same_payload is not None for one in its)
+
+
+def _skipped(steps: Iterable[StepOutcome]) -> dict[str, int]:
+    codes = Counter(one.step.code or "" for one in steps if one.step.action == "skip")
+    return dict(codes.most_common())
 
 
 def merged(outcome: ReplayOutcome) -> tuple[SessionResult, ...]:
@@ -295,7 +308,11 @@ def _verdict(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> Verdi
     results += [one.result for one in _inbound(outcome)]
     if any(failures):
         results.append("failed")
-    return _word(results)
+    word = _word(results)
+    compared = any(one.result for session in sessions for one in session.steps)
+    if word in ("identical", "tolerance") and not compared:
+        return "nothing-to-replay"  # whatever came, the capture has nothing to compare it with
+    return word
 
 
 def _word(results: Iterable[Result | None]) -> Literal["identical", "tolerance", "different", "failed"]:

@@ -38,7 +38,7 @@ from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd,
 from rpcinspect.rpc.message import Message, type_name
 from rpcinspect.rpc.pickle_facts import PYTHON, SCRIPT, rref_forks
 from rpcinspect.rpc.pickles.patch import Numbered, number_integers, rewrite
-from rpcinspect.rpc.pickles.semantic import RRefForkData, python_udf, rref_fork, worker_info
+from rpcinspect.rpc.pickles.semantic import RRefForkData, beside_fork, python_udf, rref_fork, worker_info
 from rpcinspect.rpc.pickles.tree import Call, Value, children
 from rpcinspect.rpc.questions import created
 from rpcinspect.rpc.record import RpcRecord
@@ -303,13 +303,13 @@ class _Changes:
             node = stack.pop()
             if type(node) is int and node in changed:
                 raise DecodeError("pickle", "an integer is part of an id and of something else")
-            if id(node) in seen or rref_fork(node) is not None or worker_info(node) is not None:
+            if id(node) in seen or worker_info(node) is not None:
                 continue
             seen.add(id(node))
             if udf is not None and node is pickle.root:
                 stack += [udf.func, *udf.args[:1], *udf.args[2:], udf.kwargs]
             else:
-                stack.extend(children(node))
+                stack.extend(beside_fork(node))
 
 
 def _text(kind: str, value: Any) -> str:

@@ -68,7 +68,7 @@ def reproduction(
     """Raises `PlanError` where a message, a context or a worker is not in the capture."""
     exchanges = read_exchanges(session, messages)
     causes = explain(session).decided(options.roles)
-    facts = read_facts(exchanges.calls)
+    facts = read_facts(session, exchanges.calls)
     chosen = _chosen(exchanges.calls, causes, facts, options)
     _check_names(session, options)
     made = Reproduction(trusted=options.trust)

@@ -39,7 +39,7 @@ def rref_places(value: Value) -> dict[tuple[int, int], Place]:
     """RRef → its first place."""
     found: dict[tuple[int, int], Place] = {}
     for node, place in _walk(value):
-        fork = semantic.rref_fork(node)
+        fork = semantic.brought_fork(node)
         if fork is not None:
             found.setdefault(fork.rref_id, place)
     return found

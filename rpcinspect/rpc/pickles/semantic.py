@@ -9,9 +9,10 @@ either dialect and answers None for what is something else, or only looks alike:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value, children
 
 
 class RRefForkData(NamedTuple):
@@ -22,6 +23,13 @@ class RRefForkData(NamedTuple):
     fork_id: tuple[int, int]
     parent: int
     type_str: str
+
+
+class PickledRemoteModule(NamedTuple):
+    attributes: tuple[Value, ...]
+    """All but the RRef, in the order in which they travel."""
+    rref: RRefForkData
+    """To the module itself, as a plain tuple of its numbers."""
 
 
 class PythonUdf(NamedTuple):
@@ -70,6 +78,32 @@ def rref_fork(node: Value) -> RRefForkData | None:
         args = args[0] if type(args) is tuple and len(args) == 1 else None
     elif node.function != _JIT_RREF:
         return None
+    return _fork_data(args)
+
+
+def remote_module(node: Value) -> PickledRemoteModule | None:
+    """The RemoteModule that a node stands for: `_remote_module_reducer` of torch/distributed/nn/api."""
+    if type(node) is not Call or node.function != _REMOTE_MODULE or type(node.args) is not tuple:
+        return None
+    rref = _fork_data(node.args[-1]) if node.args else None
+    return None if rref is None else PickledRemoteModule(node.args[:-1], rref)
+
+
+def brought_fork(node: Value) -> RRefForkData | None:
+    """The RRef that a node makes at whoever loads it: an RRef's, or a RemoteModule's."""
+    module = remote_module(node)
+    return rref_fork(node) if module is None else module.rref
+
+
+def beside_fork(node: Value) -> Iterable[Value]:
+    """The children of a node but for the numbers of the RRef that it stands for."""
+    module = remote_module(node)
+    if type(node) is Call and module is not None:
+        return [*module.attributes, *(child for child in children(node) if child is not node.args)]
+    return () if rref_fork(node) is not None else children(node)
+
+
+def _fork_data(args: Value) -> RRefForkData | None:
     if type(args) is not tuple or [type(part) for part in args] != [int] * 6 + [str]:
         return None
     if not all(map(_fits, args[:6])):
@@ -196,6 +230,7 @@ _REMOTE_EXCEPTION = Global("torch.distributed.rpc.internal", "RemoteException")
 _WORKER_INFO = Global("torch._C._distributed_rpc", "WorkerInfo")
 _DEVICE = Global("torch", "device")
 _JIT_RREF = Global("torch.distributed.rpc", "rref")
+_REMOTE_MODULE = Global("torch.distributed.nn.api.remote_module", "_remote_module_receiver")
 _BUILD_TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
 TAGS = tuple(
     Global("torch.jit._pickle", name)

@@ -24,9 +24,9 @@ from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import repeated_range
+from rpcinspect.run.tensors import LastRead, TensorPlace, hash_of, place_of, storage_of
 from rpcinspect.views.contract.message import body_of, envelope_json, tensor_json, tensor_texts, text
 from rpcinspect.views.templates import template
-from rpcinspect.views.tensors import LastRead, TensorPlace, hash_of, place_of, storage_of
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 from rpcinspect.wire.records import Placement, TpMessage
 from rpcinspect.wire.segment import Flow

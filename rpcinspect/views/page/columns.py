@@ -49,6 +49,10 @@ MAX_TEXT = 300
 """Of what a row says; the details say all of it."""
 
 
+MAX_PARENTS = 20
+"""Of those that a request may have been sent for, the likeliest."""
+
+
 class Strings:
     """Each string once."""
 
@@ -120,6 +124,7 @@ class _Columns:
             told = record.told(partial(self._row, index))
             rows.append((index - last_index, begin - last_ns, *told))
             last_index, last_ns = index, begin
+        doubts = self._run.causes.doubts
         tables = {name: strings.table() for name, strings in self._strings.items()}
         return {
             "count": len(indexes),
@@ -127,6 +132,11 @@ class _Columns:
             "kinds": KINDS,
             "lanes": self._lanes.labels,
             "columns": dict(zip(COLUMNS, zip(*rows, strict=True), strict=False)),
+            "doubts": {
+                str(index): [doubts[index].own, *doubts[index].parents[:MAX_PARENTS]]
+                for index in indexes
+                if index in doubts
+            },
             **tables,
         }
 

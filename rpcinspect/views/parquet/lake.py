@@ -22,7 +22,6 @@ from rpcinspect.errors import CaptureError, OutputError
 from rpcinspect.files.folder import OutputFolder
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
-from rpcinspect.trace.context_spans import ContextSpans
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.parquet.messages import MessageRows
 from rpcinspect.views.parquet.schema import TABLES, VERSION
@@ -67,7 +66,6 @@ class Lake:
         self._session = session
         self._shown = shown
         self._rows = MessageRows(session, source, hashes=hashes)
-        self._spans = ContextSpans()
         self._seen = 0
         self._output = OutputFolder(self._folder, private=False)
         with self._writing():
@@ -89,7 +87,6 @@ class Lake:
         self._seen += 1
         if self._seen > len(self._session.messages):
             raise self._changed()
-        self._spans.feed(record)
         if self._shown is not None and not self._shown.rows[record.row]:
             return
         message, tensors = self._files["messages"], self._files["tensors"]
@@ -105,7 +102,7 @@ class Lake:
         if self._seen != len(self._session.messages):
             raise self._changed()
         with self._writing():
-            for name, rows in session_rows(self._session, self._shown, self._spans):
+            for name, rows in session_rows(self._session, self._shown):
                 for row in rows:
                     self._files[name].add(row)
             for file in self._files.values():

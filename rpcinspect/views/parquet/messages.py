@@ -15,11 +15,11 @@ from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.questions import context_of, element_bytes, failed, missing_bytes, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.run.tensors import LastRead, hash_of, place_of
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.views.contract.bodies import Bodies
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.parquet.schema import capped
-from rpcinspect.views.tensors import LastRead, hash_of, place_of
 from rpcinspect.wire.ranges import CaptureBytes
 
 Row = dict[str, Any]

@@ -12,7 +12,7 @@ from typing import Any
 
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.session.model import AutogradContext, Finding, RRef, Session, Worker
-from rpcinspect.trace.context_spans import ContextSpan, ContextSpans
+from rpcinspect.trace.context_spans import ContextSpan, context_spans
 from rpcinspect.views.contract.jsonl import capture_json, finding_json, pipe_json, worker_json
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.shown import Shown
@@ -114,14 +114,12 @@ def finding_row(finding: Finding) -> Row:
     return {**line, "first_worker": next(iter(line["workers"]), None)}
 
 
-def session_rows(
-    session: Session, shown: Shown | None, spans: ContextSpans
-) -> Iterator[tuple[str, Iterable[Row]]]:
+def session_rows(session: Session, shown: Shown | None) -> Iterator[tuple[str, Iterable[Row]]]:
     """The rows of each of these tables. Captures, workers and pipes are all told of, of the rest what shown
     messages take part in.
     """
     contexts = session.contexts if shown is None else shown.contexts(session)
-    found = spans.finish(session, contexts)
+    found = context_spans(session, contexts)
     yield "captures", capture_rows(session)
     yield "workers", map(worker_row, session.workers)
     yield "pipes", pipe_rows(session)

@@ -6,6 +6,7 @@ as creator:counter, since readers in JavaScript lose digits beyond 2⁵³.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from rpcinspect.rpc.message import type_name
@@ -30,8 +31,8 @@ def what(call: Call) -> str:
     return text(shorten(call.what, MAX_NAME))
 
 
-def call_args(call: Call, parent: int | None) -> Json:
-    """A call at its caller; `parent` is the request that the caller was serving."""
+def call_args(call: Call, parents: Sequence[int], certain: bool) -> Json:
+    """A call at its caller; `parents` are the requests that the caller may have been serving."""
     args: Json = {
         "request": call.index,
         "answer": call.answer,
@@ -43,8 +44,8 @@ def call_args(call: Call, parent: int | None) -> Json:
     }
     if call.context is not None:
         args["context"] = packed(call.context)
-    if parent is not None:
-        args["parent"] = parent
+    if parents:
+        args["parent" if certain else "ambiguous parents"] = parents[0] if certain else list(parents)
     if call.control:
         args["control"] = True
     if call.response is not None and failed(call.response):

@@ -161,7 +161,7 @@ class _Writer:
 
     def _calling(self, call: Call, identifier: int) -> Iterator[Json]:
         place = _async(f"call {what(call)}", identifier, self._pid(call.job, call.caller))
-        args = call_args(call, self._run.causes.parents.get(call.index))
+        args = call_args(call, *self._run.causes.of(call.index))
         yield {**place, "ph": "b", "ts": self._us(call.begin_ns), "args": args}
         yield {**place, "ph": "e", "ts": self._us(self._ended_ns(call))}
 

@@ -27,6 +27,8 @@ from rpcinspect.replay.playing.outcome import (
 from rpcinspect.replay.playing.report import GRADIENT, RANK, Counts, Report, SessionResult, merged
 from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.rpc.dtypes import DTYPES, element_value
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.views.phrases import counted, duration, packed, path_label, printable
 from rpcinspect.views.replay.plan_table import allow_line, indexes, name_line, session_title, stand_in_line
 from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
@@ -35,6 +37,8 @@ from rpcinspect.views.text.table import end_label, join_ends
 Line = tuple[str, str]
 """Text and style."""
 
+UNTIMELY = frozenset(type_name(kind) for kind in CLEAN_UP)
+"""Types of what agents send when Python drops something."""
 MAX_SHOWN = 10
 MAX_ALIKE = 3
 """Failures with the same reason that are told one by one."""
@@ -103,11 +107,10 @@ def _sessions(sessions: Sequence[SessionResult]) -> Iterator[Line]:
         if place >= MAX_SESSIONS and counts.alike == counts.expected:
             left_out += 1
             continue
-        did = (
-            f"{counts.alike} of {counts.expected} messages as captured"
-            if counts.expected
-            else "nothing to do"
-        )
+        happened = any(one.step.action != "skip" for one in session.steps)
+        did = "nothing that can be compared" if happened else "nothing to do"
+        if counts.expected:
+            did = f"{counts.alike} of {counts.expected} messages as captured"
         yield f"{session_title(session.planned, len(sessions))}; {did}", "bold"
     if left_out:
         yield f"and {counted(left_out, 'more session')}, everything as captured", ""
@@ -132,6 +135,26 @@ def _results(outcome: ReplayOutcome, made: Report, sessions: Sequence[SessionRes
         yield f"requests of live workers, apart from gradients: {alike(counts)}", _style(counts)
         yield from _bad(requests, several)
     yield from _unexpected(outcome, sessions)
+    yield from _not_compared(outcome, steps)
+
+
+def _not_compared(outcome: ReplayOutcome, steps: Sequence[tuple[StepOutcome, int]]) -> Iterator[Line]:
+    """Messages that came, or were waited for, and of which the capture has not enough, by the reason; but not
+    what agents send in their own time."""
+    reasons = Counter(
+        one.text
+        for one, _ in steps
+        if one.step.action != "skip" and one.result is None and one.step.type not in UNTIMELY
+    )
+    reasons += Counter(
+        one.text
+        for run in outcome.runs
+        for session in run
+        for one in session.inbound
+        if one.captured is None and one.result is None and one.type not in UNTIMELY
+    )
+    for text, count in reasons.most_common():
+        yield f"not compared: {counted(count, 'message')}: {printable(text or '')}", "yellow"
 
 
 def alike(counts: Counts) -> str:
@@ -194,10 +217,11 @@ def _unexpected(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> It
     if bad:
         yield f"not expected: {counted(len(bad), 'request')} of live workers", "bold red"
     for one, where in bad[:MAX_SHOWN]:
-        like = "nothing like it was captured" if one.captured is None else f"#{one.captured}"
+        like = printable(one.text or "") if one.captured is None else f"#{one.captured}"
+        text = None if one.captured is None else one.text
         ends = join_ends(end_label(one.sender), end_label(one.role))
         yield f"  {ends}  {one.type}  {like}{where}", RESULT_STYLES[one.result or "identical"]
-        yield from ((f"      {line}", "") for line in told(one.differences, one.result, one.text))
+        yield from ((f"      {line}", "") for line in told(one.differences, one.result, text))
     if len(bad) > MAX_SHOWN:
         yield f"  and {len(bad) - MAX_SHOWN:,} more; --format jsonl lists them", "yellow"
 

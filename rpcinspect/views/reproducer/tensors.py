@@ -16,8 +16,8 @@ from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import is_contiguous, logical_nbytes
+from rpcinspect.run.tensors import LastRead, bytes_of, storage_of
 from rpcinspect.views.safetensors import Entry
-from rpcinspect.views.tensors import LastRead, bytes_of, storage_of
 from rpcinspect.wire.ranges import CaptureBytes
 
 FORMAT = "rpcinspect reproducer"

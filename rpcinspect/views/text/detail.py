@@ -18,11 +18,12 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import first_values
+from rpcinspect.run.causes import Causes, explain
+from rpcinspect.run.tensors import LastRead, bytes_of, hash_of, place_of, storage_of
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.unexpected import unexpected
 from rpcinspect.views.contract.message import body_of, envelope_json, tensor_text, tensor_texts
 from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
-from rpcinspect.views.tensors import LastRead, bytes_of, hash_of, place_of, storage_of
 from rpcinspect.views.text.summary import moment
 from rpcinspect.wire.ranges import CaptureBytes
 
@@ -36,6 +37,7 @@ HEX_ROWS = 16
 VALUES = 8
 MAX_FIELD = 20_000
 PIECES = 4
+MAX_PARENTS = 8
 PART_NAMES = ("message type", "message id", "payload", "tensor table")
 
 
@@ -83,6 +85,8 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
         other = int(session.index[partner])
         latency = duration(messages.latency_ns(row) or 0)
         yield _field("answered by" if tp.from_client else "answers", f"message {other}, latency {latency}")
+    if tp.from_client and not messages.control[row]:
+        yield _field("sent", _cause(explain(session), number))
     failure = session.failures.get(row)
     if failure is not None:
         waited = duration(failure.time_ns - tp.first_ns)
@@ -102,6 +106,24 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
         yield _field("place", f"{file}, packet {where.packet}, {where.flow}, offset {where.offset}")
     for problem in record.problems:
         yield _problem(problem)
+
+
+def _cause(causes: Causes, number: int) -> str:
+    """For which request of another worker a request was sent, or may have been."""
+    parents, certain = causes.of(number)
+    if not parents and certain:
+        return "by the sender's own program"
+    shown = ", ".join(f"message {parent}" for parent in parents[:MAX_PARENTS])
+    if len(parents) > MAX_PARENTS:
+        shown += f" and {len(parents) - MAX_PARENTS:,} more"
+    if certain:
+        return f"while serving {shown}"
+    ways = (
+        [f"while serving one of {shown}" if len(parents) > 1 else f"while serving {shown}"] if parents else []
+    )
+    if causes.doubts[number].own:
+        ways.append("by the sender's own program")
+    return f"{' or '.join(ways)} (ambiguous)"
 
 
 def _envelopes(record: RpcRecord) -> Iterator[Text]:

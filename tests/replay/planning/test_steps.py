@@ -6,7 +6,7 @@ import pytest
 
 from rpcinspect.replay.planning.facts import JobFacts, read_facts
 from rpcinspect.replay.planning.sessions import Cast
-from rpcinspect.replay.planning.steps import Stage, Verdict, blocked_contexts
+from rpcinspect.replay.planning.steps import NO_ANSWER, Stage, Verdict, blocked_contexts
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -21,6 +21,7 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.causes import Causes
 from rpcinspect.wire.records import Placement, TpTensor
 from tests.replay.planning.test_sessions import remote
 from tests.replay.talks import NONE, Workers
@@ -41,7 +42,7 @@ def permit(record: RpcRecord, answers: int | None) -> str | None:
 def staged(workers: Workers, cast: Cast) -> tuple[Stage, dict[int, tuple[str, str | None]]]:
     """The stage with every request judged, and (action, reason) by the time at which each began."""
     calls = workers.calls()
-    facts = read_facts(calls).get(0, JobFacts())
+    facts = read_facts(workers.heard()[0], calls).get(0, JobFacts())
     causes = workers.causes()
     stage = Stage(cast, causes, facts, permit)
     for call in calls:
@@ -218,8 +219,87 @@ def test_what_is_refused_is_skipped_with_all_that_builds_on_it() -> None:
     workers.call(0, 1, 10, 20, context=(0, 1), grads=(1, 1))
     workers.call(0, 1, 50, 90, *gradient(0, 1001))
     calls = workers.calls()
-    stage = Stage(cast("w0"), workers.causes(), read_facts(calls)[0], lambda record, answers: "os.system: no")
+    stage = Stage(
+        cast("w0"),
+        workers.causes(),
+        read_facts(workers.heard()[0], calls)[0],
+        lambda record, answers: "os.system: no",
+    )
     verdicts = [stage.judge(call) for call in calls]
     assert [verdict.code for verdict in verdicts] == ["not-allowed", "not-allowed"]
     assert verdicts[0].text == "os.system: no"
     assert verdicts[1].text == "this gradient is for the answer to #0, which does not take place here"
+
+
+# --- what live workers send though nobody expects it --------------------------------------------------------
+
+
+def test_a_live_workers_request_that_is_left_out_is_ready_for_one_that_equals_it() -> None:
+    workers = Workers(3)
+    workers.call(1, 0, 10, 20)
+    workers.call(0, 1, 30, 90, "app.f")
+    workers.call(1, 0, 40, 50)  # w1 did that by itself, too
+    workers.call(1, 2, 60, 70)
+    stage, found = staged(workers, cast("w0"))
+    assert found[10] == found[40] == skip("driver-not-live")
+    first, served, second, _ = workers.calls()
+    spare = [stage.verdicts[call.index].spare for call in workers.calls()]
+    assert spare == ["equal", None, "like", None]
+    assert first.index < second.index
+    assert stage.verdicts[second.index].text == (
+        f"w1's own program does not run here, unless it is part of #{served.index}: answered if it comes"
+    )
+
+
+def test_what_may_take_place_may_cause_more() -> None:
+    """w0 → w1 → w2 → w0, of which nothing tells that any is nested: w1 and w2 do the same by themselves."""
+    workers = Workers(3)
+    workers.call(1, 2, 1, 5)
+    workers.call(2, 0, 6, 9, "app.g")
+    workers.call(0, 1, 10, 90)
+    workers.call(1, 2, 20, 80)
+    workers.call(2, 0, 30, 70, "app.g")
+    stage, _ = staged(workers, cast("w0"))
+    spare = [stage.verdicts[call.index].spare for call in workers.calls()]
+    assert spare == [None, "equal", None, None, "like"]
+    calls = workers.calls()
+    assert stage.verdicts[calls[3].index].text == (
+        f"w1's own program does not run here, unless it is part of #{calls[2].index}"
+    )
+    assert f"part of #{calls[3].index}" in (stage.verdicts[calls[4].index].text or "")
+
+
+def test_what_can_not_be_answered_is_not_ready() -> None:
+    workers = Workers(2)
+    for begin in (10, 30):
+        workers.call(1, 0, begin, begin + 10, grads=(0, 1))
+    first, second = workers.calls()
+    assert first.response is not None
+    first.response.tp.tensors[0] = tp_tensor(4, missing=1)
+    stage = Stage(cast("w0"), workers.causes(), JobFacts(), permit, one_way=[second.index])
+    assert [stage.judge(call).spare for call in (first, second)] == [None, None]
+    refusing = Stage(cast("w0"), workers.causes(), JobFacts(), permit, unasked=lambda record, _: "no")
+    assert refusing.judge(second).spare is None
+
+
+def test_an_answer_of_a_direction_that_was_not_captured() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 10, None)
+    workers.call(1, 0, 20, None, "app.g")
+    calls = workers.calls()
+    causes = Causes({1: 0}, {})
+    stage = Stage(cast("w0"), causes, JobFacts(), permit, one_way=[0, 1])
+    assert [stage.judge(call).action for call in calls] == ["send", "skip"]
+    assert (stage.verdicts[1].code, stage.verdicts[1].text) == ("missing-bytes", NO_ANSWER)
+
+
+def test_a_fork_that_no_message_shows_is_not_older_than_its_rref() -> None:
+    workers = Workers(2)
+    rref, fork = GloballyUniqueId(0, 1), GloballyUniqueId(1, 7)
+    workers.call(0, 1, 10, 20, *remote(1))
+    workers.call(0, 1, 30, 40, RRefUserDelete(rref, fork), RRefAck())
+    workers.call(0, 1, 50, 60, RRefUserDelete(GloballyUniqueId(0, 9), fork), RRefAck())
+    stage, found = staged(workers, cast("w0"))
+    assert found == {10: SEND, 30: skip("unsupported"), 50: skip("older-rref")}
+    text = stage.verdicts[workers.calls()[1].index].text
+    assert text == "no message that could be read has brought fork 1:7 of the RRef that #0 makes"

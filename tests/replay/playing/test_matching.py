@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
 from rpcinspect.equality.rules import Rules
+from rpcinspect.replay.planning.model import Spare
 from rpcinspect.replay.playing.arrived import Arrived
-from rpcinspect.replay.playing.matching import MAX_TRIALS, Expected
+from rpcinspect.replay.playing.matching import MAX_TRIALS, NOTHING_LIKE_IT, Expected
 from rpcinspect.rpc.command import (
     Command,
     PropagateGradientsReq,
@@ -363,6 +364,81 @@ def test_nothing_is_expected() -> None:
     assert expected(Side([])).match(LIVE, ROLE, Side([]).add(call(1))) is None
 
 
+# --- what the plan does not expect --------------------------------------------------------------------------
+
+
+def spread(
+    captured: Side, planned: Sequence[int], like: Sequence[int] = (), ids: IdMap | None = None
+) -> Expected:
+    """Of the captured ones those that are planned, those that may be, and all others."""
+    calls = list(captured.calls())
+    equal = [one for one in calls if one.index not in (*planned, *like)]
+    spare: dict[Spare, list[Call]] = {"like": [calls[n] for n in like], "equal": equal}
+    its = [calls[n] for n in planned]
+    return Expected(its, reader(captured), STRICT, ids or workers(), [0], spare)
+
+
+def taken(waiting: Expected, came: Arrived) -> int | None:
+    match = waiting.match(LIVE, ROLE, came)
+    return None if match is None else match.call.index
+
+
+def test_an_equal_one_is_it_whoever_caused_it_but_first_one_that_is_expected() -> None:
+    captured, live = Side([]), Side([])
+    for number in (4, 5, 4, 4):
+        captured.add(call(number))
+    waiting = spread(captured, planned=[3], like=[2])
+    assert [taken(waiting, live.add(call(4))) for _ in range(4)] == [3, 2, 0, None]
+    assert taken(waiting, live.add(call(5))) == 1
+
+
+def test_what_is_left_out_is_never_the_nearest_but_where_it_may_be_meant() -> None:
+    captured, live = Side([]), Side([])
+    for number in (1, 2):
+        captured.add(call(number))
+    surely_left_out = spread(captured, planned=[])
+    assert taken(surely_left_out, live.add(call(3))) is None
+    assert "#0, #1" in surely_left_out.why_not(LIVE, ROLE, live.seen[-1])
+    doubtful = spread(captured, planned=[], like=[1])
+    assert taken(doubtful, live.add(call(3))) == 1
+    expected_too = spread(captured, planned=[0], like=[1])
+    assert taken(expected_too, live.add(call(3))) == 0
+
+
+def test_an_equal_one_that_an_unlike_request_was_taken_for_before() -> None:
+    """Two at once, of which the wrong one comes first: the right one is told nevertheless, once."""
+    captured, live = Side([]), Side([])
+    captured.add(call(4))
+    waiting = spread(captured, planned=[0])
+    assert [taken(waiting, live.add(call(number))) for number in (9, 4, 4, 9)] == [0, 0, None, None]
+    assert "1 of its kind" in waiting.why_not(LIVE, ROLE, live.seen[-1])
+
+
+def test_two_equal_requests_at_once_are_two_captured_ones() -> None:
+    captured, live = Side([]), Side([])
+    captured.add(call(4))
+    captured.add(call(4))
+    waiting = spread(captured, planned=[0])
+    assert [taken(waiting, live.add(call(4))) for _ in range(3)] == [0, 1, None]
+    assert waiting.why_not(LIVE, ROLE, live.seen[-1]).startswith("2 of its kind")
+    assert waiting.why_not("w9", ROLE, live.seen[-1]) == NOTHING_LIKE_IT
+
+
+def test_gradients_that_are_left_out_are_told_by_their_edge_and_by_nothing_else() -> None:
+    captured, live, ids = Side([]), Side([]), workers()
+    context = pack_id(0, 3)
+    for edge in (7, 8):
+        captured.add(gradient(context, pack_id(1, edge)), value=1.0)
+    waiting = spread(captured, planned=[], ids=ids)
+    unknown = live.add(gradient(context, pack_id(1, 21)), value=1.0)
+    assert taken(waiting, unknown) is None  # whichever it is
+    assert ids.same(AUTOGRAD_MESSAGE, pack_id(1, 8), pack_id(1, 21))
+    match = waiting.match(LIVE, ROLE, live.add(gradient(context, pack_id(1, 21)), value=2.0))
+    assert match is not None
+    assert (match.call.index, [one.code for one in match.differences]) == (1, ["value"])
+    assert "none is about the same id" in waiting.why_not(LIVE, ROLE, unknown)
+
+
 # --- many ---------------------------------------------------------------------------------------------------
 
 MANY = 4 * MAX_TRIALS
@@ -401,6 +477,25 @@ def test_thousands_are_matched_in_any_order(kind: str, order: str) -> None:
     took = time.perf_counter() - began
     assert [one.call.index for one in found if one is not None] == which
     assert took < MANY / 1000, f"{took:.1f} s"
+
+
+def test_an_equal_one_is_found_among_thousands_with_other_ids() -> None:
+    """Its bytes differ, so that it is told by its values: they come before the order."""
+    captured, live = Side([]), Side([])
+    for n in range(MANY):
+        captured.add(PythonCall(rref_call(n, 5000 + n), False))
+    waiting = expected(captured)
+    for n in (MANY - 1, MAX_TRIALS, 0):
+        assert taken(waiting, live.add(PythonCall(rref_call(n, 100_000 + n), False))) == n
+
+
+def rref_call(number: int, local: int) -> bytes:
+    """`app.f(number, rref)` with this RRef's id, and its fork's, of the live worker."""
+    return (
+        b"\x80\x04ctorch.distributed.rpc.internal\nPythonUDF\n(capp\nf\n(I%d\n"
+        b"cbuiltins\ngetattr\n(ctorch.distributed.rpc.internal\n_InternalRPCPickler\n"
+        b"\x8c\x11_py_rref_receivertR((I1\nI1\nI%d\nI1\nI%d\nI1\n\x8c\x06TensorttRt}t\x81."
+    ) % (number, local, local)
 
 
 def test_what_is_unlike_anything_costs_a_bounded_number_of_comparisons() -> None:

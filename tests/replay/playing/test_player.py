@@ -17,7 +17,7 @@ from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.playing.arrived import LiveRecords
-from rpcinspect.replay.playing.player import NOTHING_LIKE_IT
+from rpcinspect.replay.playing.matching import NOTHING_LIKE_IT
 from rpcinspect.replay.playing.uncaptured import NOT_THERE
 from rpcinspect.replay.workers.ended import Ended, Exit
 from rpcinspect.rpc.command import (
@@ -35,7 +35,7 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
-from tests.replay.scripted import STORAGE, Played, Scripted, captured_answer, message_of, play
+from tests.replay.scripted import STORAGE, Played, Scripted, captured_answer, message_of, planned_of, play
 from tests.replay.talks import NONE, Workers, udf
 from tests.session.records import gradient
 
@@ -358,6 +358,136 @@ def test_a_request_that_comes_twice_is_answered_once() -> None:
     assert set(played.results()) == {"identical"}
     assert [one.result for one in played.player.inbound] == ["identical", "different"] * 2
     assert refusals(played) == [NOT_THERE] * 2
+
+
+def lookups() -> Workers:
+    """w1's own program asks `g` of w0; then w1 does it again while it serves `f`, for which or by itself."""
+    workers = Workers(2)
+    workers.call(1, 0, 0, 20, "app.g", text("own"))
+    workers.call(0, 1, 100, 200, "app.f", text("fff"))
+    workers.call(1, 0, 110, 150, "app.g", text("ggg"))
+    return workers
+
+
+def test_a_request_of_which_the_cause_is_not_certain_is_it_when_it_comes() -> None:
+    workers = lookups()
+    (step,) = [step for step in planned_of(workers)[0].steps if step.message == 3]
+    assert (step.action, step.spare) == ("skip", "like")
+    assert step.causes == (2,)
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        worker.ask("w0", PythonCall(udf("app.g"), False))
+        as_captured(workers)(worker, request)
+
+    played = play(workers, does)
+    assert [(one.captured, one.result) for one in played.player.inbound] == [(3, "identical")]
+    assert {m: one.result for m, one in played.steps.items()} == {0: None, 2: "identical", 3: "identical"}
+    assert played.steps[3].step.action == "answer"
+    assert "it came" in (played.steps[3].step.text or "")
+    assert refusals(played) == []
+    assert played.live["w1"].answers[0].payload == message_of(text("ggg")).payload
+
+
+def test_a_request_of_which_the_cause_is_not_certain_may_stay_away() -> None:
+    workers = lookups()
+    played = play(workers, as_captured(workers))
+    assert {m: one.result for m, one in played.steps.items()} == {0: None, 2: "identical", 3: None}
+    assert played.wall_s < 1.0  # nobody waits for it
+
+
+def test_a_request_of_a_workers_own_program_is_it_where_a_live_one_equals_it() -> None:
+    """More come than the plan expects: the second is what only the own program sent, the third is nobody."""
+    workers = lookups()
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        for _ in range(3):
+            worker.ask("w0", PythonCall(udf("app.g"), False))
+        as_captured(workers)(worker, request)
+
+    played = play(workers, does)
+    assert [one.captured for one in played.player.inbound] == [3, 0, None]
+    assert [one.payload for one in played.live["w1"].answers[:2]] == [
+        message_of(text(letters)).payload for letters in ("ggg", "own")
+    ]
+    assert refusals(played) == [NOT_THERE]
+
+
+def test_a_gradient_of_a_request_that_the_plan_left_out() -> None:
+    """Its edge is known once that request has come; then it is that gradient, whatever its values."""
+    workers = Workers(2)
+    context = pack_id(1, 1)
+    workers.call(1, 0, 0, 20, "app.g", context=(context, pack_id(1, 1)), grads=(1, 0))
+    workers.call(1, 0, 30, 40, *gradients_of(context, pack_id(1, 1)))
+    workers.call(0, 1, 100, 200, "app.f", text("fff"))
+    edge = pack_id(1, 5)
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        called = RpcWithAutograd(
+            message_type=MessageType.FORWARD_AUTOGRAD_REQ,
+            autograd_metadata=AutogradMetadata(context, edge),
+            from_worker_id=1,
+            device_map={},
+            wrapped_message_type=MessageType.PYTHON_CALL,
+        )
+        asked = message_of(PythonCall(udf("app.g"), False), called)
+        table = workers.calls()[0].request.rpc.message.tensor_table
+        worker.peer.send("w0", replace(asked, tensor_table=table), [STORAGE], timeout_s=5.0)
+        worker.ask("w0", gradients_of(context, edge)[0])
+        as_captured(workers)(worker, request)
+
+    played = play(workers, does)
+    assert [(one.captured, one.result) for one in played.player.inbound] == [
+        (0, "identical"),
+        (2, "identical"),
+    ]
+    assert refusals(played) == []
+
+
+def gradients_of(context: int, edge: int) -> tuple[PropagateGradientsReq, PropagateGradientsResp]:
+    return PropagateGradientsReq(AutogradMetadata(context, edge), (), False), PropagateGradientsResp()
+
+
+def test_an_unlike_request_first_does_not_take_the_place_of_an_equal_one() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 100, "app.f")
+    workers.call(1, 0, 10, 20, PythonCall(udf("app.g"), False), text("ggg"))
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        for marked in (True, False):
+            worker.ask("w0", PythonCall(udf("app.g"), marked))
+        as_captured(workers)(worker, request)
+
+    played = play(workers, does)
+    assert [(one.captured, one.result) for one in played.player.inbound] == [
+        (1, "different"),
+        (1, "identical"),
+    ]
+    assert [one.payload for one in played.live["w1"].answers] == [message_of(text("ggg")).payload] * 2
+
+
+def test_what_a_recording_lacks_is_not_a_difference() -> None:
+    """A live worker of which nothing was recorded asks for something: nobody knows what it was answered."""
+    workers = simple(2)
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        if function(request) != b"f":
+            as_captured(workers)(worker, request)
+            return
+        worker.ask("w0", PythonCall(udf("app.x"), False))
+        take = worker.take
+
+        def goes_on(event: PeerEvent) -> None:
+            take(event)
+            if isinstance(event, ResponseArrived):
+                worker.answer(request, ExceptionResponse(b"On w1: " + event.message.payload))
+
+        worker.take = goes_on  # type: ignore[method-assign]
+
+    played = play(workers, does, unheard=("w1",))
+    assert steps_of(played, "f", "g") == [None, "identical"]
+    assert [(one.captured, one.result) for one in played.player.inbound] == [(None, None)]
+    assert played.player.inbound[0].text == "nothing that w1 sent is recorded"
+    assert steps_of(play(workers, does), "f", "g") == ["different", "identical"]
 
 
 def test_a_request_with_other_arguments_gets_the_answer_and_is_different() -> None:

@@ -40,7 +40,7 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id, unpack_id
 from rpcinspect.run.run import Run
 from tests.equality.builders import STRICT, from_parts, record
-from tests.places import recordings
+from tests.places import recorded, recordings
 from tests.replay.live_calls import SECONDS, python_call, value_of
 from tests.replay.talks import udf
 from tests.session.records import tp_message
@@ -206,6 +206,23 @@ def test_no_id_stays_no_id() -> None:
     assert ids_of(request) == [(WORKER, 0)]
     (sent,) = record_of(request, translate(request, ids)).rpc.envelopes
     assert sent == replace(envelope, from_worker_id=3)
+
+
+def test_the_rref_in_a_remote_module() -> None:
+    """Its numbers are a plain tuple there; the opcode of nothing else is changed."""
+    name = "RemoteModuleTest.test_send_remote_module_with_a_new_attribute_not_pickled_over_the_wire"
+    with Run.open([str(recorded(f"torch-suite/{name}.pcap"))]) as opened:
+        request = opened.messages[7]
+    (fork,) = request.facts.forks
+    assert (fork.rref_id, fork.fork_id, fork.owner_id) == ((0, 0), (0, 2), 1)
+    ids = IdMap()
+    assert ids.same(FORK, GloballyUniqueId(*fork.fork_id), GloballyUniqueId(0, 40))
+    sent = record_of(request, translate(request, ids))
+    assert sent.facts.forks == (fork._replace(fork_id=(0, 40)),)
+    pickles = [str(one.facts.pickle.root) for one in (request, sent) if one.facts.pickle is not None]
+    assert (
+        pickles[0].replace("(1, 0, 0, 0, 2, 0, 'PyObject')", "(1, 0, 0, 0, 40, 0, 'PyObject')") == pickles[1]
+    )
 
 
 RREF_OF_ONE_NUMBER = (

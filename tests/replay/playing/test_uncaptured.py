@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.planning.model import Step
-from rpcinspect.replay.playing.uncaptured import NOT_THERE, acknowledgement, refusal, too_much
+from rpcinspect.replay.planning.steps import NO_ANSWER
+from rpcinspect.replay.playing.uncaptured import (
+    NOT_THERE,
+    acknowledgement,
+    receipt,
+    refusal,
+    refused_here,
+    too_much,
+)
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     Command,
+    ExceptionResponse,
+    PropagateGradientsReq,
     PythonCall,
     RRefChildAccept,
     RRefForkRequest,
     RRefUserDelete,
 )
+from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import MessageType, is_response
 from rpcinspect.rpc.types import GloballyUniqueId
 from tests.replay.talks import record_of, udf
@@ -43,6 +55,26 @@ def test_everything_else_is_refused() -> None:
     assert refusal().type == MessageType.EXCEPTION
     assert refusal().payload == NOT_THERE
     assert is_response(refusal().type)
+
+
+def test_a_gradient_has_one_answer_whatever_it_is() -> None:
+    answer = receipt(record_of(PropagateGradientsReq(AutogradMetadata(1, 2), (), False)))
+    assert answer is not None
+    assert (answer.type, answer.payload) == (MessageType.BACKWARD_AUTOGRAD_RESP, b"")
+    assert receipt(record_of(PythonCall(udf("app.f"), False))) is None
+
+
+@pytest.mark.parametrize(("text", "ours"), [(NOT_THERE, True), (b"it failed", False)])
+def test_an_error_that_comes_from_a_refusal(text: bytes, ours: bool) -> None:
+    answer = record_of(ExceptionResponse(text))
+    answer.rpc.message.payload = b"On w1: " + text
+    assert refused_here(answer) == ours
+
+
+def test_an_answer_to_a_request_of_a_connection_without_any() -> None:
+    live = record_of(PythonCall(udf("app.f"), False))
+    found = too_much(replace(STEP, one_way=True), live, 0.5, cut_off=False)
+    assert (found.result, found.text, found.differences) == (None, NO_ANSWER, ())
 
 
 def test_an_answer_that_the_capture_does_not_have() -> None:

@@ -8,7 +8,7 @@ from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.jit import read_jit
 from rpcinspect.rpc.pickles.python import read_python_pickle
 from rpcinspect.rpc.pickles.semantic import RRefForkData
-from rpcinspect.rpc.pickles.tree import Call, Dict, Global
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value, children
 
 from . import vectors
 
@@ -107,3 +107,37 @@ def test_look_alikes(node: object) -> None:
     assert semantic.worker_info(node) is None
     assert semantic.script_module(node) is None
     assert semantic.device(node) is None
+
+
+# --- RemoteModules ------------------------------------------------------------------------------------------
+
+REMOTE_MODULE = Global("torch.distributed.nn.api.remote_module", "_remote_module_receiver")
+RREF = (1, 0, 4, 0, 5, 0, "PyObject")
+
+
+def test_the_rref_in_a_pickled_remote_module() -> None:
+    node = Call(REMOTE_MODULE, ("w1", "cpu", False, False, [], RREF))
+    found = semantic.remote_module(node)
+    assert found is not None
+    assert found.attributes == ("w1", "cpu", False, False, [])
+    assert found.rref == semantic.brought_fork(node) == RRefForkData(1, (0, 4), (0, 5), 0, "PyObject")
+    assert semantic.rref_fork(node) is None
+    assert RREF not in list(semantic.beside_fork(node))
+    assert list(semantic.beside_fork(node))[:2] == ["w1", "cpu"]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        Call(REMOTE_MODULE, ()),
+        Call(REMOTE_MODULE, ("w1", RREF[:-1])),
+        Call(REMOTE_MODULE, ("w1", (1 << 63, *RREF[1:]))),
+        Call(REMOTE_MODULE, [RREF]),
+        Call(Global("torch.distributed.nn.api.remote_module", "_create_module"), (RREF,)),
+        RREF,
+    ],
+)
+def test_what_is_no_remote_module(node: Value) -> None:
+    assert semantic.remote_module(node) is None
+    assert semantic.brought_fork(node) is None
+    assert list(semantic.beside_fork(node)) == list(children(node))

@@ -9,12 +9,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from rpcinspect.rpc.message import type_name
+from rpcinspect.run.run import Run
+from rpcinspect.run.tensors import LastRead, hash_of, place_of
 from rpcinspect.session.model import Finding
+from rpcinspect.views.contract import jsonl
 from rpcinspect.views.contract.jsonl import (
     JsonLines,
     finding_json,
@@ -25,15 +27,14 @@ from rpcinspect.views.contract.jsonl import (
     worker_json,
 )
 from rpcinspect.views.contract.message import body_json, envelope_json, tensor_json, tensor_text
-from rpcinspect.views.tensors import LastRead, hash_of, place_of
 from tests.places import recorded
 from tests.views.opened import CAPTURES, Opened, opened
 
 CAPTURED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))
 
 
-def plain(capture: Opened, index: int) -> dict[str, Any]:
-    """A message's line from `message` and the session, without any cache."""
+def plain(capture: Opened, index: int, run: Run) -> dict[str, Any]:
+    """A message's line from `message`, the session and the run, without any cache."""
     record, session = capture.messages[index], capture.session
     row, rpc, parameters = record.row, record.rpc, record.facts.parameters
     pickle = record.facts.pickle
@@ -53,6 +54,8 @@ def plain(capture: Opened, index: int) -> dict[str, Any]:
             )
         )
     where = record.location
+    call = run.exchanges.by_index().get(index)
+    parents, certain = run.causes.of(index)
     return {
         "kind": "message",
         "index": index,
@@ -65,6 +68,15 @@ def plain(capture: Opened, index: int) -> dict[str, Any]:
         "id": rpc.message.id,
         "request": record.tp.from_client,
         "answers": session.answers(row),
+        "answered_by": None if call is None else call.answer,
+        "latency_ns": None if call is None else call.latency_ns,
+        "parents": list(parents),
+        "parent_certain": certain,
+        "call": None if call is None or call.name is None else call.name.short,
+        "housekeeping": session.messages.control[row] != 0
+        or type_name(rpc.message.type).startswith(
+            ("RREF_USER", "RREF_FORK", "RREF_CHILD", "RREF_ACK", "CLEANUP")
+        ),
         "control": bool(session.messages.control[row]),
         "envelopes": [envelope_json(envelope) for envelope in rpc.envelopes],
         "body": body_json(rpc.command, texts, pickle.error or pickle if pickle is not None else None),
@@ -87,6 +99,11 @@ def plain(capture: Opened, index: int) -> dict[str, Any]:
     }
 
 
+def every_plain(capture: Opened) -> list[dict[str, Any]]:
+    run = Run(capture.session, capture.messages)
+    return [plain(capture, index, run) for index in range(len(capture.records))]
+
+
 def written(capture: Opened, *, hashes: bool = True) -> list[bytes]:
     view = JsonLines(io.BytesIO(), capture.bytes, hashes=hashes)
     for record in capture.records:
@@ -99,8 +116,8 @@ def test_the_fast_form_is_the_plain_form(name: str) -> None:
     with opened(Path(name)) as capture:
         found = [json.loads(line) for line in b"".join(written(capture)).splitlines()]
         messages = [line for line in found if line["kind"] == "message"]
-        assert messages == [plain(capture, index) for index in range(len(capture.records))]
-        assert list(messages[0] if messages else {}) == list(plain(capture, 0) if messages else {})
+        assert messages == every_plain(capture)
+        assert list(messages[0] if messages else {}) == list(every_plain(capture)[0] if messages else {})
 
 
 @pytest.mark.parametrize("name", ["torch/snap300.pcap", "torch/sparse.pcap", "torch/chan_uvcma.pcap"])
@@ -108,7 +125,7 @@ def test_cut_sparse_and_invisible_tensors_too(name: str) -> None:
     with opened(recorded(name)) as capture:
         found = [json.loads(line) for line in b"".join(written(capture)).splitlines()]
         messages = [line for line in found if line["kind"] == "message"]
-        assert messages == [plain(capture, index) for index in range(len(capture.records))]
+        assert messages == every_plain(capture)
 
 
 def test_one_line_is_the_line_of_all() -> None:
@@ -118,14 +135,14 @@ def test_one_line_is_the_line_of_all() -> None:
             assert message_line(capture.messages[index], capture.session, capture.bytes) == line
 
 
-def test_pieces_end_with_a_line_and_stay_small() -> None:
+def test_pieces_end_with_a_line_and_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(Path("basic_chain.pcap")) as capture:
-        capture.session.order = np.tile(capture.session.order, 100)  # as if it had 2,400 messages
+        monkeypatch.setattr(jsonl, "BATCH", 10)
         pieces = written(capture, hashes=False)
     assert all(piece.endswith(b"\n") for piece in pieces)
-    assert [piece.count(b"\n") for piece in pieces[1:-1]] == [1000, 1000, 400]
+    assert [piece.count(b"\n") for piece in pieces[1:-1]] == [10, 10, 4]
     indexes = [json.loads(line)["index"] for piece in pieces[1:-1] for line in piece.splitlines()]
-    assert indexes == [*range(24)] * 100
+    assert indexes == [*range(24)]
 
 
 def test_parts_come_in_the_order_of_the_contract() -> None:

@@ -22,9 +22,9 @@ from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd,
 from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
+from rpcinspect.run.tensors import LastRead, hash_of, place_of
 from rpcinspect.views.contract.message import body_json, envelope_json, tensor_json, tensor_text
 from rpcinspect.views.contract.message_line import MessageRenderer, hash_range, location_json, problem_json
-from rpcinspect.views.tensors import LastRead, hash_of, place_of
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 from rpcinspect.wire.records import Placement, TpTensor
 from tests.session.records import pipe, tp_message, tp_tensor

@@ -61,18 +61,19 @@ def test_both_sides_of_a_call_name_the_same_messages(name: str) -> None:
     run = read(name)
     assert run.exchanges.calls
     for call in run.exchanges.calls:
-        caller, callee = call_args(call, 7), serve_args(call)
+        caller, callee = call_args(call, [7], True), serve_args(call)
         assert (caller["request"], caller["answer"]) == (callee["request"], callee["answer"])
         assert (caller["callee"], callee["caller"]) == (call.callee, call.caller)
         assert caller["parent"] == 7
-        assert "parent" not in call_args(call, None)
+        assert "parent" not in call_args(call, [], True)
+        assert call_args(call, [7, 3], False)["ambiguous parents"] == [7, 3]
         assert ("context" in caller) == (call.context is not None)
         assert caller["request_bytes"] == message_args(call.index, call.request)["bytes"]
 
 
 def test_failures_are_marked() -> None:
     run = read("bwd_boom.pcap.gz")
-    failures = [call for call in run.exchanges.calls if call_args(call, None).get("failed")]
+    failures = [call for call in run.exchanges.calls if call_args(call, [], True).get("failed")]
     assert [call.response and call.response.rpc.command.__class__.__name__ for call in failures] == [
         "ExceptionResponse"
     ] * 2
@@ -84,7 +85,7 @@ def test_long_names_are_cut_and_hostile_ones_stay_text() -> None:
     assert len(what(call)) == MAX_NAME
     call.name = Name("\udcff\x1b[31m", "")
     assert json.loads(orjson.dumps(what(call))) == "\\xff\x1b[31m"
-    assert orjson.dumps(call_args(call, None))
+    assert orjson.dumps(call_args(call, [], True))
     call.name = call.function = None
     assert what(call) == "PYTHON_CALL"
 
@@ -93,7 +94,7 @@ def test_calls_through_an_rref_are_named_by_class_and_method() -> None:
     calls = read("reports/latency/backward_elsewhere.pcap.gz").exchanges.calls
     helped = [call for call in calls if call.function == "rnn._call_method"]
     assert {what(call) for call in helped} == {"EmbeddingTable.forward", "Decoder.forward"}
-    assert {call_args(call, None)["function"] for call in helped} == {"rnn._call_method"}
+    assert {call_args(call, [], True)["function"] for call in helped} == {"rnn._call_method"}
 
 
 def test_a_finding_is_told_in_full() -> None:

@@ -136,8 +136,9 @@ def test_head_and_answer_name_each_other() -> None:
     assert request[0] == "message 6: FORWARD_AUTOGRAD_REQ, worker0 → worker1"
     assert request[2] == "  answered by: message 7, latency 2.18 ms"
     assert answer[2] == "  answers: message 6, latency 2.18 ms"
-    assert request[3].startswith("  time: 0.028726000 s after the first, 2026-11-")
-    assert request[5].endswith("basic_chain.pcap, packet 357, 127.0.0.1:53808>127.0.0.1:46111, offset 363")
+    assert request[3] == "  sent: by the sender's own program"
+    assert request[4].startswith("  time: 0.028726000 s after the first, 2026-11-")
+    assert request[6].endswith("basic_chain.pcap, packet 357, 127.0.0.1:53808>127.0.0.1:46111, offset 363")
     assert "  context_id: 0 (0:0)" in request
     assert "    gain: 2.0" in request
     assert "  error: None" not in answer

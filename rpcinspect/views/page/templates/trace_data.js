@@ -52,7 +52,7 @@ class Run {
     Object.assign(this, {
       count: data.count, lanes: data.lanes, kinds: data.kinds, texts: data.texts, types: data.types,
       functions: data.functions, ids: data.ids, contexts: data.contexts, findings: data.findings,
-      startNs: BigInt(data.start_ns),
+      startNs: BigInt(data.start_ns), doubts: data.doubts,
     });
     this.index = summed(columns.index, Int32Array);
     this.begin = summed(columns.time, Float64Array); // nanoseconds since the run's first message
@@ -80,6 +80,8 @@ class Run {
   /** The place of it; -1 if there is none, or it is not shown. */
   partnerPlace(place) { return this.partner[place] ? this.placeOf(this.index[place] + this.partner[place]) : -1; }
   parentOf(place) { return this.parent[place] ? this.index[place] + this.parent[place] : null; }
+  /** What a request may have been sent for where that is uncertain: whether by its sender's own program, then requests. */
+  doubtOf(place) { return this.doubts[this.index[place]] ?? null; }
   functionOf(place) { return this.function[place] ? this.functions[this.function[place] - 1] : null; }
   contextOf(place) { return this.context[place] ? this.contexts[this.context[place] - 1] : null; }
   kindOf(place) { return this.kinds[this.kind[place]]; }

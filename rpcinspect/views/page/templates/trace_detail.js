@@ -49,7 +49,7 @@ class Detail {
 
   /** The request or the answer that it belongs to, what it was made for, what was made for it. */
   exchange(place, failure) {
-    const { run } = this, partner = run.partnerOf(place), parent = run.parentOf(place);
+    const { run } = this, partner = run.partnerOf(place), parent = run.parentOf(place), doubt = run.doubtOf(place);
     const children = run.is(place, REQUEST) ? this.children(place) : [];
     const links = children.slice(0, 20).flatMap((one) => [messageLink(run, run.index[one], run.functionOf(one) ?? ""), " "]);
     if (children.length > 20) links.push(`and ${(children.length - 20).toLocaleString("en")} more`);
@@ -60,8 +60,15 @@ class Detail {
           : ["answers", partner === null ? "a request that was not captured" : messageLink(run, partner, run.functionOf(place) ?? "")],
         failure && ["given up", gaveUp(failure, run, place)],
         parent !== null && ["made while serving", messageLink(run, parent)],
+        doubt && ["made while serving", this.ambiguous(doubt)],
         children.length > 0 && ["calls made for it", links],
       ]), this.times(place));
+  }
+
+  /** All that a request may have been sent for. */
+  ambiguous([own, ...parents]) {
+    const { run } = this, links = parents.flatMap((one) => [messageLink(run, one, run.functionOf(run.placeOf(one)) ?? ""), " "]);
+    return ["ambiguous: ", parents.length > 1 ? "one of " : "", ...links, own ? "or none: by its sender's own program" : ""];
   }
 
   children(place) {

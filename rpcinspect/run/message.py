@@ -1,0 +1,208 @@
+"""One message and its tensors, as a program asks for them: thin views over a record and the session.
+
+In: a run and the index of a message. Out: who sent it to whom, when, and its tensors with their bytes. A view
+holds nothing of its own; making one costs no reading.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from rpcinspect.errors import DecodeError
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.rpc.tensor_values import first_values, logical_bytes
+from rpcinspect.run.tensors import LastRead, bytes_of, hash_of, place_of
+from rpcinspect.wire.records import Placement
+
+if TYPE_CHECKING:
+    from rpcinspect.run.run import Run
+
+
+class Statistics(Struct, frozen=True):
+    """What the elements of a tensor come to; of complex ones by their absolute values."""
+
+    count: int
+    nan: int
+    infinite: int
+    zero: int
+    minimum: float | None
+    """Of the finite elements, as all below; None if there are none."""
+    maximum: float | None
+    mean: float | None
+    norm: float | None
+    """The 2-norm."""
+
+
+class Tensor:
+    """One tensor of a message. Sizes and offsets in elements, lengths in bytes."""
+
+    def __init__(self, record: RpcRecord, meta: TensorMeta, read: LastRead) -> None:
+        self._record = record
+        self._read = read
+        self._place = place_of(record, meta)
+        self.meta = meta
+        """All that its row of the tensor table says."""
+        self.dtype = meta.dtype
+        self.shape = meta.sizes
+        self.device = meta.device
+        """Where it was at its sender."""
+        self.target_device = self._place.target_device
+        """Where it goes at its receiver; None where the message does not say."""
+        self.requires_grad = meta.requires_grad
+
+    def __repr__(self) -> str:
+        sizes = ",".join(map(str, self.shape))
+        return f"Tensor({self.dtype}[{sizes}], {self.device}, {self.placement.value})"
+
+    @property
+    def placement(self) -> Placement:
+        """How sure it is that the bytes are this tensor's."""
+        return self._place.placement
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of its storage that were not captured."""
+        return self._place.missing_bytes
+
+    @property
+    def complete(self) -> bool:
+        """Whether all its bytes are there."""
+        return bytes_of(self._record, self.meta, self._read) is not None
+
+    @property
+    def sha256(self) -> str | None:
+        """Hash over the elements in row-major order, as `decode --format jsonl` has it; None where bytes are
+        missing or uncertain, and of sparse tensors.
+        """
+        return hash_of(self._record, self.meta, self._read)
+
+    def tobytes(self) -> bytes:
+        """The elements in row-major order, little-endian, conj and neg resolved; of quantised ones their
+        integers. Raises `DecodeError` where not all of them are there.
+        """
+        data = bytes_of(self._record, self.meta, self._read)
+        if data is None:
+            raise DecodeError("tensor", f"{self.missing_bytes:,} bytes of the tensor were not captured")
+        return logical_bytes(self.meta, data)
+
+    def numpy(self) -> NDArray[Any]:
+        """The elements as an array of this shape. Raises `DecodeError` as `tobytes`, and for types that numpy
+        does not know: `values` has their elements.
+        """
+        found = NUMPY.get(self.dtype)
+        if found is None:
+            raise DecodeError("tensor", f"numpy has no type for {self.dtype}")
+        return np.frombuffer(self.tobytes(), found).reshape(self.shape)
+
+    def values(self, most: int | None = None) -> list[object]:
+        """The first elements, or all, in row-major order, as exact Python numbers. Raises as `tobytes`."""
+        data = bytes_of(self._record, self.meta, self._read)
+        if data is None:
+            raise DecodeError("tensor", f"{self.missing_bytes:,} bytes of the tensor were not captured")
+        return first_values(self.meta, data, math.prod(self.shape) if most is None else most)
+
+    def statistics(self) -> Statistics:
+        """What the elements come to. Raises as `tobytes`."""
+        if self.dtype in NUMPY:
+            array = self.numpy()
+        else:
+            array = np.array([v for v in self.values() if isinstance(v, (int, float, complex))])
+        numbers = (np.abs(array) if np.iscomplexobj(array) else array).astype(np.float64).ravel()
+        finite = numbers[np.isfinite(numbers)]
+        some = len(finite) > 0
+        return Statistics(
+            count=len(numbers),
+            nan=int(np.isnan(numbers).sum()),
+            infinite=int(np.isinf(numbers).sum()),
+            zero=int((numbers == 0).sum()),
+            minimum=float(finite.min()) if some else None,
+            maximum=float(finite.max()) if some else None,
+            mean=float(finite.mean()) if some else None,
+            norm=float(np.linalg.norm(finite)) if some else None,
+        )
+
+
+class Message:
+    """One message of a run."""
+
+    def __init__(self, run: Run, index: int) -> None:
+        self._run = run
+        self.index = index
+        self.record = run.messages[index]
+        """All that was decoded of it."""
+
+    def __repr__(self) -> str:
+        return f"Message(#{self.index} {self.type} {self.sender} → {self.receiver})"
+
+    @property
+    def type(self) -> str:
+        """The outermost type's name."""
+        return type_name(self.record.rpc.message.type)
+
+    @property
+    def sender(self) -> str:
+        """The worker that sent it: its name, `worker:ID` or its address."""
+        return self._run.session.source(self.record.row)
+
+    @property
+    def receiver(self) -> str:
+        """The worker that got it."""
+        return self._run.session.destination(self.record.row)
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it asks for something."""
+        return self.record.tp.from_client
+
+    @property
+    def time_ns(self) -> int:
+        """When its first byte was captured, in nanoseconds since 1970."""
+        return self.record.tp.first_ns
+
+    @property
+    def end_time_ns(self) -> int:
+        """When its last byte was."""
+        return self.record.tp.last_ns
+
+    @property
+    def partner(self) -> Message | None:
+        """The answer to a request, or the request of an answer."""
+        session = self._run.session
+        row = session.messages.partner[self.record.row]
+        return None if row < 0 else Message(self._run, int(session.index[row]))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Its tensors in the order of its table; those that a sparse one is made of are among them."""
+        read = LastRead(self._run.bytes)
+        return tuple(Tensor(self.record, meta, read) for meta in self.record.rpc.tensors)
+
+
+NUMPY: Mapping[str, str] = {
+    "bool": "?",
+    "uint8": "u1",
+    "int8": "i1",
+    "int16": "<i2",
+    "int32": "<i4",
+    "int64": "<i8",
+    "uint16": "<u2",
+    "uint32": "<u4",
+    "uint64": "<u8",
+    "float16": "<f2",
+    "float32": "<f4",
+    "float64": "<f8",
+    "complex64": "<c8",
+    "complex128": "<c16",
+    "quint8": "u1",
+    "qint8": "i1",
+    "qint32": "<i4",
+}
+"""torch's dtype → numpy's; of quantised tensors that of their integers."""
