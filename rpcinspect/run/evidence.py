@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 from msgspec import Struct
 
-from rpcinspect.rpc.questions import GENERAL, REMOTE
+from rpcinspect.rpc.questions import FETCHES, GENERAL, REMOTE
 from rpcinspect.run.coincidence import Sign, matched, sign_of
 from rpcinspect.run.likelihood import Likelihood
 from rpcinspect.run.requests import NEVER, Member, Requests, Worker
@@ -122,15 +122,34 @@ class _Sender:
         if not open_cases:
             return
         rrefs, tensors = _RRefs(self), _Tensors(self)
+        told = {case.row: rrefs.holders(case) for case in open_cases}
+        shared = self._fetch_at_once(told)
         for case in open_cases:
-            holders = rrefs.holders(case)
-            if holders:
+            holders = told[case.row]
+            if holders and (len(holders) > 1 or holders[0] not in shared or not self._fetches(case.row)):
                 case.rows, case.own, case.settled = holders, False, True
         for case, holder in tensors.holders(self.cases):
             if not case.certain:
                 case.settle(holder)
         for row, parent in matched(self.requests, self.worker, self.cases, values).items():
             self.cases[row].settle(parent)
+
+    def _fetches(self, row: int) -> bool:
+        return self.requests.kind(row).type in FETCHES
+
+    def _fetch_at_once(self, told: Mapping[int, list[int]]) -> set[int]:
+        """Requests for which one fetch began while another one went on: a function waits for each, so that
+        several threads have what it brought, maybe those of other requests.
+        """
+        until: dict[int, int] = {}
+        found = set()
+        for row, holders in told.items():  # in the order in which they began
+            if len(holders) == 1 and self._fetches(row):
+                holder = holders[0]
+                if self.requests.begin[row] < until.get(holder, -NEVER):
+                    found.add(holder)
+                until[holder] = max(until.get(holder, -NEVER), self.requests.over(row))
+        return found
 
 
 class _RRefs:

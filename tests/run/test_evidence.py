@@ -92,3 +92,19 @@ def test_a_function_with_threads_sends_while_one_of_them_fetches() -> None:
     ask(workers, (1, 2), (22, 28), "leaf", 5)
     parents, certain = workers.run().causes.of(3)
     assert (set(parents), certain) == ({BROUGHT, OTHER}, False)
+
+
+def test_fetches_at_once_are_of_several_threads() -> None:
+    """A request keeps an RRef where others find it, for as long as it runs."""
+    workers = handlers()
+    fetch(workers, 1, (25, 35), 7)
+    delete(workers, 1, 100, 7, 8)
+    causes = workers.run().causes
+    assert causes.of(USED)[1] is causes.of(3)[1] is False
+
+
+def test_fetches_one_after_the_other_may_be_of_one_function() -> None:
+    workers = handlers()
+    fetch(workers, 1, (35, 45), 7)
+    delete(workers, 1, 100, 7, 8)
+    assert workers.run().causes.of(4) == ((BROUGHT,), True)
