@@ -22,6 +22,8 @@ from rpcinspect.rpc.command import (
     PythonCall,
     PythonRemoteCall,
     PythonResp,
+    PythonRRefFetchCall,
+    PythonRRefFetchRet,
     RemoteRet,
     RRefAck,
     RRefForkRequest,
@@ -45,6 +47,8 @@ from rpcinspect.rpclog.header import LoggedFailure, LoggedMessage, LoggedStorage
 from rpcinspect.rpclog.write import FIRST_LINE, failure_line, message_line
 from tests.builders import ACK, SYN, Captured, ethernet, ipv4_fragments, packet, pcap_file, tcp
 from tests.commands.runner import decode
+from tests.replay.planning.pickled import name, request, rref
+from tests.replay.talks import NONE
 from tests.session.records import gradient as table_of
 from tests.wire.conversations import Hole, Network, PipeTalk, Said, hello, message_frames, packets, segments
 
@@ -186,6 +190,20 @@ def open_calls(count: int) -> bytes:
         log.exchange("b", "c", CALL, ANSWER, n)
     for n in range(count):
         log.say("b", "a", ANSWER, n, request=False)
+    return log.whole()
+
+
+def telling_calls(count: int) -> bytes:
+    """The same with values of their own and one RRef, which is fetched for each; every fork is given back."""
+    log, made = Log(), [request(name("app", "f"), rref(7, fork=n % 250), n) for n in range(count)]
+    for n, data in enumerate(made):
+        log.say("b0", "b", PythonCall(data, False), n)
+    fetch, answer = PythonRRefFetchCall(0, GloballyUniqueId(0, 7)), PythonRRefFetchRet((), NONE)
+    for n in range(count):
+        log.exchange("b", "c", PythonCall(request(name("app", "g"), n), False), ANSWER, n)
+        log.exchange("b", "b0", fetch, answer, n)
+    for n in range(count):
+        log.say("b0", "b", ANSWER, n, request=False)
     return log.whole()
 
 
@@ -461,6 +479,7 @@ GROWTHS = (
     Growth("the same in a circle", circle, 200),
     Growth("callers of one worker, and workers that it calls", hub, 150),
     Growth("open requests of a worker that makes calls", open_calls, 400, LATENCY),
+    Growth("open requests that tell which calls are theirs", telling_calls, 600, LATENCY),
     Growth("calls in calls, an error that all of them pass on", deep_calls, 150),
     Growth("passes that wait for a gradient, a context each", passes_without_answer, 150),
     Growth("gradients of one context that came and went on", gradients_of_a_context, 500, LATENCY),

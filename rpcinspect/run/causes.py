@@ -6,10 +6,9 @@ them. A sender's own program, or a thread of its own, is always one of them unti
 A request can be nested only in one that runs code, had arrived at the sender and was not answered yet
 (`serving`). Of these, evidence leaves
 
-- what must be: it carries an RRef or the bytes of a tensor that only one of them brought, or runs in a
-  context that reached the sender only with it (`evidence`);
-- not what can't be: a function runs in its request's context, and waits while it fetches;
-- not what would be too great a coincidence (`coincidence`).
+- what must be: the request is of an autograd context that another worker opened, and one in it was open; it
+  uses an RRef, or carries the bytes of a tensor, that nothing else has brought to the sender (`evidence`);
+- what would be too great a coincidence otherwise (`coincidence`).
 
 What is likely only orders those that are left. Three kinds need no open request (`consequences`): gradients
 follow from gradients that arrived before in the same context, a context's clean-up from a clean-up that
@@ -37,7 +36,8 @@ class Doubt(Struct, frozen=True):
     message: int
     caller: str
     parents: tuple[int, ...]
-    """Requests that it may have been sent for, the likeliest first."""
+    """Requests that it may have been sent for, the likeliest first; none where only one that was not captured
+    can explain it, or the sender's own program."""
     own: bool
     """It may also be of the sender's own program."""
     own_likely: bool = False
@@ -51,6 +51,8 @@ class Doubt(Struct, frozen=True):
     @property
     def text(self) -> str:
         """What is known, and what whoever must choose takes it for."""
+        if not self.parents:
+            return f"{self.caller} sends #{self.message}, maybe for a request that was not captured"
         shown = ", ".join(f"#{index}" for index in self.parents[:MAX_SHOWN])
         more = len(self.parents) - MAX_SHOWN
         text = f"{self.caller} sends #{self.message} while it serves {shown}"
@@ -118,10 +120,10 @@ def explain(session: Session) -> Causes:
     parents: dict[int, int] = {}
     doubts: dict[int, Doubt] = {}
     for row, verdict in verdicts.items():
-        if not verdict.rows:
+        if not verdict.rows and verdict.certain:
             continue  # its sender's own program
         message, possible = int(index[row]), tuple(int(index[one]) for one in verdict.rows)
-        if len(possible) == 1 and not verdict.own:
+        if possible and verdict.certain:
             parents[message] = possible[0]
         else:
             doubts[message] = Doubt(message, requests.caller(row), possible, verdict.own, verdict.own_likely)

@@ -1,125 +1,96 @@
-"""What is no coincidence any more: the same thing seen so often that chance does not explain it.
+"""What is no coincidence any more: arguments that tell again and again which request a call was sent for.
 
-In: one worker's requests and what each may have been sent for. Out: calls that the worker's own program has
-not sent, and calls whose arguments tell which request they were sent for. Both are rules that hold in every
-single case of the run, or not at all: one exception, and nothing is told.
+In: one worker's requests and what each call may have been sent for. Out: calls whose values tell that. It is
+a rule of a function that calls another, and holds in every single case of the run, or not at all: one
+exception, and nothing is told. It can't know of a program that acts in lock step with what it serves, with
+the same values, nor of functions that send each other's values around.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from rpcinspect.rpc.questions import REMOTE
 from rpcinspect.run.requests import Requests, Worker
-from rpcinspect.session.provenance import distinctive
 
 if TYPE_CHECKING:
     from rpcinspect.run.evidence import Case
 
-CHANCE = 1e-4
-"""What is less likely than that is no coincidence."""
-GAP_TIMES = 2
-"""Of a pause between busy times so many times as much counts as the busy time before it took: a pause may be
-long for all of the job."""
 LEAST_MATCHES = 5
 LEAST_VALUES = 4
 """So many calls, and values, must have told their requests before it is a rule that they do."""
 
-Sign: TypeAlias = tuple[str, int, str | None]
-"""Callee, type and function of a call."""
+Sign: TypeAlias = tuple[int, str | None]
+"""Type and function of a call."""
 
 
 def sign_of(requests: Requests, row: int) -> Sign:
     """What a call is, whatever it says."""
     kind = requests.kind(row)
-    return requests.callee(row), kind.type, kind.function
-
-
-def never_by_chance(requests: Requests, worker: Worker, cases: Mapping[int, Case]) -> Iterator[Sign]:
-    """Calls that the worker only sends while it serves something, in so many separate busy times that its own
-    program would have to have met them all by chance.
-    """
-    busy = _busy(requests, worker)
-    if not busy:
-        return
-    working = sum(end - begin for begin, end in busy)
-    pauses = sum(
-        min(later[0] - earlier[1], GAP_TIMES * (earlier[1] - earlier[0])) for earlier, later in pairwise(busy)
-    )
-    share = working / max(working + pauses, 1)
-    times: dict[Sign, set[int]] = defaultdict(set)
-    begins = [begin for begin, _ in busy]
-    idle: set[Sign] = set()
-    for row, case in cases.items():
-        sign = sign_of(requests, row)
-        if case.rows:
-            times[sign].add(_place(begins, requests.begin[row]))
-        else:
-            idle.add(sign)
-    for sign, its in times.items():
-        if sign not in idle and share ** len(its) < CHANCE:
-            yield sign
-
-
-def _busy(requests: Requests, worker: Worker) -> list[tuple[int, int]]:
-    """The times in which the worker had something open, joined where they overlap."""
-    spans = sorted(
-        (requests.arrived[row], requests.answered(row)) for row in worker.received if requests.runs_code(row)
-    )
-    found: list[tuple[int, int]] = []
-    for begin, end in spans:
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        else:
-            found.append((begin, end))
-    return found
-
-
-def _place(begins: Sequence[int], time_ns: int) -> int:
-    return bisect_right(begins, time_ns)
+    return kind.type, kind.function
 
 
 def matched(
-    requests: Requests, cases: Mapping[int, Case], values: Mapping[int, frozenset[int]]
+    requests: Requests, worker: Worker, cases: Mapping[int, Case], values: Mapping[int, frozenset[int]]
 ) -> dict[int, int]:
-    """Call → the one open request that has a value of its arguments: where it is one that hardly comes twice,
-    and where all calls of the kind have a value of one of the open requests, and many of one only.
+    """Call → the one open request that has a value of its arguments, where all calls of the kind have a value
+    of an open request, and many of one only.
     """
     found: dict[int, int] = {}
     signs: dict[Sign, list[Case]] = defaultdict(list)
     for case in cases.values():
         signs[sign_of(requests, case.row)].append(case)
+    served: dict[str | None, list[int]] = defaultdict(list)
+    for row in worker.received:
+        served[requests.kind(row).function].append(row)
     for its in signs.values():
-        if all(case.certain for case in its):
-            continue
-        told = {case.row: _holders(case, values) for case in its}
-        for case in its:
-            rare = {rows[0] for mark, rows in told[case.row].items() if len(rows) == 1 and distinctive(mark)}
-            if len(rare) == 1 and not case.certain:
-                found[case.row] = rare.pop()
-        if all(told[case.row] for case in its):
-            found |= _by_rule(its, told)
+        if any(case.rows and not case.certain for case in its):
+            rule = _rule(its, values)
+            if all(_waited(requests, row, parent) for row, parent in rule.items()):
+                found |= _of_one_function(requests, served, its, rule)
     return found
 
 
-def _by_rule(cases: Sequence[Case], told: Mapping[int, Mapping[int, Sequence[int]]]) -> dict[int, int]:
+def _rule(cases: Sequence[Case], values: Mapping[int, frozenset[int]]) -> dict[int, int]:
     found: dict[int, int] = {}
     marks: set[int] = set()
     for case in cases:
-        alone = {rows[0]: mark for mark, rows in told[case.row].items() if len(rows) == 1}
+        held = _holders(case, values)
+        if not held:
+            return {}
+        alone = {rows[0]: mark for mark, rows in held.items() if len(rows) == 1}
         if len(alone) == 1:
             ((row, mark),) = alone.items()
             found[case.row] = row
             marks.add(mark)
-        elif len(alone) > 1:
-            return {}
-    wanted = {case.row for case in cases if not case.certain}
-    if len(found) < LEAST_MATCHES or len(marks) < LEAST_VALUES:
+        elif alone or len(held) < len(values[case.row]):
+            return {}  # several are told, or none where there is something that none of them has
+    enough = len(found) >= LEAST_MATCHES and len(marks) >= LEAST_VALUES
+    return found if enough else {}
+
+
+def _waited(requests: Requests, row: int, parent: int) -> bool:
+    return requests.kind(row).type in REMOTE or requests.over(row) <= requests.answered(parent)
+
+
+def _of_one_function(
+    requests: Requests,
+    served: Mapping[str | None, Sequence[int]],
+    cases: Sequence[Case],
+    rule: Mapping[int, int],
+) -> dict[int, int]:
+    """The same without what is certain already, if one function made all of these calls, and made one
+    whenever it was called."""
+    functions = {requests.kind(parent).function for parent in rule.values()}
+    if len(functions) != 1:
         return {}
-    return {row: parent for row, parent in found.items() if row in wanted}
+    callers = len(set(rule.values())) + len(cases) - len(rule)
+    if callers < len(served[functions.pop()]):
+        return {}
+    wanted = {case.row for case in cases if not case.certain and not case.unseen}
+    return {row: parent for row, parent in rule.items() if row in wanted}
 
 
 def _holders(case: Case, values: Mapping[int, frozenset[int]]) -> dict[int, list[int]]:

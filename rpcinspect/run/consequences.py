@@ -18,13 +18,12 @@ from functools import cached_property
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, GENERAL, HOUSEKEEPING, PASSES
 from rpcinspect.run.evidence import Verdict
-from rpcinspect.run.requests import Member, Requests, Worker
+from rpcinspect.run.requests import NEVER, Member, Requests, Worker
 from rpcinspect.run.serving import MAX_OPEN, Serving
 from rpcinspect.session.provenance import Id, What
 
 CLEANUP = MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ
 BACKWARD = MessageType.BACKWARD_AUTOGRAD_REQ
-OWN = Verdict((), True)
 
 
 def follow(requests: Requests, verdicts: dict[int, Verdict]) -> None:
@@ -59,6 +58,7 @@ class _Follower:
         self.verdicts = verdicts
         self.job, self.name = member
         self.worker = worker
+        self.own = Verdict((), True, True, requests.unseen_until(member) == NEVER)
         self.forward = forward
         """(job, gradient request) → the forward message along whose edge it goes back."""
         self.tensors = tensors
@@ -94,7 +94,7 @@ class _Follower:
     def _gradient(self, row: int, before: Sequence[int], beginner: Verdict | None) -> Verdict:
         """A gradient follows from those before it, or from whoever began the pass on this worker."""
         if not before:
-            return beginner or OWN
+            return beginner or self.own
         if beginner is None and len(before) == 1:
             return Verdict((before[0],), False)
         known = self._fed(row, before)
@@ -163,7 +163,7 @@ class _Follower:
             if not verdict.rows or any(one in serving for one in verdict.rows):
                 return verdict
         first = serving.first_in(context)
-        return OWN if first is None else Verdict((first,), False)
+        return self.own if first is None else Verdict((first,), False)
 
     @cached_property
     def _general(self) -> dict[int, list[int]]:
@@ -189,10 +189,10 @@ class _Follower:
                 continue
             if requests.creator(self.job, context) == self.name:
                 first = self._general.get(context)
-                self.verdicts[row] = self.verdicts[first[0]] if first else OWN
+                self.verdicts[row] = self.verdicts[first[0]] if first else self.own
             else:
                 came = arrived.get(context)
-                self.verdicts[row] = OWN if came is None else Verdict((came,), False)
+                self.verdicts[row] = self.own if came is None else Verdict((came,), False)
 
     def forks(self) -> None:
         """A fork's housekeeping has the cause of the message that brought or made the fork."""
@@ -219,7 +219,7 @@ class _Follower:
             if fork in served:
                 self.verdicts[row] = Verdict((served[fork],), False)
             elif fork in called:
-                self.verdicts[row] = self.verdicts.get(called[fork], OWN)
+                self.verdicts[row] = self.verdicts.get(called[fork], self.own)
             else:  # it came in a form that nobody knows as an RRef's, or before the capture
                 before = calls[: bisect_right(times, requests.begin[row])][-MAX_OPEN:]
                 self.verdicts[row] = Verdict(tuple(reversed(before)), True, not before)

@@ -56,9 +56,17 @@ class Likelihood:
 
     def waited(self, case: Case, row: int) -> bool:
         """Whether the call was over before the request was answered, as it is where a function waits for it;
-        nobody has to wait for a remote call.
+        nobody has to wait for a remote call. Code that sends in another context than its request's is in a
+        thread or a callback.
         """
         requests = self._requests
+        inside = requests.inside(row)
+        if (
+            inside is not None
+            and inside != requests.context(case.row)
+            and not requests.kind(case.row).builtin
+        ):
+            return requests.kind(row).asynchronous
         return requests.kind(case.row).type in REMOTE or requests.over(case.row) <= requests.answered(row)
 
     def order(self, case: Case) -> tuple[int, ...]:

@@ -103,7 +103,8 @@ def read_profiles(calls: Sequence[Call], causes: Causes) -> tuple[CallProfile, .
         if asked is None or told is None or call.answer is None:
             continue
         seen[call.index] = frozenset(_keys(told.profiled_events))
-        parent = seen.get(causes.parents.get(call.index, -1), frozenset())
+        parents, _ = causes.of(call.index)
+        parent = frozenset().union(*(seen.get(one, frozenset()) for one in parents))
         key, known = _key(call, parent)
         runs, broken = operator_runs(told.profiled_events)
         found.append(

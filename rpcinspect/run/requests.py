@@ -16,9 +16,13 @@ from msgspec import Struct, field
 from rpcinspect.rpc.questions import CALLS
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import NO_CONTEXT, Event, Id, Kind, What
+from rpcinspect.wire.records import Pipe, Visibility
 
 NEVER = (1 << 63) - 1
 """When what was not captured happened."""
+
+LOSSES = frozenset({"capture-gap", "truncated-packets", "invisible-transport"})
+"""Findings by which requests may be missing, or what they carried."""
 
 Member = tuple[int, str]
 """(job, label) of a worker."""
@@ -93,6 +97,42 @@ class Requests:
         """The autograd context in which its function runs."""
         return self.context(row) if self.kind(row).wrapped else None
 
+    def unseen_until(self, member: Member) -> int:
+        """Until when a worker may have served requests that were not captured; before the capture if none is
+        missing. That is where a pipe to it was there before the capture or can't be seen, where it can't be
+        told whose a pipe is, where bytes were lost, and before an answer to what is missing.
+        """
+        if self._nameless or any(finding.code in LOSSES for finding in self.session.findings):
+            return NEVER
+        pipes = self._to.get(member, ())
+        if any(not _whole(self.session.pipes[pipe]) for pipe in pipes):
+            return NEVER
+        return max((self._orphans.get(pipe, -NEVER) for pipe in pipes), default=-NEVER)
+
+    @cached_property
+    def _to(self) -> dict[Member, list[int]]:
+        """Worker → the pipes to it."""
+        found: dict[Member, list[int]] = defaultdict(list)
+        for pipe, member in enumerate(zip(self.session.jobs, self.session.servers, strict=True)):
+            found[member].append(pipe)
+        return found
+
+    @cached_property
+    def _nameless(self) -> bool:
+        """Whether there are pipes of which it is not known whose they are: maybe of a worker with a name."""
+        names = {worker.name for worker in self.session.workers}
+        return not names.issuperset((*self.session.clients, *self.session.servers))
+
+    @cached_property
+    def _orphans(self) -> dict[int, int]:
+        """Pipe → when the last answer on it was sent whose request is missing."""
+        columns = self.session.messages
+        forth, partner = np.asarray(columns.from_client), np.asarray(columns.partner)
+        found: dict[int, int] = {}
+        for row in np.flatnonzero((forth == 0) & (partner == NONE)).tolist():
+            found[self._pipe[row]] = max(self.begin[row], found.get(self._pipe[row], -NEVER))
+        return found
+
     def runs_code(self, row: int) -> bool:
         """Whether a function runs for it that can send something."""
         kind = self.kind(row)
@@ -125,3 +165,9 @@ class Requests:
     def brought(self, row: int) -> list[Event]:
         """The forks that a message brings in its pickles."""
         return [event for event in self.events.get(row, ()) if event.what == What.BROUGHT]
+
+
+def _whole(pipe: Pipe) -> bool:
+    """Whether a pipe was captured from its beginning, where its handshake names the client."""
+    seen = pipe.visible in (Visibility.FULL, Visibility.NO_TENSORS)
+    return pipe.logged or (pipe.client_name is not None and seen)

@@ -8,14 +8,14 @@ each question no more than that.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import islice
 
 from rpcinspect.run.requests import Requests
 
 MAX_OPEN = 256
-"""Open requests of one context, or of none, that are looked at: the latest."""
+"""Open requests, of one context or all, that are looked at: the latest."""
 
 
 class Serving:
@@ -30,8 +30,6 @@ class Serving:
         """In the order in which they arrived."""
         self._inside: dict[int | None, dict[int, None]] = defaultdict(dict)
         """The same, by the context of their envelope."""
-        self._lasting: dict[int, None] = {}
-        """Those of functions that go on after they have returned, where no context is set any more."""
         self._ends: list[tuple[int, int]] = []
         """(when it was answered, row), the earliest first."""
 
@@ -41,14 +39,11 @@ class Serving:
         while self._next < len(self._waiting) and requests.arrived[self._waiting[self._next]] <= time_ns:
             row = self._waiting[self._next]
             self._open[row] = self._inside[requests.inside(row)][row] = None
-            if requests.kind(row).asynchronous:
-                self._lasting[row] = None
             heappush(self._ends, (requests.answered(row), row))
             self._next += 1
         while self._ends and self._ends[0][0] < time_ns:
             row = heappop(self._ends)[1]
             del self._open[row], self._inside[requests.inside(row)][row]
-            self._lasting.pop(row, None)
 
     def __contains__(self, row: int) -> bool:
         """Whether a request is open."""
@@ -58,18 +53,10 @@ class Serving:
         """Whether any is."""
         return bool(self._open)
 
-    def latest(self, contexts: Collection[int | None] | None) -> list[int]:
-        """Open requests in these contexts (None is outside of all), or all of them, in the order in which
-        they arrived. Where being outside of all counts, those that go on without their context do, too.
-        """
-        if contexts is None:
-            groups = [self._open]
-        else:
-            groups = [self._inside.get(one, {}) for one in contexts]
-            if None in contexts:
-                groups.append(self._lasting)
-        found = {row for group in groups for row in islice(reversed(group), MAX_OPEN)}
-        return sorted(found, key=lambda row: (self._requests.arrived[row], row))
+    def latest(self, context: int | None) -> list[int]:
+        """Open requests in a context, or all of them, in the order in which they arrived."""
+        group = self._open if context is None else self._inside.get(context, {})
+        return list(islice(reversed(group), MAX_OPEN))[::-1]
 
     def first_in(self, context: int) -> int | None:
         """The open request in a context that arrived first."""

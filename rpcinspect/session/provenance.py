@@ -37,7 +37,7 @@ from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickle_facts import SCRIPT
 from rpcinspect.rpc.pickles.semantic import python_udf, remote_module, rref_fork, tensor_reference
-from rpcinspect.rpc.pickles.tree import Call, Global, Value, children
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value, children
 from rpcinspect.rpc.questions import CALLS, context_of, function_of, is_builtin
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.wire.ranges import CaptureBytes, Extent
@@ -215,14 +215,18 @@ class Provenance:
         return self.kinds[self.kind[row]]
 
     def values(self, rows: Collection[int]) -> dict[int, frozenset[int]]:
-        """Of each of these rows the marks of its values, of which `distinctive` tells some apart."""
+        """Of each of these rows the marks of its values."""
         found = _by_row(self._marks, rows)
         return {row: frozenset((*found.get(row, ()), *self.kind_of(row).marks)) for row in rows}
 
     def tensors(self, rows: Collection[int]) -> dict[int, frozenset[int]]:
         """Of each of these rows the marks of its tensors, those that tell nothing left out."""
         found = _by_row(self._tensors, rows)
-        return {row: frozenset(found.get(row, ())) for row in rows}
+        return {row: frozenset(found.get(row, ())) - {HIDDEN} for row in rows}
+
+    def opaque(self, rows: Collection[int]) -> list[int]:
+        """Those of these rows that have tensors without marks, as they are too many or bytes are missing."""
+        return [row for row, marks in _by_row(self._tensors, rows).items() if HIDDEN in marks]
 
 
 def _by_row(columns: tuple[array[int], array[int]], rows: Collection[int]) -> dict[int, list[int]]:
@@ -235,7 +239,10 @@ def _by_row(columns: tuple[array[int], array[int]], rows: Collection[int]) -> di
 
 
 def _tensors(record: RpcRecord, source: CaptureBytes) -> Iterator[int]:
-    for tensor in record.tp.tensors[:MAX_MARKS]:
+    tensors = record.tp.tensors
+    if len(tensors) > MAX_MARKS or any(one.extent is None or one.extent.missing for one in tensors):
+        yield HIDDEN
+    for tensor in tensors[:MAX_MARKS]:
         mark = None if tensor.extent is None else tensor_mark(tensor.extent, source)
         if mark is not None:
             yield mark
@@ -259,7 +266,7 @@ def _events(record: RpcRecord) -> Iterator[tuple[int, ...]]:
 
 def marks_of(values: Sequence[Value]) -> tuple[int, ...]:
     """Marks of the numbers and texts in some values; names of functions and classes, RRefs, tensors and the
-    keys of dicts and states are none."""
+    keys of dicts are none."""
     found: dict[int, None] = {}
     stack, seen, left = list(reversed(values)), set[int](), MAX_NODES
     while stack and left and len(found) < MAX_MARKS:
@@ -277,6 +284,8 @@ def marks_of(values: Sequence[Value]) -> tuple[int, ...]:
                 module = remote_module(node)
                 if module is not None:
                     inner = module.attributes
+                elif kind is Dict:
+                    inner = [value for _, value in node.pairs]
                 elif kind is Call:
                     inner = [node.args, node.kwargs, node.state, *node.items]
                 stack.extend(reversed(list(inner)[:MAX_NODES]))
@@ -284,19 +293,8 @@ def marks_of(values: Sequence[Value]) -> tuple[int, ...]:
 
 
 def mark_of(value: int | float | str | bytes) -> int:
-    """A number for a value; its lowest bit says whether it is one that hardly comes twice by chance."""
-    if isinstance(value, int):
-        rare = abs(value) >= RARE_INT
-    elif isinstance(value, float):
-        rare = len(repr(value)) >= RARE_LETTERS
-    else:
-        rare = len(value) >= RARE_LETTERS
-    return hash((type(value), value)) & ~1 | rare
-
-
-def distinctive(mark: int) -> bool:
-    """Whether a value with this mark hardly comes twice by chance."""
-    return bool(mark & 1)
+    """A number for a value."""
+    return hash((type(value), value))
 
 
 def tensor_mark(extent: Extent, source: CaptureBytes) -> int | None:
@@ -314,8 +312,8 @@ def tensor_mark(extent: Extent, source: CaptureBytes) -> int | None:
 
 
 PLAIN = (int, float, str, bytes)
-RARE_INT = 1 << 24
-RARE_LETTERS = 10
+HIDDEN = 0
+"""Stands for the tensors of a message that have no mark; see `opaque`."""
 NO_ID = (NONE, NONE)
 NO_CONTEXT = -(1 << 63)
 

@@ -5,63 +5,59 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.run.exchanges import Call
-from rpcinspect.run.serving import MAX_OPEN, Arrivals, Serving, context_inside
+from rpcinspect.run.requests import Requests
+from rpcinspect.run.serving import MAX_OPEN, Serving
 from tests.replay.talks import Workers
 
 REQUESTS = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(0, 9), st.booleans(), st.integers(0, 3)),
+    st.tuples(
+        st.integers(0, 30),
+        st.integers(2, 9),
+        st.booleans(),
+        st.sampled_from([None, 1, 2]),
+        st.sampled_from(["app.f", "aten::add"]),
+    ),
     min_size=1,
     max_size=12,
 )
+Drawn = list[tuple[int, int, bool, int | None, str]]
 
 
-def received(drawn: list[tuple[int, int, bool, int]]) -> list[Call]:
+def received(drawn: Drawn) -> tuple[Requests, list[int]]:
     """Requests of w0 to w1, some of them in a context."""
     workers = Workers(2)
-    for begin, length, answered, _ in drawn:
-        workers.call(0, 1, begin, begin + length if answered else None, "app.f")
-    calls = workers.calls()
-    for call, (_, _, _, context) in zip(calls, drawn, strict=True):
-        if context:
-            call.context, call.wrapped = context, True
-    return calls
+    for n, (begin, length, answered, context, function) in enumerate(drawn):
+        inside = None if context is None else (context, n)
+        workers.call(0, 1, begin, begin + length if answered else None, function, context=inside)
+    requests = Requests(workers.run().session)
+    return requests, requests.workers[0, "w1"].received
 
 
 @given(REQUESTS)
-@settings(max_examples=40)
-def test_what_is_open(drawn: list[tuple[int, int, bool, int]]) -> None:
-    calls = received(drawn)
-    serving = Serving(calls)
+@settings(max_examples=40, deadline=None)
+def test_what_is_open(drawn: Drawn) -> None:
+    requests, rows = received(drawn)
+    serving = Serving(requests, rows)
     for now in range(0, 45, 3):
         serving.at(now)
-        there = sorted(
-            (c for c in calls if c.arrived_ns <= now and (c.answered_ns is None or c.answered_ns >= now)),
-            key=lambda c: c.arrived_ns,
-        )
-        assert {c.index for c in calls if c.index in serving} == {c.index for c in there}
-        assert serving.latest(None, calls[0]) == [c for c in there if c is not calls[0]]
-        for contexts in ((None,), (1,), (2, None)):
-            inside = [c for c in there if context_inside(c) in contexts and c is not calls[0]]
-            assert serving.latest(contexts, calls[0]) == inside
-        first = next((c for c in there if context_inside(c) == 1), None)
-        assert serving.first_in(1) is first
-
-
-@given(REQUESTS)
-@settings(max_examples=40)
-def test_what_had_arrived(drawn: list[tuple[int, int, bool, int]]) -> None:
-    calls = received(drawn)
-    arrivals = Arrivals(calls)
-    for call in calls:
-        came = [one for one in calls if one.arrived_ns <= call.begin_ns]
-        assert arrivals.latest(call) is max(came, key=lambda one: one.arrived_ns, default=None)
-        assert arrivals.last(call) is (came[-1] if came else None)
+        there = [
+            row
+            for row in sorted(rows, key=requests.arrived.__getitem__)
+            if requests.runs_code(row) and requests.arrived[row] <= now <= requests.answered(row)
+        ]
+        assert bool(serving) == bool(there)
+        assert [row for row in there if row in serving] == there
+        assert sorted(serving.latest(None)) == sorted(there)
+        for context in (1, 2):
+            inside = [row for row in there if requests.inside(row) == context]
+            assert sorted(serving.latest(context)) == sorted(inside)
+            first = serving.first_in(context)
+            assert (first is None) == (not inside)
+            assert first is None or requests.arrived[first] == requests.arrived[inside[0]]
 
 
 def test_so_many_are_looked_at() -> None:
-    calls = received([(n, 0, False, 0) for n in range(2 * MAX_OPEN)])
-    serving = Serving(calls)
+    requests, rows = received([(n, 0, False, None, "app.f") for n in range(2 * MAX_OPEN)])
+    serving = Serving(requests, rows)
     serving.at(10_000)
-    found = serving.latest(None, calls[0])
-    assert [call.arrived_ns for call in found] == sorted(call.arrived_ns for call in calls)[MAX_OPEN:]
+    assert serving.latest(None) == sorted(rows, key=requests.arrived.__getitem__)[MAX_OPEN:]

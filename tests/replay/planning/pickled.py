@@ -32,9 +32,10 @@ def receiver(method: str, argument: bytes) -> Raw:
     return Raw(got + argument + b"\x85R")
 
 
-def rref(local: int, *, type_text: str = "PyObject") -> Raw:
+def rref(local: int, *, fork: int | None = None, type_text: str = "PyObject") -> Raw:
     """An RRef that worker 0 made and owns, as `_py_rref_receiver` gets it."""
-    ids = b"".join(b"K" + bytes([number]) for number in (0, 0, local, 0, local, 0))
+    fork = local if fork is None else fork
+    ids = b"".join(b"K" + bytes([number]) for number in (0, 0, local, 0, fork, 0))
     return receiver("_py_rref_receiver", b"(" + ids + text(type_text) + b"t")
 
 

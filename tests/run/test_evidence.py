@@ -1,0 +1,110 @@
+"""What names the request that a call was sent for, and what only seems to."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.replay.planning.pickled import rref
+from tests.replay.talks import Workers
+from tests.run.told import ask, delete, fetch
+
+BROUGHT, OTHER, USED = 0, 1, 2
+"""Indexes of the messages of `handlers`."""
+
+
+def handlers() -> Workers:
+    """w1 serves two requests; one brought an RRef, and w1 fetches by it."""
+    workers = Workers(3)
+    ask(workers, (0, 1), (10, 60), "a", rref(7, fork=8))
+    ask(workers, (2, 1), (11, 61), "b", 3)
+    fetch(workers, 1, (20, 30), 7)
+    return workers
+
+
+def test_an_rref_that_is_given_back_with_its_request_was_its_functions_alone() -> None:
+    workers = handlers()
+    delete(workers, 1, 100, 7, 8)
+    causes = workers.run().causes
+    assert causes.of(USED) == ((BROUGHT,), True)
+
+
+@pytest.mark.parametrize("deleted", [None, 1000])
+def test_an_rref_that_is_kept_may_be_used_by_all_code(deleted: int | None) -> None:
+    """A long request stores it where other handlers and threads of the worker find it."""
+    workers = handlers()
+    if deleted is not None:
+        delete(workers, 1, deleted, 7, 8)
+    parents, certain = workers.run().causes.of(USED)
+    assert (set(parents), certain) == ({BROUGHT, OTHER}, False)
+
+
+def test_an_rref_that_came_before_and_is_still_there_tells_nothing() -> None:
+    workers = Workers(3)
+    ask(workers, (0, 1), (1, 5), "keep", rref(7, fork=9))
+    ask(workers, (0, 1), (10, 60), "a", rref(7, fork=8))
+    fetch(workers, 1, (20, 30), 7)
+    delete(workers, 1, 70, 7, 8)
+    delete(workers, 1, 900, 7, 9)
+    assert workers.run().causes.of(3) == ((2,), False)
+
+
+def test_an_rref_that_came_before_and_is_gone_does_not_hinder() -> None:
+    workers = Workers(3)
+    ask(workers, (0, 1), (1, 5), "keep", rref(7, fork=9))
+    delete(workers, 1, 6, 7, 9)
+    ask(workers, (0, 1), (10, 60), "a", rref(7, fork=8))
+    fetch(workers, 1, (20, 30), 7)
+    delete(workers, 1, 70, 7, 8)
+    assert workers.run().causes.of(5) == ((4,), True)
+
+
+def test_of_several_that_brought_it_each_is_possible_and_no_other() -> None:
+    workers = Workers(3)
+    ask(workers, (0, 1), (10, 60), "a", rref(7, fork=8))
+    ask(workers, (0, 1), (11, 60), "a", rref(7, fork=9))
+    ask(workers, (2, 1), (12, 61), "b", 3)
+    fetch(workers, 1, (20, 30), 7)
+    delete(workers, 1, 100, 7, 8)
+    delete(workers, 1, 101, 7, 9)
+    run = workers.run()
+    assert set(run.causes.of(3)[0]) == {0, 1}
+    assert not run.causes.doubts[3].own
+
+
+def test_what_was_never_answered_may_keep_what_it_was_given() -> None:
+    workers = Workers(2)
+    ask(workers, (0, 1), (10, None), "a", rref(7, fork=8))
+    fetch(workers, 1, (20, 30), 7)
+    assert workers.run().causes.of(1) == ((0,), False)
+
+
+@pytest.mark.parametrize("end", [40, 80, None])
+def test_a_fetch_may_be_given_up_by_a_timeout_or_go_on_in_a_thread(end: int | None) -> None:
+    workers = Workers(2)
+    ask(workers, (0, 1), (10, 60), "a", 1)
+    fetch(workers, 1, (20, end), 7)
+    assert workers.run().causes.of(1) == ((0,), False)
+
+
+def test_a_function_with_threads_sends_while_one_of_them_fetches() -> None:
+    workers = handlers()
+    delete(workers, 1, 100, 7, 8)
+    ask(workers, (1, 2), (22, 28), "leaf", 5)
+    parents, certain = workers.run().causes.of(3)
+    assert (set(parents), certain) == ({BROUGHT, OTHER}, False)
+
+
+def test_fetches_at_once_are_of_several_threads() -> None:
+    """A request keeps an RRef where others find it, for as long as it runs."""
+    workers = handlers()
+    fetch(workers, 1, (25, 35), 7)
+    delete(workers, 1, 100, 7, 8)
+    causes = workers.run().causes
+    assert causes.of(USED)[1] is causes.of(3)[1] is False
+
+
+def test_fetches_one_after_the_other_may_be_of_one_function() -> None:
+    workers = handlers()
+    fetch(workers, 1, (35, 45), 7)
+    delete(workers, 1, 100, 7, 8)
+    assert workers.run().causes.of(4) == ((BROUGHT,), True)

@@ -1,0 +1,77 @@
+"""What is known of one worker's requests, and where some may be missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcinspect.rpc.command import PythonResp
+from rpcinspect.run.requests import LOSSES, NEVER, Requests
+from rpcinspect.session.model import Finding
+from rpcinspect.wire.records import Visibility
+from tests.replay.talks import NONE, Workers
+from tests.session.records import Talk, pipe
+
+
+def served() -> Workers:
+    workers = Workers(2)
+    workers.call(0, 1, 10, 60, "app.a", context=(5, 1))
+    workers.call(0, 1, 12, None, "aten::add")
+    workers.call(1, 0, 20, 30, "app.b")
+    return workers
+
+
+def test_what_workers_sent_and_served() -> None:
+    requests = Requests(served().run().session)
+    first, second, third = (int(requests.session.order[n]) for n in range(3))
+    assert requests.workers[0, "w0"].sent == [first, second]
+    assert requests.workers[0, "w1"].received == [first, second]
+    assert requests.workers[0, "w1"].sent == [third]
+    assert (requests.caller(third), requests.callee(third)) == ("w1", "w0")
+    assert (requests.answered(first), requests.answered(second)) == (59, NEVER)
+    assert (requests.over(first), requests.over(second)) == (60, NEVER)
+    assert (requests.inside(first), requests.inside(third)) == (5, None)
+    assert [requests.runs_code(row) for row in (first, second, third)] == [True, False, True]
+
+
+def test_of_a_whole_capture_nothing_is_missing() -> None:
+    requests = Requests(served().run().session)
+    assert requests.unseen_until((0, "w1")) < 0
+
+
+def test_an_answer_to_nothing_says_that_a_request_is_missing() -> None:
+    workers = served()
+    workers.say(PythonResp(NONE), pipe=1, id=99, from_client=False, time_ns=15)
+    run = workers.run()
+    requests = Requests(run.session)
+    assert requests.unseen_until((0, "w1")) == 15
+
+
+@pytest.mark.parametrize("code", sorted(LOSSES))
+def test_where_something_was_lost_all_may_be(code: str) -> None:
+    session = served().run().session
+    session.findings = (Finding(code=code, severity="warning", text=""),)
+    requests = Requests(session)
+    assert requests.unseen_until((0, "w1")) == NEVER
+
+
+@pytest.mark.parametrize("visible", [Visibility.HANDSHAKE_ONLY, Visibility.NO_HANDSHAKE])
+def test_a_pipe_that_is_not_seen_from_its_beginning(visible: Visibility) -> None:
+    workers = served()
+    workers.pipes[1].visible = visible
+    causes = workers.run().causes
+    assert causes.of(2) == ((0,), False)
+    assert causes.of(0) == ((), True)
+
+
+def test_a_pipe_on_which_nothing_was_seen_counts_too() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 10, 60, "app.a")
+    workers.pipes[2].visible = Visibility.NO_HANDSHAKE  # from w1 to w0
+    assert workers.run().causes.of(0) == ((), False)
+
+
+def test_a_pipe_of_nobody_may_be_a_named_workers() -> None:
+    """Where the store was not captured, what a worker is asked and what it asks are not known as one's."""
+    talk = Talk(pipe(0, "10.0.0.1:1000", "10.0.0.2:5000"), pipe(1, "10.0.0.2:1001", "10.0.0.3:5000", "w1"))
+    session = talk.finish()
+    assert Requests(session).unseen_until((0, "w1")) == NEVER
