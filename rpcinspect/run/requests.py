@@ -21,7 +21,7 @@ from rpcinspect.wire.records import Pipe, Visibility
 NEVER = (1 << 63) - 1
 """When what was not captured happened."""
 
-LOSSES = frozenset({"capture-gap", "truncated-packets", "invisible-transport"})
+LOSSES = frozenset({"capture-gap", "truncated-packets"})
 """Findings by which requests may be missing, or what they carried."""
 
 Member = tuple[int, str]
@@ -102,7 +102,7 @@ class Requests:
         missing. That is where a pipe to it was there before the capture or can't be seen, where it can't be
         told whose a pipe is, where bytes were lost, and before an answer to what is missing.
         """
-        if self._nameless or any(finding.code in LOSSES for finding in self.session.findings):
+        if self._nameless or self._lost:
             return NEVER
         pipes = self._to.get(member, ())
         if any(not _whole(self.session.pipes[pipe]) for pipe in pipes):
@@ -116,6 +116,13 @@ class Requests:
         for pipe, member in enumerate(zip(self.session.jobs, self.session.servers, strict=True)):
             found[member].append(pipe)
         return found
+
+    @cached_property
+    def _lost(self) -> bool:
+        """Whether something was lost, or workers may have met where no network is."""
+        codes = {finding.code for finding in self.session.findings}
+        elsewhere = any(worker.elsewhere for worker in self.session.workers)
+        return bool(codes & LOSSES) or (elsewhere and "invisible-transport" in codes)
 
     @cached_property
     def _nameless(self) -> bool:

@@ -263,7 +263,7 @@ def test_saved_messages_are_read_back(capture: Path, text: str, tmp_path: Path) 
 
 
 def _alone(line: dict[str, object]) -> dict[str, object]:
-    """Without what follows from messages that are not saved: what it was sent for, of which class an RRef is."""
+    """Without what follows from messages that are not saved."""
     return {key: value for key, value in line.items() if key not in ("parents", "parent_certain", "call")}
 
 

@@ -51,7 +51,7 @@ def test_pauses_are_the_creators() -> None:
     trace = workload_trace("basic_chain")
     (graph,) = trace.graphs
     pauses = [segment for segment in trace.critical_path(graph) if segment.kind == "pause"]
-    assert len(pauses) == 3  # between two calls, before the pass, and where a gradient came back in it
+    assert len(pauses) == 2  # between two calls, and before the pass
     assert {(pause.worker, pause.request) for pause in pauses} == {("worker0", None)}
     (backward,) = workload("basic_chain").of("backward")
     assert pauses[1].begin_ns - CLOCK_NS <= backward["time_ns"] <= pauses[1].end_ns
