@@ -42,7 +42,8 @@ class Alignment(Struct):
     """Calls without a partner that say again what a call with one says just before or after them."""
     repeated_b: set[int] = field(default_factory=set)
     unrelated: bool = False
-    """No call of one run is like any of the other: no function is called in both."""
+    """No call of one run is like any of the other: no function is called in both, nor is one called in the
+    place of another with the same arguments."""
 
 
 def align_runs(a: DiffSide, b: DiffSide) -> Alignment:
@@ -80,9 +81,8 @@ def _align(a: DiffSide, b: DiffSide) -> Alignment:
     aligner.calls()
     aligner.left_over()
     aligner.replaced()
-    if not found.pairs and all(keys.general for keys in aligner.keys):
-        found.unrelated = True
-        return found
+    if aligner.unrelated():
+        return Alignment(unrelated=True)
     aligner.follow()
     orphans = [orphan.index for orphan in a.orphans], [orphan.index for orphan in b.orphans]
     for lane in aligner.lanes(orphans, lambda side, index: aligner.sides[side].signs[index]):
@@ -256,6 +256,19 @@ class _Aligner:
                 some = [*known, *left[0]], [*(self.found.pairs[one] for one in known), *left[1]]
                 pairs = self._in_time(some, [(n, n) for n in range(len(known))])
                 self._add({some[0][n]: some[1][m] for n, m in pairs})
+
+    def unrelated(self) -> bool:
+        """Whether no call of one run is like any of the other. Calls without a function, such as fetches, are
+        in every job with RRefs; a function that other workers call in the other run is the same function."""
+        functions = [
+            {self.sides[side].signs[call.index].function for call in keys.general} - {None}
+            for side, keys in enumerate(self.keys)
+        ]
+        if not all(functions):
+            return not self.found.pairs and all(keys.general for keys in self.keys)
+        if functions[0] & functions[1]:
+            return False
+        return not any(self.sides[0].signs[index].function is not None for index in self.found.pairs)
 
     # What follows from them.
 
