@@ -10,7 +10,7 @@ Causes, time, ports and ids decide nothing.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from rpcinspect.diff.contexts import Groups, match_contexts
 from rpcinspect.diff.keys import Keys
-from rpcinspect.diff.order import in_place, in_time, overlap
+from rpcinspect.diff.order import Threads, in_place, in_time, overlap
 from rpcinspect.diff.repeated import repeated
 from rpcinspect.diff.sequences import Level, Pairs, align, overlapping, unpaired
 from rpcinspect.diff.side import DiffSide, JobId, Place
@@ -174,7 +174,8 @@ class _Aligner:
         )
 
     def _by_some(self, lane: Lane, pairs: Pairs) -> Pairs:
-        """By some of what they say: all but the tensors, or nothing but the tensors."""
+        """By some of what they say: all but the tensors, or nothing but the tensors. What only one call of each
+        run says needs no order."""
 
         def tensors(side: int, index: int) -> Hashable:
             told = self.sides[side].content(index).tensors
@@ -183,9 +184,14 @@ class _Aligner:
         def plain(side: int, index: int) -> Hashable:
             return self.sides[side].content(index).plain, self._uses(side, index)
 
-        levels = [self._level(lane, plain), self._level(lane, tensors)]
-        found = align(len(lane[0]), len(lane[1]), levels, pairs)
-        return in_place(*self._calls(lane), pairs, sorted(set(found) - set(pairs)))
+        for look in (plain, tensors):
+            level = self._level(lane, look)
+            more = sorted(set(align(len(lane[0]), len(lane[1]), [level], pairs)) - set(pairs))
+            said = Counter(level.a), Counter(level.b)
+            alone = [(i, j) for i, j in more if said[0][level.a[i]] == said[1][level.b[j]] == 1]
+            rest = sorted(set(more) - set(alone))
+            pairs = in_place(*self._calls(lane), [*pairs, *alone], rest, self._threads(lane))
+        return pairs
 
     def _by_values(self, lane: Lane, pairs: Pairs) -> Pairs:
         """Those that have most of the values of their arguments in common."""
@@ -197,10 +203,16 @@ class _Aligner:
             values = session.provenance.values(set(rows))
             sets.append([values[row] for row in rows])
         found = [(left[0][i], left[1][j]) for i, j in overlapping(*sets)]
-        return in_place(*self._calls(lane), pairs, found)
+        return in_place(*self._calls(lane), pairs, found, self._threads(lane))
 
     def _in_time(self, lane: Lane, pairs: Pairs) -> Pairs:
-        return in_time(*self._calls(lane), pairs)
+        return in_time(*self._calls(lane), pairs, threads=self._threads(lane))
+
+    def _threads(self, lane: Lane) -> Threads:
+        """Calls that were certainly sent for one request come one after the other, as those of a worker's own
+        program do. Of others nothing is known."""
+        a, b = ([self.sides[side].thread(index) for index in lane[side]] for side in (0, 1))
+        return a, b
 
     def _calls(self, lane: Lane) -> tuple[list[Call], list[Call]]:
         a, b = ([self.sides[side].calls[index] for index in lane[side]] for side in (0, 1))

@@ -111,6 +111,10 @@ class DiffSide:
         sign = self.signs[index]
         return sign.kind, sign.function or "", record.rpc.message.payload, tuple(tensors)
 
+    def thread(self, index: int) -> Hashable:
+        """What calls have in common that were sent for the same; one of which that is in doubt is alone."""
+        return (index,) if index in self.causes.doubts else self.causes.parents.get(index)
+
     def carrier(self, call: Call) -> Place | None:
         """The message that brought the fork which a request of housekeeping is about."""
         fork = fork_of(call.request)
