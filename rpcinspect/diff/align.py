@@ -259,15 +259,17 @@ class _Aligner:
             left = self._left(lane)
             if not all(left):
                 continue
-            pairs = align(len(left[0]), len(left[1]), [self._level(left, arguments)])
-            self._add({left[0][n]: left[1][m] for n, m in pairs})
-            left = self._left(lane)
-            if self.found.pairs and len(left[0]) == len(left[1]) > 0:
-                both = set(lane[1])
-                known = [one for one in lane[0] if self.found.pairs.get(one) in both]
-                some = [*known, *left[0]], [*(self.found.pairs[one] for one in known), *left[1]]
-                pairs = self._in_time(some, [(n, n) for n in range(len(known))])
-                self._add({some[0][n]: some[1][m] for n, m in pairs})
+            both = set(lane[1])
+            known = [one for one in lane[0] if self.found.pairs.get(one) in both]
+            some = [*known, *left[0]], [*(self.found.pairs[one] for one in known), *left[1]]
+            pairs = [(n, n) for n in range(len(known))]
+            more = align(len(left[0]), len(left[1]), [self._level(left, arguments)])
+            more = [(len(known) + n, len(known) + m) for n, m in more]
+            pairs = in_place(*self._calls(some), pairs, more, self._threads(some))
+            rest = [len(its) - len(pairs) for its in some]
+            if self.found.pairs and rest[0] == rest[1] > 0:
+                pairs = self._in_time(some, pairs)
+            self._add({some[0][n]: some[1][m] for n, m in pairs})
 
     def unrelated(self) -> bool:
         """Whether no call of one run is like any of the other. Calls without a function, such as fetches, are

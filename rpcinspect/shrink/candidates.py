@@ -75,6 +75,8 @@ def _roots(exchanges: Exchanges, causes: Causes, chosen: list[Call]) -> Iterator
     before = {call.index for call in calls if call.begin_ns <= end_ns}
     signs = {_sign(call) for call in chosen}
     like = [call.index for call in calls if _sign(call) in signs]
+    ends = {sign[:4] for sign in signs}
+    replacing = [call.index for call in calls if _sign(call)[:4] in ends]
     contexts = {(call.job, call.context) for call in chosen if call.context is not None}
     parents = {causes.parents.get(call.index) for call in chosen} - {None}
     beside = [
@@ -87,6 +89,7 @@ def _roots(exchanges: Exchanges, causes: Causes, chosen: list[Call]) -> Iterator
     roots = [*roots, *before.intersection(beside)]
     yield roots
     yield [*roots, *like]
+    yield [*roots, *replacing]
     yield [*roots, *before]
     yield [*roots, *before, *like]
 
