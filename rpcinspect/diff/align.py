@@ -10,8 +10,9 @@ Causes, time, ports and ids decide nothing.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable
+from itertools import islice
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -150,21 +151,27 @@ class _Aligner:
         for group in alike.values():
             if len(group) < 2:
                 continue
-            wanting: dict[int, list[int]] = defaultdict(list)
+            wanting: dict[int, deque[int]] = defaultdict(deque)
             for at in group:
                 if a[lane[0][pairs[at][0]]] != b[lane[1][pairs[at][1]]]:
                     wanting[b[lane[1][pairs[at][1]]]].append(at)
             for at in group:
-                wanted = a[lane[0][pairs[at][0]]]
-                if wanted == b[lane[1][pairs[at][1]]]:
+                wanted, has = a[lane[0][pairs[at][0]]], b[lane[1][pairs[at][1]]]
+                if wanted == has:
                     continue
-                for other in wanting.get(wanted, ())[:MAX_ALIKE]:
-                    has = b[lane[1][pairs[other][1]]]
-                    if has == wanted and self._together(lane, pairs[at], pairs[other]):
-                        (i, j), (k, m) = pairs[at], pairs[other]
-                        pairs[at], pairs[other] = (i, m), (k, j)
-                        wanting[b[lane[1][j]]].append(other)
-                        break
+                having = wanting[wanted]
+                other = next(
+                    (one for one in islice(having, MAX_ALIKE) if self._together(lane, pairs[at], pairs[one])),
+                    None,
+                )
+                if other is None:
+                    continue
+                having.remove(other)
+                wanting[has].remove(at)
+                (i, j), (k, m) = pairs[at], pairs[other]
+                pairs[at], pairs[other] = (i, m), (k, j)
+                if a[lane[0][k]] != has:
+                    wanting[has].append(other)
 
     def _together(self, lane: Lane, one: tuple[int, int], other: tuple[int, int]) -> bool:
         """Whether two calls overlapped, in both runs."""
