@@ -203,12 +203,10 @@ class _Aligner:
     def _by_values(self, lane: Lane, pairs: Pairs) -> Pairs:
         """Those that have most of the values of their arguments in common."""
         left = unpaired(len(lane[0]), len(lane[1]), pairs)
-        sets = []
-        for side in (0, 1):
-            session = self.sides[side].opened.session
-            rows = [int(session.order[lane[side][place]]) for place in left[side]]
-            values = session.provenance.values(set(rows))
-            sets.append([values[row] for row in rows])
+        sets = [
+            [self.sides[side].values(lane[side][place]) for place in left[side]] if all(left) else []
+            for side in (0, 1)
+        ]
         found = [(left[0][i], left[1][j]) for i, j in overlapping(*sets)]
         return in_place(*self._calls(lane), pairs, found, self._threads(lane))
 

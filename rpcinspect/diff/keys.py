@@ -91,7 +91,9 @@ class Keys:
                     continue
                 todo.pop()
                 if index not in self.depth:
-                    self.depth[index] = max((self.depth.get(one, -1) for one in builds[index]), default=-1) + 1
+                    self.depth[index] = (
+                        max((self.depth.get(one, -1) for one in builds[index]), default=-1) + 1
+                    )
 
     def _builds_on(self, call: Call) -> list[int]:
         """The calls that made or brought what it uses."""

@@ -80,9 +80,7 @@ def overlap(one: Span, other: Span) -> bool:
 class _Between:
     """Which pairs lie after a call of the first run and before one of the second, or the other way round."""
 
-    def __init__(
-        self, a: Sequence[Span], b: Sequence[Span], pairs: Pairs, threads: Threads | None
-    ) -> None:
+    def __init__(self, a: Sequence[Span], b: Sequence[Span], pairs: Pairs, threads: Threads | None) -> None:
         self._a, self._b, self._threads = a, b, threads
         lanes: dict[Hashable, list[tuple[Span, Span]]] = defaultdict(list)
         for i, j in pairs:

@@ -64,6 +64,7 @@ class DiffSide:
         """Fork → the message that brought or made it."""
         self._names: Mapping[tuple[int, str], str] = {}
         self._contents: dict[int, Content] = {}
+        self._values: dict[int, frozenset[int]] = {}
         self._content_of = Contents(opened.read)
         self._find_edges()
         self._find_origins()
@@ -99,6 +100,16 @@ class DiffSide:
     def arguments(self, index: int) -> int:
         """The arguments of a call, whatever its function."""
         return self._content_of.arguments(self.messages[index])
+
+    def values(self, index: int) -> frozenset[int]:
+        """Marks of the values in the arguments of a call. Those of all calls are made at once, since finding
+        those of one means to pass all by."""
+        if not self._values:
+            session = self.opened.session
+            rows = {one: int(session.order[one]) for one in self.calls}
+            found = session.provenance.values(set(rows.values()))
+            self._values = {one: found[row] for one, row in rows.items()}
+        return self._values[index]
 
     def travelled(self, index: int) -> tuple[int, str, bytes, tuple[bytes, ...]]:
         """A request as it travelled, to put requests into an order that is the same in every process, and

@@ -112,7 +112,9 @@ def test_many_equal_calls_at_once_with_few_answers() -> None:
     found = align_runs(*runs).pairs
     answers = [(runs[0].calls[i].answer, runs[1].calls[j].answer) for i, j in found.items()]
     assert len(answers) == 500
-    assert all(runs[0].content(i) == runs[1].content(j) for i, j in answers if i is not None and j is not None)
+    assert all(
+        runs[0].content(i) == runs[1].content(j) for i, j in answers if i is not None and j is not None
+    )
 
 
 def test_a_nested_call_with_another_argument_is_no_other_call() -> None:

@@ -36,7 +36,10 @@ def test_by_what_they_say() -> None:
 
 
 def test_calls_of_a_context_may_come_in_any_order() -> None:
-    assert matched(story((0, (1, 2), 0), (1, (2, 2), 50)), story((0, (2, 2), 0), (1, (2, 1), 50))) == {0: 1, 1: 0}
+    assert matched(story((0, (1, 2), 0), (1, (2, 2), 50)), story((0, (2, 2), 0), (1, (2, 1), 50))) == {
+        0: 1,
+        1: 0,
+    }
 
 
 def test_one_call_is_another() -> None:
