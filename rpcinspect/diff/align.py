@@ -181,8 +181,8 @@ class _Aligner:
         )
 
     def _by_some(self, lane: Lane, pairs: Pairs) -> Pairs:
-        """By some of what they say: all but the tensors, or nothing but the tensors. What only one call of each
-        run says needs no order."""
+        """By some of what they say: all but the tensors, or nothing but the tensors. What only one call of
+        each run says needs no order."""
 
         def tensors(side: int, index: int) -> Hashable:
             told = self.sides[side].content(index).tensors
