@@ -88,10 +88,10 @@ def test_the_mirror_image(one: list[Ask], other: list[Ask]) -> None:
     assert there.unrelated == back.unrelated
     if there.first is not None:
         code, a, b, likely = first(there)
-        other = first(back)
-        assert (other[0], other[3]) == (SWAP.get(code, code), likely)
+        mirror = first(back)
+        assert (mirror[0], mirror[3]) == (SWAP.get(code, code), likely)
         # two pairs that have changed places say the same of each other: either may be the first
-        assert other[1:3] in ((b, a), (a, b))
+        assert mirror[1:3] in ((b, a), (a, b))
 
 
 @given(runs, runs)
