@@ -117,15 +117,16 @@ def _keys(
 
 
 def _latest(run: DiffSide, other: DiffSide, pairs: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """For messages of calls that one run alone has: the key of the answer that they were sent for, which both
-    runs have. It follows from them, so it comes after them, whatever else came before them."""
+    """For messages of calls that one run alone has: the key of the answer that they were most likely sent for,
+    which both runs have. It follows from them, so it comes after them, whatever else came before them."""
     found: dict[int, tuple[int, int]] = {}
+    parents = run.causes.decided().parents
     for call in run.calls.values():
         if call.index in pairs:
             continue
         index: int | None = call.index
         while index is not None and index not in pairs:
-            index = None if index in run.causes.doubts else run.causes.parents.get(index)
+            index = parents.get(index)
         if index is None or index not in run.calls:
             continue
         answers = run.calls[index].answer, other.calls[pairs[index]].answer
