@@ -117,8 +117,8 @@ def _keys(
 
 
 def _latest(run: DiffSide, other: DiffSide, pairs: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """For messages of calls that one run alone has: the key of the answer that they were most likely sent for,
-    which both runs have. It follows from them, so it comes after them, whatever else came before them."""
+    """For messages of calls that one run alone has: the key of the answer that they were most likely sent
+    for, which both runs have. It follows from them, so it comes after them, whatever came before them."""
     found: dict[int, tuple[int, int]] = {}
     parents = run.causes.decided().parents
     for call in run.calls.values():
