@@ -129,6 +129,9 @@ def _shrink(
     if comparison.same:
         say(f"{path}: not written, since nothing makes the runs different")
         return
+    if comparison.unrelated:
+        say(f"{path}: not written, since no part of either run shows where the two part: they are unrelated")
+        return
     with open_output(path, private=True) as output:
         shrunk = shrink(comparison, *runs, output, contexts=contexts)
     assert shrunk is not None

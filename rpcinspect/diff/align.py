@@ -10,21 +10,22 @@ Causes, time, ports and ids decide nothing.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable
+from itertools import islice
 from typing import TypeVar
 
 from msgspec import Struct, field
 
 from rpcinspect.diff.contexts import Groups, match_contexts
 from rpcinspect.diff.keys import Keys
-from rpcinspect.diff.order import in_place, in_time, overlap
+from rpcinspect.diff.order import Threads, in_place, in_time, overlap
 from rpcinspect.diff.repeated import repeated
 from rpcinspect.diff.sequences import Level, Pairs, align, overlapping, unpaired
 from rpcinspect.diff.side import DiffSide, JobId, Place
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import HOUSEKEEPING
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 T = TypeVar("T")
 Lane = tuple[list[int], list[int]]
@@ -35,14 +36,15 @@ class Alignment(Struct):
     """Which call is which; by the indexes of requests."""
 
     pairs: dict[int, int] = field(default_factory=dict)
-    """Call of the first run → call of the second."""
+    """Exchange of the first run → call of the second."""
     orphans: dict[int, int] = field(default_factory=dict)
     """The same for answers whose request was not captured."""
     repeated_a: set[int] = field(default_factory=set)
     """Calls without a partner that say again what a call with one says just before or after them."""
     repeated_b: set[int] = field(default_factory=set)
     unrelated: bool = False
-    """No call of one run is like any of the other: no function is called in both."""
+    """No call of one run is like any of the other: no function is called in both, nor is one called in the
+    place of another with the same arguments."""
 
 
 def align_runs(a: DiffSide, b: DiffSide) -> Alignment:
@@ -80,9 +82,8 @@ def _align(a: DiffSide, b: DiffSide) -> Alignment:
     aligner.calls()
     aligner.left_over()
     aligner.replaced()
-    if not found.pairs and all(keys.general for keys in aligner.keys):
-        found.unrelated = True
-        return found
+    if aligner.unrelated():
+        return Alignment(unrelated=True)
     aligner.follow()
     orphans = [orphan.index for orphan in a.orphans], [orphan.index for orphan in b.orphans]
     for lane in aligner.lanes(orphans, lambda side, index: aligner.sides[side].signs[index]):
@@ -150,21 +151,27 @@ class _Aligner:
         for group in alike.values():
             if len(group) < 2:
                 continue
-            wanting: dict[int, list[int]] = defaultdict(list)
+            wanting: dict[int, deque[int]] = defaultdict(deque)
             for at in group:
                 if a[lane[0][pairs[at][0]]] != b[lane[1][pairs[at][1]]]:
                     wanting[b[lane[1][pairs[at][1]]]].append(at)
             for at in group:
-                wanted = a[lane[0][pairs[at][0]]]
-                if wanted == b[lane[1][pairs[at][1]]]:
+                wanted, has = a[lane[0][pairs[at][0]]], b[lane[1][pairs[at][1]]]
+                if wanted == has:
                     continue
-                for other in wanting.get(wanted, ())[:MAX_ALIKE]:
-                    has = b[lane[1][pairs[other][1]]]
-                    if has == wanted and self._together(lane, pairs[at], pairs[other]):
-                        (i, j), (k, m) = pairs[at], pairs[other]
-                        pairs[at], pairs[other] = (i, m), (k, j)
-                        wanting[b[lane[1][j]]].append(other)
-                        break
+                having = wanting[wanted]
+                other = next(
+                    (one for one in islice(having, MAX_ALIKE) if self._together(lane, pairs[at], pairs[one])),
+                    None,
+                )
+                if other is None:
+                    continue
+                having.remove(other)
+                wanting[has].remove(at)
+                (i, j), (k, m) = pairs[at], pairs[other]
+                pairs[at], pairs[other] = (i, m), (k, j)
+                if a[lane[0][k]] != has:
+                    wanting[has].append(other)
 
     def _together(self, lane: Lane, one: tuple[int, int], other: tuple[int, int]) -> bool:
         """Whether two calls overlapped, in both runs."""
@@ -174,7 +181,8 @@ class _Aligner:
         )
 
     def _by_some(self, lane: Lane, pairs: Pairs) -> Pairs:
-        """By some of what they say: all but the tensors, or nothing but the tensors."""
+        """By some of what they say: all but the tensors, or nothing but the tensors. What only one call of
+        each run says needs no order."""
 
         def tensors(side: int, index: int) -> Hashable:
             told = self.sides[side].content(index).tensors
@@ -183,26 +191,35 @@ class _Aligner:
         def plain(side: int, index: int) -> Hashable:
             return self.sides[side].content(index).plain, self._uses(side, index)
 
-        levels = [self._level(lane, plain), self._level(lane, tensors)]
-        found = align(len(lane[0]), len(lane[1]), levels, pairs)
-        return in_place(*self._calls(lane), pairs, sorted(set(found) - set(pairs)))
+        for look in (plain, tensors):
+            level = self._level(lane, look)
+            more = sorted(set(align(len(lane[0]), len(lane[1]), [level], pairs)) - set(pairs))
+            said = Counter(level.a), Counter(level.b)
+            alone = [(i, j) for i, j in more if said[0][level.a[i]] == said[1][level.b[j]] == 1]
+            rest = sorted(set(more) - set(alone))
+            pairs = in_place(*self._calls(lane), [*pairs, *alone], rest, self._threads(lane))
+        return pairs
 
     def _by_values(self, lane: Lane, pairs: Pairs) -> Pairs:
         """Those that have most of the values of their arguments in common."""
         left = unpaired(len(lane[0]), len(lane[1]), pairs)
-        sets = []
-        for side in (0, 1):
-            session = self.sides[side].opened.session
-            rows = [int(session.order[lane[side][place]]) for place in left[side]]
-            values = session.provenance.values(set(rows))
-            sets.append([values[row] for row in rows])
+        sets = [
+            [self.sides[side].values(lane[side][place]) for place in left[side]] if all(left) else []
+            for side in (0, 1)
+        ]
         found = [(left[0][i], left[1][j]) for i, j in overlapping(*sets)]
-        return in_place(*self._calls(lane), pairs, found)
+        return in_place(*self._calls(lane), pairs, found, self._threads(lane))
 
     def _in_time(self, lane: Lane, pairs: Pairs) -> Pairs:
-        return in_time(*self._calls(lane), pairs)
+        return in_time(*self._calls(lane), pairs, threads=self._threads(lane))
 
-    def _calls(self, lane: Lane) -> tuple[list[Call], list[Call]]:
+    def _threads(self, lane: Lane) -> Threads:
+        """Calls that were certainly sent for one request come one after the other, as those of a worker's own
+        program do. Of others nothing is known."""
+        a, b = ([self.sides[side].thread(index) for index in lane[side]] for side in (0, 1))
+        return a, b
+
+    def _calls(self, lane: Lane) -> tuple[list[Exchange], list[Exchange]]:
         a, b = ([self.sides[side].calls[index] for index in lane[side]] for side in (0, 1))
         return a, b
 
@@ -247,15 +264,30 @@ class _Aligner:
             left = self._left(lane)
             if not all(left):
                 continue
-            pairs = align(len(left[0]), len(left[1]), [self._level(left, arguments)])
-            self._add({left[0][n]: left[1][m] for n, m in pairs})
-            left = self._left(lane)
-            if self.found.pairs and len(left[0]) == len(left[1]) > 0:
-                both = set(lane[1])
-                known = [one for one in lane[0] if self.found.pairs.get(one) in both]
-                some = [*known, *left[0]], [*(self.found.pairs[one] for one in known), *left[1]]
-                pairs = self._in_time(some, [(n, n) for n in range(len(known))])
-                self._add({some[0][n]: some[1][m] for n, m in pairs})
+            both = set(lane[1])
+            known = [one for one in lane[0] if self.found.pairs.get(one) in both]
+            some = [*known, *left[0]], [*(self.found.pairs[one] for one in known), *left[1]]
+            pairs = [(n, n) for n in range(len(known))]
+            more = align(len(left[0]), len(left[1]), [self._level(left, arguments)])
+            more = [(len(known) + n, len(known) + m) for n, m in more]
+            pairs = in_place(*self._calls(some), pairs, more, self._threads(some))
+            rest = [len(its) - len(pairs) for its in some]
+            if self.found.pairs and rest[0] == rest[1] > 0:
+                pairs = self._in_time(some, pairs)
+            self._add({some[0][n]: some[1][m] for n, m in pairs})
+
+    def unrelated(self) -> bool:
+        """Whether no call of one run is like any of the other. Calls without a function, such as fetches, are
+        in every job with RRefs; a function that other workers call in the other run is the same function."""
+        functions = [
+            {self.sides[side].signs[call.index].function for call in keys.general} - {None}
+            for side, keys in enumerate(self.keys)
+        ]
+        if not all(functions):
+            return not self.found.pairs and all(keys.general for keys in self.keys)
+        if functions[0] & functions[1]:
+            return False
+        return not any(self.sides[0].signs[index].function is not None for index in self.found.pairs)
 
     # What follows from them.
 
@@ -276,7 +308,7 @@ class _Aligner:
             self._add(self.by_content(lane))
 
     @staticmethod
-    def _lasts(call: Call) -> bool:
+    def _lasts(call: Exchange) -> bool:
         kinds = {MessageType.BACKWARD_AUTOGRAD_REQ, MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ}
         return not call.control and call.kind in kinds | HOUSEKEEPING
 
@@ -324,7 +356,7 @@ class _Aligner:
         a, b = ([call.index for call in keys.general] for keys in self.keys)
         return a, b
 
-    def _those(self, wanted: Callable[[Call], bool]) -> Lane:
+    def _those(self, wanted: Callable[[Exchange], bool]) -> Lane:
         """All requests of a kind."""
         a, b = ([call.index for call in run.calls.values() if wanted(call)] for run in self.sides)
         return a, b

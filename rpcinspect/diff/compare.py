@@ -70,8 +70,8 @@ def compare_runs(
     messages = merge(*runs, alignment)
     comparing = _Comparing(*runs, alignment, rules)
     found = list(comparing.all(messages, progress))
-    explained = with_causes(messages, found)
-    first = explain(messages, explained, *runs)
+    explained = found if alignment.unrelated else with_causes(messages, found)
+    first = None if alignment.unrelated else explain(messages, explained, *runs)
     if comparing.reworded:
         notes.append(_reworded(comparing.reworded))
     explained += _latencies(*runs, alignment, messages, rules)
@@ -84,6 +84,7 @@ def compare_runs(
         first=first,
         unknown=comparing.unknown,
         notes=tuple(notes),
+        unrelated=alignment.unrelated,
     )
 
 

@@ -17,7 +17,7 @@ from rpcinspect.diff.order import in_time
 from rpcinspect.diff.sequences import Level, align, overlapping, unpaired
 from rpcinspect.diff.side import DiffSide
 from rpcinspect.rpc.questions import HOUSEKEEPING
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 OUTSIDE = -1
 
@@ -65,7 +65,7 @@ class Groups:
             found[group.job, group.owner].append(group)
         return found
 
-    def number(self, call: Call) -> Hashable:
+    def number(self, call: Exchange) -> Hashable:
         """Of the context of a call; one that the other run lacks has none in common with it."""
         if call.context is None:
             return OUTSIDE

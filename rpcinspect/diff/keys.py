@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Hashable
 
 from rpcinspect.diff.side import DiffSide, JobId
-from rpcinspect.rpc.questions import GENERAL
+from rpcinspect.rpc.questions import GENERAL, created
+from rpcinspect.run.exchanges import Exchange
 
 ROUNDS = 2
 """How far the uses of an RRef are followed: to what else those calls use, and once more."""
@@ -53,10 +54,13 @@ class Keys:
         return found
 
     def rrefs(self, index: int) -> tuple[tuple[int, int], ...]:
-        """The RRefs that a call and its answer use."""
-        answer = self._side.calls[index].answer
+        """The RRefs that a call and its answer use, and the one that it makes."""
+        call = self._side.calls[index]
         its = self._side.content(index).rrefs
-        return its if answer is None else (*its, *self._side.content(answer).rrefs)
+        if call.answer is not None:
+            its = (*its, *self._side.content(call.answer).rrefs)
+        made = created(call.request)
+        return its if made is None or made[0] in its else (*its, made[0])
 
     def answer(self, index: int) -> Hashable:
         """What is answered."""
@@ -73,11 +77,25 @@ class Keys:
         return found[place.request], place.is_answer, place.position
 
     def _find_depths(self) -> None:
-        for call in self.general:
-            places = (self._side.origins.get((call.job, r)) for r in self._side.content(call.index).rrefs)
-            before = [
-                self.depth.get(place.request, -1)
-                for place in places
-                if place is not None and place.request != call.index
-            ]
-            self.depth[call.index] = max(before, default=-1) + 1
+        """What a call builds on may come after it on the wire, on another pipe: so not in their order."""
+        builds = {call.index: self._builds_on(call) for call in self.general}
+        seen: set[int] = set()
+        for start in builds:
+            todo = [start]
+            while todo:
+                index = todo[-1]
+                first = [one for one in builds[index] if one in builds and one not in seen]
+                seen.add(index)
+                if first:
+                    todo += first
+                    continue
+                todo.pop()
+                if index not in self.depth:
+                    self.depth[index] = (
+                        max((self.depth.get(one, -1) for one in builds[index]), default=-1) + 1
+                    )
+
+    def _builds_on(self, call: Exchange) -> list[int]:
+        """The calls that made or brought what it uses."""
+        places = (self._side.origins.get((call.job, r)) for r in self._side.content(call.index).rrefs)
+        return [place.request for place in places if place is not None and place.request != call.index]

@@ -7,7 +7,7 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -35,6 +35,9 @@ def merge(a: DiffSide, b: DiffSide, alignment: Alignment) -> list[Aligned]:
     keys_a = _keys(both, 0, (entry.a for entry in entries if entry.b is None))
     keys_b = _keys(both, 1, (entry.b for entry in entries if entry.a is None))
 
+    latest_a = _latest(a, b, alignment.pairs)
+    latest_b = _latest(b, a, {partner: index for index, partner in alignment.pairs.items()})
+
     signs = sorted({*a.signs.values(), *b.signs.values()}, key=str)
     ranks = {sign: rank for rank, sign in enumerate(signs)}
 
@@ -58,7 +61,13 @@ def merge(a: DiffSide, b: DiffSide, alignment: Alignment) -> list[Aligned]:
         index = entry.a if entry.b is None else entry.b
         assert index is not None
         before = (keys_a if entry.b is None else keys_b)[index]
-        return *before, 1, index, rank(entry), []
+        latest = (latest_a if entry.b is None else latest_b).get(index, before)
+        if latest < before:
+            before, after = latest, -1
+        else:
+            after = 1
+        payload = (a if entry.b is None else b).messages[index].rpc.message.payload
+        return *before, after, index, rank(entry), [payload]
 
     entries.sort(key=key)
     places = {(entry.a, entry.b): place for place, entry in enumerate(entries)}
@@ -105,6 +114,28 @@ def _keys(
         else:
             latest = max(latest, known[index])
     return keys
+
+
+def _latest(run: DiffSide, other: DiffSide, pairs: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """For messages of calls that one run alone has: the key of the answer that they were most likely sent
+    for, which both runs have. It follows from them, so it comes after them, whatever came before them."""
+    found: dict[int, tuple[int, int]] = {}
+    parents = run.causes.decided().parents
+    for call in run.calls.values():
+        if call.index in pairs:
+            continue
+        index: int | None = call.index
+        while index is not None and index not in pairs:
+            index = parents.get(index)
+        if index is None or index not in run.calls:
+            continue
+        answers = run.calls[index].answer, other.calls[pairs[index]].answer
+        if answers[0] is None or answers[1] is None:
+            continue
+        for message in (call.index, call.answer):
+            if message is not None:
+                found[message] = max(answers[0], answers[1]), min(answers[0], answers[1])
+    return found
 
 
 def _aligned(

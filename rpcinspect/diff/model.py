@@ -102,14 +102,17 @@ class Comparison(Struct, frozen=True, kw_only=True):
     found: tuple[Found, ...]
     """In the order of the messages; latencies last."""
     first: Explanation | None
+    """None where nothing counts, and where the runs are unrelated."""
     unknown: int
     """Messages that can't be compared in full, since both runs lack the same bytes."""
     notes: tuple[str, ...] = ()
+    unrelated: bool = False
+    """No call of one run is like any of the other, so there is no place where they part."""
 
     @property
     def same(self) -> bool:
         """Whether nothing makes the runs different."""
-        return self.first is None
+        return self.first is None and not self.unrelated
 
     @property
     def tolerated(self) -> bool:

@@ -1,16 +1,19 @@
 """Calls that are left in both runs, paired by their order, as far as they have one.
 
-In: the calls of a lane of both runs, and which of them are paired. Out: more pairs. A call may change places
-with those that overlap it, not with one that was over before it began, nor with one that began after it was
-over: where a pair lies between two calls in one run and not in the other, they are not each other's.
+In: the calls of a lane of both runs, which of them are paired, and on which thread of the program each was
+sent. Out: more pairs. A call may change places with those of other threads and with those that overlap it,
+not with one of its thread that was over before it began, nor with one that began after it was over: where
+such a pair lies between two calls in one run and not in the other, they are not each other's. A thread whose
+paired calls have changed places themselves has no order to go by.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from itertools import accumulate
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from rpcinspect.diff.sequences import Pairs, unpaired
 
@@ -30,30 +33,42 @@ class Span(Protocol):
         """When it was over."""
 
 
+Threads: TypeAlias = tuple[Sequence[Hashable], Sequence[Hashable]]
+"""Of both runs: what is the same for calls that one thread sent one after the other."""
+
+
 def in_time(
-    a: Sequence[Span], b: Sequence[Span], pairs: Pairs, keys: tuple[Sequence[Hashable], ...] = ()
+    a: Sequence[Span],
+    b: Sequence[Span],
+    pairs: Pairs,
+    keys: tuple[Sequence[Hashable], ...] = (),
+    threads: Threads | None = None,
 ) -> Pairs:
     """The pairs and those of what is left, the first with the first that it may be, and so on; only with one
-    that has the same key, if there are `keys` of both.
+    that has the same key, if there are `keys` of both. Without `threads` all are of one.
     """
     left_a, left_b = unpaired(len(a), len(b), pairs)
-    between = _Between([a[i] for i, _ in pairs], [b[j] for _, j in pairs])
+    between = _Between(a, b, pairs, threads)
     found = list(pairs)
     left_a.sort(key=lambda place: a[place].begin_ns)
     left_b.sort(key=lambda place: b[place].begin_ns)
     for i in left_a:
         for at, j in enumerate(left_b[:MAX_TRIALS]):
-            if (not keys or keys[0][i] == keys[1][j]) and between.nothing(a[i], b[j]):
+            if (not keys or keys[0][i] == keys[1][j]) and between.nothing(i, j):
                 found.append((i, j))
                 del left_b[at]
                 break
     return sorted(found)
 
 
-def in_place(a: Sequence[Span], b: Sequence[Span], pairs: Pairs, more: Pairs) -> Pairs:
+def in_place(
+    a: Sequence[Span], b: Sequence[Span], pairs: Pairs, more: Pairs, threads: Threads | None = None
+) -> Pairs:
     """The pairs, and those of some more between which none of them lies."""
-    between = _Between([a[i] for i, _ in pairs], [b[j] for _, j in pairs])
-    return sorted([*pairs, *(pair for pair in more if between.nothing(a[pair[0]], b[pair[1]]))])
+    if not more:
+        return sorted(pairs)
+    between = _Between(a, b, pairs, threads)
+    return sorted([*pairs, *(pair for pair in more if between.nothing(*pair))])
 
 
 def overlap(one: Span, other: Span) -> bool:
@@ -65,23 +80,44 @@ def overlap(one: Span, other: Span) -> bool:
 class _Between:
     """Which pairs lie after a call of the first run and before one of the second, or the other way round."""
 
-    def __init__(self, a: Sequence[Span], b: Sequence[Span]) -> None:
-        begun = sorted(zip(a, b, strict=True), key=lambda pair: pair[0].begin_ns)
+    def __init__(self, a: Sequence[Span], b: Sequence[Span], pairs: Pairs, threads: Threads | None) -> None:
+        self._a, self._b, self._threads = a, b, threads
+        lanes: dict[Hashable, list[tuple[Span, Span]]] = defaultdict(list)
+        for i, j in pairs:
+            lanes[self._thread(i, j)].append((a[i], b[j]))
+        self._lanes = {thread: _Lane(lane) for thread, lane in lanes.items()}
+
+    def _thread(self, i: int, j: int) -> Hashable:
+        return None if self._threads is None else (self._threads[0][i], self._threads[1][j])
+
+    def nothing(self, i: int, j: int) -> bool:
+        """Whether no pair of their thread lies between."""
+        lane = self._lanes.get(self._thread(i, j))
+        return lane is None or not lane.ordered or lane.nothing(self._a[i], self._b[j])
+
+
+class _Lane:
+    """The pairs of one thread."""
+
+    def __init__(self, pairs: Sequence[tuple[Span, Span]]) -> None:
+        begun = sorted(pairs, key=lambda pair: pair[0].begin_ns)
         self._begins = [pair[0].begin_ns for pair in begun]
         self._soonest = list(accumulate((_over(pair[1]) for pair in reversed(begun)), min))[::-1]
         """Of the pairs from each on: when the first of them was over in b."""
-        ended = sorted(zip(a, b, strict=True), key=lambda pair: _over(pair[0]))
+        ended = sorted(pairs, key=lambda pair: _over(pair[0]))
         self._ends = [_over(pair[0]) for pair in ended]
         self._latest = list(accumulate((pair[1].begin_ns for pair in ended), max))
         """Of the pairs up to each: when the last of them began in b."""
+        self.ordered = all(self.nothing(*pair) for pair in pairs)
+        """Whether each pair stands in the same place in both runs."""
 
     def nothing(self, one: Span, other: Span) -> bool:
         """Whether no pair lies between."""
-        after = bisect_left(self._begins, _over(one))
-        if after < len(self._begins) and self._soonest[after] <= other.begin_ns:
+        after = bisect_right(self._begins, _over(one))
+        if after < len(self._begins) and self._soonest[after] < other.begin_ns:
             return False
         before = bisect_left(self._ends, one.begin_ns)
-        return before == 0 or self._latest[before - 1] < _over(other)
+        return before == 0 or self._latest[before - 1] <= _over(other)
 
 
 def _over(call: Span) -> float:

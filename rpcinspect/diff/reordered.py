@@ -15,13 +15,13 @@ from itertools import accumulate, pairwise
 
 from rpcinspect.diff.side import DiffSide
 from rpcinspect.rpc.questions import GENERAL
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 
 def changed_places(a: DiffSide, b: DiffSide, pairs: Mapping[int, int]) -> list[list[tuple[int, int]]]:
     """Groups of pairs of requests, each in the order of the first run: each call was over, in one run, before
     another of its group began, and began after that was over in the other run."""
-    lanes: dict[Hashable, list[tuple[Call, Call]]] = defaultdict(list)
+    lanes: dict[Hashable, list[tuple[Exchange, Exchange]]] = defaultdict(list)
     for index, partner in pairs.items():
         call, other = a.calls[index], b.calls[partner]
         if call.kind not in GENERAL or call.control or index in a.causes.doubts or partner in b.causes.doubts:
@@ -34,7 +34,7 @@ def changed_places(a: DiffSide, b: DiffSide, pairs: Mapping[int, int]) -> list[l
     return sorted(groups)
 
 
-def _moved(lane: Sequence[tuple[Call, Call]]) -> list[tuple[Call, Call]]:
+def _moved(lane: Sequence[tuple[Exchange, Exchange]]) -> list[tuple[Exchange, Exchange]]:
     """The pairs of a lane that stand the other way round to another one."""
     ordered = sorted(lane, key=lambda pair: (pair[0].begin_ns, pair[0].index))
     if _ascends(ordered):
@@ -57,17 +57,17 @@ def _moved(lane: Sequence[tuple[Call, Call]]) -> list[tuple[Call, Call]]:
     return found
 
 
-def _ascends(ordered: Sequence[tuple[Call, Call]]) -> bool:
+def _ascends(ordered: Sequence[tuple[Exchange, Exchange]]) -> bool:
     """Whether they begin in the same order in both runs."""
     return all(x[1].begin_ns <= y[1].begin_ns for x, y in pairwise(ordered))
 
 
-def _end(call: Call) -> float:
+def _end(call: Exchange) -> float:
     """When a call was over; one without an answer never is."""
     return float("inf") if call.end_ns is None else call.end_ns
 
 
-def _groups(moved: Sequence[tuple[Call, Call]]) -> list[list[tuple[int, int]]]:
+def _groups(moved: Sequence[tuple[Exchange, Exchange]]) -> list[list[tuple[int, int]]]:
     """Cuts the moved calls wherever all before the cut come before all behind it in both runs."""
     places = sorted(range(len(moved)), key=lambda n: moved[n][1].begin_ns)
     rank = {n: at for at, n in enumerate(places)}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rpcinspect.diff.content import Content, Contents, function_label
 from rpcinspect.rpc.questions import created, fork_of
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext
 
@@ -52,7 +52,7 @@ class DiffSide:
         calls = exchanges.calls
         if context is not None:
             calls = _within(context, calls, opened.causes.decided().parents)
-        self.calls: dict[int, Call] = {call.index: call for call in calls}
+        self.calls: dict[int, Exchange] = {call.index: call for call in calls}
         """By the index of the request, in the order in which they began."""
         self.signs: dict[int, Sign] = {}
         """Of requests; of orphans too."""
@@ -64,6 +64,7 @@ class DiffSide:
         """Fork → the message that brought or made it."""
         self._names: Mapping[tuple[int, str], str] = {}
         self._contents: dict[int, Content] = {}
+        self._values: dict[int, frozenset[int]] = {}
         self._content_of = Contents(opened.read)
         self._find_edges()
         self._find_origins()
@@ -100,6 +101,16 @@ class DiffSide:
         """The arguments of a call, whatever its function."""
         return self._content_of.arguments(self.messages[index])
 
+    def values(self, index: int) -> frozenset[int]:
+        """Marks of the values in the arguments of a call. Those of all calls are made at once, since finding
+        those of one means to pass all by."""
+        if not self._values:
+            session = self.opened.session
+            rows = {one: int(session.order[one]) for one in self.calls}
+            found = session.provenance.values(set(rows.values()))
+            self._values = {one: found[row] for one, row in rows.items()}
+        return self._values[index]
+
     def travelled(self, index: int) -> tuple[int, str, bytes, tuple[bytes, ...]]:
         """A request as it travelled, to put requests into an order that is the same in every process, and
         whatever workers are renamed to. What was not captured is empty."""
@@ -111,12 +122,16 @@ class DiffSide:
         sign = self.signs[index]
         return sign.kind, sign.function or "", record.rpc.message.payload, tuple(tensors)
 
-    def carrier(self, call: Call) -> Place | None:
+    def thread(self, index: int) -> Hashable:
+        """What calls have in common that were sent for the same; one of which that is in doubt is alone."""
+        return (index,) if index in self.causes.doubts else self.causes.parents.get(index)
+
+    def carrier(self, call: Exchange) -> Place | None:
         """The message that brought the fork which a request of housekeeping is about."""
         fork = fork_of(call.request)
         return None if fork is None else self.carriers.get((call.job, fork))
 
-    def forward(self, call: Call) -> Place | None:
+    def forward(self, call: Exchange) -> Place | None:
         """The forward message whose edge a gradient request goes back along."""
         metadata = getattr(call.request.rpc.command, "autograd_metadata", None)
         if metadata is None:
@@ -124,7 +139,7 @@ class DiffSide:
         return self.edges.get((call.job, metadata.autograd_context_id, metadata.autograd_message_id))
 
     def _find_origins(self) -> None:
-        brought: list[tuple[int, Call, bool]] = []
+        brought: list[tuple[int, Exchange, bool]] = []
         for call in self.calls.values():
             ids = created(call.request)
             if ids is not None:
@@ -153,8 +168,8 @@ class DiffSide:
 
 
 def _within(
-    context: AutogradContext, calls: tuple[Call, ...], parents: Mapping[int, int]
-) -> tuple[Call, ...]:
+    context: AutogradContext, calls: tuple[Exchange, ...], parents: Mapping[int, int]
+) -> tuple[Exchange, ...]:
     """The calls of one context, and those that were sent while serving one of them."""
     kept: set[int] = set()
     for call in calls:

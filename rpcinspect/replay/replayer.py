@@ -48,7 +48,7 @@ from rpcinspect.replay.workers.live_group import Gradient, LiveGroup
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.replay.workers.workers import WorkerOptions, Workers
 from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
-from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.exchanges import Exchange, read_exchanges
 from rpcinspect.run.run import Run
 
 OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
@@ -273,7 +273,7 @@ class _Run:
         self,
         opened: Run,
         planned: PlannedSession,
-        calls: Mapping[int, Call],
+        calls: Mapping[int, Exchange],
         options: ReplayOptions,
         tick: Callable[[StepOutcome], None],
         tap: Tap | None,

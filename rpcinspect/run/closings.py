@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.rpc.questions import CLEAN_UP
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.log_events import LogEvent
 from rpcinspect.session.model import Session
 from rpcinspect.trace.wire_facts import ConnectionEnd, Ends
@@ -72,10 +72,10 @@ class Closings(Struct, frozen=True, kw_only=True):
         return self.open_pipes + sum(len(departure.pipes) for departure in self.departures)
 
 
-def read_closings(session: Session, calls: Sequence[Call], ends: Iterable[ConnectionEnd]) -> Closings:
+def read_closings(session: Session, calls: Sequence[Exchange], ends: Iterable[ConnectionEnd]) -> Closings:
     """Who ended what, and what was in flight."""
     known = Ends(ends)
-    on_pipe: dict[int, list[Call]] = defaultdict(list)
+    on_pipe: dict[int, list[Exchange]] = defaultdict(list)
     for call in calls:
         on_pipe[call.request.tp.pipe.number].append(call)
     found: dict[tuple[int, str], list[PipeEnd]] = defaultdict(list)
@@ -124,7 +124,7 @@ def part_of(whole: Closings, pipes: Collection[int]) -> Closings:
     return replace(whole, departures=tuple(departures), open_pipes=len(pipes) - ended)
 
 
-def _in_flight(call: Call, time_ns: int) -> bool:
+def _in_flight(call: Exchange, time_ns: int) -> bool:
     """Whether a request had begun by this time, its answer was not complete, and its caller still waited."""
     over = [at for at in (call.end_ns, call.gave_up_ns) if at is not None]
     return call.begin_ns <= time_ns and (not over or min(over) > time_ns)

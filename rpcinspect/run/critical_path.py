@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import FETCHES, PASSES, created, rref_of
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.waits import Passes
 
@@ -52,7 +52,7 @@ class Segment(Struct, frozen=True, kw_only=True):
 
 def critical_path(
     graph: ContextGraph,
-    calls: Iterable[Call],
+    calls: Iterable[Exchange],
     waiting: Mapping[int, int],
     passes: Passes,
     doubtful: Container[int] = (),
@@ -84,15 +84,15 @@ class _Frame(Struct, eq=False):
     The lists ascend. The walk never goes forth in time, so that what came later is dropped from them.
     """
 
-    call: Call | None
+    call: Exchange | None
     """None: of its own."""
     worker: str
     begin_ns: int
     parent: _Frame | None = None
     """Where the request was sent; None where that is not known."""
-    ended: list[Call] = field(default_factory=list)
+    ended: list[Exchange] = field(default_factory=list)
     """Calls that it made and waited for, by when they were over."""
-    never: list[Call] = field(default_factory=list)
+    never: list[Exchange] = field(default_factory=list)
     """Those which nobody answered, by when they began."""
     passes: int | None = None
     """When a backward pass began here: it waits for gradients that are sent later."""
@@ -107,7 +107,7 @@ class _Step(Struct, frozen=True):
     time_ns: int
     kind: str
     """`answer`, `gradient` or `value`."""
-    call: Call
+    call: Exchange
 
 
 class _Path:
@@ -116,7 +116,7 @@ class _Path:
     def __init__(
         self,
         graph: ContextGraph,
-        its: list[Call],
+        its: list[Exchange],
         waiting: Mapping[int, int],
         handed_in: Container[int],
     ) -> None:
@@ -126,9 +126,9 @@ class _Path:
         self._most = 4 * len(its) + 4
         self._top = _Frame(None, graph.creator, graph.begin_ns)
         self._frames = {call.index: _Frame(call, call.callee, call.arrived_ns) for call in its}
-        self._makers: dict[Id, Call] = {}
+        self._makers: dict[Id, Exchange] = {}
         """RRef → the call that made it."""
-        self._gradients: dict[str, list[Call]] = defaultdict(list)
+        self._gradients: dict[str, list[Exchange]] = defaultdict(list)
         """Worker → what carried a pass to it, by when it had come."""
         for call in its:
             made = created(call.request)
@@ -148,7 +148,7 @@ class _Path:
             if call.index not in handed_in:
                 self._frames[call.index].passes = call.arrived_ns
 
-    def _parent(self, call: Call, waiting: Mapping[int, int]) -> _Frame | None:
+    def _parent(self, call: Exchange, waiting: Mapping[int, int]) -> _Frame | None:
         """Where a call was made: the creator sends of its own what it sends for no request of the context."""
         frame = self._frames.get(waiting.get(call.index, -1))
         if frame is not None:
@@ -191,8 +191,8 @@ class _Path:
         return max(known, key=lambda step: step.time_ns, default=None)
 
     def _until_now(
-        self, ascending: list[Call], time: Callable[[Call], int], *, only_calls: bool = False
-    ) -> list[Call]:
+        self, ascending: list[Exchange], time: Callable[[Exchange], int], *, only_calls: bool = False
+    ) -> list[Exchange]:
         """The last one, if there is any; later ones are dropped."""
         while ascending and (
             time(ascending[-1]) > self._at or (only_calls and ascending[-1].kind == GRADIENT)
@@ -200,7 +200,7 @@ class _Path:
             ascending.pop()
         return ascending[-1:]
 
-    def _maker(self, frame: _Frame) -> Call | None:
+    def _maker(self, frame: _Frame) -> Exchange | None:
         """The call whose value a fetch asks for."""
         if frame.call is None or frame.call.kind not in FETCHES:
             return None
@@ -221,14 +221,14 @@ class _Path:
             self._to("answer", call.callee, call, max(answered, call.arrived_ns))
         return its
 
-    def _sent(self, call: Call, frame: _Frame) -> _Frame:
+    def _sent(self, call: Exchange, frame: _Frame) -> _Frame:
         """Goes back to where a request was sent."""
         self._to("request", call.caller, call, call.begin_ns)
         its_own = frame.call is not None and frame.call.kind in PASSES
         frame.amid = frame.amid or (its_own and call.kind == GRADIENT)
         return frame
 
-    def _to(self, kind: str, worker: str, call: Call | None, begin_ns: int) -> None:
+    def _to(self, kind: str, worker: str, call: Exchange | None, begin_ns: int) -> None:
         """Adds what went on from that moment to where the walk is; nothing if it is there already."""
         begin = max(begin_ns, self._begin_ns)
         if begin < self._at:
@@ -245,12 +245,12 @@ class _Path:
             self._at = begin
 
 
-def _waited_for(frame: _Frame) -> list[Call]:
+def _waited_for(frame: _Frame) -> list[Exchange]:
     """Calls of a frame by when they were over, without gradients that were answered while a pass went on: a
     worker waits for these at its end only (dist_engine.cpp).
     """
     ascending = sorted(frame.ended, key=lambda call: (_over(call), call.begin_ns))
-    found: list[Call] = []
+    found: list[Exchange] = []
     begun = min((call.begin_ns for call in frame.never if call.kind == GRADIENT), default=None)
     for call in reversed(ascending):
         if call.kind == GRADIENT:
@@ -262,14 +262,14 @@ def _waited_for(frame: _Frame) -> list[Call]:
     return found[::-1]
 
 
-def _over(call: Call) -> int:
+def _over(call: Exchange) -> int:
     assert call.end_ns is not None
     return call.end_ns
 
 
-def _arrived(call: Call) -> int:
+def _arrived(call: Exchange) -> int:
     return call.arrived_ns
 
 
-def _begin(call: Call) -> int:
+def _begin(call: Exchange) -> int:
     return call.begin_ns

@@ -18,7 +18,7 @@ from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import failed
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.trace.devices import META, refusal_of, uncovered_devices
 
 CPU = "cpu"
@@ -79,7 +79,7 @@ class _Seen(Struct):
     messages: list[int] = field(default_factory=list)
 
 
-def read_device_maps(calls: Sequence[Call]) -> tuple[DeviceMap, ...]:
+def read_device_maps(calls: Sequence[Exchange]) -> tuple[DeviceMap, ...]:
     """A map for each caller and callee of a job, in the order of their first tensor or map."""
     found: dict[Ends, _Seen] = defaultdict(_Seen)
     for ends, _, index, record, forth in _travelled(calls):
@@ -108,7 +108,7 @@ def read_device_maps(calls: Sequence[Call]) -> tuple[DeviceMap, ...]:
 
 
 def part_of(
-    whole: Sequence[DeviceMap], calls: Sequence[Call], requests: Collection[int]
+    whole: Sequence[DeviceMap], calls: Sequence[Exchange], requests: Collection[int]
 ) -> tuple[DeviceMap, ...]:
     """The maps that some exchanges went by; `calls` are all."""
     used = {ends for ends, call, *_ in _travelled(calls) if call.index in requests}
@@ -117,7 +117,7 @@ def part_of(
     return tuple(one for one in whole if (one.job, one.caller, one.callee) in used)
 
 
-def _travelled(calls: Sequence[Call]) -> Iterator[tuple[Ends, Call, int, RpcRecord, bool]]:
+def _travelled(calls: Sequence[Exchange]) -> Iterator[tuple[Ends, Exchange, int, RpcRecord, bool]]:
     """(whose map it goes by, exchange, index, record, whether it goes from the map's caller to its callee) of
     each message that has tensors or tells a map.
     """
@@ -140,7 +140,7 @@ def _travelled(calls: Sequence[Call]) -> Iterator[tuple[Ends, Call, int, RpcReco
                 yield ends, call, index, record, sender == ends[1]
 
 
-def _refused(call: Call) -> tuple[Ends, str, bool] | None:
+def _refused(call: Exchange) -> tuple[Ends, str, bool] | None:
     """(whose map, device, whether in a request) of a tensor that the callee says it could not send."""
     if call.response is None or not failed(call.response):
         return None
@@ -153,7 +153,7 @@ def _refused(call: Call) -> tuple[Ends, str, bool] | None:
     return ends, refusal.device, refusal.request
 
 
-def _messages(call: Call) -> Iterable[tuple[int, RpcRecord, bool]]:
+def _messages(call: Exchange) -> Iterable[tuple[int, RpcRecord, bool]]:
     yield call.index, call.request, True
     if call.response is not None and call.answer is not None:
         yield call.answer, call.response, False

@@ -1,6 +1,6 @@
 """Captured messages → exchanges: each request with its answer, its ends and its times.
 
-In: a decoded session and its records in the order of time. Out: `Call`s by the index of their request, and
+In: a decoded session and its records in the order of time. Out: an `Exchange` for each request, by its index,
 the answers whose request was not captured. What later modules need of a message's content is read off here
 once, and who is called is named here (`callee`), which needs all of them.
 """
@@ -21,7 +21,7 @@ from rpcinspect.run.names import names_of
 from rpcinspect.session.model import NONE, CallFailure, Session
 
 
-class Call(Struct, eq=False, kw_only=True):
+class Exchange(Struct, eq=False, kw_only=True):
     """A request and, where one was captured, its answer. Times are those of the capture, in nanoseconds."""
 
     index: int
@@ -88,11 +88,11 @@ class Orphan(Struct, frozen=True):
 class Exchanges(Struct, frozen=True):
     """All messages of a session."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[Exchange, ...]
     """In the order in which they began."""
     orphans: tuple[Orphan, ...]
 
-    def by_index(self) -> dict[int, Call]:
+    def by_index(self) -> dict[int, Exchange]:
         """Calls by the index of the request."""
         return {call.index: call for call in self.calls}
 
@@ -100,7 +100,7 @@ class Exchanges(Struct, frozen=True):
 def read_exchanges(session: Session, messages: Sequence[RpcRecord]) -> Exchanges:
     """The exchanges of a session; `messages` in the order of time, so that a place is an index."""
     columns, names = session.messages, names_of(session)
-    calls: list[Call] = []
+    calls: list[Exchange] = []
     orphans: list[Orphan] = []
     for index, record in enumerate(messages):
         row = record.row
@@ -113,7 +113,7 @@ def read_exchanges(session: Session, messages: Sequence[RpcRecord]) -> Exchanges
         answer = None if partner == NONE else int(session.index[partner])
         response = None if answer is None else messages[answer]
         calls.append(
-            Call(
+            Exchange(
                 index=index,
                 answer=answer,
                 job=job,

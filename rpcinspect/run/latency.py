@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import PASSES, failed, size_of
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.waits import Passes, Span
 
 NEVER = 1 << 63
@@ -149,7 +149,7 @@ class Latency(Struct, frozen=True, kw_only=True):
 
 
 def read_latency(
-    calls: Sequence[Call], causes: Causes, waiting: Mapping[int, int], passes: Passes
+    calls: Sequence[Exchange], causes: Causes, waiting: Mapping[int, int], passes: Passes
 ) -> Latency:
     """The times of every exchange, and what is striking about them."""
     return _summed(tuple(_timings(calls, causes, waiting, passes)))
@@ -182,7 +182,7 @@ def _summed(timings: tuple[Timing, ...]) -> Latency:
 
 
 def _timings(
-    calls: Sequence[Call], causes: Causes, waiting: Mapping[int, int], passes: Passes
+    calls: Sequence[Exchange], causes: Causes, waiting: Mapping[int, int], passes: Passes
 ) -> Iterable[Timing]:
     waits: dict[int, list[Span]] = defaultdict(list)
     for index, spans in passes.away.items():
@@ -232,7 +232,7 @@ def _timings(
         )
 
 
-def _like(call: Call, row: str, passes: Passes) -> str:
+def _like(call: Exchange, row: str, passes: Passes) -> str:
     if call.kind not in PASSES:
         return row
     return f"{row} handing in" if call.index in passes.handed_in else f"{row} {call.callee}"

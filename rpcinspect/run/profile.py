@@ -24,7 +24,7 @@ from rpcinspect.rpc.profiling import LegacyEvent
 from rpcinspect.rpc.questions import REMOTE
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 PUSH, POP, ALLOC = 1, 2, 3
 """Kinds of events."""
@@ -93,7 +93,7 @@ class ProfileRow(Struct, frozen=True, kw_only=True):
     is_async: bool
 
 
-def read_profiles(calls: Sequence[Call], causes: Causes) -> tuple[CallProfile, ...]:
+def read_profiles(calls: Sequence[Exchange], causes: Causes) -> tuple[CallProfile, ...]:
     """The profiled calls that were answered, in their order."""
     seen: dict[int, frozenset[str]] = {}
     """Request → names that begin as keys do among its events."""
@@ -147,7 +147,7 @@ def rows_of(profiles: Iterable[CallProfile]) -> tuple[ProfileRow, ...]:
     )
 
 
-def _envelopes(call: Call) -> tuple[RpcWithProfilingReq | None, RpcWithProfilingResp | None]:
+def _envelopes(call: Exchange) -> tuple[RpcWithProfilingReq | None, RpcWithProfilingResp | None]:
     asked = told = None
     for envelope in call.request.rpc.envelopes:
         asked = envelope if isinstance(envelope, RpcWithProfilingReq) else asked
@@ -167,7 +167,7 @@ def _keys(events: Iterable[LegacyEvent]) -> Iterator[str]:
             yield key
 
 
-def _key(call: Call, seen: frozenset[str]) -> tuple[str, bool]:
+def _key(call: Exchange, seen: frozenset[str]) -> tuple[str, bool]:
     """(key, whether its mode was seen), as torch/distributed/rpc/rpc_utils.py builds it."""
     rest = f"#{_function(call.request)}({call.caller} -> {call.callee})"
     if call.kind in REMOTE:

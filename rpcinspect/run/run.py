@@ -20,7 +20,7 @@ from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.closings import Closings, read_closings
 from rpcinspect.run.critical_path import Segment, critical_path
 from rpcinspect.run.device_maps import DeviceMap, read_device_maps
-from rpcinspect.run.exchanges import Call, Exchanges, read_exchanges
+from rpcinspect.run.exchanges import Exchange, Exchanges, read_exchanges
 from rpcinspect.run.graph import ContextGraph, find_graphs, read_graphs
 from rpcinspect.run.latency import Latency, read_latency
 from rpcinspect.run.ledger import RRefStory, read_ledger
@@ -197,9 +197,9 @@ class Run:
         return critical_path(graph, calls, self.waiting, self.passes, self.causes.doubts)
 
     @cached_property
-    def _calls_of(self) -> dict[tuple[int, int], list[Call]]:
+    def _calls_of(self) -> dict[tuple[int, int], list[Exchange]]:
         """Calls by job and context: a run may have thousands of contexts."""
-        found: dict[tuple[int, int], list[Call]] = defaultdict(list)
+        found: dict[tuple[int, int], list[Exchange]] = defaultdict(list)
         for call in self.exchanges.calls:
             if call.context is not None:
                 found[call.job, call.context].append(call)

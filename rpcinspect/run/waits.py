@@ -21,7 +21,7 @@ from msgspec import Struct
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import PASSES
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import NONE
 
 Pass = tuple[int, int | None, str]
@@ -32,7 +32,7 @@ MAX_HOPS = 1000
 """Workers that a gradient may go through before it comes back."""
 
 
-def waiting_requests(calls: Sequence[Call], causes: Causes) -> dict[int, int]:
+def waiting_requests(calls: Sequence[Exchange], causes: Causes) -> dict[int, int]:
     """Request → the request that waits for it; what nobody certainly waits for is not in it."""
     by_index = {call.index: call for call in calls}
     received = _received(calls)
@@ -63,13 +63,13 @@ class Passes(Struct, frozen=True):
     """Requests that only handed in a gradient: another one waits for what the worker does with it."""
 
 
-def read_passes(calls: Sequence[Call], causes: Causes) -> Passes:
+def read_passes(calls: Sequence[Exchange], causes: Causes) -> Passes:
     """What became of gradients. Where it is not known from which one another follows, that is taken to be the
     one that had come last.
     """
     by_index = {call.index: call for call in calls}
 
-    def origin(gradient: Call) -> Call | None:
+    def origin(gradient: Exchange) -> Exchange | None:
         known = by_index.get(causes.parents.get(gradient.index, NONE))
         if known is not None:
             return known if known.kind in PASSES else None
@@ -88,7 +88,7 @@ def read_passes(calls: Sequence[Call], causes: Causes) -> Passes:
     return Passes(dict(away), frozenset(handing))
 
 
-def _left(returned: Call, origin: Callable[[Call], Call | None]) -> int | None:
+def _left(returned: Exchange, origin: Callable[[Exchange], Exchange | None]) -> int | None:
     """When the gradient left its receiver that came back as this one; None for one that came from others."""
     at = returned
     for _ in range(MAX_HOPS):
@@ -101,8 +101,8 @@ def _left(returned: Call, origin: Callable[[Call], Call | None]) -> int | None:
     return None
 
 
-def _received(calls: Iterable[Call]) -> dict[Pass, _Received]:
-    found: dict[Pass, list[Call]] = defaultdict(list)
+def _received(calls: Iterable[Exchange]) -> dict[Pass, _Received]:
+    found: dict[Pass, list[Exchange]] = defaultdict(list)
     for call in calls:
         if call.kind in PASSES:
             found[call.job, call.context, call.callee].append(call)
@@ -112,25 +112,25 @@ def _received(calls: Iterable[Call]) -> dict[Pass, _Received]:
 class _Received:
     """The requests that carried passes of a context to a worker."""
 
-    def __init__(self, requests: Iterable[Call]) -> None:
+    def __init__(self, requests: Iterable[Exchange]) -> None:
         self._requests = sorted(requests, key=lambda call: call.arrived_ns)
         self._times = [request.arrived_ns for request in self._requests]
         self._firsts = list(accumulate(self._requests, _later))
         """Of those that had arrived with each, or before it, the one that was answered last."""
 
-    def first(self, call: Call) -> Call | None:
+    def first(self, call: Exchange) -> Exchange | None:
         """The one that waits, of those which had arrived when a call began."""
         end = bisect_right(self._times, call.begin_ns)
         return self._firsts[end - 1] if end else None
 
-    def latest(self, call: Call) -> Call | None:
+    def latest(self, call: Exchange) -> Exchange | None:
         """The one that had arrived last when a call began."""
         end = bisect_right(self._times, call.begin_ns)
         return self._requests[end - 1] if end else None
 
-    def handed_in(self) -> Iterator[tuple[Call, Call]]:
+    def handed_in(self) -> Iterator[tuple[Exchange, Exchange]]:
         """Each that only handed in a gradient, after the one that waited for it."""
-        running: Call | None = None
+        running: Exchange | None = None
         for request in self._requests:
             if running is not None and _answered(request) <= _answered(running):
                 yield running, request
@@ -138,14 +138,14 @@ class _Received:
                 running = request
 
 
-def _later(one: Call, other: Call) -> Call:
+def _later(one: Exchange, other: Exchange) -> Exchange:
     """The one that was answered later; the first of two that were answered at once."""
     return other if _answered(other) > _answered(one) else one
 
 
-def _answered(call: Call) -> float:
+def _answered(call: Exchange) -> float:
     return float("inf") if call.answered_ns is None else call.answered_ns
 
 
-def _over(call: Call) -> float:
+def _over(call: Exchange) -> float:
     return float("inf") if call.end_ns is None else call.end_ns

@@ -18,7 +18,7 @@ from rpcinspect.diff.model import Comparison
 from rpcinspect.replay.planning.facts import read_facts
 from rpcinspect.replay.planning.selection import needed
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Call, Exchanges
+from rpcinspect.run.exchanges import Exchange, Exchanges
 from rpcinspect.run.run import Run
 
 
@@ -67,7 +67,7 @@ def candidates(run: Run, target: Target) -> Iterator[frozenset[int]]:
     yield frozenset(range(len(messages)))
 
 
-def _roots(exchanges: Exchanges, causes: Causes, chosen: list[Call]) -> Iterator[list[int]]:
+def _roots(exchanges: Exchanges, causes: Causes, chosen: list[Exchange]) -> Iterator[list[int]]:
     """The target; with like calls before it, since it may be one too many; with its unit; with all like
     calls, since the other run's later ones would be taken for it; with all that began before it was over."""
     end_ns = max(call.arrived_ns if call.end_ns is None else call.end_ns for call in chosen)
@@ -75,6 +75,8 @@ def _roots(exchanges: Exchanges, causes: Causes, chosen: list[Call]) -> Iterator
     before = {call.index for call in calls if call.begin_ns <= end_ns}
     signs = {_sign(call) for call in chosen}
     like = [call.index for call in calls if _sign(call) in signs]
+    ends = {sign[:4] for sign in signs}
+    replacing = [call.index for call in calls if _sign(call)[:4] in ends]
     contexts = {(call.job, call.context) for call in chosen if call.context is not None}
     parents = {causes.parents.get(call.index) for call in chosen} - {None}
     beside = [
@@ -87,15 +89,16 @@ def _roots(exchanges: Exchanges, causes: Causes, chosen: list[Call]) -> Iterator
     roots = [*roots, *before.intersection(beside)]
     yield roots
     yield [*roots, *like]
+    yield [*roots, *replacing]
     yield [*roots, *before]
     yield [*roots, *before, *like]
 
 
-def _sign(call: Call) -> tuple[int, str, str, int, str | None]:
+def _sign(call: Exchange) -> tuple[int, str, str, int, str | None]:
     """What a call is, whatever it says."""
     return call.job, call.caller, call.callee, call.kind, call.function
 
 
-def _with_answers(requests: frozenset[int], calls: dict[int, Call]) -> frozenset[int]:
+def _with_answers(requests: frozenset[int], calls: dict[int, Exchange]) -> frozenset[int]:
     answers = [calls[index].answer for index in requests]
     return requests | {answer for answer in answers if answer is not None}

@@ -53,7 +53,7 @@ def shrink(
     *,
     contexts: Contexts = (None, None),
 ) -> Shrunk | None:
-    """Writes the part; None, and nothing written, where the runs are the same."""
+    """Writes the part; None, and nothing written, where the runs are the same or unrelated."""
     target = target_of(comparison)
     if target is None:
         return None

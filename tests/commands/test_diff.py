@@ -33,6 +33,23 @@ def test_the_same() -> None:
     assert ran.out.splitlines()[-1] == "the same: 24 messages of both runs"
 
 
+def test_unrelated(tmp_path: Path) -> None:
+    small = tmp_path / "small.pcap"
+    for files in ((CHAIN, RACE), (RACE, CHAIN)):
+        ran = diff(*files, "--shrink", small)
+        assert ran.code == 1
+        assert "unrelated: no call of one is like any of the other" in ran.out.splitlines()
+        assert "the runs part" not in ran.out
+        assert f"{small}: not written, since no part of either run shows where the two part" in ran.err
+        assert not small.exists()
+        told = verdict(diff("--format", "jsonl", *files))
+        assert (told["same"], told["unrelated"], told["first"]) == (False, True, None)
+        html = diff("--format", "html", *files)
+        assert html.code == 1
+        assert "<h1>Unrelated: no call of one is like any of the other</h1>" in html.out
+        assert "the runs part" not in html.out
+
+
 def first_turn() -> dict[str, Any]:
     """The first message that the job with the lock sends and the other does not."""
     return next(

@@ -103,6 +103,51 @@ def test_equal_calls_at_once_are_told_apart_by_their_answers() -> None:
     assert pairs(a, b) == {0: 0, 2: 2}
 
 
+def test_many_equal_calls_at_once_with_few_answers() -> None:
+    a, b = Story(), Story()
+    for story, shift in ((a, 0), (b, 1)):
+        for n in range(500):
+            story.ask("app.f", 1, (n + shift) % 2, at=n, takes=1000)
+    runs = a.run(), b.run()
+    found = align_runs(*runs).pairs
+    answers = [(runs[0].calls[i].answer, runs[1].calls[j].answer) for i, j in found.items()]
+    assert len(answers) == 500
+    assert all(
+        runs[0].content(i) == runs[1].content(j) for i, j in answers if i is not None and j is not None
+    )
+
+
+def test_a_nested_call_with_another_argument_is_no_other_call() -> None:
+    """Calls that serve other requests have no order among each other."""
+    a, b = Story(), Story()
+    for story, order, changed in ((a, (0, 1, 2), None), (b, (2, 1, 0), 0)):
+        for place, n in enumerate(order):
+            story.ask("app.outer", n, at=100 * place, takes=90)
+            argument = 77 if n == changed else 10 + n
+            story.ask("app.inner", argument, caller=1, callee=2, at=100 * place + 20)
+    assert pairs(a, b) == {0: 8, 1: 9, 4: 4, 5: 5, 8: 0, 9: 1}
+
+
+def test_runs_without_a_call_in_common_are_unrelated() -> None:
+    def story(*functions: str, workers: tuple[int, int] = (0, 1)) -> Story:
+        made = Story()
+        for n, function in enumerate(functions):
+            made.ask(function, 10 * len(function) + n, caller=workers[0], callee=workers[1])
+        return made
+
+    def unrelated(a: Story, b: Story) -> bool:
+        there, back = align_runs(a.run(), b.run()), align_runs(b.run(), a.run())
+        assert there.unrelated == back.unrelated
+        assert not (there.unrelated and there.pairs)
+        return there.unrelated
+
+    assert unrelated(story("app.f", "app.g"), story("app.other", "app.another"))
+    assert not unrelated(story("app.f", "app.g"), story("app.other", "app.g"))
+    assert not unrelated(story("app.f"), story("app.f", workers=(2, 1)))  # by another worker
+    assert not unrelated(story(), story("app.f"))
+    assert not unrelated(story(), story())
+
+
 def test_nested_calls_go_with_their_parents() -> None:
     a, b = Story(), Story()
     for story, results in ((a, (3, 4)), (b, (5, 6))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rpcinspect.diff.align import align_runs
 from rpcinspect.diff.merge import merge
 from rpcinspect.diff.model import Aligned
-from tests.diff.stories import Story, answer
+from tests.diff.stories import Story, answer, codes, diff, first
 
 
 def merged(a: Story, b: Story) -> list[Aligned]:
@@ -68,3 +68,21 @@ def test_orphans() -> None:
     messages = merged(*made)
     assert places(messages) == [(0, 0), (None, 1)]
     assert [(m.source, m.destination, m.request) for m in messages] == [("w1", "w0", False)] * 2
+
+
+def test_a_nested_call_of_one_run_comes_before_the_answer_that_follows_from_it() -> None:
+    """Also where another call, of which nothing follows, has come before it in one run and is last in the
+    other."""
+    a, b = Story(), Story()
+    a.ask("app.other", 1)
+    a.ask("app.outer", 2, 3, at=20, takes=60)
+    a.ask("app.inner", 4, caller=1, callee=2, at=40)
+    b.ask("app.outer", 2, 5, at=20, takes=60)
+    for story in (a, b):
+        for n in range(6):
+            story.ask("app.filler", n, at=100 + 12 * n)
+    b.ask("app.other", 1)
+    for comparison, code in ((diff(a, b), "missing"), (diff(b, a), "extra")):
+        told = [found for found in codes(comparison) if found[0] != "reordered"]
+        assert [found[0] for found in told] == [code, code, "value"]
+        assert first(comparison)[0] == code

@@ -26,7 +26,7 @@ from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import Envelope, wrap
 from rpcinspect.rpc.message import Message
-from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.exchanges import Exchange, read_exchanges
 from rpcinspect.wire.ranges import Extent
 from tests.replay.talks import Workers
 
@@ -96,7 +96,7 @@ class Played:
     """A session that was played."""
 
     planned: PlannedSession
-    calls: Mapping[int, Call]
+    calls: Mapping[int, Exchange]
     player: Player
     live: Mapping[str, Scripted]
     wall_s: float
@@ -112,7 +112,7 @@ class Played:
 
 def planned_of(
     workers: Workers, roles: Sequence[str] = ("w0",), **options: Any
-) -> tuple[PlannedSession, dict[int, Call]]:
+) -> tuple[PlannedSession, dict[int, Exchange]]:
     """The one session in which these are played."""
     session, messages = workers.heard()
     made = plan(session, messages, PlanOptions(roles=tuple(roles), trust=True, **options))

@@ -13,7 +13,7 @@ from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.pickle_facts import FactsReader
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.exchanges import Exchange, read_exchanges
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session
 from tests.session.records import Talk, pipe
@@ -121,7 +121,7 @@ class Workers(Talk):
         """What each request was most likely sent for."""
         return self.run().causes.decided()
 
-    def calls(self) -> Sequence[Call]:
+    def calls(self) -> Sequence[Exchange]:
         """As exchanges."""
         return read_exchanges(*self.heard()).calls
 

@@ -17,7 +17,7 @@ from rpcinspect.rpc.wrapping import (
     wrong_request,
 )
 from rpcinspect.run.device_maps import device_maps
-from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.exchanges import Exchange, read_exchanges
 from rpcinspect.run.run import open_run
 from tests.truth import NO_TENSORS, Workload, capture_of, workload
 
@@ -44,7 +44,7 @@ def contexts_of(run: Workload) -> dict[int, bool]:
     return {call.request["index"]: call.event["context_id"] is not None for call in run.calls()}
 
 
-def calls_of(name: str) -> dict[int, Call]:
+def calls_of(name: str) -> dict[int, Exchange]:
     with open_run(str(capture_of(name))) as opened:
         return read_exchanges(opened.session, opened.messages).by_index()
 

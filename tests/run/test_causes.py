@@ -14,7 +14,7 @@ from rpcinspect.rpc.pickles.semantic import python_udf
 from rpcinspect.rpc.pickles.tree import children
 from rpcinspect.rpc.questions import CALLS, FETCHES, GENERAL
 from rpcinspect.run.causes import Causes, Doubt, _cut_circles
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import open_run
 from tests.replay.talks import Workers
 from tests.truth import CAPTURES, workload
@@ -36,7 +36,7 @@ DRIVERS = {
 """Workload → the workers whose `run` calls anybody, as its script says."""
 
 
-def causes_of(path: Path) -> tuple[dict[int, Call], Causes]:
+def causes_of(path: Path) -> tuple[dict[int, Exchange], Causes]:
     with open_run(str(path)) as opened:
         return opened.exchanges.by_index(), opened.causes
 
@@ -228,7 +228,7 @@ def test_circles_are_cut_at_the_first_request() -> None:
 CONCURRENT = CAPTURES / "reports" / "concurrent"
 
 
-def first_argument(call: Call) -> int:
+def first_argument(call: Exchange) -> int:
     """The number of a call of relay.py."""
     pickle = call.request.facts.pickle
     udf = None if pickle is None else python_udf(pickle.root)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rpcinspect.run.device_maps import DeviceMap, part_of, read_device_maps
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from tests.places import recorded
 from tests.trace.runs import traced, workload_trace
 from tests.truth import capture_of, workload
@@ -57,7 +57,7 @@ def test_the_cpu_needs_no_map() -> None:
         assert one.messages == ()
 
 
-def on_cuda(call: Call, *, answer: bool) -> None:
+def on_cuda(call: Exchange, *, answer: bool) -> None:
     """Makes the tensors of a decoded message say that they are on a GPU: no CPU can send such a one."""
     record = call.response if answer else call.request
     assert record is not None

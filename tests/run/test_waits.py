@@ -11,7 +11,7 @@ from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.waits import read_passes, waiting_requests
 from tests.places import foreign
 from tests.replay.talks import Workers
@@ -25,7 +25,7 @@ def gradient(workers: Workers, sender: int, receiver: int, begin: int, end: int,
     workers.call(sender, receiver, begin, end, command, PropagateGradientsResp())
 
 
-def explained(workers: Workers) -> tuple[Sequence[Call], Causes]:
+def explained(workers: Workers) -> tuple[Sequence[Exchange], Causes]:
     return workers.calls(), workers.causes()
 
 

@@ -24,7 +24,7 @@ from rpcinspect.replay.playing.material import Material
 from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.types import pack_id, unpack_id
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 
 class _NoMembers:
@@ -60,7 +60,7 @@ class Bringer:
         self._peer.send(to, made(command, [envelope]))
 
 
-def passes_of(planned: PlannedSession, calls: Mapping[int, Call]) -> dict[str, Passes]:
+def passes_of(planned: PlannedSession, calls: Mapping[int, Exchange]) -> dict[str, Passes]:
     """The backward passes of each played worker."""
     happen = {step.message for step in planned.steps if step.action != "skip"}
     return {role: read_passes(happen, calls, role) for role in planned.cast.roles}
@@ -112,5 +112,5 @@ def _part(role: str, material: Material, passes: Passes, place: Place) -> Part:
     )
 
 
-def _is_python(call: Call) -> bool:
+def _is_python(call: Exchange) -> bool:
     return isinstance(call.request.rpc.command, PythonCall)

@@ -11,16 +11,16 @@ from collections.abc import Iterable
 
 from rpcinspect.rpc.command import PropagateGradientsReq, PythonCall
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 
 class ExpectedQuestions:
     """Captured questions in Python that have not come yet, in order."""
 
-    def __init__(self, asked: Iterable[Call]) -> None:
+    def __init__(self, asked: Iterable[Exchange]) -> None:
         self._asked = list(asked)
 
-    def take(self, pickle: bytes, sender: str | None) -> Call | None:
+    def take(self, pickle: bytes, sender: str | None) -> Exchange | None:
         """The first with these bytes, otherwise the first of all; `sender`: of this worker's only, if it is
         known. It won't be found again."""
         same = [call for call in self._asked if sender is None or call.caller == sender]
@@ -31,13 +31,13 @@ class ExpectedQuestions:
         return None
 
 
-def is_async_call(call: Call) -> bool:
+def is_async_call(call: Exchange) -> bool:
     """Whether a function is marked as asynchronous."""
     command = call.request.rpc.command
     return isinstance(command, PythonCall) and command.is_async_execution
 
 
-def retained(calls: Iterable[Call], metadata: AutogradMetadata, number: int) -> bool:
+def retained(calls: Iterable[Exchange], metadata: AutogradMetadata, number: int) -> bool:
     """`retain_graph` of the gradients that came for an edge as the `number`th, from 0."""
     found = [
         call.request.rpc.command.retain_graph
@@ -48,6 +48,6 @@ def retained(calls: Iterable[Call], metadata: AutogradMetadata, number: int) -> 
     return found[min(number, len(found) - 1)] if found else False
 
 
-def _pickle(call: Call) -> bytes:
+def _pickle(call: Exchange) -> bytes:
     command = call.request.rpc.command
     return command.serialized_py_obj if isinstance(command, PythonCall) else b""

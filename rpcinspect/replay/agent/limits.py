@@ -30,12 +30,12 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import rref_of
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 LOOSE = "nothing that torch's agent received in this pass would set this gradient off"
 
 
-def cannot(call: Call, roles: Collection[str], holders: Mapping[Id, str]) -> str | None:
+def cannot(call: Exchange, roles: Collection[str], holders: Mapping[Id, str]) -> str | None:
     """Why a request between a played and a live worker can't be replayed. `holders`: RRef → the
     worker whose call made it, or got it first as an answer."""
     if call.caller == call.callee:
@@ -54,7 +54,7 @@ def cannot(call: Call, roles: Collection[str], holders: Mapping[Id, str]) -> str
     return _sent(call) if call.caller in roles else _asked(call)
 
 
-def _sent(call: Call) -> str | None:
+def _sent(call: Exchange) -> str | None:
     command = call.request.rpc.command
     if not isinstance(command, _SENDABLE):
         return f"torch's agent can't be made to send {type_name(call.kind)}"
@@ -73,7 +73,7 @@ _SENDABLE = (
 )
 
 
-def _asked(call: Call) -> str | None:
+def _asked(call: Exchange) -> str | None:
     command = call.request.rpc.command
     if isinstance(command, PropagateGradientsReq):
         if call.response is not None and call.response.rpc.message.type == MessageType.EXCEPTION:

@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.planning.facts import Carrier, Id, read_edges
 from rpcinspect.rpc.command import PropagateGradientsReq
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 
 class Pass(Struct):
@@ -63,10 +63,10 @@ class Passes(Struct, frozen=True):
         return self.by_context.get(context, ())
 
 
-def read_passes(happen: Collection[int], calls: Mapping[int, Call], role: str) -> Passes:
+def read_passes(happen: Collection[int], calls: Mapping[int, Exchange], role: str) -> Passes:
     """The passes in which a worker sends gradients, or gets some, of those that happen."""
     edges = read_edges(list(calls.values()))
-    its: dict[int, list[tuple[int, Call]]] = defaultdict(list)
+    its: dict[int, list[tuple[int, Exchange]]] = defaultdict(list)
     for call in calls.values():
         here = call.index in happen and role in (call.caller, call.callee)
         if here and isinstance(call.request.rpc.command, PropagateGradientsReq):
@@ -85,7 +85,7 @@ def read_passes(happen: Collection[int], calls: Mapping[int, Call], role: str) -
 class _Reader:
     """Goes through the gradients of a worker, one context after the other."""
 
-    def __init__(self, role: str, edges: Mapping[Id, Carrier], calls: Mapping[int, Call]) -> None:
+    def __init__(self, role: str, edges: Mapping[Id, Carrier], calls: Mapping[int, Exchange]) -> None:
         self._role = role
         self._made = {edge: self._time(carrier, calls) for edge, carrier in edges.items()}
         """Edge → when the message with it was sent, or came."""
@@ -94,13 +94,13 @@ class _Reader:
         self.leaves: dict[Id, list[int]] = defaultdict(list)
         self.loose: set[int] = set()
 
-    def _time(self, carrier: Carrier, calls: Mapping[int, Call]) -> int:
+    def _time(self, carrier: Carrier, calls: Mapping[int, Exchange]) -> int:
         call = calls[carrier.request]
         if carrier.sender == self._role:
             return (call.answered_ns or 0) if carrier.is_answer else call.begin_ns
         return (call.end_ns or 0) if carrier.is_answer else call.arrived_ns
 
-    def read(self, context: int, gradients: Iterable[tuple[int, Call]]) -> None:
+    def read(self, context: int, gradients: Iterable[tuple[int, Exchange]]) -> None:
         current: Pass | None = None
         began, last_answer = 0, 0
         for when, call in gradients:

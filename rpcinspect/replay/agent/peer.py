@@ -63,7 +63,7 @@ from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.message import Message, type_name
 from rpcinspect.rpc.types import pack_id, unpack_id
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 UNKNOWN_EDGES = 1 << 40
 """Counter of the first autograd message id that is made up for a message whose id torch does not show."""
@@ -81,8 +81,8 @@ class Part(Struct, frozen=True, kw_only=True):
     role: str
     ids: Mapping[str, int]
     """Of all workers."""
-    calls: Mapping[int, Call]
-    asked: Sequence[Call]
+    calls: Mapping[int, Exchange]
+    asked: Sequence[Exchange]
     """Python calls of live workers that are expected, in order."""
     passes: Passes
     place: Place

@@ -22,7 +22,7 @@ from rpcinspect.rpc.pickle_facts import SCRIPT
 from rpcinspect.rpc.pickles.semantic import device
 from rpcinspect.rpc.pickles.tree import Value, children
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 DeviceMap: TypeAlias = Mapping[str, str]
 DeviceMaps: TypeAlias = Mapping[str, Mapping[str, DeviceMap]]
@@ -47,7 +47,7 @@ class Placement(Struct, frozen=True):
     """The devices of captured tensors and device maps."""
 
     @classmethod
-    def of(cls, devices: Devices, calls: Iterable[Call]) -> Placement:
+    def of(cls, devices: Devices, calls: Iterable[Exchange]) -> Placement:
         """For the tensors and device maps of these calls."""
         found = set()
         for call in calls:
@@ -79,7 +79,7 @@ class Placement(Struct, frozen=True):
         """Whether something is elsewhere than in the capture."""
         return any(self(name) != name for name in self.captured)
 
-    def maps(self, names: Iterable[str], calls: Iterable[Call]) -> DeviceMaps:
+    def maps(self, names: Iterable[str], calls: Iterable[Exchange]) -> DeviceMaps:
         """The captured maps, moved, and for each pair of workers every CUDA device to itself beside them."""
         workers = list(names)
         found: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
@@ -103,7 +103,7 @@ def plain(name: str) -> str:
     return "cpu" if kind == "cpu" else f"{kind}:{index or 0}"
 
 
-def named_devices(calls: Iterable[Call]) -> dict[str, list[int]]:
+def named_devices(calls: Iterable[Exchange]) -> dict[str, list[int]]:
     """CUDA devices in the arguments of requests → the indexes of these requests."""
     found: dict[str, list[int]] = defaultdict(list)
     for call in calls:
@@ -133,7 +133,7 @@ def _named(record: RpcRecord) -> Iterator[str]:
 _CUDA = re.compile(r"cuda(:\d{1,2})?", re.ASCII)
 
 
-def agreed_maps(calls: Iterable[Call]) -> dict[tuple[int, str, str], DeviceMap]:
+def agreed_maps(calls: Iterable[Exchange]) -> dict[tuple[int, str, str], DeviceMap]:
     """(job, caller, callee) → the map that the caller's autograd envelopes carry for that callee.
 
     A caller has one map per callee for its whole life, so the first one that is seen is the one.

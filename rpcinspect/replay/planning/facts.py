@@ -16,7 +16,7 @@ from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.questions import requires_grad, rref_of
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Session
 from rpcinspect.session.provenance import Event, What
 
@@ -52,7 +52,7 @@ class JobFacts(Struct, eq=False):
     """Worker id → name, from autograd envelopes."""
 
 
-def read_facts(session: Session, calls: Sequence[Call]) -> dict[int, JobFacts]:
+def read_facts(session: Session, calls: Sequence[Exchange]) -> dict[int, JobFacts]:
     """The facts of each job; `calls` are exchanges of the session."""
     found: dict[int, JobFacts] = defaultdict(JobFacts)
     carriers: dict[int, tuple[int, Carrier]] = {}
@@ -67,7 +67,7 @@ def read_facts(session: Session, calls: Sequence[Call]) -> dict[int, JobFacts]:
     return dict(found)
 
 
-def read_edges(calls: Sequence[Call]) -> dict[Id, Carrier]:
+def read_edges(calls: Sequence[Exchange]) -> dict[Id, Carrier]:
     """(context, autograd message id) → the forward message that made the edge, of calls of one job."""
     facts = JobFacts()
     for _, carrier, record, _ in _messages(calls):
@@ -75,9 +75,9 @@ def read_edges(calls: Sequence[Call]) -> dict[Id, Carrier]:
     return facts.edges
 
 
-def _messages(calls: Sequence[Call]) -> list[tuple[int, Carrier, RpcRecord, Call]]:
+def _messages(calls: Sequence[Exchange]) -> list[tuple[int, Carrier, RpcRecord, Exchange]]:
     """Requests and answers by index."""
-    messages: list[tuple[int, Carrier, RpcRecord, Call]] = []
+    messages: list[tuple[int, Carrier, RpcRecord, Exchange]] = []
     for call in calls:
         there = Carrier(call.index, False, call.caller, call.callee)
         messages.append((call.index, there, call.request, call))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 GroupKind: TypeAlias = Literal["static", "dynamic"]
 
@@ -20,7 +20,7 @@ LIVE: GroupKind = "dynamic"
 """What live workers form: nobody needs be rank 0, or wait for all others, and played workers can join."""
 
 
-def group_kinds(calls: Iterable[Call]) -> tuple[GroupKind, ...]:
+def group_kinds(calls: Iterable[Exchange]) -> tuple[GroupKind, ...]:
     """The kinds of the captured jobs' groups, each once; empty if the capture does not show it."""
     dynamic, static = set[int](), set[int]()
     for call in calls:

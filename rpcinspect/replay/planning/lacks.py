@@ -14,7 +14,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from rpcinspect.rpc.questions import missing_bytes
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Session
 from rpcinspect.wire.records import Pipe, Visibility
 
@@ -31,14 +31,14 @@ class Lacks(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def read_lacks(session: Session, calls: Sequence[Call]) -> Lacks:
+def read_lacks(session: Session, calls: Sequence[Exchange]) -> Lacks:
     """What a session lacks."""
     unheard = _unheard(session, calls)
     one_way = _one_way(calls)
     return Lacks(unheard, one_way, tuple(_notes(unheard, one_way, calls)))
 
 
-def _unheard(session: Session, calls: Sequence[Call]) -> dict[int, tuple[str, ...]]:
+def _unheard(session: Session, calls: Sequence[Exchange]) -> dict[int, tuple[str, ...]]:
     if {capture.reader for capture in session.captures} != {"log"}:
         return {}
     senders = {(call.job, call.caller) for call in calls}
@@ -51,7 +51,7 @@ def _unheard(session: Session, calls: Sequence[Call]) -> dict[int, tuple[str, ..
     return {job: tuple(dict.fromkeys(names)) for job, names in found.items()}
 
 
-def _one_way(calls: Sequence[Call]) -> frozenset[int]:
+def _one_way(calls: Sequence[Exchange]) -> frozenset[int]:
     """A connection without a handshake of which no answer was captured: where the other direction was, its
     handshake shows; where the capture begins later, nothing tells the two apart."""
     pipes: dict[int, Pipe] = {}
@@ -72,7 +72,7 @@ def _without_handshake(pipe: Pipe) -> bool:
 
 
 def _notes(
-    unheard: Mapping[int, Sequence[str]], one_way: frozenset[int], calls: Sequence[Call]
+    unheard: Mapping[int, Sequence[str]], one_way: frozenset[int], calls: Sequence[Exchange]
 ) -> Iterator[str]:
     names = list(dict.fromkeys(name for its in unheard.values() for name in its))
     if names:
@@ -90,7 +90,7 @@ def _notes(
         yield f"Bytes of {count:,} message{'' if count == 1 else 's'} {what}. {advice}"
 
 
-def _missing_tensors(calls: Sequence[Call]) -> Iterator[tuple[tuple[int, str], str]]:
+def _missing_tensors(calls: Sequence[Exchange]) -> Iterator[tuple[tuple[int, str], str]]:
     """Messages of which bytes are missing, by what would bring them."""
     counts: Counter[tuple[str, str]] = Counter()
     for call in calls:

@@ -16,19 +16,21 @@ from itertools import accumulate
 from rpcinspect.replay.planning.model import Overlap
 from rpcinspect.replay.planning.steps import Verdict
 from rpcinspect.rpc.questions import GENERAL
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 MAX_OTHERS = 16
 """Overlapping calls that are named for one call."""
 
 
-def order(calls: Sequence[Call], verdicts: Mapping[int, Verdict], parents: Mapping[int, int]) -> list[Call]:
+def order(
+    calls: Sequence[Exchange], verdicts: Mapping[int, Verdict], parents: Mapping[int, int]
+) -> list[Exchange]:
     """A linear order of requests: those that are sent, and among them all others, each where it began, but
     not before the sent one that it follows from.
     """
     sent = merge([call for call in calls if verdicts[call.index].action == "send"])
     place = {call.index: position for position, call in enumerate(sent)}
-    before: dict[int, list[Call]] = defaultdict(list)
+    before: dict[int, list[Exchange]] = defaultdict(list)
     begins = list(accumulate((call.begin_ns for call in sent), max))
     for call in sorted(calls, key=lambda c: (c.begin_ns, c.index)):
         if call.index not in place:
@@ -39,24 +41,24 @@ def order(calls: Sequence[Call], verdicts: Mapping[int, Verdict], parents: Mappi
             if root is not None:
                 position = max(position, place[root] + 1)
             before[position].append(call)
-    out: list[Call] = []
+    out: list[Exchange] = []
     for position in range(len(sent) + 1):
         out += before[position]
         out += sent[position : position + 1]
     return out
 
 
-def merge(calls: Sequence[Call]) -> list[Call]:
+def merge(calls: Sequence[Exchange]) -> list[Exchange]:
     """One order for the calls of all workers. Those of each are a queue; of the heads for which everything is
     placed that had finished before they began, the one that was answered first is next.
     """
-    queues: dict[str, deque[Call]] = defaultdict(deque)
+    queues: dict[str, deque[Exchange]] = defaultdict(deque)
     for call in sorted(calls, key=lambda c: (c.begin_ns, c.index)):
         queues[call.caller].append(call)
     ends = [(call.end_ns, call.index) for call in calls if call.end_ns is not None]
     heapq.heapify(ends)
     placed: set[int] = set()
-    out: list[Call] = []
+    out: list[Exchange] = []
     while len(out) < len(calls):
         while ends and ends[0][1] in placed:
             heapq.heappop(ends)
@@ -70,7 +72,7 @@ def merge(calls: Sequence[Call]) -> list[Call]:
     return out
 
 
-def arrivals(calls: Sequence[Call], verdicts: Mapping[int, Verdict]) -> list[tuple[int, int]]:
+def arrivals(calls: Sequence[Exchange], verdicts: Mapping[int, Verdict]) -> list[tuple[int, int]]:
     """(time, message) of all that live workers send to played ones, by time."""
     found: list[tuple[int, int]] = []
     for call in calls:
@@ -82,14 +84,14 @@ def arrivals(calls: Sequence[Call], verdicts: Mapping[int, Verdict]) -> list[tup
     return sorted(found)
 
 
-def arrived_before(times: Sequence[int], call: Call) -> int:
+def arrived_before(times: Sequence[int], call: Exchange) -> int:
     """How many of the arrivals had come when a call began."""
     return bisect_left(times, call.begin_ns)
 
 
-def overlaps(calls: Sequence[Call], verdicts: Mapping[int, Verdict]) -> list[Overlap]:
+def overlaps(calls: Sequence[Exchange], verdicts: Mapping[int, Verdict]) -> list[Overlap]:
     """Calls that are sent, with those of other played workers that their receiver had not answered yet."""
-    active: dict[str, list[Call]] = defaultdict(list)
+    active: dict[str, list[Exchange]] = defaultdict(list)
     found: list[Overlap] = []
     for call in sorted(calls, key=lambda c: (c.begin_ns, c.index)):
         if verdicts[call.index].action != "send" or call.kind not in GENERAL:

@@ -45,7 +45,7 @@ from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.wrapping import envelope_types, habit, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.exchanges import Call, Exchanges, Orphan, read_exchanges
+from rpcinspect.run.exchanges import Exchange, Exchanges, Orphan, read_exchanges
 from rpcinspect.session.model import Session
 
 
@@ -143,7 +143,7 @@ def _casts(session: Session, exchanges: Exchanges, causes: Causes, options: Plan
 
 def _selected(
     exchanges: Exchanges, causes: Causes, facts: dict[int, JobFacts], options: PlanOptions
-) -> tuple[list[Call], int]:
+) -> tuple[list[Exchange], int]:
     """The requests to plan for, and how many were left out."""
     if options.context is None:
         return list(exchanges.calls), 0
@@ -185,7 +185,7 @@ class _Planner:
         self,
         number: int,
         cast: Cast,
-        calls: Sequence[Call],
+        calls: Sequence[Exchange],
         orphans: Sequence[Orphan],
         beyond: Beyond,
     ) -> PlannedSession:
@@ -227,7 +227,7 @@ class _Planner:
         )
 
     def _used(
-        self, found: Mapping[Id, StandIn], calls: Sequence[Call], verdicts: Mapping[int, Verdict]
+        self, found: Mapping[Id, StandIn], calls: Sequence[Exchange], verdicts: Mapping[int, Verdict]
     ) -> tuple[StandIn, ...]:
         """The stand-ins that something needs which takes place; what they name reaches a live process too."""
         needed = {rref for call in calls if verdicts[call.index].happens for rref in rrefs_in(call.request)}
@@ -238,7 +238,7 @@ class _Planner:
                 self._refusal(call.response, call.kind)
         return used
 
-    def _causes_of(self, call: Call, cast: Cast) -> tuple[int, ...]:
+    def _causes_of(self, call: Exchange, cast: Cast) -> tuple[int, ...]:
         parent = self._causes.parents.get(call.index)
         if parent is None and call.caller in cast.roles:
             return ()  # it is sent as its own
@@ -247,7 +247,7 @@ class _Planner:
     def _judge(
         self,
         cast: Cast,
-        calls: Sequence[Call],
+        calls: Sequence[Exchange],
         facts: JobFacts,
         blocked: frozenset[tuple[str, int]] | set[tuple[str, int]],
         beyond: Beyond,
@@ -303,24 +303,24 @@ class _Planner:
         return global_uses(self._uses)
 
 
-def _loose(stage: Stage, calls: dict[int, Call], cast: Cast) -> set[int]:
+def _loose(stage: Stage, calls: dict[int, Exchange], cast: Cast) -> set[int]:
     """Gradients of played workers for which torch's agent has nothing that would set them off."""
     happen = {index for index, verdict in stage.verdicts.items() if verdict.action != "skip"}
     return {index for role in cast.roles for index in read_passes(happen, calls, role).loose}
 
 
-def _beyond_or_loose(beyond: Beyond, loose: Collection[int], call: Call) -> str | None:
+def _beyond_or_loose(beyond: Beyond, loose: Collection[int], call: Exchange) -> str | None:
     return LOOSE if call.index in loose else beyond(call)
 
 
-def _within(facts: JobFacts, calls: dict[int, Call]) -> JobFacts:
+def _within(facts: JobFacts, calls: dict[int, Exchange]) -> JobFacts:
     """The facts of the requests that are planned for: `--context` leaves others out."""
     edges = {edge: carrier for edge, carrier in facts.edges.items() if carrier.request in calls}
     gradients = {edge: [i for i in its if i in calls] for edge, its in facts.gradients.items()}
     return replace(facts, edges=edges, gradients=gradients)
 
 
-def _step(call: Call, verdict: Verdict, cast: Cast, times: Sequence[int]) -> Step:
+def _step(call: Exchange, verdict: Verdict, cast: Cast, times: Sequence[int]) -> Step:
     role, to = call.caller, call.callee
     if verdict.action == "answer" or (call.caller not in cast.roles and call.callee in cast.roles):
         role, to = to, role
@@ -340,7 +340,7 @@ def _step(call: Call, verdict: Verdict, cast: Cast, times: Sequence[int]) -> Ste
     )
 
 
-def _expected(call: Call, verdict: Verdict) -> tuple[str, ...]:
+def _expected(call: Exchange, verdict: Verdict) -> tuple[str, ...]:
     """The envelopes of the live message that a step brings, as the wrapping rule has them."""
     types = envelope_types(call.request)
     if verdict.action == "send" and call.response is not None:

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.planning.sessions import Cast
 from rpcinspect.rpc.envelope import RpcWithAutograd
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Session
 
 MAX_ID = (1 << 15) - 1
 """Worker ids have 16 bits, with a sign."""
 
 
-def worker_ids(session: Session, cast: Cast, calls: Iterable[Call]) -> dict[str, int]:
+def worker_ids(session: Session, cast: Cast, calls: Iterable[Exchange]) -> dict[str, int]:
     """Name → id of everybody in a session. Raises `ReplayError` if the ids can't be told apart."""
     names = (*cast.roles, *cast.live)
     found: dict[str, int] = {}
@@ -39,7 +39,7 @@ def worker_ids(session: Session, cast: Cast, calls: Iterable[Call]) -> dict[str,
     return found
 
 
-def _learn(found: dict[str, int], call: Call, names: tuple[str, ...]) -> None:
+def _learn(found: dict[str, int], call: Exchange, names: tuple[str, ...]) -> None:
     """Autograd envelopes carry the sender's id."""
     for record, name in ((call.request, call.caller), (call.response, call.callee)):
         if record is not None and name in names and name not in found:

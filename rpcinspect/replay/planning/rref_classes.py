@@ -16,7 +16,7 @@ from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, MAKE_OPTIMIZERS, maker_
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.tree import Global
 from rpcinspect.rpc.questions import created
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 Id = tuple[int, int]
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Made(Struct, frozen=True):
 UNKNOWN = Made()
 
 
-def rref_classes(calls: Iterable[Call]) -> Mapping[Id, Made]:
+def rref_classes(calls: Iterable[Exchange]) -> Mapping[Id, Made]:
     """What each RRef of the capture was made by."""
     makers: dict[Id, set[tuple[Global | None, str]]] = {}
     brought: dict[Id, set[str]] = {}

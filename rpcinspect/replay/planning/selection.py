@@ -23,18 +23,18 @@ from rpcinspect.rpc.pickles.tree import Value
 from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING, PASSES, fork_of, function_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 
 def select(
-    context: int, calls: Sequence[Call], causes: Causes, facts: Mapping[int, JobFacts]
+    context: int, calls: Sequence[Exchange], causes: Causes, facts: Mapping[int, JobFacts]
 ) -> frozenset[int]:
     """Indexes of the requests that a replay of one context needs; empty if there is no such context."""
     return frozenset(_Selection(calls, causes, facts).of_context(context))
 
 
 def needed(
-    indexes: Iterable[int], calls: Sequence[Call], causes: Causes, facts: Mapping[int, JobFacts]
+    indexes: Iterable[int], calls: Sequence[Exchange], causes: Causes, facts: Mapping[int, JobFacts]
 ) -> frozenset[int]:
     """The smallest set of requests that has these and, with each of its requests, all that one depends on. An
     agent's own call depends on nothing."""
@@ -45,7 +45,7 @@ def needed(
 class _Selection:
     def __init__(
         self,
-        calls: Sequence[Call],
+        calls: Sequence[Exchange],
         causes: Causes,
         facts: Mapping[int, JobFacts],
         *,
@@ -61,7 +61,7 @@ class _Selection:
         self._of_rref: dict[tuple[int, tuple[int, int]], list[int]] = defaultdict(list)
         self._settling: dict[int, list[int]] = defaultdict(list)
         """Request that brought a fork → the requests that make the fork known to its owner and its parent."""
-        self._changes: dict[tuple[int, str], list[Call]] = defaultdict(list)
+        self._changes: dict[tuple[int, str], list[Exchange]] = defaultdict(list)
         """(job, worker) → calls that change its state, in the order in which they began."""
         for call in self._calls.values():
             parent = causes.parents.get(call.index)
@@ -99,7 +99,7 @@ class _Selection:
             todo += self._needs(self._calls[index])
         return taken
 
-    def _needs(self, call: Call) -> list[int]:
+    def _needs(self, call: Exchange) -> list[int]:
         needs = list(self._nested[call.index])
         parent = self._causes.parents.get(call.index)
         if parent is not None:
@@ -127,7 +127,7 @@ class _Selection:
         its = self._of_context.pop((job, context), [])
         return [i for i in its if self._calls[i].kind not in CLEANUPS] if self._least else its
 
-    def _carrier(self, call: Call) -> int | None:
+    def _carrier(self, call: Exchange) -> int | None:
         """The request with which the fork came, or for which it was answered, that a request settles or
         deletes."""
         fork = fork_of(call.request) if call.kind in HOUSEKEEPING and call.job in self._facts else None
@@ -148,7 +148,7 @@ class _Selection:
         return made + kept
 
 
-def _begin(call: Call) -> int:
+def _begin(call: Exchange) -> int:
     return call.begin_ns
 
 

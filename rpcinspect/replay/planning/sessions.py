@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from rpcinspect.rpc.questions import FETCHES, GENERAL, HOUSEKEEPING, REMOTE, is_builtin
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Session
 
 OPTIMIZER = ("torch.distributed.optim.", "__torch__.torch.distributed.optim.")
@@ -42,7 +42,9 @@ def workers_of(session: Session) -> dict[int, tuple[str, ...]]:
     return {job: tuple(names) for job, names in found.items()}
 
 
-def default_casts(workers: Mapping[int, Sequence[str]], calls: Sequence[Call], causes: Causes) -> list[Cast]:
+def default_casts(
+    workers: Mapping[int, Sequence[str]], calls: Sequence[Exchange], causes: Causes
+) -> list[Cast]:
     """The sessions that are replayed if the user names nobody."""
     casts: list[Cast] = []
     for job in sorted(workers):
@@ -74,7 +76,7 @@ def named_casts(
     return casts, None
 
 
-def changes_state(call: Call) -> bool:
+def changes_state(call: Exchange) -> bool:
     """Whether a call is known to change what later calls at its callee find: it makes a remote object, works
     on one, or is an optimizer's. What else a function does, RPC does not tell.
     """
@@ -85,7 +87,7 @@ def changes_state(call: Call) -> bool:
     return call.kind in GENERAL and call.kind not in FETCHES and bool(call.request.facts.forks)
 
 
-def _casts_of_job(job: int, names: Sequence[str], calls: Sequence[Call], causes: Causes) -> list[Cast]:
+def _casts_of_job(job: int, names: Sequence[str], calls: Sequence[Exchange], causes: Causes) -> list[Cast]:
     reached, changed = _reach(calls, causes)
     callers = [name for name in names if name in reached]
     groups = _groups(callers, reached, changed)
@@ -107,7 +109,7 @@ def _casts_of_job(job: int, names: Sequence[str], calls: Sequence[Call], causes:
     return casts
 
 
-def _reach(calls: Sequence[Call], causes: Causes) -> tuple[dict[str, set[str]], set[tuple[str, str]]]:
+def _reach(calls: Sequence[Exchange], causes: Causes) -> tuple[dict[str, set[str]], set[tuple[str, str]]]:
     """Caller → workers that its own calls reach, directly or through others; and (caller, worker) of those
     whose state they change.
     """

@@ -20,10 +20,10 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.semantic import tensor_index
 from rpcinspect.rpc.questions import FETCHES, GENERAL, fork_of, missing_bytes, rref_of, uncertain
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 
-def stand_ins(calls: Sequence[Call], facts: JobFacts, live: Iterable[str]) -> dict[Id, StandIn]:
+def stand_ins(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str]) -> dict[Id, StandIn]:
     """RRef of a live worker → its stand-in. `calls`: all of the job, in the order in which they began."""
     owners, found = frozenset(live), dict[Id, StandIn]()
     for call in calls:
@@ -76,7 +76,7 @@ def is_protocol_3(data: bytes) -> bool:
     return protocols == [0] and data[1] >= 3
 
 
-def _may_change(call: Call, rref: Id, fetch: Call) -> bool:
+def _may_change(call: Exchange, rref: Id, fetch: Exchange) -> bool:
     """Whether a call at the owner that had begun before the value left it works on the RRef, or on
     parameters. What else changes it, RPC does not tell."""
     if call.callee != fetch.callee or call.kind not in GENERAL or call.kind in FETCHES:
@@ -87,7 +87,7 @@ def _may_change(call: Call, rref: Id, fetch: Call) -> bool:
     return optimizer or any(fork.rref_id == rref for fork in call.request.facts.forks)
 
 
-def _older_forks(calls: Sequence[Call], rref: Id, facts: JobFacts) -> list[Id]:
+def _older_forks(calls: Sequence[Exchange], rref: Id, facts: JobFacts) -> list[Id]:
     """Forks that the capture deletes and does not show being made: the owner must know them."""
     found: dict[Id, None] = {}
     for call in calls:

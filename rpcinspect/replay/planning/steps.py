@@ -25,15 +25,15 @@ from rpcinspect.rpc.message import MessageType, is_request
 from rpcinspect.rpc.questions import CALLS, FETCHES, HOUSEKEEPING, PASSES, fork_of, missing_bytes, uncertain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 Refusal = Callable[[RpcRecord, int | None], str | None]
 """What the gate refuses in a message; None if nothing."""
-Beyond = Callable[[Call], str | None]
+Beyond = Callable[[Exchange], str | None]
 """Why the engine can't replay a request; None: it can."""
 
 
-def nothing_beyond(call: Call) -> str | None:
+def nothing_beyond(call: Exchange) -> str | None:
     """Of the wire engine, which sends bytes."""
     return None
 
@@ -85,7 +85,7 @@ class Stage:
         self._one_way = frozenset(one_way)
         self._unasked = refusal if unasked is None else unasked
         self._blocked = frozenset(blocked)
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, Exchange] = {}
         self._reached: set[tuple[str, int | None]] = set()
         """(worker, context) that took part in something that happens."""
         self._unreached: dict[tuple[str, int | None], str] = {}
@@ -93,10 +93,10 @@ class Stage:
         self.verdicts: dict[int, Verdict] = {}
         self._possible: set[int] = set()
         """Requests of live workers that are skipped, and may take place nevertheless."""
-        self._passes: dict[tuple[str, int | None], list[Call]] = defaultdict(list)
+        self._passes: dict[tuple[str, int | None], list[Exchange]] = defaultdict(list)
         """(worker, context) → requests that carried a backward pass there."""
 
-    def judge(self, call: Call) -> Verdict:
+    def judge(self, call: Exchange) -> Verdict:
         """The verdict on a request; earlier ones must have been judged."""
         self._calls[call.index] = call
         if call.kind in PASSES:
@@ -110,7 +110,7 @@ class Stage:
                 self._unreached.setdefault((name, call.context), verdict.code or "")
         return verdict
 
-    def _judge(self, call: Call) -> Verdict:
+    def _judge(self, call: Exchange) -> Verdict:
         if call.control:
             return Verdict("skip", "control", "the agents' own call")
         for name in (call.caller, call.callee):
@@ -128,7 +128,7 @@ class Stage:
 
     # --- requests of live workers ---------------------------------------------------------------------------
 
-    def _from_live(self, call: Call, answered: bool) -> Verdict:
+    def _from_live(self, call: Exchange, answered: bool) -> Verdict:
         verdict = self._expected(call, answered)
         if verdict.action == "answer" or verdict.happens:
             return verdict
@@ -148,7 +148,7 @@ class Stage:
             return replace(verdict, spare="equal")
         return replace(verdict, spare="like", text=f"{verdict.text}: answered if it comes")
 
-    def _unanswerable(self, call: Call) -> str | None:
+    def _unanswerable(self, call: Exchange) -> str | None:
         """Why the captured answer can't be given to a live worker that sends a request all the same: what
         caused it is not always certain, and what a worker sends here is not always what it sent there."""
         answer = call.response
@@ -162,7 +162,7 @@ class Stage:
         refused = self._unasked(answer, call.kind)
         return None if refused is None else f"the answer: {refused}"
 
-    def _expected(self, call: Call, answered: bool) -> Verdict:
+    def _expected(self, call: Exchange, answered: bool) -> Verdict:
         cause = self._cause(call)
         if cause is None:
             return Verdict("skip", "driver-not-live", f"{call.caller}'s own program does not run here")
@@ -196,7 +196,7 @@ class Stage:
             return Verdict("skip", "not-allowed", f"the answer: {refused}")
         return Verdict("answer", happens=True)
 
-    def _cause(self, call: Call) -> int | None:
+    def _cause(self, call: Exchange) -> int | None:
         """The request that makes a live worker send this one: any that happens is enough for a gradient."""
         parent = self._causes.parents.get(call.index)
         if parent is None or call.kind != MessageType.BACKWARD_AUTOGRAD_REQ or self.happens(parent):
@@ -208,7 +208,7 @@ class Stage:
 
     # --- requests of played workers -------------------------------------------------------------------------
 
-    def _to_live(self, call: Call) -> Verdict:
+    def _to_live(self, call: Exchange) -> Verdict:
         request = call.request
         if isinstance(request.rpc.command, UnknownCommand) or not is_request(call.kind):
             cut = missing_bytes(request)
@@ -235,7 +235,7 @@ class Stage:
             return Verdict("skip", "no-gradient", text)
         return Verdict("send", text=self._by_stand_ins(call), happens=True)
 
-    def _by_stand_ins(self, call: Call) -> str | None:
+    def _by_stand_ins(self, call: Exchange) -> str | None:
         """What of a request is not the captured one."""
         used = [self._stand_ins[one] for one in rrefs_in(call.request) if self._stands_in(one)]
         if not used:
@@ -247,7 +247,7 @@ class Stage:
     def _stands_in(self, rref: Id) -> bool:
         return self._give and rref in self._stand_ins
 
-    def _beyond_engine(self, call: Call) -> str | None:
+    def _beyond_engine(self, call: Exchange) -> str | None:
         """Why the engine can't replay a request, or the message that a gradient is for."""
         text = self._beyond(call)
         edge = edge_of(call.request) if text is None else None
@@ -257,7 +257,7 @@ class Stage:
             return f"this gradient is for #{carrier.request}: {known.text}"
         return text
 
-    def _nested(self, call: Call) -> Verdict | None:
+    def _nested(self, call: Exchange) -> Verdict | None:
         """A played worker sends nothing while it serves a live one: the captured answer has it all."""
         cause = self._causes.parents.get(call.index)
         if cause is None:
@@ -278,7 +278,7 @@ class Stage:
         code = self._unreached.get((worker, context), "older-state")
         return Verdict("skip", code, f"nothing of this context reaches {worker} here")
 
-    def _lacking(self, call: Call) -> Verdict | None:
+    def _lacking(self, call: Exchange) -> Verdict | None:
         """What the request builds on and the live workers do not have."""
         if call.kind == MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ:
             return self._unknown_context(call.callee, call.context)
@@ -342,7 +342,7 @@ class Stage:
 
     # --- calls to oneself -----------------------------------------------------------------------------------
 
-    def _self_call(self, call: Call, played: bool) -> Verdict:
+    def _self_call(self, call: Exchange, played: bool) -> Verdict:
         name = call.caller
         if played:
             return Verdict("skip", "self-call", f"{name} calls itself and is played here")
@@ -367,7 +367,7 @@ class Stage:
 
 
 def blocked_contexts(
-    stage: Stage, calls: Mapping[int, Call], facts: JobFacts, roles: Collection[str]
+    stage: Stage, calls: Mapping[int, Exchange], facts: JobFacts, roles: Collection[str]
 ) -> set[tuple[str, int]]:
     """(live worker, context) in which a worker waits for a gradient that does not come in this replay,
     although its pass came to an end in the capture. Where it did not end there either, it is replayed as it

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 LEAST = 4 * 10**9
 """A model of some hundred million parameters, with gradients and the state of an optimizer, is made by a
@@ -20,7 +20,7 @@ TIMES = 16
 between them."""
 
 
-def allowance(planned: PlannedSession, calls: Mapping[int, Call]) -> int:
+def allowance(planned: PlannedSession, calls: Mapping[int, Exchange]) -> int:
     """Bytes for each live worker of a session."""
     replayed = [calls[step.message] for step in planned.steps if step.action != "skip"]
     both = [record for call in replayed for record in (call.request, call.response) if record is not None]

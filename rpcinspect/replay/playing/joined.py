@@ -36,7 +36,7 @@ from rpcinspect.replay.playing.player import Player
 from rpcinspect.replay.playing.translate import ids_of
 from rpcinspect.replay.playing.uncaptured import acknowledgement, refusal
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 RELEASE_S = 5.0
 """The longest wait until live workers have dropped what is left of a session."""
@@ -234,7 +234,7 @@ def _check_mentions(material: Material, ids: Mapping[str, int]) -> None:
                 raise ReplayError(f"#{index} speaks of {who}, who is no member of the group")
 
 
-def _given(planned: PlannedSession, calls: Mapping[int, Call]) -> Iterator[tuple[int, RpcRecord]]:
+def _given(planned: PlannedSession, calls: Mapping[int, Exchange]) -> Iterator[tuple[int, RpcRecord]]:
     """What would be sent to live workers, with the index of its request."""
     for step in planned.steps:
         call = calls.get(step.message)

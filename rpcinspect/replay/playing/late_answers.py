@@ -24,10 +24,10 @@ from rpcinspect.rpc.command import (
     RRefBackwardReq,
 )
 from rpcinspect.rpc.questions import created
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 
-def late_answers(calls: Mapping[int, Call]) -> Mapping[int, int]:
+def late_answers(calls: Mapping[int, Exchange]) -> Mapping[int, int]:
     """Index of a request → the context of the pass that its answer may come after."""
     passes: dict[tuple[int, int], int] = {}
     """RRef → the context in which a backward pass begins at it."""
@@ -44,11 +44,11 @@ def late_answers(calls: Mapping[int, Call]) -> Mapping[int, int]:
     return found
 
 
-def gradient_context(call: Call) -> int | None:
+def gradient_context(call: Exchange) -> int | None:
     """The context of a gradient; None: the request is none."""
     return call.context if isinstance(call.request.rpc.command, PropagateGradientsReq) else None
 
 
-def takes_gradient(call: Call) -> bool:
+def takes_gradient(call: Exchange) -> bool:
     """Whether a request is a gradient that is taken; such an answer waits for nothing."""
     return call.response is not None and isinstance(call.response.rpc.command, PropagateGradientsResp)

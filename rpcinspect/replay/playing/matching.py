@@ -43,7 +43,7 @@ from rpcinspect.rpc.pickles.semantic import python_udf
 from rpcinspect.rpc.questions import context_of, function_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import pack_id, unpack_id
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import marks_of
 
 MAX_TRIALS = 256
@@ -62,7 +62,7 @@ Values: TypeAlias = tuple[int, ...]
 class Match(Struct, frozen=True):
     """A captured request and what a live one has in other form."""
 
-    call: Call
+    call: Exchange
     differences: tuple[Difference, ...]
 
 
@@ -70,35 +70,35 @@ class _Pool:
     """Captured requests, in order, by what can be looked up of them."""
 
     def __init__(self) -> None:
-        self.open: dict[Key, dict[int, Call]] = defaultdict(dict)
-        self._named: dict[tuple[Key, Id], dict[int, Call]] = defaultdict(dict)
+        self.open: dict[Key, dict[int, Exchange]] = defaultdict(dict)
+        self._named: dict[tuple[Key, Id], dict[int, Exchange]] = defaultdict(dict)
         """By the captured id, of those that are nothing but an id or the gradient of one."""
-        self._exact: dict[tuple[Key, bytes], dict[int, Call]] = defaultdict(dict)
+        self._exact: dict[tuple[Key, bytes], dict[int, Exchange]] = defaultdict(dict)
         """By the payload: tried first."""
-        self._alike: dict[tuple[Key, Values], dict[int, Call]] = defaultdict(dict)
+        self._alike: dict[tuple[Key, Values], dict[int, Exchange]] = defaultdict(dict)
         """By the values, whatever ids are beside them: tried next."""
 
-    def add(self, key: Key, call: Call) -> None:
+    def add(self, key: Key, call: Exchange) -> None:
         """Takes one more."""
         for its in self._places(key, call):
             its[call.index] = call
 
-    def remove(self, key: Key, call: Call) -> None:
+    def remove(self, key: Key, call: Exchange) -> None:
         """Forgets one, if it is here."""
         for its in self._places(key, call):
             its.pop(call.index, None)
 
-    def _places(self, key: Key, call: Call) -> list[dict[int, Call]]:
+    def _places(self, key: Key, call: Exchange) -> list[dict[int, Exchange]]:
         own = own_id(call.request)
         found = [self.open[key], self._exact[key, call.request.rpc.message.payload]]
         found.append(self._alike[key, _values(call.request)])
         return found if own is None else [*found, self._named[key, own]]
 
-    def named(self, key: Key, captured: Id) -> list[Call]:
+    def named(self, key: Key, captured: Id) -> list[Exchange]:
         """Those with this id."""
         return list(self._named.get((key, captured), {}).values())
 
-    def likeliest(self, key: Key, live: RpcRecord) -> Iterator[Call]:
+    def likeliest(self, key: Key, live: RpcRecord) -> Iterator[Exchange]:
         """All of a kind, those with the same bytes first, then those with the same values."""
         exact = self._exact.get((key, live.rpc.message.payload), {})
         yield from exact.values()
@@ -113,12 +113,12 @@ class Expected:
 
     def __init__(
         self,
-        calls: Iterable[Call],
+        calls: Iterable[Exchange],
         read: Read,
         rules: Rules,
         ids: IdMap,
         played: Collection[int] = (),
-        spare: Mapping[Spare, Iterable[Call]] = MappingProxyType({}),
+        spare: Mapping[Spare, Iterable[Exchange]] = MappingProxyType({}),
     ) -> None:
         """`calls`: those that are expected; `read`: of captured bytes; `ids` learns from every match;
         `played`: captured ids of played workers, whose autograd contexts have the captured counters; `spare`:
@@ -144,7 +144,7 @@ class Expected:
         """The captured request that this one repeats; it won't be found again, unless it is not equal to this
         one and an equal one comes. None: there is none."""
         key = self._key(sender, role, live.record, live=True)
-        best: tuple[tuple[bool, int, int], Call] | None = None
+        best: tuple[tuple[bool, int, int], Exchange] | None = None
         for candidates, nearest in self._candidates(key, live):
             for call in islice(candidates, MAX_TRIALS):
                 mark = self._ids.mark()
@@ -177,7 +177,7 @@ class Expected:
         shown = ", ".join(f"#{index}" for index in unlike[:MAX_SHOWN]) + (", …" if unlike[MAX_SHOWN:] else "")
         return f"it equals none of its kind that are left, all of which the plan leaves out ({shown})"
 
-    def _candidates(self, key: Key, live: Arrived) -> Iterator[tuple[Iterable[Call], bool]]:
+    def _candidates(self, key: Key, live: Arrived) -> Iterator[tuple[Iterable[Exchange], bool]]:
         """The likeliest first, and whether the nearest of them will do where none is equal; only those with
         the same id, where it is known which that is."""
         own, record = own_id(live.record), live.record
@@ -192,14 +192,14 @@ class Expected:
             yield self._equal.likeliest(key, record), False
             yield self._taken.likeliest(key, record), False
 
-    def _take(self, key: Key, call: Call, found: list[Difference], *, equal: bool) -> Match:
+    def _take(self, key: Key, call: Exchange, found: list[Difference], *, equal: bool) -> Match:
         for pool in (self._planned, self._like, self._equal, self._taken):
             pool.remove(key, call)
         if not equal:
             self._taken.add(key, call)
         return Match(call, tuple(found))
 
-    def _compare(self, call: Call, live: Arrived) -> list[Difference]:
+    def _compare(self, call: Exchange, live: Arrived) -> list[Difference]:
         return compare_messages(call.request, live.record, self._read, live.read, self._rules, self._ids)
 
     def _key(self, sender: str, role: str, record: RpcRecord, *, live: bool = False) -> Key:

@@ -16,7 +16,7 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.peers.events import PeerEvent, RequestArrived
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.rpc.message import Message
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.wire.records import TpMessage
 
 
@@ -24,7 +24,7 @@ class Material(Struct, frozen=True, kw_only=True):
     """What a session is played from."""
 
     planned: PlannedSession
-    calls: Mapping[int, Call]
+    calls: Mapping[int, Exchange]
     """By the index of their request."""
     read: Read
     """Of captured bytes."""

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from rpcinspect.rpc.questions import HOUSEKEEPING
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.usual import TIMES, due_s, usual_s
 
 LEAST_S = 5.0
@@ -42,7 +42,7 @@ class Patience:
 
     def __init__(
         self,
-        calls: Mapping[int, Call],
+        calls: Mapping[int, Exchange],
         timeout_s: float | None = None,
         silent: set[str] | None = None,
         stubborn: set[str | None] | None = None,
@@ -57,7 +57,7 @@ class Patience:
         self.stubborn: set[str | None] = set() if stubborn is None else stubborn
         in_order = sorted(calls.values(), key=lambda call: (call.begin_ns, call.index))
         self._captured = _Served(in_order)
-        self._open: dict[str, dict[int, Call]] = defaultdict(dict)
+        self._open: dict[str, dict[int, Exchange]] = defaultdict(dict)
         """Worker → requests to it that are not over here, by index, in captured order."""
         for call in in_order:
             self._open[call.callee][call.index] = call
@@ -69,7 +69,7 @@ class Patience:
         took = sorted(call.end_ns - call.begin_ns for call in calls.values() if call.end_ns is not None)
         self._usual_s = usual_s(took)
 
-    def for_answer(self, call: Call) -> float:
+    def for_answer(self, call: Exchange) -> float:
         """Seconds for the answer to a request that is sent."""
         if call.end_ns is None:
             return SILENCE_S if self._timeout_s is None else min(self._timeout_s, SILENCE_S)
@@ -79,12 +79,12 @@ class Patience:
         wait_s = SILENT_S + took_s if call.function in self._silent else LEAST_S + TIMES * took_s
         return min(wait_s, LONGEST_S)
 
-    def disappointed(self, call: Call) -> None:
+    def disappointed(self, call: Exchange) -> None:
         """The wait for its answer was in vain: the next one for the same function is shorter."""
         if call.function is not None:
             self._silent.add(call.function)
 
-    def over(self, call: Call) -> None:
+    def over(self, call: Exchange) -> None:
         """A request that was sent is answered, or given up: its function has come to its end."""
         self._open[call.callee].pop(call.index, None)
 
@@ -104,7 +104,7 @@ class Patience:
         seconds = QUIET_S + TIMES * (call.begin_ns - before) / 1e9
         return min(seconds, LONGEST_S if self._timeout_s is None else self._timeout_s)
 
-    def _served_before(self, call: Call) -> bool:
+    def _served_before(self, call: Exchange) -> bool:
         """Whether all that its sender served at that time in the capture, if it did, is over here."""
         if not self._captured.any(call):
             return False
@@ -115,7 +115,7 @@ class Patience:
                 return False
         return True
 
-    def cut_off(self, call: Call) -> bool:
+    def cut_off(self, call: Exchange) -> bool:
         """Whether the capture ended before an answer was due, so that its absence says nothing."""
         if call.end_ns is not None:
             return False
@@ -123,14 +123,14 @@ class Patience:
         return left_s <= due_s(self._usual_s)
 
 
-def _sign(call: Call) -> Sign:
+def _sign(call: Exchange) -> Sign:
     return call.caller, call.callee, call.kind, call.context, call.function
 
 
 class _Served:
     """Which workers served something when, in the capture; asked often, of thousands of calls."""
 
-    def __init__(self, in_order: Iterable[Call]) -> None:
+    def __init__(self, in_order: Iterable[Exchange]) -> None:
         spans: dict[tuple[str, int | str | None], list[tuple[int, float]]] = defaultdict(list)
         for one in in_order:
             answered = float("inf") if one.answered_ns is None else one.answered_ns
@@ -140,7 +140,7 @@ class _Served:
         self._latest = {key: list(accumulate((end for _, end in its), max)) for key, its in spans.items()}
         """When the last answer was given to anything that had begun by then."""
 
-    def any(self, call: Call) -> bool:
+    def any(self, call: Exchange) -> bool:
         """Whether the sender of a call served anything when it sent it."""
         contexts = (ANY,) if call.context is None else (call.context, None)
         for key in [(call.caller, context) for context in contexts]:
@@ -150,7 +150,7 @@ class _Served:
         return False
 
 
-def _serves(one: Call, call: Call) -> bool:
+def _serves(one: Exchange, call: Exchange) -> bool:
     """Whether a request to the sender of a call was not answered when that was sent, and may have caused it:
     a function runs in the context of its request."""
     if one.answered_ns is not None and one.answered_ns < call.begin_ns:

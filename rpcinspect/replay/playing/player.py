@@ -37,7 +37,7 @@ from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.rpc.message import Message, type_name
 from rpcinspect.rpc.questions import HOUSEKEEPING, missing_bytes, uncertain
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 TICK_S = 0.05
 SHORTEST_TICK_S = 0.01
@@ -54,7 +54,7 @@ class _Sent(Struct):
     """A request that is on its way."""
 
     step: Step
-    call: Call
+    call: Exchange
     at: float
     """Monotonic seconds."""
 
@@ -221,7 +221,7 @@ class Player:
             return StepOutcome(step=step, result=None, text=text)
         return StepOutcome(step=step, result="unanswered", text=f"{step.to} never sent it")
 
-    def _call(self, step: Step) -> Call:
+    def _call(self, step: Step) -> Exchange:
         return self._material.calls[step.message]
 
     def _finish(self, outcome: StepOutcome) -> None:
@@ -264,7 +264,7 @@ class Player:
         if step.message in self._material.early and call.answer is not None:
             self._schedule.arrived(call.answer)
 
-    def _not_told(self, call: Call) -> str | None:
+    def _not_told(self, call: Exchange) -> str | None:
         """Which answer of its context did not come as captured, in words: it may have told ids."""
         missing = [
             one.step.message
@@ -436,7 +436,7 @@ class Player:
             self._gone[found.worker or ""] = found.text
         return found
 
-    def _over(self, call: Call) -> None:
+    def _over(self, call: Exchange) -> None:
         """Nothing more comes for a request that was to be sent."""
         self._patience.over(call)
         self._schedule.answered(call.index)
@@ -494,12 +494,12 @@ class Player:
 
 
 def _may_come(
-    planned: PlannedSession, calls: Mapping[int, Call]
-) -> tuple[list[Call], dict[Spare, list[Call]]]:
+    planned: PlannedSession, calls: Mapping[int, Exchange]
+) -> tuple[list[Exchange], dict[Spare, list[Exchange]]]:
     """The captured requests of live workers to played ones: those that are to come, be it without getting the
     captured answer, and those that the plan leaves out."""
-    expected: list[Call] = []
-    spare: dict[Spare, list[Call]] = {"like": [], "equal": []}
+    expected: list[Exchange] = []
+    spare: dict[Spare, list[Exchange]] = {"like": [], "equal": []}
     cast = planned.cast
     for step in planned.steps:
         call = calls.get(step.message)
@@ -512,7 +512,7 @@ def _may_come(
     return expected, spare
 
 
-def _lacks_answer(call: Call, step: Step) -> bool:
+def _lacks_answer(call: Exchange, step: Step) -> bool:
     """Whether the answer to a request was not captured, or not all of it."""
     answer = call.response
     return step.one_way or (answer is not None and bool(missing_bytes(answer) or uncertain(answer)))

@@ -16,7 +16,7 @@ from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.nature import Nature, nature_of
 from rpcinspect.replay.playing.outcome import InboundOutcome, StepOutcome
 from rpcinspect.replay.workers.ended import NO_MEMORY
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 RANDOM = (
     "the same request was answered otherwise, with zeros at other places: a random mask such as dropout's; "
@@ -42,7 +42,7 @@ EVENTS = (
 
 
 def with_reasons(
-    steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Call]
+    steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Exchange]
 ) -> tuple[tuple[StepOutcome, ...], tuple[InboundOutcome, ...]]:
     """Differences with the likely reason; `calls` by the index of their request."""
     first: dict[object, int] = {}
@@ -71,7 +71,7 @@ def with_reasons(
 
 
 def _step_with_reason(
-    one: StepOutcome, told: Mapping[int, str], first: Mapping[object, int], calls: Mapping[int, Call]
+    one: StepOutcome, told: Mapping[int, str], first: Mapping[object, int], calls: Mapping[int, Exchange]
 ) -> StepOutcome:
     index = one.step.message
     if one.result == "different" and one.text is None and index in told:
@@ -86,13 +86,13 @@ def _step_with_reason(
     return one
 
 
-def _places(call: Call) -> list[object]:
+def _places(call: Exchange) -> list[object]:
     """Where a difference shows again: at both workers, and in the context."""
     return [call.callee, call.caller, *([] if call.context is None else [("context", call.context)])]
 
 
 def _different(
-    steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Call]
+    steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Exchange]
 ) -> list[tuple[int, bool, tuple[Difference, ...]]]:
     """(request, whether it was sent by us, differences)"""
     found = [

@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 from rpcinspect.replay.planning.model import PlannedSession, Step
 from rpcinspect.replay.playing.late_answers import gradient_context, late_answers, takes_gradient
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 SHORTEST_HOLD_S, LONGEST_HOLD_S = 0.1, 2.0
 """How long nothing must have happened before a call no longer waits for the answer to one that it
@@ -57,7 +57,7 @@ class Schedule:
     def __init__(
         self,
         planned: PlannedSession,
-        calls: Mapping[int, Call],
+        calls: Mapping[int, Exchange],
         *,
         speed: float | None = None,
         stubborn: set[str | None] | None = None,
@@ -91,7 +91,7 @@ class Schedule:
         self._followers: dict[int, list[Due]] = defaultdict(list)
         self._build(planned, calls)
 
-    def _build(self, planned: PlannedSession, calls: Mapping[int, Call]) -> None:
+    def _build(self, planned: PlannedSession, calls: Mapping[int, Exchange]) -> None:
         times = [_arrival_time(index, calls) for index in _as_requests(planned)]
         place = {step.message: number for number, step in enumerate(planned.steps)}
         sends: dict[int, Due] = {}
@@ -137,7 +137,7 @@ class Schedule:
         planned: PlannedSession,
         sends: Mapping[int, Due],
         place: Mapping[int, int],
-        calls: Mapping[int, Call],
+        calls: Mapping[int, Exchange],
     ) -> None:
         """Which overlapping call waits for which."""
         for overlap in planned.overlaps:
@@ -268,7 +268,7 @@ def _as_requests(planned: PlannedSession) -> list[tuple[int, int]]:
     return [(requests.get(index, index), index) for index in planned.arrivals]
 
 
-def _arrival_time(arrival: tuple[int, int], calls: Mapping[int, Call]) -> int:
+def _arrival_time(arrival: tuple[int, int], calls: Mapping[int, Exchange]) -> int:
     request, index = arrival
     call = calls[request]
     return call.arrived_ns if request == index or call.end_ns is None else call.end_ns

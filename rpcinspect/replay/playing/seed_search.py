@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rpcinspect.replay.playing.outcome import FoundSeed, SeedSearch, SessionOutcome, StepOutcome
 from rpcinspect.replay.workers.seeds import Seeds
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 MAX_SEARCH_S = 600.0
 """Of one session."""
@@ -36,7 +36,7 @@ def search(
     tries: range,
     given: Seeds,
     play: Play,
-    calls: Mapping[int, Call],
+    calls: Mapping[int, Exchange],
     *,
     max_s: float = MAX_SEARCH_S,
 ) -> SeedSearch:
@@ -118,7 +118,7 @@ def _until(messages: Iterable[int]) -> Done:
 
 
 def _confirmed(
-    search_: _Search, base: SessionOutcome, given: Seeds, play: Play, calls: Mapping[int, Call]
+    search_: _Search, base: SessionOutcome, given: Seeds, play: Play, calls: Mapping[int, Exchange]
 ) -> tuple[dict[str, int], dict[str, list[int]]]:
     """The seeds that hold: a second time with them, a second time without; and what became identical."""
     seeds = Seeds(everybody=given.everybody, own=given.own | search_.found)
@@ -134,7 +134,7 @@ def _confirmed(
     return held, explained
 
 
-def _first(outcome: SessionOutcome, calls: Mapping[int, Call]) -> dict[str, int]:
+def _first(outcome: SessionOutcome, calls: Mapping[int, Exchange]) -> dict[str, int]:
     """Live worker → request with the first message of its own that is not as captured."""
     found: dict[str, tuple[int, int]] = {}
     for one in _different(outcome):
@@ -149,7 +149,7 @@ def _different(outcome: SessionOutcome) -> Sequence[StepOutcome]:
     return [one for one in outcome.steps if one.result == "different"]
 
 
-def sender_of(one: StepOutcome, calls: Mapping[int, Call]) -> str:
+def sender_of(one: StepOutcome, calls: Mapping[int, Exchange]) -> str:
     """The live worker that made what was compared: an answer, or a request."""
     call = calls[one.step.message]
     return call.caller if one.step.action == "answer" else call.callee

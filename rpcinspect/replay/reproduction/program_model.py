@@ -13,13 +13,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rpcinspect.replay.reproduction.reproduced import Gradient
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 
 class Send(Struct, frozen=True):
     """A call begins."""
 
-    call: Call
+    call: Exchange
     waits: bool
     """Its answer is the next thing."""
     after: tuple[int, ...] = ()
@@ -34,13 +34,13 @@ class Send(Struct, frozen=True):
 class Await(Struct, frozen=True):
     """The answer to a call is there."""
 
-    call: Call
+    call: Exchange
 
 
 class Pass(Struct, eq=False):
     """A backward pass."""
 
-    trigger: Call | None
+    trigger: Exchange | None
     """RRef.backward(); None: the worker begins with outputs of its own calls."""
     number: int
     """In its context, from 0."""
@@ -54,7 +54,7 @@ class Pass(Struct, eq=False):
     after: tuple[int, ...] = ()
 
     @property
-    def first(self) -> Call:
+    def first(self) -> Exchange:
         """What it began with."""
         if self.trigger is not None:
             return self.trigger
@@ -69,7 +69,7 @@ class Pass(Struct, eq=False):
 class Link(Struct, eq=False):
     """The arguments of a call depend on the answers to earlier ones; gradients through it are recorded."""
 
-    call: Call
+    call: Exchange
     outputs: dict[int, dict[int, Gradient]] = field(default_factory=dict)
     """Earlier request → pass → the gradient that is given for its answer."""
 

@@ -16,7 +16,7 @@ from rpcinspect.replay.planning.order import merge
 from rpcinspect.replay.reproduction.program_model import Await, Pass, Send, Timed, set_after
 from rpcinspect.replay.reproduction.reproduced import Reproduction
 from rpcinspect.rpc.questions import GENERAL, PASSES
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 
 def ends(timed: Sequence[Timed]) -> list[tuple[int, int]]:
@@ -44,7 +44,7 @@ def put_behind(made: Reproduction, timed: Sequence[Timed]) -> None:
     for item in timed:
         if isinstance(item.event, Pass):
             passes[item.event.first.job, item.event.first.caller].append(item.time_ns)
-    latest: dict[tuple[int, str], dict[str, Call]] = defaultdict(dict)
+    latest: dict[tuple[int, str], dict[str, Exchange]] = defaultdict(dict)
     """(job, callee) → caller → its last call."""
     own: dict[tuple[int, str], int] = {}
     """(job, caller) → when its last call is sent."""

@@ -27,7 +27,7 @@ from rpcinspect.replay.reproduction.reproduced import needing_gradient
 from rpcinspect.rpc.pickles.semantic import python_udf
 from rpcinspect.rpc.questions import REMOTE, is_builtin
 from rpcinspect.rpc.types import unpack_id
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 
 def joined(timed: Sequence[Timed]) -> list[Timed]:
@@ -137,7 +137,7 @@ def _integers(block: Block) -> set[int]:
     return found
 
 
-def is_optimizers(call: Call) -> bool:
+def is_optimizers(call: Exchange) -> bool:
     """Whether a distributed optimizer made it, one of whose arguments is then the id of a context."""
     return call.function is not None and call.function.startswith(OPTIMIZER)
 

@@ -23,7 +23,7 @@ from rpcinspect.replay.reproduction.program_parts import joined, parts_of
 from rpcinspect.replay.reproduction.reproduced import Gradient, Reproduction
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import PASSES
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 
 Key: TypeAlias = tuple[int, str]
 """(job, worker)"""
@@ -72,7 +72,7 @@ def _time(item: Timed) -> tuple[int, int]:
     return item.time_ns, item.index
 
 
-def _begins(made: Reproduction, own: Sequence[Call]) -> dict[int, int]:
+def _begins(made: Reproduction, own: Sequence[Exchange]) -> dict[int, int]:
     """When each call began, but not after another one that uses the RRef which it makes: each pipe has its
     own pace, the first message of a pipe comes late."""
     begins = {call.index: call.begin_ns for call in own}
@@ -84,7 +84,7 @@ def _begins(made: Reproduction, own: Sequence[Call]) -> dict[int, int]:
     return begins
 
 
-def _passes(made: Reproduction, program: Program, context: int, own: Sequence[Call]) -> list[Pass]:
+def _passes(made: Reproduction, program: Program, context: int, own: Sequence[Exchange]) -> list[Pass]:
     """The passes of one context of a worker, with what they are made of."""
     worker = program.worker
     sent = [
@@ -99,13 +99,13 @@ def _passes(made: Reproduction, program: Program, context: int, own: Sequence[Ca
     ]
     triggers = [c for c in own if c.context == context and c.kind == MessageType.RREF_BACKWARD_REQ]
     forward = [c for c in own if c.context == context and c.kind not in PASSES]
-    begins: list[tuple[int, int, Gradient | Call]] = [(g.call.begin_ns, g.call.index, g) for g in sent]
+    begins: list[tuple[int, int, Gradient | Exchange]] = [(g.call.begin_ns, g.call.index, g) for g in sent]
     begins += [(c.begin_ns, c.index, c) for c in (*triggers, *forward)]
     passes: list[Pass] = []
     edges: set[tuple[int, bool]] = set()
     fresh = True
     for _, _, item in sorted(begins, key=lambda b: b[:2]):
-        if isinstance(item, Call):
+        if isinstance(item, Exchange):
             fresh = True
             if item.kind == MessageType.RREF_BACKWARD_REQ:
                 passes.append(Pass(item, len(passes)))

@@ -20,7 +20,7 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.pickles.places import Place
 from rpcinspect.rpc.pickles.tree import Value
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Worker
 
 
@@ -36,7 +36,7 @@ class Handle(Struct, frozen=True):
 class Gradient(Struct, frozen=True):
     """A gradient request, and the tensors of one of our calls that it is for."""
 
-    call: Call
+    call: Exchange
     request: int
     """Of the call with whose request or answer the tensors came."""
     tensors: tuple[int, ...]
@@ -46,7 +46,7 @@ class Gradient(Struct, frozen=True):
 class Skipped(Struct, frozen=True):
     """A request that a worker made of its own and that is not in the script."""
 
-    call: Call
+    call: Exchange
     code: str
     text: str
 
@@ -56,7 +56,7 @@ class Reproduction(Struct, eq=False, kw_only=True):
 
     workers: dict[int, tuple[Worker, ...]] = field(default_factory=dict)
     """By job: those that take part."""
-    calls: dict[int, Call] = field(default_factory=dict)
+    calls: dict[int, Exchange] = field(default_factory=dict)
     """What the script sends, by index: calls, fetches and RRef.backward, in the order in which they began."""
     sent: dict[int, Gradient] = field(default_factory=dict)
     """Gradients that the script gives, by index."""
@@ -64,7 +64,7 @@ class Reproduction(Struct, eq=False, kw_only=True):
     """Gradients that it expects for arguments of its calls, by index."""
     handles: dict[tuple[int, str, Id], Handle] = field(default_factory=dict)
     """(job, worker, RRef) → how the worker has it."""
-    fetched: dict[int, Call] = field(default_factory=dict)
+    fetched: dict[int, Exchange] = field(default_factory=dict)
     """Fetches that tell the value of an RRef of the worker's own, by index."""
     skipped: tuple[Skipped, ...] = ()
     uncompared: dict[int, str] = field(default_factory=dict)

@@ -37,7 +37,7 @@ from rpcinspect.rpc.questions import FETCHES, HOUSEKEEPING, created, missing_byt
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.exchanges import Exchange, read_exchanges
 from rpcinspect.session.model import Session, Worker
 
 Unwritable = Callable[[RpcRecord], "str | None"]
@@ -84,7 +84,7 @@ def reproduction(
 
 
 def _chosen(
-    calls: Sequence[Call], causes: Causes, facts: Mapping[int, JobFacts], options: ReproductionOptions
+    calls: Sequence[Exchange], causes: Causes, facts: Mapping[int, JobFacts], options: ReproductionOptions
 ) -> frozenset[int]:
     if options.context is not None:
         found = select(options.context, calls, causes, facts)
@@ -106,7 +106,9 @@ def _check_names(session: Session, options: ReproductionOptions) -> None:
             raise PlanError(f"no worker is called {name}: the capture has {', '.join(names) or 'none'}")
 
 
-def _workers(session: Session, made: Reproduction, taken: Iterable[Call]) -> dict[int, tuple[Worker, ...]]:
+def _workers(
+    session: Session, made: Reproduction, taken: Iterable[Exchange]
+) -> dict[int, tuple[Worker, ...]]:
     """By job: those that take part, and all whose ids are lower than theirs, since ids are places."""
     ends: dict[int, set[str]] = {call.job: set() for call in made.calls.values()}
     for call in taken:
@@ -154,15 +156,15 @@ class _Judge:
         self._options = options
         self._workers = workers
         self._skipped: dict[int, Skipped] = {}
-        self._by_index: dict[int, Call] = {}
+        self._by_index: dict[int, Exchange] = {}
         self._deciding: set[int] = set()
         self._uses: dict[str, dict[int, Named]] = {}
-        self._fetched: dict[tuple[int, str, Id], Call] = {}
+        self._fetched: dict[tuple[int, str, Id], Exchange] = {}
         """(job, owner, RRef) → a fetch that the owner answered."""
-        self._waiting: list[Call] = []
+        self._waiting: list[Exchange] = []
         """Requests that may use an RRef of their sender whose value only a later fetch tells."""
 
-    def judge(self, call: Call) -> None:
+    def judge(self, call: Exchange) -> None:
         """Decides about one request."""
         if call.kind in HOUSEKEEPING or call.kind == MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ:
             return
@@ -186,7 +188,7 @@ class _Judge:
 
     # --- calls ----------------------------------------------------------------------------------------------
 
-    def _own(self, call: Call) -> None:
+    def _own(self, call: Exchange) -> None:
         """Decides about a call, but first about those that made its RRefs: they may have begun later on the
         wire, since each pipe has its own pace."""
         if not self._causes.own(call.index) or call.index in self._made.calls or call.index in self._skipped:
@@ -216,14 +218,14 @@ class _Judge:
         for rref, place in rref_places(value).items():
             self._made.handles.setdefault((call.job, call.caller, rref), Handle("answer", call.index, place))
 
-    def _own_once(self, call: Call) -> None:
+    def _own_once(self, call: Exchange) -> None:
         """A hostile capture may have RRefs that make each other."""
         if call.index not in self._deciding and len(self._deciding) < MAX_MAKERS:
             self._deciding.add(call.index)
             self._own(call)
             self._deciding.discard(call.index)
 
-    def _against(self, call: Call) -> tuple[str, str] | None:
+    def _against(self, call: Exchange) -> tuple[str, str] | None:
         request, options = call.request, self._options
         if call.caller in options.live or (options.roles and call.caller not in options.roles):
             return "driver-not-live", f"{call.caller} does nothing of its own here"
@@ -246,12 +248,12 @@ class _Judge:
         unwritable = self._unwritable(request)
         return None if unwritable is None else ("unsupported", unwritable)
 
-    def _created_here(self, call: Call) -> bool:
+    def _created_here(self, call: Exchange) -> bool:
         assert call.context is not None
         name = self._facts[call.job].names.get(unpack_id(call.context)[0])
         return name is None or name == call.caller
 
-    def _without(self, call: Call, rref: Id) -> tuple[str, str] | None:
+    def _without(self, call: Exchange, rref: Id) -> tuple[str, str] | None:
         """Why the sender does not have an RRef in the script."""
         key = (call.job, call.caller, rref)
         title = f"RRef {rref[0]}:{rref[1]}"
@@ -273,7 +275,7 @@ class _Judge:
             return "outside-rpc", f"its sender got {title} while it served others"
         return "older-rref", f"{title} was made before the capture began"
 
-    def _writable(self, fetch: Call) -> bool:
+    def _writable(self, fetch: Exchange) -> bool:
         """Whether the answer can be written down."""
         assert fetch.response is not None
         allowed = self._refusal(fetch.response, fetch.answer) is None
@@ -281,7 +283,7 @@ class _Judge:
 
     # --- gradients ------------------------------------------------------------------------------------------
 
-    def _gradient(self, call: Call) -> None:
+    def _gradient(self, call: Exchange) -> None:
         """One that a worker sends for an answer that it got, or that comes back for what it sent."""
         edge = edge_of(call.request)
         carrier = self._facts[call.job].edges.get(edge) if edge is not None else None
@@ -332,7 +334,7 @@ class _Judge:
     def _whole(self, record: RpcRecord) -> bool:
         return not (missing_bytes(record) or uncertain(record))
 
-    def _skip(self, call: Call, code: str, text: str) -> None:
+    def _skip(self, call: Exchange, code: str, text: str) -> None:
         self._skipped[call.index] = Skipped(call, code, text)
 
     def _refusal(self, record: RpcRecord | None, index: int | None) -> str | None:

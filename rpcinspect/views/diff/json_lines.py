@@ -52,6 +52,7 @@ def verdict_json(comparison: Comparison) -> Json:
     return {
         "kind": "verdict",
         "same": comparison.same,
+        "unrelated": comparison.unrelated,
         "first": _first(comparison),
         "counts": comparison.counts,
         "tolerated": comparison.tolerated,

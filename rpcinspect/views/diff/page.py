@@ -93,6 +93,8 @@ class Page(Struct, frozen=True):
     """The whole."""
 
     title: str
+    outcome: str
+    """In a word."""
     same: bool
     verdict: str
     lead: str
@@ -115,6 +117,7 @@ def page_of(comparison: Comparison, runs: tuple[Run, Run]) -> Page:
     marks, bins = _marks(comparison, shown)
     return Page(
         title=" and ".join(_name(side) for side in (comparison.a, comparison.b)),
+        outcome="unrelated" if comparison.unrelated else "same" if comparison.same else "different",
         same=comparison.same,
         verdict=_capital(line) if first is None else f"Different: the runs part at {first.what}",
         lead=_lead(comparison),
@@ -141,6 +144,8 @@ def _capital(words: str) -> str:
 
 def _lead(comparison: Comparison) -> str:
     first = comparison.first
+    if comparison.unrelated:
+        return "So there is no first difference. Perhaps one of the two is a capture of another job."
     if first is None:
         ended = "Nothing in them makes the two runs different."
         return ended if comparison.messages else ""

@@ -47,6 +47,8 @@ def numbers(message: Aligned) -> str:
 
 def verdict_line(comparison: Comparison) -> str:
     """The verdict with its numbers."""
+    if comparison.unrelated:
+        return "unrelated: no call of one is like any of the other"
     if not comparison.same:
         return f"different: {comparison.different:,} of {counted(len(comparison.messages), 'message')}"
     what = "the same within the tolerance" if comparison.tolerated else "the same"

@@ -16,7 +16,7 @@ from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, is_request, type_name
 from rpcinspect.rpc.questions import CLEAN_UP, failed, function_of, size_of
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.views.phrases import Phrases, packed, printable, shorten
@@ -104,7 +104,7 @@ class _Columns:
         self._lanes = lanes
         self._contexts = contexts
         self._phrases = Phrases()
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, Exchange] = {}
         """By the index of the request, and of the answer."""
         for call in run.exchanges.calls:
             self._calls[call.index] = call
@@ -170,7 +170,7 @@ class _Columns:
             strings["texts"].number(shorten(self._phrases.phrase(record), MAX_TEXT)),
         )
 
-    def _context(self, index: int, call: Call | None) -> int:
+    def _context(self, index: int, call: Exchange | None) -> int:
         """The place of the message's context, an answer's like its request's; -1 for none."""
         if call is None or call.context is None:
             return -1
@@ -192,7 +192,7 @@ class _Columns:
             | (OPEN if request and partner == NONE and is_request(record.rpc.message.type) else 0)
         )
 
-    def _kind(self, record: RpcRecord, call: Call | None) -> str:
+    def _kind(self, record: RpcRecord, call: Exchange | None) -> str:
         """What a message is for; an answer is for what its request is."""
         if self._run.session.messages.control[record.row]:
             return "control"

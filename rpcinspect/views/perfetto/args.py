@@ -13,7 +13,7 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import context_of, failed, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Finding
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.phrases import packed, shorten
@@ -26,12 +26,12 @@ MAX_NAME = 200
 """Characters of a function's name that stand in the name of a slice."""
 
 
-def what(call: Call) -> str:
+def what(call: Exchange) -> str:
     """The function that is called, else the kind of request."""
     return text(shorten(call.what, MAX_NAME))
 
 
-def call_args(call: Call, parents: Sequence[int], certain: bool) -> Json:
+def call_args(call: Exchange, parents: Sequence[int], certain: bool) -> Json:
     """A call at its caller; `parents` are the requests that the caller may have been serving."""
     args: Json = {
         "request": call.index,
@@ -53,7 +53,7 @@ def call_args(call: Call, parents: Sequence[int], certain: bool) -> Json:
     return args
 
 
-def serve_args(call: Call) -> Json:
+def serve_args(call: Exchange) -> Json:
     """The same call at its callee."""
     return {"request": call.index, "answer": call.answer, "caller": text(call.caller)}
 

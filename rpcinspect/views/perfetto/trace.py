@@ -29,7 +29,7 @@ import orjson
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import failed, size_of
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
 from rpcinspect.views.contract.message import text
@@ -123,7 +123,7 @@ class _Writer:
         """
         parents = self._run.causes.parents
         shown = {call.index for call in self._calls}
-        nested: dict[int, list[Call]] = defaultdict(list)
+        nested: dict[int, list[Exchange]] = defaultdict(list)
         for call in self._calls:
             parent = parents.get(call.index)
             if parent in shown:
@@ -137,21 +137,21 @@ class _Writer:
             if call.index not in within:
                 yield from self._calling(call, 2 * call.index + 2)
 
-    def _fitting(self, call: Call, inner: Iterable[Call]) -> Iterator[Call]:
+    def _fitting(self, call: Exchange, inner: Iterable[Exchange]) -> Iterator[Exchange]:
         free, end = call.arrived_ns, self._served_ns(call)
         for one in inner:
             if one.caller == call.callee and free <= one.begin_ns and self._ended_ns(one) <= end:
                 free = self._ended_ns(one)
                 yield one
 
-    def _served_ns(self, call: Call) -> int:
+    def _served_ns(self, call: Exchange) -> int:
         """When the callee was done; what was never answered lasts until the capture ends."""
         return self._end if call.answered_ns is None else max(call.arrived_ns, call.answered_ns)
 
-    def _ended_ns(self, call: Call) -> int:
+    def _ended_ns(self, call: Exchange) -> int:
         return self._end if call.end_ns is None else max(call.begin_ns, call.end_ns)
 
-    def _serving(self, call: Call, inner: Sequence[Call]) -> Iterator[Json]:
+    def _serving(self, call: Exchange, inner: Sequence[Exchange]) -> Iterator[Json]:
         identifier = 2 * call.index + 3
         place = _async(f"serve {what(call)}", identifier, self._pid(call.job, call.callee))
         yield {**place, "ph": "b", "ts": self._us(call.arrived_ns), "args": serve_args(call)}
@@ -159,7 +159,7 @@ class _Writer:
             yield from self._calling(one, identifier)
         yield {**place, "ph": "e", "ts": self._us(self._served_ns(call))}
 
-    def _calling(self, call: Call, identifier: int) -> Iterator[Json]:
+    def _calling(self, call: Exchange, identifier: int) -> Iterator[Json]:
         place = _async(f"call {what(call)}", identifier, self._pid(call.job, call.caller))
         args = call_args(call, *self._run.causes.of(call.index))
         yield {**place, "ph": "b", "ts": self._us(call.begin_ns), "args": args}

@@ -16,7 +16,7 @@ from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
 from rpcinspect.rpc.questions import FETCHES, REMOTE, failed, rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.views.reproducer.calls import answer_source, call_items, failure_of
 from rpcinspect.views.reproducer.layout import INDENT, Brackets, Item, Source, brackets, lay_out
 from rpcinspect.views.reproducer.python_names import quoted
@@ -37,7 +37,7 @@ class ProgramWriter:
         self._tensors = tensors
         self._its = Variables(made, program, tensors)
         self._depth = 1
-        self._unanswered: list[Call] = []
+        self._unanswered: list[Exchange] = []
         self.lines: list[str] = []
         self.uses: set[str] = set()
         """Helpers of the script."""
@@ -188,7 +188,7 @@ class ProgramWriter:
             elif event.waits:
                 self._await(call)
 
-    def _await(self, call: Call) -> None:
+    def _await(self, call: Exchange) -> None:
         if call.kind in FETCHES or call.response is None:
             return
         if call.kind not in REMOTE:
@@ -197,7 +197,7 @@ class ProgramWriter:
             self._line(f"check.made({call.index}, rref{call.index})")
             self.answers.append(call.index)
 
-    def _synchronous(self, call: Call, source: Source) -> None:
+    def _synchronous(self, call: Exchange, source: Source) -> None:
         """What gives the answer, and what it is compared with."""
         record = call.response
         if record is None or call.answer is None or call.index in self._made.uncompared:
@@ -240,7 +240,7 @@ class ProgramWriter:
 
     # --- backward passes ------------------------------------------------------------------------------------
 
-    def _link(self, call: Call) -> None:
+    def _link(self, call: Exchange) -> None:
         """Arguments that depend on answers to earlier calls."""
         link = self._program.links.get(call.index)
         if link is None:

@@ -16,7 +16,7 @@ from rpcinspect.rpc.pickles.semantic import RRefForkData
 from rpcinspect.rpc.questions import REMOTE
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.views.reproducer.names import accessor
 from rpcinspect.views.reproducer.python_names import quoted
 from rpcinspect.views.reproducer.python_source import Names
@@ -53,13 +53,13 @@ class Variables:
         kind = self._made.calls[index].kind
         return f"rref{index}" if kind in REMOTE else f"out{index}"
 
-    def leaves(self, call: Call) -> list[str]:
+    def leaves(self, call: Exchange) -> list[str]:
         """The tensors of a request that get a gradient, each once."""
         record = call.request
         same = same_tensors(record)
         return list(dict.fromkeys(name_of(call.index, same.get(i, i)) for i in needing_gradient(record)))
 
-    def arguments(self, call: Call) -> dict[int, str]:
+    def arguments(self, call: Exchange) -> dict[int, str]:
         """Tensor → what stands for it, where that is not the tensor of the file."""
         same = same_tensors(call.request)
         found = {i: f't["{name_of(call.index, j)}"]' for i, j in same.items()}
@@ -134,7 +134,7 @@ def same_tensors(record: RpcRecord) -> dict[int, int]:
     return found
 
 
-def integers_of(call: Call, block: Block) -> dict[int, str]:
+def integers_of(call: Exchange, block: Block) -> dict[int, str]:
     """The id of the context in which a call is made, if it is surely that: a small number may be another."""
     context = block.context
     if context is None or (context >> LOCAL_ID_BITS == 0 and not is_optimizers(call)):

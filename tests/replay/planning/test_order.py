@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from rpcinspect.replay.planning.order import arrivals, arrived_before, order, overlaps
 from rpcinspect.replay.planning.steps import Verdict
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from tests.replay.talks import Workers
 
 SEND, SKIP = Verdict("send", happens=True), Verdict("skip", "self-call", "")
 Drawn = list[tuple[int, int, int, bool, bool]]
 
 
-def make(drawn: Drawn) -> tuple[list[Call], dict[int, Verdict]]:
+def make(drawn: Drawn) -> tuple[list[Exchange], dict[int, Verdict]]:
     """Calls of w0, w1 and w2 to w3: caller, begin, length, answered, sent."""
     workers = Workers(4)
     for caller, begin, length, answered, _ in drawn:

@@ -15,7 +15,7 @@ from rpcinspect.replay.planning.model import REASONS, Plan, PlannedSession, Step
 from rpcinspect.replay.planning.plan import PlanError, PlanOptions, plan
 from rpcinspect.replay.planning.sources import Sources
 from rpcinspect.rpc.command import PythonCall
-from rpcinspect.run.exchanges import Call, Exchanges, read_exchanges
+from rpcinspect.run.exchanges import Exchange, Exchanges, read_exchanges
 from rpcinspect.run.run import open_run
 from tests.places import others, recorded, recordings
 from tests.replay.talks import Workers, udf
@@ -54,7 +54,7 @@ def check_session(session: PlannedSession, exchanges: Exchanges) -> None:
     check_order(session, calls)
 
 
-def check_step(step: Step, session: PlannedSession, calls: dict[int, Call]) -> None:
+def check_step(step: Step, session: PlannedSession, calls: dict[int, Exchange]) -> None:
     roles, live = session.cast.roles, session.cast.live
     if step.action == "skip":
         assert step.code in REASONS
@@ -74,7 +74,7 @@ def check_step(step: Step, session: PlannedSession, calls: dict[int, Call]) -> N
         assert step.to in live
 
 
-def check_order(session: PlannedSession, calls: dict[int, Call]) -> None:
+def check_order(session: PlannedSession, calls: dict[int, Exchange]) -> None:
     """Whatever had finished before a call began comes before it, and is waited for."""
     sends = [step for step in session.steps if step.action == "send"]
     place = {step.message: position for position, step in enumerate(session.steps)}

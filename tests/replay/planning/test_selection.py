@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rpcinspect.replay.planning.facts import read_facts, rrefs_in
 from rpcinspect.replay.planning.selection import needed, optimizer_context, select
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run, open_run
 from tests.replay.planning.test_sessions import remote
 from tests.replay.talks import Workers
@@ -59,7 +59,7 @@ def test_earlier_changes_of_state_come_along_and_later_ones_do_not() -> None:
 
 def test_an_optimizers_step_brings_the_context_of_its_gradients() -> None:
     opened = of_capture("ps_race_lock.pcap.gz")
-    steps: dict[int, Call] = {}
+    steps: dict[int, Exchange] = {}
     for call in opened.exchanges.calls:
         context = optimizer_context(call.request)
         if context is not None:

@@ -19,7 +19,7 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.exchanges import Exchange, read_exchanges
 from tests.replay.talks import Workers, udf
 
 CONTEXT = 7
@@ -44,7 +44,7 @@ class Played:
 
     def __init__(self, workers: Workers) -> None:
         session, messages = workers.heard()
-        self.calls: Mapping[int, Call] = read_exchanges(session, messages).by_index()
+        self.calls: Mapping[int, Exchange] = read_exchanges(session, messages).by_index()
         self.planned: PlannedSession
         (self.planned,) = plan(session, messages, PlanOptions(roles=("w0",), trust=True)).sessions
         self.schedule = Schedule(self.planned, self.calls)
@@ -57,7 +57,7 @@ class Played:
             found.append(call.begin_ns if due.step.action == "send" else call.answered_ns or 0)
         return sorted(found)
 
-    def _call(self, begin: int) -> Call:
+    def _call(self, begin: int) -> Exchange:
         (call,) = (call for call in self.calls.values() if call.begin_ns == begin)
         return call
 

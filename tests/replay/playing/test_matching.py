@@ -33,7 +33,7 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import context_of, function_of
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.wire.ranges import Extent
 from tests.equality.builders import record
 from tests.replay.live_calls import python_call
@@ -58,9 +58,9 @@ class Side:
         self.seen.append(made)
         return made
 
-    def calls(self) -> Iterator[Call]:
+    def calls(self) -> Iterator[Exchange]:
         for index, one in enumerate(self.seen):
-            yield Call(
+            yield Exchange(
                 index=index,
                 answer=None,
                 job=0,
@@ -373,7 +373,7 @@ def spread(
     """Of the captured ones those that are planned, those that may be, and all others."""
     calls = list(captured.calls())
     equal = [one for one in calls if one.index not in (*planned, *like)]
-    spare: dict[Spare, list[Call]] = {"like": [calls[n] for n in like], "equal": equal}
+    spare: dict[Spare, list[Exchange]] = {"like": [calls[n] for n in like], "equal": equal}
     its = [calls[n] for n in planned]
     return Expected(its, reader(captured), STRICT, ids or workers(), [0], spare)
 

@@ -24,17 +24,17 @@ from rpcinspect.replay.playing.patience import (
 )
 from rpcinspect.rpc.command import RRefAck, RRefUserDelete
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from tests.replay.talks import Workers
 
 SECOND = 1_000_000_000
 
 
-def calls_of(workers: Workers) -> dict[int, Call]:
+def calls_of(workers: Workers) -> dict[int, Exchange]:
     return {call.index: call for call in workers.calls()}
 
 
-def one_call(begin_s: float, end_s: float | None, function: str = "app.f") -> dict[int, Call]:
+def one_call(begin_s: float, end_s: float | None, function: str = "app.f") -> dict[int, Exchange]:
     workers = Workers(2)
     workers.call(0, 1, int(begin_s * SECOND), None if end_s is None else int(end_s * SECOND), function)
     return calls_of(workers)
@@ -156,7 +156,7 @@ CALLS = st.lists(
 )
 
 
-def served_by_definition(call: Call, calls: Mapping[int, Call]) -> set[int]:
+def served_by_definition(call: Exchange, calls: Mapping[int, Exchange]) -> set[int]:
     """Requests that the sender of a call had got and not answered, in the same context or in none."""
     return {
         one.index

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.replay.planning.plan import PlanOptions, plan
 from rpcinspect.replay.playing.schedule import LONGEST_HOLD_S, SHORTEST_HOLD_S, STUBBORN_HOLD_S, Due, Schedule
-from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.exchanges import Exchange, read_exchanges
 from tests.replay.scripted import planned_of
 from tests.replay.talks import Workers
 
@@ -45,7 +45,9 @@ def conversation(drawn: list[tuple]) -> Workers:  # type: ignore[type-arg]
     return workers
 
 
-def sessions_of(workers: Workers, roles: tuple[str, ...]) -> tuple[list[PlannedSession], Mapping[int, Call]]:
+def sessions_of(
+    workers: Workers, roles: tuple[str, ...]
+) -> tuple[list[PlannedSession], Mapping[int, Exchange]]:
     session, messages = workers.heard()
     names = {name for call in workers.calls() for name in (call.caller, call.callee)}
     assume(set(roles) < names)
@@ -59,7 +61,7 @@ class Simulation:
     before they have all that played workers had sent by then."""
 
     planned: PlannedSession
-    calls: Mapping[int, Call]
+    calls: Mapping[int, Exchange]
     never: frozenset[int] = frozenset()
     """Requests that the live workers leave out."""
     given: list[Due] = field(default_factory=list)
@@ -243,7 +245,7 @@ def test_the_captured_pace(
 SECOND = 1_000_000_000
 
 
-def overlapping(first_s: float, second_s: float) -> tuple[PlannedSession, dict[int, Call]]:
+def overlapping(first_s: float, second_s: float) -> tuple[PlannedSession, dict[int, Exchange]]:
     """w0 and w1 call w2 at about the same time; w0's call is answered first."""
     workers = Workers(3)
     workers.call(0, 2, 10, int(first_s * SECOND))
@@ -299,7 +301,7 @@ def test_a_silence_lets_one_call_pass_at_a_time() -> None:
 # --- what is asked ------------------------------------------------------------------------------------------
 
 
-def calling_back() -> tuple[PlannedSession, dict[int, Call]]:
+def calling_back() -> tuple[PlannedSession, dict[int, Exchange]]:
     """w0 calls w1, which asks w0 twice before it answers; then w0 calls again."""
     workers = Workers(2)
     workers.call(0, 1, 0, 100)

@@ -31,7 +31,7 @@ from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.questions import FETCHES, rref_of
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.exchanges import Call, read_exchanges
+from rpcinspect.run.exchanges import Exchange, read_exchanges
 from rpcinspect.run.run import Run
 from tests.commands.runner import rpcinspect
 from tests.replay.late_starts import late_start
@@ -134,7 +134,7 @@ def material_of(opened: Run, planned: Any) -> tuple[Material, StandIn]:
     return Material(planned=session, calls=calls, read=opened.read, rules=Rules(), worker_ids=ids), stand_in
 
 
-def storages(call: Call, opened: Run) -> list[bytes]:
+def storages(call: Exchange, opened: Run) -> list[bytes]:
     assert call.response is not None
     return [opened.read(one.extent) for one in call.response.tp.tensors if one.extent is not None]
 

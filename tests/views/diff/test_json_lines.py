@@ -34,6 +34,7 @@ FIRST = {**DIFFERENCE, "likely": str, "explanation": str, "worker": (str, None),
 VERDICT = {
     "kind": {"verdict"},
     "same": bool,
+    "unrelated": bool,
     "first": ({**FIRST, "beside": [PLACE], "alike": [PLACE]}, None),
     "counts": map_of(int),
     "tolerated": bool,
@@ -51,7 +52,8 @@ def check_contract(lines: list[dict[str, Any]]) -> None:
     for line in lines[:-1]:
         check(line, {"kind": {"difference"}, **DIFFERENCE}, "difference")
     check(lines[-1], VERDICT, "verdict")
-    assert (lines[-1]["first"] is None) == lines[-1]["same"]
+    assert (lines[-1]["first"] is None) == (lines[-1]["same"] or lines[-1]["unrelated"])
+    assert not (lines[-1]["same"] and lines[-1]["unrelated"])
 
 
 def lines(a: Story, b: Story) -> list[dict[str, Any]]:
@@ -75,6 +77,16 @@ def test_nothing_but_the_verdict() -> None:
     assert verdict["same"] is True
     assert verdict["counts"] == {}
     assert (verdict["paired"], verdict["different"]) == (4, 0)
+
+
+def test_unrelated() -> None:
+    a, b = Story(), Story()
+    a.ask("app.f", 1)
+    b.ask("app.g", 2)
+    *differences, verdict = lines(a, b)
+    assert (verdict["same"], verdict["unrelated"], verdict["first"]) == (False, True, None)
+    assert verdict["counts"] == {"extra": 2, "missing": 2}
+    assert all(line["follows"] is None for line in differences)
 
 
 def test_differences_then_the_verdict() -> None:

@@ -41,6 +41,16 @@ def test_the_same() -> None:
     assert page(Story(), Story()).rows.items == ()
 
 
+def test_unrelated() -> None:
+    b = Story()
+    b.ask("app.g", 2)
+    found = page(story(1), b)
+    assert (found.same, found.outcome, found.first) == (False, "unrelated", None)
+    assert found.verdict == "Unrelated: no call of one is like any of the other"
+    assert found.lead.startswith("So there is no first difference.")
+    assert len(found.rows.by_place()) == 4
+
+
 def test_different() -> None:
     found = page(story(1, more=3), story(2, more=3))
     assert found.verdict == "Different: the runs part at #1, where w1 answers app.f to w0"

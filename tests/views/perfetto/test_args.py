@@ -10,7 +10,7 @@ import pytest
 from rpcinspect.commands.whole_run import read_run
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.callee import Name
-from rpcinspect.run.exchanges import Call
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
 from rpcinspect.views.perfetto.args import (
@@ -80,7 +80,7 @@ def test_failures_are_marked() -> None:
 
 
 def test_long_names_are_cut_and_hostile_ones_stay_text() -> None:
-    call: Call = read("basic_chain.pcap").exchanges.calls[0]
+    call: Exchange = read("basic_chain.pcap").exchanges.calls[0]
     call.name = Name("x" * 10_000, "")
     assert len(what(call)) == MAX_NAME
     call.name = Name("\udcff\x1b[31m", "")
