@@ -1,8 +1,8 @@
 """Captured messages → exchanges: each request with its answer, its ends and its times.
 
 In: a decoded session and its records in the order of time. Out: an `Exchange` for each request, by its index,
-the answers whose request was not captured. What later modules need of a message's content is read off here
-once, and who is called is named here (`callee`), which needs all of them.
+and the answers whose request was not captured. What later modules need of a message's content is read off here
+once; who is called is named (`names`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ MOST = {
     "renamed": 2,
     "dropout_seed": 50,
     "error_nested": 50,
-    "dtype": 50,
+    "dtype": 52,
     "error": 70,
 }
 """Pairs whose first difference needs few messages: no more than so many, of 146 and more."""
