@@ -1,8 +1,7 @@
 """Captured messages → exchanges: each request with its answer, its ends and its times.
 
-In: a decoded session and its records in the order of time. Out: an `Exchange` for each request, by its index,
-and the answers whose request was not captured. What later modules need of a message's content is read off here
-once; who is called is named (`names`).
+In: a decoded session and its records in the order of time. Out: an `Exchange` for each request, and the
+answers whose request was not captured. What later modules need of a message's content is read off here once.
 """
 
 from __future__ import annotations
