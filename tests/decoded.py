@@ -71,6 +71,15 @@ def pieces(*paths: Path, hashes: bool = True) -> Iterator[bytes]:
         yield from view.finish(decoding.session)
 
 
+LATE = ("answered_by", "latency_ns", "parents", "parent_certain", "call")
+"""What a message line says of others, which `--stream` can't know yet."""
+
+
+def alone(line: Json) -> Json:
+    """A message line without that."""
+    return {key: value for key, value in line.items() if key not in LATE}
+
+
 def stream(path: Path) -> Decoded:
     """The output of `--stream`."""
     with Decoding([str(path)], Options(by_completion=True)) as decoding:

@@ -37,7 +37,9 @@ def test_an_operator_that_dies_is_told(repo: Path) -> None:
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     lines = {line["operator"]: line for line in map(json.loads, ran.stdout.splitlines())}
     assert ran.returncode == 1, ran.stderr
-    assert {death["signal"] for death in lines["to.prim_dtype"]["deaths"]} == {"SIGSEGV"}
+    deaths = {death["signal"] for death in lines["to.prim_dtype"]["deaths"]}
+    assert deaths
+    assert deaths <= {"SIGSEGV", "SIGBUS"}
     assert lines["neg"]["deaths"] == []
     assert lines["neg"]["answered"] > 10
 

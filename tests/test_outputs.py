@@ -20,7 +20,7 @@ import pytest
 
 from tests.commands.runner import CAPTURES, CHAIN, decode, rpcinspect
 
-OTHER = CAPTURES / "param_detach.pcap"
+OTHER = CAPTURES / "profiled_legacy.pcap"
 
 WAYS: dict[str, tuple[object, ...]] = {
     "table": ("decode", CHAIN, "-o"),

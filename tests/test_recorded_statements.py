@@ -296,19 +296,20 @@ def test_device_maps_of_both_workers() -> None:
 def test_nested_calls_hang_together() -> None:
     """Who called whom while serving whom: mid → leaf, amid → add, cyc six deep."""
     on = Told("nested")
+    causes = on.trace.causes.decided()
     timings = {t.request: t for t in on.trace.latency.timings}
     parents = Counter(
-        (bare(timings[t.parent].what), bare(t.what))
+        (bare(timings[causes.parents[t.request]].what), bare(t.what))
         for t in timings.values()
-        if t.parent is not None and t.kind.endswith("CALL")
+        if t.request in causes.parents and t.kind.endswith("CALL")
     )
     assert parents == {("mid", "leaf"): 2, ("amid", "aten::add"): 1, ("cyc", "cyc"): 5}
     depths = []
     for timing in timings.values():
         if bare(timing.what) == "cyc":
             depth, at = 0, timing
-            while at.parent is not None:
-                depth, at = depth + 1, timings[at.parent]
+            while at.request in causes.parents:
+                depth, at = depth + 1, timings[causes.parents[at.request]]
             depths.append((depth, timing.callee))
     assert sorted(depths) == [(n, f"worker{(n + 1) % 3}") for n in range(6)]
 

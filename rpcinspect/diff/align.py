@@ -24,7 +24,7 @@ from rpcinspect.diff.repeated import repeated
 from rpcinspect.diff.sequences import Level, Pairs, align, overlapping, unpaired
 from rpcinspect.diff.side import DiffSide, JobId, Place
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.questions import HOUSEKEEPING
+from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING
 from rpcinspect.run.exchanges import Exchange
 
 T = TypeVar("T")
@@ -302,15 +302,14 @@ class _Aligner:
             lists = self._those(wanted)
             for lane in self.lanes(lists, key):
                 self._add(self.by_content(lane))
-        # where the forward message or the carrier was not captured, or has no partner
+        # where the forward message or the carrier was not captured, or has no partner; types nobody knows
         lists = self._those(self._lasts)
         for lane in self.lanes(self._left(lists), lambda side, index: self.sides[side].signs[index]):
             self._add(self.by_content(lane))
 
     @staticmethod
     def _lasts(call: Exchange) -> bool:
-        kinds = {MessageType.BACKWARD_AUTOGRAD_REQ, MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ}
-        return not call.control and call.kind in kinds | HOUSEKEEPING
+        return not call.control and call.kind not in GENERAL
 
     def _back(self, side: int, index: int) -> Hashable:
         run = self.sides[side]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.decoded import Decoded
+from tests.decoded import LATE, Decoded
 from tests.recorder.parts import Part, parted, workloads
 from tests.recorder.recording import need_own_network, record
 
@@ -27,8 +27,8 @@ WORKLOADS = {
 }
 """All of them choose uv and basic by themselves."""
 
-OF_THE_CAPTURE = {"index", "time_ns", "end_time_ns", "pipe", "location"}
-"""What is no matter of the message: its number in the order of time, when it was seen, and where it lies."""
+OF_THE_CAPTURE = {"index", "time_ns", "end_time_ns", "pipe", "location", *LATE}
+"""What is no matter of the message itself: its number, when and where it was seen, and what follows from others."""
 
 
 def record_both(folder: Path, python: str) -> Mapping[str, Part]:

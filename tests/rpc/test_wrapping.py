@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rpcinspect.replay.planning.devices import agreed_maps
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.wrapping import (
@@ -16,7 +17,6 @@ from rpcinspect.rpc.wrapping import (
     wrong_answer,
     wrong_request,
 )
-from rpcinspect.run.device_maps import device_maps
 from rpcinspect.run.exchanges import Exchange, read_exchanges
 from rpcinspect.run.run import open_run
 from tests.truth import NO_TENSORS, Workload, capture_of, workload
@@ -125,5 +125,5 @@ def test_what_breaks_the_rule_is_told() -> None:
 def test_device_maps_of_a_capture(repo: Path) -> None:
     with open_run(str(repo / "captures" / "devmap_cpu.pcap.gz")) as opened:
         calls = read_exchanges(opened.session, opened.messages).calls
-    maps = {(caller, callee): dict(found) for (_, caller, callee), found in device_maps(calls).items()}
+    maps = {(caller, callee): dict(found) for (_, caller, callee), found in agreed_maps(calls).items()}
     assert maps == {("worker0", "worker1"): {"cpu": "cpu"}, ("worker0", "worker2"): {}}

@@ -14,7 +14,7 @@ from rpcinspect.capture.tshark import find_program
 from rpcinspect.replay.planning.facts import read_facts
 from rpcinspect.run.exchanges import read_exchanges
 from rpcinspect.run.run import Run
-from tests.decoded import decode
+from tests.decoded import alone, decode
 from tests.places import others, recorded
 from tests.truth import CAPTURES
 from tests.writing.rewritten import assert_same, raw_messages, rest, rewrite, told
@@ -74,7 +74,10 @@ def test_written_again_it_stays_what_it_is(tmp_path: Path) -> None:
 def test_a_pipe_that_was_opened_out_of_sight(tmp_path: Path) -> None:
     path, out = recorded("torch/chan_shmuv.pcap"), tmp_path / "out.pcap"
     rewrite([path], out)
-    assert told(decode(out)) == told(decode(path))
+    lines = [alone(line) for line in told(decode(out))]
+    assert lines == [
+        alone(line) for line in told(decode(path))
+    ]  # what was out of sight makes causes uncertain
     assert raw_messages(out) == raw_messages(path)
     assert {pipe["visible"] for pipe in decode(out).of("pipe")} == {"full"}
 

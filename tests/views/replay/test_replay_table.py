@@ -46,7 +46,6 @@ def test_everything_identical() -> None:
         "skipped: 4 control: the agents' own call",
         "the captured group was static (init_rpc with world_size); here it is dynamic",
         "the messages took 250 ms, 1.25 s in the capture; the whole replay 3.5 s",
-        "note: what sent 1 request is not certain; --plan names it",
         "identical: 4 of 4 gradients, 5 of 5 answers; 4 skipped (4 control)",
     ]
 
