@@ -28,7 +28,7 @@ WORKLOADS = {
 """All of them choose uv and basic by themselves."""
 
 OF_THE_CAPTURE = {"index", "time_ns", "end_time_ns", "pipe", "location", *LATE}
-"""What is no matter of the message itself: its number, when and where it was seen, and what follows from others."""
+"""What is no matter of the message itself: its number, when and where it was seen, what others say of it."""
 
 
 def record_both(folder: Path, python: str) -> Mapping[str, Part]:
