@@ -9,7 +9,7 @@ while serving, rather of the sender's own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rpcinspect.rpc.questions import REMOTE
@@ -38,7 +38,7 @@ class Likelihood:
         for case in cases:
             if case.certain and case.rows:
                 self._nested[self._kind(case)] += 1
-            elif not any(self.waited(case, row) for row in case.rows):
+            elif not any(self._waited(case, case.rows)):
                 self._own[self._kind(case)] += 1
                 self._drivers.add(self._sender(case))
             else:
@@ -54,35 +54,34 @@ class Likelihood:
         kind = self._requests.kind(case.row)
         return kind.type, kind.function
 
-    def waited(self, case: Case, row: int) -> bool:
-        """Whether the call was over before the request was answered, as it is where a function waits for it;
+    def _waited(self, case: Case, rows: Sequence[int]) -> list[bool]:
+        """Whether the call was over before each request was answered, as it is where a function waits for it;
         nobody has to wait for a remote call. Code that sends in another context than its request's is in a
         thread or a callback.
         """
-        requests = self._requests
-        inside = requests.inside(row)
-        if (
-            inside is not None
-            and inside != requests.context(case.row)
-            and not requests.kind(case.row).builtin
-        ):
-            return requests.kind(row).asynchronous
-        return requests.kind(case.row).type in REMOTE or requests.over(case.row) <= requests.answered(row)
+        requests, kind = self._requests, self._requests.kind(case.row)
+        context, over = requests.context(case.row), requests.over(case.row)
+        found = []
+        for row in rows:
+            inside = requests.inside(row)
+            if inside is not None and inside != context and not kind.builtin:
+                found.append(requests.kind(row).asynchronous)
+            else:
+                found.append(kind.type in REMOTE or over <= requests.answered(row))
+        return found
 
     def order(self, case: Case) -> tuple[int, ...]:
-        """The candidates, the likeliest first."""
-        requests, own = self._requests, self._values.get(case.row, frozenset())
-
-        def rank(row: int) -> tuple[int, int, int, int]:
-            shared = sum(mark in self._values.get(row, ()) for mark in own)
-            # rows are others in a log of the same run
-            return self.waited(case, row), shared, requests.arrived[row], int(requests.session.index[row])
-
-        return tuple(sorted(case.rows, key=rank, reverse=True))
+        """The candidates, the likeliest first; of those that are alike the one that arrived last."""
+        own, none = frozenset(self._values.get(case.row, ())), frozenset[int]()
+        rows = case.rows[::-1]
+        waited = dict(zip(rows, self._waited(case, rows), strict=True))
+        shared = {row: len(own.intersection(self._values.get(row, none))) for row in rows} if own else {}
+        rows.sort(key=lambda row: (waited[row], shared.get(row, 0)), reverse=True)
+        return tuple(rows)
 
     def own(self, case: Case) -> bool:
         """Whether it is rather the sender's own."""
-        if not case.own or not any(self.waited(case, row) for row in case.rows):
+        if not case.own or not any(self._waited(case, case.rows)):
             return case.own
         kind = self._kind(case)
         return self._sender(case) in self._drivers and bool(self._own[kind]) and not self._nested[kind]
