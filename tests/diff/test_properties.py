@@ -98,8 +98,8 @@ def test_the_mirror_image(one: list[Ask], other: list[Ask]) -> None:
     if there.first is not None:
         code, a, b, likely = first(there)
         mirror = first(back)
-        # pairs that have changed places say the same of each other, as do equal calls in one place of which each
-        # run has one alone: either may be the first
+        # pairs that have changed places say the same of each other; so do equal calls in one place, of which
+        # each run has one alone: either may be the first
         assert mirror[3] == likely
         assert mirror[:3] in ((SWAP.get(code, code), b, a), (SWAP.get(code, code), a, b), (code, a, b))
 
