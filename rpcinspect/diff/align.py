@@ -33,10 +33,10 @@ Lane = tuple[list[int], list[int]]
 
 
 class Alignment(Struct):
-    """Which call is which; by the indexes of requests."""
+    """Maps calls of one run to the same calls of the other, by the indexes of their requests."""
 
     pairs: dict[int, int] = field(default_factory=dict)
-    """Exchange of the first run → call of the second."""
+    """Request of the first run → request of the second."""
     orphans: dict[int, int] = field(default_factory=dict)
     """The same for answers whose request was not captured."""
     repeated_a: set[int] = field(default_factory=set)
@@ -174,7 +174,7 @@ class _Aligner:
                     wanting[has].append(other)
 
     def _together(self, lane: Lane, one: tuple[int, int], other: tuple[int, int]) -> bool:
-        """Whether two calls overlapped, in both runs."""
+        """Says whether two calls were under way at the same time, in both runs."""
         return all(
             overlap(run.calls[its[one[side]]], run.calls[its[other[side]]])
             for side, (run, its) in enumerate(zip(self.sides, lane, strict=True))
@@ -277,8 +277,8 @@ class _Aligner:
             self._add({some[0][n]: some[1][m] for n, m in pairs})
 
     def unrelated(self) -> bool:
-        """Whether no call of one run is like any of the other. Calls without a function, such as fetches, are
-        in every job with RRefs; a function that other workers call in the other run is the same function."""
+        """Says whether the runs call no function in common. Fetches have no function and are in every job with
+        RRefs, so they count for nothing; who calls a function does not matter."""
         functions = [
             {self.sides[side].signs[call.index].function for call in keys.general} - {None}
             for side, keys in enumerate(self.keys)

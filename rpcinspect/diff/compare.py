@@ -47,7 +47,7 @@ def compare(
 
 
 def _unheard(done: int, of: int | None) -> None:
-    """Nobody asks."""
+    """Takes progress where nobody wants to see it."""
 
 
 def compare_runs(
@@ -166,7 +166,7 @@ class _Comparing:
                 yield self._found(place, message, moved[place])
 
     def _ignored(self, messages: Sequence[Aligned], message: Aligned) -> bool:
-        """Whether it belongs to a call that one run has alone, and that may be."""
+        """Says whether the rules ignore a message because only one run has its call."""
         request = message if message.answers is None else messages[message.answers]
         if request.a is not None and request.b is not None:
             return False
@@ -232,7 +232,7 @@ class _Comparing:
 
 
 def _reworded(counts: Counter[str]) -> str:
-    """What is not compared of errors' texts, and how many of them differ in it."""
+    """Tells which parts of error texts were not compared, and how many texts differ in them."""
     errors = counts["errors"]
     told = [f"{kind} ({count:,})" for kind, count in counts.items() if kind != "errors"]
     verb = "texts differ" if errors > 1 else "text differs"

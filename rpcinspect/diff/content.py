@@ -24,7 +24,7 @@ Id = tuple[int, int]
 
 
 class Content(NamedTuple):
-    """What a message says, without its envelopes."""
+    """Holds numbers for the parts of a message, envelopes off: equal numbers mean equal parts."""
 
     plain: int
     """Function, arguments or value; without tensors and ids."""

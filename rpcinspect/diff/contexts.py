@@ -66,7 +66,8 @@ class Groups:
         return found
 
     def number(self, call: Exchange) -> Hashable:
-        """Of the context of a call; one that the other run lacks has none in common with it."""
+        """Gives the number of a call's context: the same in both runs for paired contexts, else one of this run
+        alone; `OUTSIDE` for a call in no context."""
         if call.context is None:
             return OUTSIDE
         return self.numbers.get((call.job, call.context), (id(self), call.job, call.context))
@@ -101,7 +102,7 @@ class Groups:
 
 
 def match_contexts(a: Groups, b: Groups) -> tuple[dict[int, Hashable], dict[int, Hashable]]:
-    """Of each run: call → the number of its context."""
+    """Pairs the contexts of two runs; gives, for each run, request index → number of its context."""
     groups_a, groups_b = a.of_owners(), b.of_owners()
     number = 0
     for owner, lane_a in groups_a.items():
