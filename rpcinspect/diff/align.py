@@ -277,8 +277,9 @@ class _Aligner:
             self._add({some[0][n]: some[1][m] for n, m in pairs})
 
     def unrelated(self) -> bool:
-        """Says whether the runs call no function in common. Fetches have no function and are in every job with
-        RRefs, so they count for nothing; who calls a function does not matter."""
+        """Says whether the runs call no function in common. Fetches have no function and are in every job
+        with RRefs, so they count for nothing; who calls a function does not matter.
+        """
         functions = [
             {self.sides[side].signs[call.index].function for call in keys.general} - {None}
             for side, keys in enumerate(self.keys)

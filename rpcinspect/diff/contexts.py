@@ -66,8 +66,9 @@ class Groups:
         return found
 
     def number(self, call: Exchange) -> Hashable:
-        """Gives the number of a call's context: the same in both runs for paired contexts, else one of this run
-        alone; `OUTSIDE` for a call in no context."""
+        """Gives the number of a call's context: the same in both runs for paired contexts, else one of this
+        run alone; `OUTSIDE` for a call in no context.
+        """
         if call.context is None:
             return OUTSIDE
         return self.numbers.get((call.job, call.context), (id(self), call.job, call.context))
