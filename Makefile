@@ -69,7 +69,7 @@ demo-light: $(VENV)/base.stamp
 	@echo; echo "To replay it, which needs PyTorch: make demo"
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
