@@ -20,9 +20,6 @@ from rpcinspect.wire.rows import (
     LLC,
     NOT_IP,
     PPP,
-    WLAN_CONTROL,
-    WLAN_ENCRYPTED,
-    WLAN_PART,
     Kinds,
     Layer,
     Rows,
@@ -31,7 +28,6 @@ from rpcinspect.wire.rows import (
     gather,
     joined,
 )
-from rpcinspect.wire.wlan import avs_or_prism, radiotap, wlan
 
 MAX_TAGS = 16
 """Tags that are stepped over in one frame; honest ones have four at most."""
@@ -174,29 +170,22 @@ def _mpls(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
     return joined(done)
 
 
-def _by_link_type(size_at: int, size_type: str, type_at: int, least: int) -> Layer:
-    """A header that holds its own size and the link type of what follows, both little-endian."""
-
-    def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-        rows = rows.having(least)
-        size: Int64s = gather(window, rows.at + size_at, size_type)[:, 0].astype(np.int64)
-        link_type = gather(window, rows.at + type_at, "<u4")[:, 0]
-        enough = (size >= least) & (size <= rows.end - rows.at)
-        rows, link_type = rows.keep(enough).moved(size[enough]), link_type[enough]
-        parts = [(rows.keep(np.zeros(len(rows), dtype=np.bool_)), np.empty(0, dtype=np.uint16))]
-        for number in distinct_numbers(link_type):
-            link = LINKS.get(number, _no_kind(0, NOT_IP))
-            link = _no_kind(0, NOT_IP) if link in _WRAPPERS else link
-            parts.append(link(window, rows.keep(link_type == number)))
-        return joined(parts)
-
-    return read
+def _pktap(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+    """Apple's packet metadata: the size of this header, at byte 8 the link type of what follows."""
+    rows = rows.having(12)
+    size: Int64s = gather(window, rows.at, "<u4")[:, 0].astype(np.int64)
+    link_type = gather(window, rows.at + 8, "<u4")[:, 0]
+    enough = (size >= 12) & (size <= rows.end - rows.at)
+    rows, link_type = rows.keep(enough).moved(size[enough]), link_type[enough]
+    parts = [(rows.keep(np.zeros(len(rows), dtype=np.bool_)), np.empty(0, dtype=np.uint16))]
+    for number in distinct_numbers(link_type):
+        link = LINKS.get(number, _pktap)
+        link = _no_kind(0, NOT_IP) if link is _pktap else link
+        parts.append(link(window, rows.keep(link_type == number)))
+    return joined(parts)
 
 
 _ETHERNET = _header(14, 12, LLC)
-_PPI = _by_link_type(2, "<u2", 4, 8)
-_PKTAP = _by_link_type(0, "<u4", 8, 12)
-_WRAPPERS = (_PPI, _PKTAP)
 
 LINKS: dict[int, Layer] = {
     0: _by_family(4),  # NULL
@@ -208,20 +197,15 @@ LINKS: dict[int, Layer] = {
     51: _no_kind(6, PPP),  # PPPoE without its Ethernet header
     101: _no_kind(0, BARE),  # RAW
     104: _header(4, 2),  # Cisco HDLC
-    105: wlan,
     108: _by_family(4),  # LOOP
     109: _by_family(12),  # OpenBSD's IPsec
     113: _cooked,  # Linux cooked capture
-    119: avs_or_prism,
-    127: radiotap,
     138: _header(18, 16),  # IP over IEEE 1394, Apple's
-    149: _PKTAP,
-    163: avs_or_prism,
-    192: _PPI,
+    149: _pktap,
     226: _no_kind(24, BARE),  # Solaris' IPNET
     228: _no_kind(0, IPV4),
     229: _no_kind(0, IPV6),
-    258: _PKTAP,
+    258: _pktap,
     276: _cooked_2,  # Linux cooked capture, version 2
 }
 """LINKTYPE_ number → how to find the network header."""
@@ -245,9 +229,6 @@ TAGS: dict[int, Layer] = {
 _IS_TAG = np.isin(np.arange(1 << 16), list(TAGS))
 
 ETHERTYPES = {
-    WLAN_CONTROL: "wlan without data",
-    WLAN_ENCRYPTED: "encrypted wlan",
-    WLAN_PART: "wlan fragment or a-msdu",
     0x0806: "arp",
     0x8035: "rarp",
     0x8863: "pppoe discovery",
