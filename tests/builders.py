@@ -30,8 +30,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.capture.block import Heads, PacketBlock, as_int64
-from rpcinspect.wire.segment import SegmentBlock
+from rpcinspect.capture.block import Heads, PacketBlock, SegmentBlock, as_int64
 
 FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 

@@ -153,18 +153,19 @@ class Tshark:
 
     def _keep(self, block: TcpBlock) -> bool:
         """Puts the payloads of a block where they can be read again; False: there is no room for them."""
-        if self._allowed is not None and self._spooled + len(block.window) > self._allowed:
+        window = block.segments.window
+        if self._allowed is not None and self._spooled + len(window) > self._allowed:
             self._end_early(
                 f"its packets hold more than {self._spooled:,} bytes, which is much for a file of "
                 f"{self.read_to:,}: the rest is not read; --unpack-limit sets another limit"
             )
             return False
         try:
-            self._spool.write(block.window)
+            self._spool.write(window)
         except NoRoomError as error:
             self._end_early(f"the rest is not read: {error}")
             return False
-        self._spooled += len(block.window)
+        self._spooled += len(window)
         self._packet += block.packets
         return True
 

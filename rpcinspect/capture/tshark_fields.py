@@ -18,7 +18,7 @@ from ipaddress import ip_address
 
 import numpy as np
 
-from rpcinspect.capture.block import Direction, TcpBlock, as_int64
+from rpcinspect.capture.block import Direction, SegmentBlock, TcpBlock, as_int64
 
 FIELDS = (
     "ip.src",
@@ -109,23 +109,26 @@ class FieldLines:
             return None
         columns = as_int64(rows).reshape(-1, 8).T
         captured = np.ascontiguousarray(columns[6])
-        return TcpBlock(
+        segments = SegmentBlock(
             capture=self._capture,
-            packets=packets,
-            times=(first_ns, last_ns),
-            other=_reasons(other),
-            directions=self.directions,
             window=_bytes(payloads),
             window_offset=window_offset,
             packet=np.ascontiguousarray(columns[0]),
             time_ns=np.ascontiguousarray(columns[1]),
-            direction=np.ascontiguousarray(columns[2]),
+            flow=np.ascontiguousarray(columns[2]),
             sequence=np.ascontiguousarray(columns[3]),
             acknowledgment=np.ascontiguousarray(columns[4]),
             flags=columns[5].astype(np.uint8),
             offset=window_offset + np.cumsum(captured) - captured,
             captured=captured,
             length=np.ascontiguousarray(columns[7]),
+        )
+        return TcpBlock(
+            packets=packets,
+            times=(first_ns, last_ns),
+            other=_reasons(other),
+            directions=self.directions,
+            segments=segments,
         )
 
     def _numbers(

@@ -2,7 +2,7 @@
 
 In: a `Message`. Out: `DecodedRpc`. Nothing is raised for damaged bytes: what was readable is kept, the rest
 becomes an `UnknownCommand` or an empty tensor list, and a problem says why. Equal bytes are decoded once: the
-tensor table, the command and the device map of messages that repeat are the same objects, within bounds.
+tensor table and the command of messages that repeat are the same objects, within bounds.
 Python pickles are not read here, see `command_codec.python_pickle`.
 """
 
@@ -27,7 +27,6 @@ from rpcinspect.rpc.tensor import (
     read_tensor_table_forms,
     to_tensor_table,
 )
-from rpcinspect.rpc.types import DeviceMap
 
 LayerAndReason: TypeAlias = tuple[str, str]
 
@@ -68,7 +67,6 @@ class RpcDecoder:
         self._with_forms = forms
         self._tables: BoundedCache[bytes, tuple[TensorMeta, ...]] = BoundedCache(CACHE_BYTES)
         self._commands: BoundedCache[tuple[int, bytes], Command] = BoundedCache(CACHE_BYTES)
-        self._tails: BoundedCache[bytes, DeviceMap] = BoundedCache(CACHE_BYTES)
 
     def decode(self, message: Message) -> DecodedRpc:
         """Everything that the message says; damage becomes `problems`, nothing is raised."""
@@ -79,7 +77,7 @@ class RpcDecoder:
         kind, payload = message.type, message.payload
         damaged = False
         if kind in ENVELOPES:
-            peeled = peel_partial(kind, payload, self._limits, tails=self._tails)
+            peeled = peel_partial(kind, payload, self._limits)
             envelopes, kind, payload = peeled.envelopes, peeled.type, peeled.payload
             if peeled.error is not None:
                 damaged = True

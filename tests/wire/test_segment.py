@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rpcinspect.capture import PacketBlock, open_capture
-from rpcinspect.wire.segment import Endpoint, Flow, SegmentBlock, Segmenter
+from rpcinspect.capture.block import SegmentBlock
+from rpcinspect.wire.segment import Endpoint, Flow, Segmenter
 from tests.builders import (
     ACK,
     FIN,
