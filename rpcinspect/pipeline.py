@@ -193,9 +193,7 @@ class Decoding:
     @property
     def ends(self) -> Sequence[ConnectionEnd]:
         """How connections ended; only after `records` has come to its end."""
-        if self._wire_facts is None:
-            raise RuntimeError("ends are known once every record was taken")
-        return self._wire_facts.ends
+        return self.wire_facts.ends
 
     @property
     def wire_facts(self) -> WireFacts:

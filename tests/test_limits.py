@@ -17,8 +17,9 @@ from rpcinspect.wire.descriptor import DescriptorReader, ShapeTable
 from rpcinspect.wire.nop import NopReader
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.store import StoreConversation, StoreGeneration
-from rpcinspect.wire.tensorpipe import Layout
+from rpcinspect.wire.store import StoreConversation
+from rpcinspect.wire.store_operations import StoreGeneration
+from rpcinspect.wire.tensorpipe_types import Layout
 from tests.wire.conversations import Network, PipeTalk, Said, descriptor_of, message_frames, play, stream_of
 
 JIT = b"\x80\x02"

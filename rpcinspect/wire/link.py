@@ -17,12 +17,14 @@ from rpcinspect.wire.rows import (
     BRIDGED,
     IPV4,
     IPV6,
+    LEAST_ETHERTYPE,
     LLC,
     NOT_IP,
     PPP,
     Kinds,
     Layer,
     Rows,
+    carries,
     distinct_numbers,
     ether_types,
     gather,
@@ -74,16 +76,6 @@ def _header(size: int, kind_at: int, below: int = NOT_IP) -> Layer:
     return read
 
 
-def _no_kind(size: int, kind: int) -> Layer:
-    """A header of fixed size before something that is always the same."""
-
-    def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-        rows = rows.having(size) if size else rows
-        return rows.moved(size) if size else rows, np.full(len(rows), kind, dtype=np.uint16)
-
-    return read
-
-
 def _by_family(size: int) -> Layer:
     """A header that starts with an address family as u32, in the byte order of the machine that captured
     (LOOP: big).
@@ -100,24 +92,18 @@ def _by_family(size: int) -> Layer:
     return read
 
 
-def _cooked(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+def _cooked(size: int, kind_at: int) -> Layer:
     """Linux cooked capture: 4 in the place of an EtherType means an 802.2 header."""
-    rows = rows.having(16)
-    kind: Kinds = gather(window, rows.at + 14, ">u2")[:, 0].astype(np.uint16)
-    return rows.moved(16), _without_lengths(kind)
 
+    def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+        rows = rows.having(size)
+        kind: Kinds = gather(window, rows.at + kind_at, ">u2")[:, 0].astype(np.uint16)
+        low = kind < LEAST_ETHERTYPE
+        if low.any():
+            kind[low] = np.where(kind[low] == 4, LLC, NOT_IP)
+        return rows.moved(size), kind
 
-def _cooked_2(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-    rows = rows.having(20)
-    kind: Kinds = gather(window, rows.at, ">u2")[:, 0].astype(np.uint16)
-    return rows.moved(20), _without_lengths(kind)
-
-
-def _without_lengths(kind: Kinds) -> Kinds:
-    low = kind < 0x600
-    if low.any():
-        kind[low] = np.where(kind[low] == 4, LLC, NOT_IP)
-    return kind
+    return read
 
 
 def _llc(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
@@ -180,7 +166,7 @@ def _pktap(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
     parts = [(rows.keep(np.zeros(len(rows), dtype=np.bool_)), np.empty(0, dtype=np.uint16))]
     for number in distinct_numbers(link_type):
         link = LINKS.get(number, _pktap)
-        link = _no_kind(0, NOT_IP) if link is _pktap else link
+        link = carries(0, NOT_IP) if link is _pktap else link
         parts.append(link(window, rows.keep(link_type == number)))
     return joined(parts)
 
@@ -191,22 +177,22 @@ LINKS: dict[int, Layer] = {
     0: _by_family(4),  # NULL
     1: _ETHERNET,
     9: _ppp,
-    12: _no_kind(0, BARE),  # raw IP, as some BSDs number it in files
-    14: _no_kind(0, BARE),
+    12: carries(0, BARE),  # raw IP, as some BSDs number it in files
+    14: carries(0, BARE),
     50: _serial_ppp,
-    51: _no_kind(6, PPP),  # PPPoE without its Ethernet header
-    101: _no_kind(0, BARE),  # RAW
+    51: carries(6, PPP),  # PPPoE without its Ethernet header
+    101: carries(0, BARE),  # RAW
     104: _header(4, 2),  # Cisco HDLC
     108: _by_family(4),  # LOOP
     109: _by_family(12),  # OpenBSD's IPsec
-    113: _cooked,  # Linux cooked capture
+    113: _cooked(16, 14),  # Linux cooked capture
     138: _header(18, 16),  # IP over IEEE 1394, Apple's
     149: _pktap,
-    226: _no_kind(24, BARE),  # Solaris' IPNET
-    228: _no_kind(0, IPV4),
-    229: _no_kind(0, IPV6),
+    226: carries(24, BARE),  # Solaris' IPNET
+    228: carries(0, IPV4),
+    229: carries(0, IPV6),
     258: _pktap,
-    276: _cooked_2,  # Linux cooked capture, version 2
+    276: _cooked(20, 0),  # Linux cooked capture, version 2
 }
 """LINKTYPE_ number → how to find the network header."""
 
@@ -216,11 +202,11 @@ TAGS: dict[int, Layer] = {
     0x88A8: _header(4, 2, LLC),  # VLAN, outer tag
     0x9100: _header(4, 2, LLC),  # VLAN, outer tag before it was standardised
     0x9200: _header(4, 2, LLC),
-    0x88E7: _no_kind(4, BRIDGED),  # provider backbone
+    0x88E7: carries(4, BRIDGED),  # provider backbone
     0x8926: _header(6, 4),  # VN-Tag
     0x8847: _mpls,
     0x8848: _mpls,
-    0x8864: _no_kind(6, PPP),  # PPPoE session
+    0x8864: carries(6, PPP),  # PPPoE session
     PPP: _ppp,
     BRIDGED: _ETHERNET,
 }

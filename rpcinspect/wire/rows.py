@@ -104,6 +104,16 @@ def ether_types(window: bytes, at: Int64s, below: int = NOT_IP) -> Kinds:
     return kind
 
 
+def carries(size: int, kind: int) -> Layer:
+    """A header of fixed size before something that is always the same."""
+
+    def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+        rows = rows.having(size).moved(size) if size else rows
+        return rows, np.full(len(rows), kind, dtype=np.uint16)
+
+    return read
+
+
 def joined(parts: list[tuple[Rows, Kinds]]) -> tuple[Rows, Kinds]:
     """The rows of several parts, one part after the other."""
     rows, kind = parts[0]

@@ -76,8 +76,6 @@ class Segmenter:
     def __init__(self) -> None:
         self.flows: list[Flow] = []
         """Every direction seen; `SegmentBlock.flow` is an index of this list."""
-        self.reverse: list[int] = []
-        """For each flow the index of the opposite one, -1 while that has not been seen."""
         self.other: dict[str, int] = {}
         """Packets that gave no segment, by a short reason (`udp`, `arp`, `ip fragment`, `link type 105`)."""
         self._indexes: dict[bytes, int] = {}
@@ -140,9 +138,6 @@ class Segmenter:
             offset=block.offset[row] + header,
             captured=np.where(cut[row], captured, segments.captured),
         )
-
-    def finish(self) -> None:
-        """Nothing that could give a segment is kept back by this stage."""
 
     def _count(self, reason: str, packets: int) -> None:
         if packets:
@@ -311,10 +306,6 @@ class Segmenter:
         index = len(self.flows)
         self.flows.append(Flow(_endpoint(source, ports[0]), _endpoint(destination, ports[1])))
         self._indexes[key] = index
-        back = self._indexes.get(destination + source + bytes(4) + ports[1] + ports[0], -1)
-        self.reverse.append(back)
-        if back >= 0:
-            self.reverse[back] = index
         return index
 
 
