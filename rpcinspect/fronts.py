@@ -9,14 +9,14 @@ it or nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.capture import CaptureReader, LogBlock, Reading, open_capture
-from rpcinspect.capture.block import PacketBlock, TcpBlock, as_int64
-from rpcinspect.errors import CaptureError, Location, Problem
+from rpcinspect.capture.block import PacketBlock, SegmentBlock, TcpBlock, as_int64
+from rpcinspect.errors import Location, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.tensor import storage_lengths
 from rpcinspect.session.names import Roster, call_roll
@@ -27,11 +27,13 @@ from rpcinspect.wire.clocks import ClockOffset, ClockSamples
 from rpcinspect.wire.demux import Demux
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Pipe, TpMessage
-from rpcinspect.wire.segment import SegmentBlock, Segmenter
+from rpcinspect.wire.segment import Segmenter
 from rpcinspect.wire.tcp import Tcp
 
 if TYPE_CHECKING:
     from rpcinspect.rpclog.header import LoggedFailure
+
+Packets: TypeAlias = PacketBlock | TcpBlock
 
 PATIENCE_NS = 2_000_000_000
 """How long, in capture time, acknowledged bytes that were not captured are waited for. Only captures of more
@@ -89,27 +91,6 @@ class Front(Protocol):
     @property
     def unread(self) -> dict[str, int]:
         """Packets that could not be read, by a short reason."""
-
-
-def front_of(
-    readers: Sequence[CaptureReader],
-    source: CaptureBytes,
-    limits: Limits,
-    reading: Reading,
-    watch: Watch,
-    *,
-    patient: bool,
-) -> Front:
-    """The one for these captures; raises `CaptureError` where they are of both kinds."""
-    logs = [reader.reader == "log" for reader in readers]
-    if any(logs) and not all(logs):
-        log, packets = (readers[logs.index(kind)].path for kind in (True, False))
-        raise CaptureError(f"{log} is a log and {packets} is none: they can't be read as one session")
-    if any(logs):
-        from rpcinspect.log_front import Logs  # a fifth of our own start, which packets need not wait for
-
-        return Logs(readers, watch)
-    return Network(readers, source, limits, reading, watch, patient=patient)
 
 
 class Network:
@@ -238,32 +219,33 @@ class Network:
         return self._segmenter.other
 
 
-def _keep_payloads(reader: CaptureReader, packets: PacketBlock | TcpBlock, block: SegmentBlock) -> None:
+def _keep_payloads(reader: CaptureReader, packets: Packets, block: SegmentBlock) -> None:
     """Streams are made of payloads: nobody reads anything else of these packets again, unless they are parts
     of packets that are not complete.
     """
     end = _end_of(packets)
     if block.has_fragments:
-        reader.keep(as_int64([packets.window_offset]), as_int64([end - packets.window_offset]), end)
+        reader.keep(as_int64([block.window_offset]), as_int64([end - block.window_offset]), end)
     else:
         there = block.captured > 0
         reader.keep(block.offset[there], block.captured[there], end)
 
 
-def _end_of(packets: PacketBlock | TcpBlock) -> int:
+def _end_of(packets: Packets) -> int:
     """Where in the file the last packet of a block ends."""
     if isinstance(packets, TcpBlock):
-        return packets.window_offset + len(packets.window)
+        return packets.segments.window_offset + len(packets.segments.window)
     return int((packets.offset + packets.caplen).max())
 
 
 NOTHING = as_int64([])
 
 
-def _first_packet(block: PacketBlock | TcpBlock | SegmentBlock) -> int | None:
+def _first_packet(block: Packets | SegmentBlock) -> int | None:
     if isinstance(block, PacketBlock):
         return block.first_number
-    return int(block.packet[0]) if len(block.packet) else None
+    segments = block.segments if isinstance(block, TcpBlock) else block
+    return int(segments.packet[0]) if len(segments) else None
 
 
 def _look_before(reader: CaptureReader) -> bool:

@@ -16,7 +16,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Handshake objects and descriptors."""
     payload_bytes: int = 1 << 31
     """One RPC payload; its bytes are held in memory while it is decoded."""
-    nop_depth: int = 16
     nop_items: int = 1 << 20
     pickle_opcodes: int = 2_000_000
     pickle_depth: int = 200

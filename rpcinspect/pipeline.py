@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
 from rpcinspect.errors import CaptureError, Location, Problem
-from rpcinspect.fronts import Watch, front_of
+from rpcinspect.fronts import Front, Network, Watch
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.builder import SessionBuilder
@@ -88,7 +88,7 @@ class Decoding:
                 self._stack.enter_context(open_capture(path, index, options.reading))
                 for index, path in enumerate(paths)
             ]
-            self._front = front_of(
+            self._front = _front_of(
                 self.readers,
                 self.bytes,
                 options.limits,
@@ -193,9 +193,7 @@ class Decoding:
     @property
     def ends(self) -> Sequence[ConnectionEnd]:
         """How connections ended; only after `records` has come to its end."""
-        if self._wire_facts is None:
-            raise RuntimeError("ends are known once every record was taken")
-        return self._wire_facts.ends
+        return self.wire_facts.ends
 
     @property
     def wire_facts(self) -> WireFacts:
@@ -251,6 +249,27 @@ class Decoding:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _front_of(
+    readers: Sequence[CaptureReader],
+    source: CaptureBytes,
+    limits: Limits,
+    reading: Reading,
+    watch: Watch,
+    *,
+    patient: bool,
+) -> Front:
+    """The one for these captures; raises `CaptureError` where they are of both kinds."""
+    logs = [reader.reader == "log" for reader in readers]
+    if any(logs) and not all(logs):
+        log, packets = (readers[logs.index(kind)].path for kind in (True, False))
+        raise CaptureError(f"{log} is a log and {packets} is none: they can't be read as one session")
+    if any(logs):
+        from rpcinspect.log_front import Logs  # a fifth of our own start, which packets need not wait for
+
+        return Logs(readers, watch)
+    return Network(readers, source, limits, reading, watch, patient=patient)
 
 
 def _one_by_one(messages: list[TpMessage]) -> Iterator[list[TpMessage]]:

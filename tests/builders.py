@@ -30,8 +30,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.capture.block import Heads, PacketBlock, as_int64
-from rpcinspect.wire.segment import SegmentBlock
+from rpcinspect.capture.block import Heads, PacketBlock, SegmentBlock, as_int64
 
 FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 
@@ -171,38 +170,15 @@ def snap(body: bytes, kind: int | None = None) -> bytes:
     return b"\xaa\xaa\x03\0\0\0" + struct.pack(">H", _kind(body) if kind is None else kind) + body
 
 
-def wlan(
-    body: bytes,
-    *,
-    subtype: int = 8,
-    flags: int = 1,
-    fragment: int = 0,
-    quality: int = 0,
-    padded: bool = False,
-) -> bytes:
-    """An 802.11 data frame (QoS by default). Flags: 1 to, 2 from the distribution system, 4 more fragments,
-    0x40 protected, 0x80 with HT control.
-    """
-    head = struct.pack("<BBH", subtype << 4 | 8, flags, 0) + bytes.fromhex("020000000001" * 3)
-    head += struct.pack("<H", 5 << 4 | fragment)
-    if flags & 3 == 3:
-        head += bytes.fromhex("020000000004")
-    if subtype & 8:
-        head += struct.pack("<H", quality) + (bytes(4) if flags & 0x80 else b"")
-    return head + (bytes(-len(head) % 4) if padded else b"") + body
+def wlan(body: bytes) -> bytes:
+    """An 802.11 QoS data frame to the distribution system."""
+    addresses = bytes.fromhex("020000000001" * 3)
+    return struct.pack("<BBH", 0x88, 1, 0) + addresses + struct.pack("<HH", 5 << 4, 0) + body
 
 
-def radiotap(frame: bytes, *, flags: int | None = None, words: int = 1, stamp: bool = False) -> bytes:
-    """A radiotap header: flags (0x20: the 802.11 header is padded), a time stamp, and more presence words."""
-    present = (1 if stamp else 0) | (2 if flags is not None else 0)
-    head = b"".join(
-        struct.pack("<I", (present if at == 0 else 0) | (at + 1 < words) << 31) for at in range(words)
-    )
-    if stamp:
-        head += bytes(-(4 + len(head)) % 8) + bytes(8)
-    if flags is not None:
-        head += bytes([flags])
-    return struct.pack("<BBH", 0, 0, 4 + len(head)) + head + frame
+def radiotap(frame: bytes) -> bytes:
+    """A radiotap header with the field of flags, none of which is set."""
+    return struct.pack("<BBHIB", 0, 0, 9, 2, 0) + frame
 
 
 _LINK_HEADERS: dict[int, Callable[[bytes], bytes]] = {
@@ -211,7 +187,7 @@ _LINK_HEADERS: dict[int, Callable[[bytes], bytes]] = {
     105: lambda body: wlan(snap(body)),
     109: lambda body: struct.pack("<III", 2 if _kind(body) == 0x0800 else 24, 1, 0) + body,
     119: lambda body: struct.pack("<II16s120x", 0x44, 144, b"wlan0") + wlan(snap(body)),
-    127: lambda body: radiotap(wlan(snap(body)), flags=0),
+    127: lambda body: radiotap(wlan(snap(body))),
     138: lambda body: bytes(16) + struct.pack(">H", _kind(body)) + body,
     163: lambda body: struct.pack(">II56x", 0x80211001, 64) + wlan(snap(body)),
     192: lambda body: struct.pack("<BBHI", 0, 0, 8, 105) + wlan(snap(body)),

@@ -17,13 +17,12 @@ from rpcinspect.wire.descriptor import DescriptorReader, ShapeTable
 from rpcinspect.wire.nop import NopReader
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.store import StoreConversation, StoreGeneration
-from rpcinspect.wire.tensorpipe import Layout
+from rpcinspect.wire.store import StoreConversation
+from rpcinspect.wire.store_operations import StoreGeneration
+from rpcinspect.wire.tensorpipe_types import Layout
 from tests.wire.conversations import Network, PipeTalk, Said, descriptor_of, message_frames, play, stream_of
 
 JIT = b"\x80\x02"
-NESTED = b"\xba\x01" * 3 + b"\x00"
-"""[[[0]]] in libnop."""
 
 
 def jit(body: bytes) -> Callable[[Limits], object]:
@@ -40,8 +39,7 @@ for _ in range(20):
 
 CASES: list[tuple[str, int, Callable[[Limits], object]]] = [
     ("payload_bytes", 600, lambda limits: ShapeTable(limits).get(_descriptor(600))),
-    ("nop_depth", 3, lambda limits: NopReader(NESTED, 0, limits).value()),
-    ("nop_items", 3, lambda limits: NopReader(NESTED, 0, limits).value()),
+    ("nop_items", 3, lambda limits: NopReader(b"\xba\x03\0\0\0", 0, limits).array()),
     ("pickle_opcodes", 4, jit(b"K\x01K\x02\x86.")),
     ("pickle_opcodes", 4, lambda limits: read_python_pickle(b"\x80\x02K\x01\x85.", limits)),
     ("pickle_stack", 2, jit(b"(((ttt.")),
@@ -120,4 +118,4 @@ def test_limits_can_be_shared() -> None:
     assert Limits() == DEFAULT_LIMITS
     assert all(value > 0 for value in structs.astuple(DEFAULT_LIMITS))
     with pytest.raises(AttributeError):
-        DEFAULT_LIMITS.nop_depth = 1  # type: ignore[misc]
+        DEFAULT_LIMITS.nop_items = 1  # type: ignore[misc]

@@ -87,13 +87,44 @@ class Direction(NamedTuple):
     destination_port: int
 
 
-class TcpBlock(Struct, frozen=True, kw_only=True, eq=False):
-    """TCP segments of a run of packets of one capture file, in file order. All columns have the same length,
-    which may be 0 and is not the number of packets: not every packet is a segment, and a tunnel's holds two.
+class SegmentBlock(Struct, frozen=True, kw_only=True, eq=False):
+    """TCP segments of one block of packets, in file order. All columns have the same length, which may be 0
+    and is not the number of packets: not every packet is a segment, and a tunnel's holds two.
     """
 
     capture: int
-    """Index of the capture file among those that were opened together, from 0."""
+    window: bytes
+    """The bytes that hold every payload of this block, but for fragments that came before it; `window[0]` is
+    at `window_offset`."""
+    window_offset: int
+    packet: Int64s
+    """Packet number in its file, from 1."""
+    time_ns: Int64s
+    flow: Int64s
+    """Index into `Segmenter.flows`; in a `TcpBlock` into its `directions`."""
+    sequence: Int64s
+    """Sequence number of the header, 0..2³²−1 (of the SYN itself where SYN is set)."""
+    acknowledgment: Int64s
+    """Acknowledgment number, 0..2³²−1; without meaning where ACK is not set."""
+    flags: NDArray[np.uint8]
+    """FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32."""
+    offset: Int64s
+    """Where `CaptureReader.pread` gives the payload."""
+    captured: Int64s
+    """Payload bytes that are in the file."""
+    length: Int64s
+    """Payload bytes on the wire by the IP length: more than `captured` where the snap length cut them;
+    padding and trailers of the link layer never count."""
+    has_fragments: bool = False
+    """Whether some of the packets were parts of others: bytes beside these payloads may yet become some."""
+
+    def __len__(self) -> int:
+        return len(self.packet)
+
+
+class TcpBlock(Struct, frozen=True, kw_only=True, eq=False):
+    """TCP segments of a run of packets of one capture file."""
+
     packets: int
     """Packets of the file that this block stands for, at least 1."""
     times: tuple[int, int]
@@ -102,28 +133,13 @@ class TcpBlock(Struct, frozen=True, kw_only=True, eq=False):
     """Packets that gave no segment, by a short reason."""
     directions: Sequence[Direction]
     """Every direction seen so far in this capture; grows from block to block."""
-    window: bytes
-    """The payloads of this block, one after the other."""
-    window_offset: int
-    """Offset of `window[0]` for `CaptureReader.pread`."""
-    packet: Int64s
-    """Packet number in its file, from 1."""
-    time_ns: Int64s
-    direction: Int64s
-    """Index into `directions`."""
-    sequence: Int64s
-    acknowledgment: Int64s
-    flags: NDArray[np.uint8]
-    """FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32."""
-    offset: Int64s
-    """Where `CaptureReader.pread` gives the payload."""
-    captured: Int64s
-    """Payload bytes that were captured."""
-    length: Int64s
-    """Payload bytes on the wire."""
+    segments: SegmentBlock
+    """Their window is the payloads, one after the other."""
 
-    def __len__(self) -> int:
-        return len(self.packet)
+    @property
+    def capture(self) -> int:
+        """Index of the capture file among those that were opened together, from 0."""
+        return self.segments.capture
 
 
 class LogRecord(Struct, frozen=True):

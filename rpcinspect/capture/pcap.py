@@ -14,9 +14,8 @@ sf-pcap.c. The walk from record to record is the only loop in Python; all column
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import BinaryIO
 
 import numpy as np
 from msgspec import Struct
@@ -167,29 +166,15 @@ def _fields(window: bytes, start: Int64s, layout: PcapLayout) -> tuple[Int64s, I
     return fields[:, layout.caplen_at // 4], fields[:, layout.length_at // 4], time_ns
 
 
-def write_pcap(
-    stream: BinaryIO, packets: Iterable[tuple[int, bytes]], *, link_type: int = 1, nanoseconds: bool = True
-) -> int:
-    """Write (time in nanoseconds, link-layer bytes) pairs as a little-endian pcap; gives their number."""
-    stream.write(pcap_header(link_type, nanoseconds=nanoseconds))
-    count = 0
-    for time_ns, data in packets:
-        stream.write(pcap_record(time_ns, data, nanoseconds=nanoseconds))
-        count += 1
-    return count
+def pcap_header(link_type: int) -> bytes:
+    """What a little-endian file with times in nanoseconds begins with."""
+    return struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, SNAP_LENGTH, link_type)
 
 
-def pcap_header(link_type: int, *, nanoseconds: bool = True) -> bytes:
-    """What a little-endian file begins with."""
-    magic = 0xA1B23C4D if nanoseconds else 0xA1B2C3D4
-    return struct.pack("<IHHiIII", magic, 2, 4, 0, 0, SNAP_LENGTH, link_type)
-
-
-def pcap_record(time_ns: int, data: bytes, *, nanoseconds: bool = True) -> bytes:
+def pcap_record(time_ns: int, data: bytes) -> bytes:
     """One whole packet of such a file."""
-    seconds, rest = divmod(time_ns, 1_000_000_000)
-    fraction = rest if nanoseconds else rest // 1000
-    return struct.pack("<IIII", seconds & 0xFFFFFFFF, fraction, len(data), len(data)) + data
+    seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
+    return struct.pack("<IIII", seconds & 0xFFFFFFFF, nanoseconds, len(data), len(data)) + data
 
 
 MAGICS: dict[bytes, tuple[str, int, int]] = {

@@ -40,6 +40,7 @@ _SECTION, _INTERFACE, _OBSOLETE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 2, 3, 6
 _NUMBERED = frozenset({9, 0x00000BAD, 0x40000BAD})  # not packets, but Wireshark counts them
 _FIXED = {_ENHANCED: 28, _OBSOLETE: 28, _SIMPLE: 12}  # bytes before the packet's data
 _LEAST = {_SECTION: 28, _ENHANCED: 32, _OBSOLETE: 32, _SIMPLE: 16}  # bytes of a block; 12 for others
+_MAX_SECTION = 1 << 16  # of a section header with texts that people write
 _MAX_BLOCK = MAX_CAPLEN + (1 << 20)
 _MAX_TICKS_NS = 1 << 62
 
@@ -101,6 +102,21 @@ def read_pcapng(source: Source, capture: int, report: Report) -> Iterator[Packet
     if major != 1:
         raise UnknownFormatError(f"{source.name}: pcapng version {major} is not known")
     return _Walker(source, capture, report).blocks()
+
+
+def first_link_type(source: Source) -> int:
+    """The link type of the interface that is described right behind the section header, as it usually is;
+    `NO_LINK_TYPE` where there is none.
+    """
+    head = source.window(0, 12)[:12]
+    order = BYTE_ORDERS[head[8:12]]
+    behind = struct.unpack_from(order + "I", head, 4)[0]
+    if behind > _MAX_SECTION:
+        return NO_LINK_TYPE
+    described = source.window(0, behind + 20)[behind : behind + 20]
+    if len(described) < 20 or struct.unpack_from(order + "I", described)[0] != _INTERFACE:
+        return NO_LINK_TYPE
+    return Interface.from_body(described[8:16], order).link_type
 
 
 class _Walker:

@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from rpcinspect.capture.block import Int64s, LogBlock, PacketBlock, TcpBlock
 from rpcinspect.capture.log import FORMAT, MAGIC, LogReader
-from rpcinspect.capture.pcap import MAGICS, Report, read_pcap
-from rpcinspect.capture.pcapng import SECTION_HEADER, read_pcapng
+from rpcinspect.capture.pcap import FILE_HEADER, MAGICS, PcapLayout, Report, read_pcap
+from rpcinspect.capture.pcapng import SECTION_HEADER, first_link_type, read_pcapng
 from rpcinspect.capture.source import Source, open_source
 from rpcinspect.errors import CaptureError, Location, Problem, UnknownFormatError
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
@@ -31,7 +31,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     """Who reads captures, and how."""
 
     reader: str = "auto"
-    """`native`, `tshark`, or `auto`: native, and tshark for formats that it does not know."""
+    """`native`, `tshark`, or `auto`: native, and tshark for formats that it does not know and for 802.11."""
     preferences: tuple[str, ...] = ()
     """Preferences for tshark, `name:value`; with any, `auto` means tshark."""
     capture_filter: str | None = None
@@ -98,6 +98,12 @@ class CaptureReader:
                 if reading.reader != "auto" or isinstance(path, Live):
                     raise
                 self._read_by_tshark(source, reading, error)
+                return
+            if reading.reader == "auto" and not isinstance(path, Live):
+                link_type = _link_type(source, self.format)
+                if link_type in WLAN:
+                    reason = f"its packets are 802.11 frames (link type {link_type}), which are not read here"
+                    self._read_by_tshark(source, reading, CaptureError(f"{source.name}: {reason}"))
         except BaseException:
             self._source.close()
             raise
@@ -116,24 +122,22 @@ class CaptureReader:
         log = LogReader(source, self.index, self._report)
         self.reader, self.format, self._source, self._blocks = "log", FORMAT, log, log.blocks()
 
-    def _read_by_tshark(
-        self, source: Source, reading: Reading, unknown: UnknownFormatError | None = None
-    ) -> None:
-        """Hands the input to tshark; because its format is unknown here, or because of the user."""
+    def _read_by_tshark(self, source: Source, reading: Reading, unread: CaptureError | None = None) -> None:
+        """Hands the input to tshark: because it can't be read here, which `unread` says, or for the user."""
         from rpcinspect.capture.tshark import INSTALL, Tshark, find_program
 
-        if unknown is not None and find_program("tshark") is None:
-            raise UnknownFormatError(f"{unknown}; tshark may know it: {INSTALL}") from unknown
+        if unread is not None and find_program("tshark") is None:
+            raise UnknownFormatError(f"{unread}; tshark may know it: {INSTALL}") from unread
         try:
             tshark = Tshark(source, reading.preferences, self.index, self._report, reading.unpacking)
         except CaptureError as error:
-            if unknown is None:
+            if unread is None:
                 raise
-            raise UnknownFormatError(f"{unknown}, and tshark can't read it either") from error
+            raise UnknownFormatError(f"{unread}, and tshark can't read it either") from error
         self._source = tshark
         # tshark opens nearly anything as a capture of something
-        if unknown is not None and not tshark.has_segments:
-            raise UnknownFormatError(f"{unknown}, and tshark finds no TCP in it") from unknown
+        if isinstance(unread, UnknownFormatError) and not tshark.has_segments:
+            raise UnknownFormatError(f"{unread}, and tshark finds no TCP in it") from unread
         self.reader, self.format = "tshark", tshark.format
         self._blocks = tshark.blocks()
 
@@ -237,6 +241,13 @@ def _recognise(source: Source, problems: list[Problem]) -> tuple[str, Read]:
     raise UnknownFormatError(f"{source.name}: not a pcap or pcapng file (it starts with {head[:4].hex(' ')})")
 
 
+def _link_type(source: Source, format: str) -> int:
+    """The link type of the file's first interface; only of a header that was found good."""
+    if format == "pcapng":
+        return first_link_type(source)
+    return PcapLayout.from_header(source.window(0, FILE_HEADER)[:FILE_HEADER], source.name).link_type
+
+
 Read = Callable[[Source, int, Report], Iterator[PacketBlock]]
 
 READERS: tuple[tuple[bytes, str, Read], ...] = (
@@ -244,6 +255,9 @@ READERS: tuple[tuple[bytes, str, Read], ...] = (
     (SECTION_HEADER, "pcapng", read_pcapng),
 )
 """Magic bytes, name of the format, function that reads it."""
+
+WLAN = frozenset({105, 119, 127, 163, 192})
+"""LINKTYPE_ numbers of 802.11 frames: bare, or behind a header of Prism, radiotap, AVS or PPI."""
 
 STRANGERS: tuple[tuple[bytes, str], ...] = (
     (b"snoop\0\0\0", "a snoop file"),

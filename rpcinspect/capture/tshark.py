@@ -1,5 +1,5 @@
 """Captures that tshark reads for us: all formats and link types that Wireshark opens, tunnels, fragments,
-decrypted traffic.
+what it decrypts below TCP.
 
 In: a `Source`, preferences for tshark. Out: the same as of the native readers, but TCP segments in place of
 packets (`TcpBlock`), since tshark has read the headers; their payloads lie in a deleted temporary file.
@@ -18,7 +18,7 @@ from rpcinspect.capture.block import Int64s, TcpBlock
 from rpcinspect.capture.child import Child
 from rpcinspect.capture.pcap import Report
 from rpcinspect.capture.source import Source
-from rpcinspect.capture.tshark_fields import DECRYPTED, FIELDS, FieldLines
+from rpcinspect.capture.tshark_fields import FIELDS, FieldLines
 from rpcinspect.errors import CaptureError, NoRoomError, RpcInspectError
 from rpcinspect.files.temporary import Temporary
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
@@ -39,14 +39,6 @@ PREFERENCES = (
     "ipv6.defragment:TRUE",
 )
 """Ours come first: those that the user gives count."""
-
-TLS = ("tls.", "ssl.")
-"""Where a preference starts so, TLS is to be decrypted, and that needs what we do without otherwise."""
-TLS_PREFERENCES = (
-    "tcp.desegment_tcp_streams:TRUE",
-    "tcp.analyze_sequence_numbers:TRUE",
-    "tcp.reassemble_out_of_order:TRUE",
-)
 
 PLACES = ("/Applications/Wireshark.app/Contents/MacOS",)
 """Where installers put the programs of Wireshark beside PATH."""
@@ -85,8 +77,7 @@ class Tshark:
         self.compression = source.compression
         self._source = source
         self._report = report
-        decrypted = any(preference.startswith(TLS) for preference in preferences)
-        self._parser = FieldLines(capture, decrypted=decrypted)
+        self._parser = FieldLines(capture)
         self._spool = Temporary()
         self._spooled = 0
         self._rest = b""
@@ -96,7 +87,7 @@ class Tshark:
             self._path, descriptors = source.shared()
             self.read_to = source.size()
             self._allowed = unpacking.allowed(self.read_to)
-            self._child = Child(_command(program, self._path, preferences, decrypted), descriptors)
+            self._child = Child(_command(program, self._path, preferences), descriptors)
         except BaseException:
             self._spool.close()
             raise
@@ -162,18 +153,19 @@ class Tshark:
 
     def _keep(self, block: TcpBlock) -> bool:
         """Puts the payloads of a block where they can be read again; False: there is no room for them."""
-        if self._allowed is not None and self._spooled + len(block.window) > self._allowed:
+        window = block.segments.window
+        if self._allowed is not None and self._spooled + len(window) > self._allowed:
             self._end_early(
                 f"its packets hold more than {self._spooled:,} bytes, which is much for a file of "
                 f"{self.read_to:,}: the rest is not read; --unpack-limit sets another limit"
             )
             return False
         try:
-            self._spool.write(block.window)
+            self._spool.write(window)
         except NoRoomError as error:
             self._end_early(f"the rest is not read: {error}")
             return False
-        self._spooled += len(block.window)
+        self._spooled += len(window)
         self._packet += block.packets
         return True
 
@@ -235,12 +227,12 @@ class Tshark:
         return told.replace(f'The file "{self._path}"', "the file").rstrip(".")
 
 
-def _command(program: str, path: str, preferences: Sequence[str], decrypted: bool) -> list[str]:
+def _command(program: str, path: str, preferences: Sequence[str]) -> list[str]:
     command = [program, "-n", "-r", path, "-T", "fields"]
     for form in ("separator=/t", "occurrence=a", "aggregator=,", "quote=n", "header=n"):
         command += ["-E", form]
-    for field in (*FIELDS, *DECRYPTED) if decrypted else FIELDS:
+    for field in FIELDS:
         command += ["-e", field]
-    for preference in (*PREFERENCES, *(TLS_PREFERENCES if decrypted else ()), *preferences):
+    for preference in (*PREFERENCES, *preferences):
         command += ["-o", preference]
     return command

@@ -18,8 +18,7 @@ from ipaddress import ip_address
 
 import numpy as np
 
-from rpcinspect.capture.block import Direction, TcpBlock, as_int64
-from rpcinspect.capture.tshark_tls import Numbers, TlsStreams
+from rpcinspect.capture.block import Direction, SegmentBlock, TcpBlock, as_int64
 
 FIELDS = (
     "ip.src",
@@ -38,8 +37,8 @@ FIELDS = (
     "tcp.payload",
 )
 """The first seven are the same for all packets of one direction of a connection."""
-DECRYPTED = ("tls.record.length", "data.data")
-"""More fields where TLS is decrypted: of whole records, and content that no protocol claims."""
+Numbers = tuple[int, int, int, int, int]
+"""Sequence, acknowledgment, flags, payload bytes captured and on the wire."""
 
 _ALONE = 7
 """Fields after those."""
@@ -52,8 +51,7 @@ _QUOTING = (b"icmp", b"icmpv6")
 class FieldLines:
     """The lines of one capture; `feed` them in batches."""
 
-    def __init__(self, capture: int, *, decrypted: bool = False) -> None:
-        """`decrypted`: lines end with `DECRYPTED`, and in TLS connections plaintext replaces payloads."""
+    def __init__(self, capture: int) -> None:
         self.directions: list[Direction] = []
         """Every direction seen."""
         self.unreadable = 0
@@ -65,7 +63,6 @@ class FieldLines:
         self._flags: dict[bytes, int] = {}
         self._time_ns = 0
         """Of the last packet, for those without a time."""
-        self._tls = TlsStreams() if decrypted else None
 
     def feed(self, lines: Sequence[bytes], window_offset: int) -> TcpBlock | None:
         """The segments of these packets, payloads from `window_offset` on; None if no line is a packet."""
@@ -75,10 +72,7 @@ class FieldLines:
         other: Counter[bytes] = Counter()
         heads = self._heads
         packets, first_ns, last_ns = 0, 1 << 62, -(1 << 62)
-        decrypted: list[bytes] = []
         for line in lines:
-            if self._tls is not None:
-                line, *decrypted = line.rsplit(b"\t", len(DECRYPTED))
             try:
                 head, number, when, sequence, acknowledged, flags, length, payload = line.rsplit(
                     b"\t", _ALONE
@@ -108,8 +102,6 @@ class FieldLines:
             except ValueError:  # a header that was cut
                 other[b"cut header"] += 1
                 continue
-            if self._tls is not None:
-                row, payload = self._decrypted(direction, row, payload, *decrypted)
             append((packet, time_ns, direction, *row))
             if payload:
                 payloads.append(payload)
@@ -117,23 +109,26 @@ class FieldLines:
             return None
         columns = as_int64(rows).reshape(-1, 8).T
         captured = np.ascontiguousarray(columns[6])
-        return TcpBlock(
+        segments = SegmentBlock(
             capture=self._capture,
-            packets=packets,
-            times=(first_ns, last_ns),
-            other=_reasons(other),
-            directions=self.directions,
             window=_bytes(payloads),
             window_offset=window_offset,
             packet=np.ascontiguousarray(columns[0]),
             time_ns=np.ascontiguousarray(columns[1]),
-            direction=np.ascontiguousarray(columns[2]),
+            flow=np.ascontiguousarray(columns[2]),
             sequence=np.ascontiguousarray(columns[3]),
             acknowledgment=np.ascontiguousarray(columns[4]),
             flags=columns[5].astype(np.uint8),
             offset=window_offset + np.cumsum(captured) - captured,
             captured=captured,
             length=np.ascontiguousarray(columns[7]),
+        )
+        return TcpBlock(
+            packets=packets,
+            times=(first_ns, last_ns),
+            other=_reasons(other),
+            directions=self.directions,
+            segments=segments,
         )
 
     def _numbers(
@@ -150,17 +145,6 @@ class FieldLines:
         if captured > size:
             raise ValueError
         return int(sequence), int(acknowledged or b"0"), control, captured, size
-
-    def _decrypted(
-        self, direction: int, row: Numbers, payload: bytes, records: bytes, plain: bytes
-    ) -> tuple[Numbers, bytes]:
-        """The segment as it is, or with what was found in it instead."""
-        assert self._tls is not None
-        count = records.count(b",") + 1 if records else 0
-        plain = plain.replace(b",", b"").replace(b":", b"") if count else b""
-        sent = _bytes([payload])
-        replaced = self._tls.replace(self.directions[direction], row, sent, count, len(plain) // 2)
-        return (row, payload) if replaced is None else (replaced, plain if replaced[3] else b"")
 
     def _direction(self, head: bytes) -> int:
         """What the first seven fields say; an index into `directions` if there is one TCP header."""

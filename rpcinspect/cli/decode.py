@@ -25,7 +25,7 @@ class DecodeFormat(str, Enum):
     json = "json"
     html = "html"
     dot = "dot"
-    mermaid = "mermaid"
+    mermaid = "mermaid"  # is no more: `mistake` says what to use
     perfetto = "perfetto"
     parquet = "parquet"
     rpclog = "rpclog"
@@ -45,8 +45,9 @@ def decode(
         DecodeFormat,
         typer.Option(
             "--format",
-            help="What to write; html is a page to look at, dot and mermaid are for --graph, perfetto is for "
-            "trace viewers, parquet for tables in the folder of -o, rpclog for a log of the messages.",
+            metavar="FORM",
+            help="What to write: table, jsonl, json, html for a page to look at, dot for --graph, perfetto "
+            "for trace viewers, parquet for tables in the folder of -o, rpclog for a log of the messages.",
         ),
     ] = DecodeFormat.table,
     output: OutputOption = None,

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rpcinspect.workerlog.read import WorkerLog
 
 STDIN = "-"
-DRAWINGS = ("dot", "mermaid")
-"""Formats of an autograd graph."""
 EXPORTS = ("html", "perfetto", "parquet", "rpclog")
 """Formats of a whole run for other programs, a browser among them; see `exports`."""
 MAX_PARTITION = 200
@@ -161,8 +159,10 @@ def mistake(request: Request) -> str | None:
         return f"--roundtrip has no {request.format} form"
     if request.stream and request.format == "json":
         return "--stream can't write one document: --format jsonl has lines"
-    if request.format in DRAWINGS and request.questions != ("graph",):
-        return f"--format {request.format} is for --graph"
+    if request.format == "mermaid":
+        return "--format mermaid is no more: --format dot draws the graph, for Graphviz"
+    if request.format == "dot" and request.questions != ("graph",):
+        return "--format dot is for --graph"
     if request.show_all and _complete(request):
         return "--all is for the table and for --message: everything else is complete anyway"
     if not request.hashes and not request.json and not request.parquet:

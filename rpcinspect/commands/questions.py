@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rpcinspect import exit_codes
-from rpcinspect.commands.decode_request import DRAWINGS, Request
+from rpcinspect.commands.decode_request import Request
 from rpcinspect.commands.output import open_console, open_output, say
 from rpcinspect.commands.whole_run import read_run
 from rpcinspect.pipeline import Decoding
@@ -79,7 +79,7 @@ def _show(asked: Answer, run: Answers, shown: Shown | None, request: Request, co
         asked.show(run, request, console)
         return
     some, of = asked.count(run, request), asked.count(run.whole, request)
-    if request.format in DRAWINGS:
+    if request.format == "dot":
         _draw(run, request, console, shown.words(some, of, "arrow"))
         return
     if some or not of or request.graph is not None:
@@ -108,9 +108,9 @@ def _known(graphs: Sequence[ContextGraph]) -> str:
 
 
 def _graph_messages(run: Answers, request: Request) -> int:
-    """Drawings show edges and gradients only."""
+    """A drawing shows edges and gradients only."""
     graphs = _graphs(run, request)
-    if request.format not in DRAWINGS:
+    if request.format != "dot":
         return sum(graph.shows(message) for graph in graphs for message in graph.messages)
     edges = [(graph, edge) for graph in graphs for edge in graph.edges]
     gradients = sum(graph.shows_gradient(gradient) for graph, edge in edges for gradient in edge.gradients)
@@ -121,7 +121,7 @@ def _show_graph(run: Answers, request: Request, console: Console) -> None:
     from rpcinspect.views.text.graph import show_graph
     from rpcinspect.views.text.table import write_line
 
-    if request.format in DRAWINGS:
+    if request.format == "dot":
         _draw(run, request, console)
         return
     graphs = _graphs(run, request)
@@ -133,10 +133,8 @@ def _show_graph(run: Answers, request: Request, console: Console) -> None:
 
 def _draw(run: Answers, request: Request, console: Console, note: str | None = None) -> None:
     from rpcinspect.views.graph.dot import dot_lines
-    from rpcinspect.views.graph.mermaid import mermaid_lines
 
-    draw = dot_lines if request.format == "dot" else mermaid_lines
-    for line in draw(_graphs(run, request), note):
+    for line in dot_lines(_graphs(run, request), note):
         console.file.write(f"{line}\n")
 
 

@@ -23,7 +23,6 @@ from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import MAX_LOGICAL_BYTES, is_contiguous, logical_bytes, logical_nbytes
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import TpTensor
-from rpcinspect.wire.tensorpipe import TpDevice
 
 Read: TypeAlias = Callable[[Extent], bytes]
 """Bytes of an extent, zeros where they were not captured: `Run.read`."""
@@ -128,13 +127,7 @@ def tensors_of(record: RpcRecord, read: Read) -> Tensors:
 def storage_of(tensor: TpTensor, read: Read) -> Storage:
     """The storage that a TensorPipe tensor carries."""
     target = tensor.descriptor.target_device
-    return Storage(tensor.extent, read, tensor.placement.value, None if target is None else _device(target))
-
-
-def in_memory(data: bytes, device: str | None = "cpu") -> Storage:
-    """A storage whose bytes are here; of a live message, or in tests."""
-    extent = Extent(len(data), ((0, 0, len(data)),) if data else ())
-    return Storage(extent, lambda part: b"".join(data[o : o + n] for _, o, n in part.pieces), device=device)
+    return Storage(tensor.extent, read, tensor.placement.value, None if target is None else str(target))
 
 
 def codes_of(meta: TensorMeta, raw: bytes) -> npt.NDArray[Any]:
@@ -189,7 +182,3 @@ def _unknown(part: TensorMeta, extent: Extent) -> npt.NDArray[np.bool_] | None:
     before = np.searchsorted(starts, low + dtype.item_bytes, "left") - 1  # the last hole that starts in time
     flags = (before >= 0) & (ends[np.maximum(before, 0)] > low)
     return flags if flags.any() else None
-
-
-def _device(device: TpDevice) -> str:
-    return device.type if device.type == "cpu" or device.index < 0 else f"{device.type}:{device.index}"

@@ -167,15 +167,20 @@ class Tally(Struct):
         )
 
 
-def value_of(dtype: str, codes: Codes) -> Json:
-    """One element as JSON; complex numbers and pairs of float4 as lists of two."""
+def element_of(dtype: str, codes: Codes) -> object:
+    """One element as bool, int, float or complex; a pair of float4 as a tuple."""
     row = DTYPES[dtype]
     if row.values_per_byte > 1:
         return int(codes[0])
     if dtype == "float4_e2m1fn_x2":
-        pair = element_value(row, bytes([int(codes[0]) | int(codes[1]) << 4]))
-        return [to_json(value) for value in pair] if isinstance(pair, tuple) else None
-    return to_json(element_value(row, codes.tobytes()))
+        return element_value(row, bytes([int(codes[0]) | int(codes[1]) << 4]))
+    return element_value(row, codes.tobytes())
+
+
+def value_of(dtype: str, codes: Codes) -> Json:
+    """One element as JSON; complex numbers and pairs of float4 as lists of two."""
+    value = element_of(dtype, codes)
+    return [to_json(part) for part in value] if isinstance(value, tuple) else to_json(value)
 
 
 def bits_of(dtype: str, codes: Codes) -> str:

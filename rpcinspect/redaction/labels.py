@@ -21,7 +21,7 @@ from rpcinspect.session.names import ID_LABEL, is_address
 from rpcinspect.wire.channel import CHANNELS
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.tensorpipe import TpDevice
+from rpcinspect.wire.tensorpipe_types import TpDevice
 
 
 def worker_names(session: Session) -> frozenset[str]:

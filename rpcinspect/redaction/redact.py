@@ -20,7 +20,8 @@ from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.session.model import Session
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import TpMessage, TpTensor
-from rpcinspect.wire.tensorpipe import TpDescriptor, write_descriptor
+from rpcinspect.wire.tensorpipe import write_descriptor
+from rpcinspect.wire.tensorpipe_types import TpDescriptor
 from rpcinspect.writing.pipes import Numbered
 from rpcinspect.writing.talks import Read
 

@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.known import GETATTR, HELPERS
+from rpcinspect.rpc.pickles.known import HELPERS
+from rpcinspect.rpc.pickles.semantic import GETATTR
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
 from rpcinspect.rpc.questions import function_of
 from rpcinspect.rpc.record import RpcRecord

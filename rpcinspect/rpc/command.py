@@ -19,8 +19,8 @@ from rpcinspect.rpc.types import ForkId, RRefId, WorkerId
 # --- calls --------------------------------------------------------------------------------------------------
 
 
-class ScriptCall(Struct, frozen=True, kw_only=True):
-    """SCRIPT_CALL: a builtin operator or a TorchScript function, with its full list of arguments."""
+class _Script(Struct, frozen=True, kw_only=True):
+    """A builtin operator or a TorchScript function, with its full list of arguments."""
 
     args: tuple[Value, ...]
     schema: str | None
@@ -36,6 +36,10 @@ class ScriptCall(Struct, frozen=True, kw_only=True):
         return function_name(self.schema, self.qualified_name)
 
 
+class ScriptCall(_Script, frozen=True, kw_only=True):
+    """SCRIPT_CALL."""
+
+
 class PythonCall(Struct, frozen=True):
     """PYTHON_CALL: a pickled PythonUDF."""
 
@@ -43,20 +47,11 @@ class PythonCall(Struct, frozen=True):
     is_async_execution: bool
 
 
-class ScriptRemoteCall(Struct, frozen=True, kw_only=True):
+class ScriptRemoteCall(_Script, frozen=True, kw_only=True):
     """SCRIPT_REMOTE_CALL: as ScriptCall, the result stays with the callee under `ret_rref_id`."""
 
-    args: tuple[Value, ...]
-    schema: str | None
-    qualified_name: str
-    is_async_execution: bool = False
     ret_rref_id: RRefId
     ret_fork_id: ForkId
-
-    @property
-    def function(self) -> str:
-        """As of ScriptCall."""
-        return function_name(self.schema, self.qualified_name)
 
 
 class PythonRemoteCall(Struct, frozen=True, kw_only=True):
@@ -70,20 +65,20 @@ class PythonRemoteCall(Struct, frozen=True, kw_only=True):
     is_async_execution: bool
 
 
-class ScriptRRefFetchCall(Struct, frozen=True):
-    """SCRIPT_RREF_FETCH_CALL: the value of an RRef is wanted."""
+class _Fetch(Struct, frozen=True):
+    """The value of an RRef is wanted."""
 
     from_worker_id: WorkerId
     """As upstream calls it. What torch writes here is the id of the owner, who receives the call."""
     rref_id: RRefId
 
 
-class PythonRRefFetchCall(Struct, frozen=True):
-    """PYTHON_RREF_FETCH_CALL: the value of an RRef is wanted."""
+class ScriptRRefFetchCall(_Fetch, frozen=True):
+    """SCRIPT_RREF_FETCH_CALL."""
 
-    from_worker_id: WorkerId
-    """As upstream calls it. What torch writes here is the id of the owner, who receives the call."""
-    rref_id: RRefId
+
+class PythonRRefFetchCall(_Fetch, frozen=True):
+    """PYTHON_RREF_FETCH_CALL."""
 
 
 # --- answers ------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 In: a `Message`. Out: `DecodedRpc`. Nothing is raised for damaged bytes: what was readable is kept, the rest
 becomes an `UnknownCommand` or an empty tensor list, and a problem says why. Equal bytes are decoded once: the
-tensor table, the command and the device map of messages that repeat are the same objects, within bounds.
+tensor table and the command of messages that repeat are the same objects, within bounds.
 Python pickles are not read here, see `command_codec.python_pickle`.
 """
 
@@ -17,7 +17,7 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
 from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.command_codec import from_message, from_message_forms, message_type_of, to_payload
-from rpcinspect.rpc.envelope import ENVELOPES, Envelope, EnvelopeForms, peel_partial, wrap
+from rpcinspect.rpc.envelope import Envelope, EnvelopeForms, peel_partial, wrap
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.pickles.jit import Forms
 from rpcinspect.rpc.tensor import (
@@ -27,7 +27,6 @@ from rpcinspect.rpc.tensor import (
     read_tensor_table_forms,
     to_tensor_table,
 )
-from rpcinspect.rpc.types import DeviceMap
 
 LayerAndReason: TypeAlias = tuple[str, str]
 
@@ -68,63 +67,46 @@ class RpcDecoder:
         self._with_forms = forms
         self._tables: BoundedCache[bytes, tuple[TensorMeta, ...]] = BoundedCache(CACHE_BYTES)
         self._commands: BoundedCache[tuple[int, bytes], Command] = BoundedCache(CACHE_BYTES)
-        self._tails: BoundedCache[bytes, DeviceMap] = BoundedCache(CACHE_BYTES)
 
     def decode(self, message: Message) -> DecodedRpc:
         """Everything that the message says; damage becomes `problems`, nothing is raised."""
-        if self._with_forms:
-            return self._decode_forms(message)
-        problems: tuple[LayerAndReason, ...] = ()
-        envelopes: tuple[Envelope, ...] = ()
-        kind, payload = message.type, message.payload
-        damaged = False
-        if kind in ENVELOPES:
-            peeled = peel_partial(kind, payload, self._limits, tails=self._tails)
-            envelopes, kind, payload = peeled.envelopes, peeled.type, peeled.payload
-            if peeled.error is not None:
-                damaged = True
-                problems = (_problem(peeled.error),)
-        command = None if damaged else self._commands.get((kind, payload))
-        if command is None:
-            try:
-                if damaged:
-                    command = UnknownCommand(kind, payload)
-                else:
-                    command = from_message(kind, payload, self._limits)
-                if kind in REPEATING:
-                    self._commands.put((kind, payload), command, TREE_WEIGHT * len(payload))
-            except DecodeError as error:
-                command = UnknownCommand(kind, payload)
-                problems = (*problems, _problem(error))
-        tensors = self._tables.get(message.tensor_table)
-        if tensors is None:
-            try:
-                tensors = read_tensor_table(message.tensor_table, self._limits)
-                self._tables.put(message.tensor_table, tensors, len(message.tensor_table))
-            except DecodeError as error:
-                tensors = ()
-                problems = (*problems, _problem(error))
-        return DecodedRpc(message, envelopes, command, tensors, problems)
-
-    def _decode_forms(self, message: Message) -> DecodedRpc:
         problems: list[LayerAndReason] = []
-        peeled = peel_partial(message.type, message.payload, self._limits, with_forms=True)
+        peeled = peel_partial(message.type, message.payload, self._limits, with_forms=self._with_forms)
         command: Command = UnknownCommand(peeled.type, peeled.payload)
+        tensors: tuple[TensorMeta, ...] = ()
         command_forms = table_forms = None
         if peeled.error is not None:
             problems.append(_problem(peeled.error))
         else:
             try:
-                command, command_forms = from_message_forms(peeled.type, peeled.payload, self._limits)
+                command, command_forms = self._command(peeled.type, peeled.payload)
             except DecodeError as error:
                 problems.append(_problem(error))
-        tensors: tuple[TensorMeta, ...] = ()
         try:
-            tensors, table_forms = read_tensor_table_forms(message.tensor_table, self._limits)
+            tensors, table_forms = self._table(message.tensor_table)
         except DecodeError as error:
             problems.append(_problem(error))
-        forms = RpcForms(peeled.forms, command_forms, table_forms)
+        forms = RpcForms(peeled.forms, command_forms, table_forms) if self._with_forms else None
         return DecodedRpc(message, peeled.envelopes, command, tensors, tuple(problems), forms)
+
+    def _command(self, kind: int, payload: bytes) -> tuple[Command, Forms | None]:
+        if self._with_forms:
+            return from_message_forms(kind, payload, self._limits)
+        command = self._commands.get((kind, payload))
+        if command is None:
+            command = from_message(kind, payload, self._limits)
+            if kind in REPEATING:
+                self._commands.put((kind, payload), command, TREE_WEIGHT * len(payload))
+        return command, None
+
+    def _table(self, table: bytes) -> tuple[tuple[TensorMeta, ...], TableForms | None]:
+        if self._with_forms:
+            return read_tensor_table_forms(table, self._limits)
+        tensors = self._tables.get(table)
+        if tensors is None:
+            tensors = read_tensor_table(table, self._limits)
+            self._tables.put(table, tensors, len(table))
+        return tensors, None
 
 
 def reencode(decoded: DecodedRpc) -> tuple[bytes, bytes, bytes, bytes]:

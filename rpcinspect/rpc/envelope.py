@@ -17,9 +17,8 @@ from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.pickles.jit import Forms, read_ints, read_jit, read_jit_forms
+from rpcinspect.rpc.pickles.jit import Forms, read_jit, read_jit_forms
 from rpcinspect.rpc.pickles.jit_write import write_jit
 from rpcinspect.rpc.pickles.semantic import device_map
 from rpcinspect.rpc.pickles.tree import Call, Dict, Value
@@ -31,7 +30,6 @@ from rpcinspect.rpc.types import (
     as_int,
     as_worker_id,
     describe,
-    is_worker_id,
 )
 
 MAX_ENVELOPES = 8
@@ -100,10 +98,6 @@ class Peeled(Struct, frozen=True):
     """Of each envelope, if they were asked for."""
 
 
-DeviceMapTails: TypeAlias = BoundedCache[bytes, DeviceMap]
-"""Ends of autograd tuples that were read before: equal bytes give the same map."""
-
-
 def peel(
     message_type: int, payload: bytes, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[tuple[Envelope, ...], int, bytes]:
@@ -119,7 +113,6 @@ def peel_partial(
     payload: bytes,
     limits: Limits = DEFAULT_LIMITS,
     *,
-    tails: DeviceMapTails | None = None,
     with_forms: bool = False,
 ) -> Peeled:
     """As `peel`, but damage is returned as `error`, beside the envelopes around it; never raises."""
@@ -130,7 +123,7 @@ def peel_partial(
             if len(envelopes) == MAX_ENVELOPES:
                 raise LimitExceeded("rpc", "MAX_ENVELOPES", MAX_ENVELOPES, MAX_ENVELOPES + 1)
             inner, suffix = split_wrapped(payload)
-            envelope, form = _read(message_type, suffix, limits, tails, with_forms)
+            envelope, form = _read(message_type, suffix, limits, with_forms)
             envelopes.append(envelope)
             if form is not None:
                 forms.append(form)
@@ -167,7 +160,7 @@ def to_suffix(envelope: Envelope, forms: EnvelopeForms | None = None) -> bytes:
 
 
 def _read(
-    message_type: int, suffix: bytes, limits: Limits, tails: DeviceMapTails | None, with_forms: bool
+    message_type: int, suffix: bytes, limits: Limits, with_forms: bool
 ) -> tuple[Envelope, EnvelopeForms | None]:
     from_value = ENVELOPES[message_type].from_value
     if with_forms:
@@ -175,10 +168,6 @@ def _read(
         envelope = from_value(message_type, value)
         int_map = isinstance(envelope, RpcWithAutograd) and _is_int_map(value[4])
         return envelope, EnvelopeForms(pickle_forms, int_map)
-    if tails is not None and from_value is _autograd_from_value:
-        quick = _autograd_from_suffix(message_type, suffix, limits, tails)
-        if quick is not None:
-            return quick, None
     return from_value(message_type, read_jit(suffix, limits)), None
 
 
@@ -196,40 +185,6 @@ def _autograd_from_value(message_type: int, value: Value) -> RpcWithAutograd:
         from_worker_id=as_worker_id(from_worker_id, "sender's worker id"),
         device_map=devices,
         wrapped_message_type=as_int(wrapped, "wrapped message type"),
-    )
-
-
-def _autograd_from_suffix(
-    message_type: int, suffix: bytes, limits: Limits, tails: DeviceMapTails
-) -> RpcWithAutograd | None:
-    """As reading the pickle, for tuples as torch writes them; None for any other.
-
-    Every message of a training loop has its own ids in this tuple, so it can't be looked up whole. What can
-    be is its end, from the device map on: there the pickle refers to nothing that came before.
-    """
-    at = tail_of_autograd(suffix)
-    if at is None:
-        return None
-    numbers = read_ints(suffix, 3, at)
-    if numbers is None or len(numbers) != 4 or not is_worker_id(numbers[3]):
-        return None
-    tail = suffix[at:]
-    devices = tails.get(tail)
-    if devices is None:
-        try:
-            value = read_jit(_HEAD_START + tail, limits)
-        except DecodeError:
-            return None  # whoever reads the whole pickle tells the right place
-        devices = device_map(value[0]) if type(value) is tuple and len(value) == 1 else None
-        if devices is None:
-            return None
-        tails.put(tail, devices, len(tail))
-    return RpcWithAutograd(
-        message_type=message_type,
-        autograd_metadata=AutogradMetadata(numbers[1], numbers[2]),
-        from_worker_id=numbers[3],
-        device_map=devices,
-        wrapped_message_type=numbers[0],
     )
 
 

@@ -43,9 +43,9 @@ from rpcinspect.rpc.envelope import (
 )
 from rpcinspect.rpc.message import from_payloads
 from rpcinspect.rpc.pickle_facts import NO_FACTS, PickleFacts
-from rpcinspect.rpc.pickles.jit import int_places, read_ints
+from rpcinspect.rpc.pickles.jit import int_places
 from rpcinspect.wire.records import TpMessage
-from rpcinspect.wire.tensorpipe import TpDescriptor
+from rpcinspect.wire.tensorpipe_types import TpDescriptor
 
 MAX_LAYOUTS = 1024
 MAX_PATTERNS = 4096
@@ -204,9 +204,15 @@ def _last_ids(payload: bytes, ids: list[int]) -> Places | None:
         return None
     for first in OPCODE_BYTES:
         for second in OPCODE_BYTES:
-            if read_ints(payload, end - first - second, end) == ids:
-                return int_places(payload, end - first - second, end)
+            places = int_places(payload, end - first - second, end)
+            if places is not None and [_number(payload[start:stop]) for start, stop in places] == ids:
+                return places
     return None
+
+
+def _number(raw: bytes) -> int:
+    """The id that stands there; those of one or two bytes have no sign."""
+    return int.from_bytes(raw, "little", signed=len(raw) > 2)
 
 
 OPCODE_BYTES = (2, 3, 5, 10)

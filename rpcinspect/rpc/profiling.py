@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.rpc.pickles.semantic import untag
@@ -71,62 +72,36 @@ class LegacyEvent(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_value(cls, value: Value) -> LegacyEvent:
         """From the pickled list of 12."""
-        (
-            kind,
-            name,
-            thread_id,
-            handle,
-            node_id,
-            cpu_memory,
-            cpu_ns,
-            cuda_recorded,
-            cuda_memory,
-            cuda_device,
-            cuda_us,
-            shapes,
-        ) = items(untag(value), 12, "profiled event")
-        if (
-            type(name) not in (str, bytes)
-            or type(handle) not in (float, int)
-            or type(cuda_us) not in (float, int)
+        fields = dict(zip(cls.__struct_fields__, items(untag(value), 12, "profiled event"), strict=True))
+        if type(fields["name"]) not in (str, bytes) or not all(
+            type(fields[name]) in (float, int) for name in ("handle", "cuda_us")
         ):
             raise DecodeError("rpc", "a profiled event with a name or a number of another kind")
-        shapes = untag(shapes)
+        shapes = untag(fields["shapes"])
         if type(shapes) is not list or len(shapes) > MAX_SHAPES:
             raise DecodeError("rpc", f"the shapes of a profiled event are no list of at most {MAX_SHAPES}")
-        return cls(
-            kind=as_int(kind, "event kind"),
-            name=name,
-            thread_id=as_int(thread_id, "thread id"),
-            handle=handle,
-            node_id=as_int(node_id, "node id"),
-            cpu_memory=as_int(cpu_memory, "cpu memory"),
-            cpu_ns=as_int(cpu_ns, "cpu time"),
-            cuda_recorded=as_bool(cuda_recorded, "cuda recorded"),
-            cuda_memory=as_int(cuda_memory, "cuda memory"),
-            cuda_device=as_int(cuda_device, "cuda device"),
-            cuda_us=cuda_us,
-            shapes=tuple(_shape(untag(shape)) for shape in shapes),
-        )
+        for name, what in _INTEGERS.items():
+            as_int(fields[name], what)
+        as_bool(fields["cuda_recorded"], "cuda recorded")
+        fields["shapes"] = tuple(_shape(untag(shape)) for shape in shapes)
+        return cls(**fields)
 
     def to_value(self) -> Value:
         """The pickled list of 12."""
         shapes = [Call(Global("torch.jit._pickle", "build_intlist"), (list(shape),)) for shape in self.shapes]
-        values = [
-            self.kind,
-            self.name,
-            self.thread_id,
-            self.handle,
-            self.node_id,
-            self.cpu_memory,
-            self.cpu_ns,
-            self.cuda_recorded,
-            self.cuda_memory,
-            self.cuda_device,
-            self.cuda_us,
-            tagged(shapes, "List[List[int]]"),
-        ]
-        return tagged(values, "List[Any]")
+        return tagged([*astuple(self)[:-1], tagged(shapes, "List[List[int]]")], "List[Any]")
+
+
+_INTEGERS = {
+    "kind": "event kind",
+    "thread_id": "thread id",
+    "node_id": "node id",
+    "cpu_memory": "cpu memory",
+    "cpu_ns": "cpu time",
+    "cuda_memory": "cuda memory",
+    "cuda_device": "cuda device",
+}
+"""Fields that are integers, and what they are called where they are none."""
 
 
 def items(value: Value, count: int, what: str) -> Sequence[Value]:

@@ -23,11 +23,11 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.command_codec import message_type_of
-from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.rpc.tensor_values import logical_nbytes
 
 
 def function_of(record: RpcRecord) -> str | None:
@@ -106,11 +106,7 @@ def element_bytes(metas: Sequence[TensorMeta], meta: TensorMeta) -> int:
     if meta.layout != "strided":
         parts = [metas[part] for _, part in meta.parts]
         return sum(element_bytes(metas, part) for part in parts if part.layout == "strided")
-    count = 1
-    for size in meta.sizes:
-        count *= size
-    dtype = DTYPES[meta.dtype]
-    return -(-count // dtype.values_per_byte) * dtype.item_bytes
+    return logical_nbytes(meta)
 
 
 def size_of(record: RpcRecord) -> int:

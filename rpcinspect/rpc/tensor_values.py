@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -81,22 +82,19 @@ def first_values(meta: TensorMeta, storage: Storage, n: int) -> list[object]:
     `logical_bytes` does.
     """
     dtype = DTYPES[meta.dtype]
-    _check(meta, storage, dtype)
     count = min(n, math.prod(meta.sizes))
+    wanted = -(-count // dtype.values_per_byte) * dtype.item_bytes
+    raw = bytearray()
+    for chunk in _chunks(meta, storage, max(len(storage), logical_nbytes(meta))):
+        raw += memoryview(chunk)[: wanted - len(raw)]
+        if len(raw) == wanted:
+            break
     if dtype.values_per_byte > 1:
-        return _packed_values(meta, storage, dtype, count)
-    data = memoryview(storage)
-    values = []
-    for i in range(count):
-        at = (meta.storage_offset + _element(meta, i)) * dtype.item_bytes
-        raw = bytes(data[at : at + dtype.item_bytes])
-        if meta.conj or meta.neg:
-            resolved = _resolve(
-                np.frombuffer(raw, np.uint8).copy().view(_UNSIGNED[_unit(dtype)]), meta, dtype
-            )
-            raw = resolved.tobytes()
-        values.append(element_value(dtype, raw))
-    return values
+        bits = 8 // dtype.values_per_byte
+        values = (byte >> shift & (1 << bits) - 1 for byte in raw for shift in range(0, 8, bits))
+        return list(islice(values, count))
+    size = dtype.item_bytes
+    return [element_value(dtype, bytes(raw[at : at + size])) for at in range(0, wanted, size)]
 
 
 def plain_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int] | None:
@@ -228,25 +226,6 @@ def _collapse(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[i
         else:
             out.append((size, stride))
     return tuple(size for size, _ in out), tuple(stride for _, stride in out)
-
-
-def _element(meta: TensorMeta, index: int) -> int:
-    """Row-major index → elements from the offset."""
-    offset = 0
-    for size, stride in zip(reversed(meta.sizes), reversed(meta.strides), strict=True):
-        index, digit = divmod(index, size)
-        offset += digit * stride
-    return offset
-
-
-def _packed_values(meta: TensorMeta, storage: Storage, dtype: DType, count: int) -> list[object]:
-    """Elements that share bytes, of a contiguous tensor."""
-    bits = 8 // dtype.values_per_byte
-    positions = range(meta.storage_offset, meta.storage_offset + count)
-    return [
-        storage[at // dtype.values_per_byte] >> at % dtype.values_per_byte * bits & ((1 << bits) - 1)
-        for at in positions
-    ]
 
 
 def _unit(dtype: DType) -> int:

@@ -1,9 +1,9 @@
-"""The wrapping rule: which RPC message travels in an envelope, in which order, and when an edge is made.
+"""The wrapping rule: which RPC message travels in an envelope, and in which order.
 
 In: facts about a call (is the sender inside an autograd context, what kind of call is it, does a tensor
-require grad, is the profiler on). Out: the types of the envelopes, outermost first, and whether a send
-function is added. The one place where this rule is written down: the plan predicts the envelope of every live
-message with it, and the finding `unexpected-envelope` judges every captured one.
+require grad, is the profiler on). Out: the types of the envelopes, outermost first. The one place where this
+rule is written down: the plan predicts the envelope of every live message with it, and the finding
+`unexpected-envelope` judges every captured one.
 
 Mirrors `getMessageWithAutograd` and `sendMessageWithAutograd` of torch/csrc/distributed/autograd/utils.cpp,
 their callers (python_functions.cpp, torchscript_functions.cpp, rref_impl.cpp: who forces the recording, who
@@ -33,54 +33,34 @@ class Habit(Struct, frozen=True):
     """Is wrapped for the profiler where it is on."""
 
 
-class Wrapped(Struct, frozen=True):
-    """The envelopes of a message."""
-
-    types: tuple[int, ...]
-    """Outermost first."""
-    adds_send: bool
-    """The sender adds a send function: a gradient is expected to come back for this message."""
-
-
-BARE = Wrapped((), False)
-
-
 def habit(kind: int, *, builtin: bool = False) -> Habit:
     """The habit of a request by the type of its command."""
     found = HABITS.get(kind, PLAIN)
     return Habit(found.records, False, found.profiled) if builtin else found
 
 
-def wrap_request(habit: Habit, *, in_context: bool, requires_grad: bool, profiling: bool) -> Wrapped:
+def wrap_request(habit: Habit, *, in_context: bool, requires_grad: bool, profiling: bool) -> tuple[int, ...]:
     """The envelopes of a request. `requires_grad`: any of its tensors does, and grad mode is on."""
     types: tuple[int, ...] = ()
-    adds_send = False
     if habit.records and in_context and (habit.forced or requires_grad):
         types = (MessageType.FORWARD_AUTOGRAD_REQ,)
-        adds_send = requires_grad
-    if habit.profiled and profiling:
-        types = (MessageType.RUN_WITH_PROFILING_REQ, *types)
-    return Wrapped(types, adds_send)
+    return (MessageType.RUN_WITH_PROFILING_REQ, *types) if habit.profiled and profiling else types
 
 
-def wrap_answer(request: Sequence[int], *, requires_grad: bool, failed: bool) -> Wrapped:
+def wrap_answer(request: Sequence[int], *, requires_grad: bool, failed: bool) -> tuple[int, ...]:
     """The envelopes of an answer, from those of its request.
 
     `failed`: the answer is an EXCEPTION, which no envelope ever holds; a pickled RemoteException is no
     failure to this rule. Nobody forces an answer: it is wrapped for autograd if one of its tensors requires
     grad.
     """
-    if failed:
-        return BARE
     types: list[int] = []
-    adds_send = False
-    for envelope in request:
+    for envelope in () if failed else request:
         if envelope == MessageType.RUN_WITH_PROFILING_REQ:
             types.append(MessageType.RUN_WITH_PROFILING_RESP)
         elif envelope == MessageType.FORWARD_AUTOGRAD_REQ and requires_grad:
             types.append(MessageType.FORWARD_AUTOGRAD_RESP)
-            adds_send = True
-    return Wrapped(tuple(types), adds_send)
+    return tuple(types)
 
 
 def envelope_types(record: RpcRecord) -> tuple[int, ...]:
@@ -101,18 +81,18 @@ def wrong_request(kind: int, builtin: bool, types: tuple[int, ...], grads: bool)
         requires_grad=grads,
         profiling=MessageType.RUN_WITH_PROFILING_REQ in types,
     )
-    if predicted.types == types:
+    if predicted == types:
         return None
-    return f"the request travels in {_names(types)}, where PyTorch uses {_names(predicted.types)}"
+    return f"the request travels in {_names(types)}, where PyTorch uses {_names(predicted)}"
 
 
 @lru_cache(maxsize=1024)
 def wrong_answer(request: tuple[int, ...], types: tuple[int, ...], grads: bool, failed: bool) -> str | None:
     """How a captured answer breaks the rule; `request`: the envelopes of its request. See `wrap_answer`."""
     predicted = wrap_answer(request, requires_grad=grads, failed=failed)
-    if predicted.types == types:
+    if predicted == types:
         return None
-    return f"the answer travels in {_names(types)}, where PyTorch uses {_names(predicted.types)}"
+    return f"the answer travels in {_names(types)}, where PyTorch uses {_names(predicted)}"
 
 
 def _names(types: Sequence[int]) -> str:

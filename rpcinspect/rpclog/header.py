@@ -5,7 +5,7 @@ In: a header as JSON has it, its lengths known to be lengths. Out: a `LoggedMess
 are not known are left alone, so that writers can add their own.
 
 The types of keys are those of structures, and msgspec holds a header to them. What is a header of its own
-here (`MessageHeader`, `FailureHeader`, `StorageHeader`) is written in another form than it is handed on.
+here (`MessageHeader`, `StorageHeader`) is written in another form than it is handed on.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert
+from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.message import MessageType, is_request, is_response
 from rpcinspect.wire.records import Placement
-from rpcinspect.wire.tensorpipe import TpDevice
+from rpcinspect.wire.tensorpipe_types import TpDevice
 
 Header: TypeAlias = Mapping[str, Any]
 
@@ -39,7 +40,8 @@ Text: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME, pattern=r"^[^\ud800-\
 """Unicode, other bytes as `surrogateescape`: JSON can say halves of characters, too."""
 Name: TypeAlias = Annotated[Text, Meta(min_length=1)]
 Job: TypeAlias = Int | Text
-Type: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)] | str
+Int32: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
+Type: TypeAlias = Int32 | str
 """A message type by its number or its name."""
 Reason: TypeAlias = Literal["timeout", "connection", "error"]
 """Why a call ended without an answer."""
@@ -64,42 +66,46 @@ class LoggedStorage(Struct, frozen=True, kw_only=True):
         return self.length - sum(stop - start for start, stop in self.missing)
 
 
-class LoggedMessage(Struct, frozen=True, kw_only=True):
+class SaidOfMessage(Struct, frozen=True, kw_only=True):
+    """What is handed on of a message as it is written."""
+
+    time_ns: Int
+    src: Name
+    dst: Name
+    id: Int
+    job: Job = 0
+    way: Int = 0
+    side: Literal["src", "dst"] | None = None
+    payload: Size = 0
+    table: Size = 0
+    payload_missing: Size = 0
+    table_missing: Size = 0
+    after_loss: bool = False
+
+
+class LoggedMessage(SaidOfMessage, frozen=True, kw_only=True):
     """One message."""
 
-    time_ns: int
     end_ns: int
-    src: str
-    dst: str
     type: int
-    id: int
     request: bool
-    job: Job = 0
-    way: int = 0
-    side: str | None = None
-    payload: int = 0
-    table: int = 0
-    payload_missing: int = 0
-    table_missing: int = 0
     storages: tuple[LoggedStorage, ...] = ()
-    after_loss: bool = False
 
 
 class LoggedFailure(Struct, frozen=True, kw_only=True):
     """A call that ended at its caller without an answer; `src` is the caller."""
 
-    time_ns: int
-    src: str
-    dst: str
-    id: int
-    """Of the request."""
-    reason: str
-    """One of `Reason`."""
-    text: str = ""
-    type: int | None = None
+    time_ns: Int
+    src: Name
+    dst: Name
+    type: Int32 | None = None
     """Of the request, where it is told."""
+    id: Int
+    """Of the request."""
     job: Job = 0
-    way: int = 0
+    way: Int = 0
+    reason: Reason
+    text: str = ""
 
 
 class LoggedWorker(Struct, frozen=True, kw_only=True):
@@ -116,14 +122,14 @@ class LoggedWorker(Struct, frozen=True, kw_only=True):
 class LoggedEnd(Struct, frozen=True, kw_only=True):
     """Nothing more can go from or to `dst` in answer to requests of `src`."""
 
+    time_ns: Int
     src: Name
     dst: Name
+    job: Job = 0
+    way: Int = 0
     by: Literal["src", "dst"]
     """Who ended it."""
     how: Literal["closed", "reset"] = "closed"
-    job: Job = 0
-    way: Int = 0
-    time_ns: Int
 
 
 class LoggedLoss(Struct, frozen=True, kw_only=True):
@@ -175,26 +181,14 @@ class StorageHeader(Struct, kw_only=True):
         )
 
 
-class MessageHeader(Struct, kw_only=True):
+class MessageHeader(SaidOfMessage, frozen=True, kw_only=True):
     """A message."""
 
-    time_ns: Int
-    src: Name
-    dst: Name
     type: Type
-    id: Int
     bytes: Size = 0
     end_ns: Int | UnsetType = UNSET
     request: bool | UnsetType = UNSET
-    job: Job = 0
-    way: Int = 0
-    side: Literal["src", "dst"] | None = None
-    payload: Size = 0
-    table: Size = 0
-    payload_missing: Size = 0
-    table_missing: Size = 0
     storages: tuple[StorageHeader | int, ...] = ()
-    after_loss: bool = False
 
     def logged(self) -> LoggedMessage:
         """The message, if its bytes add up."""
@@ -209,60 +203,12 @@ class MessageHeader(Struct, kw_only=True):
             raise _wrong("bytes is not the sum of what is announced")
         request = is_request(kind) or not is_response(kind) if self.request is UNSET else self.request
         return LoggedMessage(
-            time_ns=time_ns,
-            end_ns=time_ns if self.end_ns is UNSET else max(time_ns, self.end_ns),
-            src=self.src,
-            dst=self.dst,
             type=kind,
-            id=self.id,
+            end_ns=time_ns if self.end_ns is UNSET else max(time_ns, self.end_ns),
             request=request,
-            job=self.job,
-            way=self.way,
-            side=self.side,
-            payload=self.payload,
-            table=self.table,
-            payload_missing=self.payload_missing,
-            table_missing=self.table_missing,
             storages=storages,
-            after_loss=self.after_loss,
+            **{name: getattr(self, name) for name in SaidOfMessage.__struct_fields__},
         )
-
-
-class FailureHeader(Struct, kw_only=True):
-    """A call that ended without an answer."""
-
-    time_ns: Int
-    src: Name
-    dst: Name
-    id: Int
-    reason: Reason
-    text: str = ""
-    type: Type | None = None
-    job: Job = 0
-    way: Int = 0
-
-    def logged(self) -> LoggedFailure:
-        """The failure, its text cut."""
-        return LoggedFailure(
-            time_ns=self.time_ns,
-            src=self.src,
-            dst=self.dst,
-            id=self.id,
-            reason=self.reason,
-            text=self.text[:MAX_TEXT],
-            type=None if self.type is None else _type(self.type),
-            job=self.job,
-            way=self.way,
-        )
-
-
-READERS: dict[str, Callable[[Header], Logged]] = {
-    MESSAGE: lambda header: convert(header, MessageHeader).logged(),
-    FAILED: lambda header: convert(header, FailureHeader).logged(),
-    WORKER: lambda header: convert(header, LoggedWorker),
-    CLOSED: lambda header: convert(header, LoggedEnd),
-    LOST: lambda header: convert(header, LoggedLoss),
-}
 
 
 def read_header(header: Header) -> Logged | None:
@@ -272,6 +218,15 @@ def read_header(header: Header) -> Logged | None:
         return None if reader is None else reader(header)
     except (ValidationError, UnicodeEncodeError) as error:  # the latter: half a character in a key
         raise _wrong(str(error)[:MAX_REASON]) from error
+
+
+def _failure(header: Header) -> LoggedFailure:
+    """A failure, its type as a number and its text cut."""
+    kind = header.get("type")
+    if isinstance(kind, str):
+        header = {**header, "type": _type(kind)}
+    said = convert(header, LoggedFailure)
+    return said if len(said.text) <= MAX_TEXT else replace(said, text=said.text[:MAX_TEXT])
 
 
 def _device(value: str) -> TpDevice:
@@ -296,3 +251,11 @@ def _wrong(reason: str) -> DecodeError:
 
 _DEVICE = re.compile(r"(.{0,4096}?)(?::(-?\d{1,18}))?", re.ASCII | re.DOTALL)
 """`cpu`, `cuda:0`; -1 is an index that is not known."""
+
+READERS: dict[str, Callable[[Header], Logged]] = {
+    MESSAGE: lambda header: convert(header, MessageHeader).logged(),
+    FAILED: _failure,
+    WORKER: lambda header: convert(header, LoggedWorker),
+    CLOSED: lambda header: convert(header, LoggedEnd),
+    LOST: lambda header: convert(header, LoggedLoss),
+}

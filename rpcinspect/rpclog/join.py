@@ -37,7 +37,8 @@ from rpcinspect.wire.frame import HEADER_BYTES
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Pipe, TpMessage, TpTensor
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpPayload, TpTensorDescriptor, write_descriptor
+from rpcinspect.wire.tensorpipe import write_descriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpPayload, TpTensorDescriptor
 
 WayKey: TypeAlias = tuple[Job, str, str, int]
 """(job, who requests, who answers, number of the way between these two)"""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from msgspec.structs import asdict
+
 from rpcinspect.capture.log import VERSION
 from rpcinspect.rpc.message import TYPE_NAMES
 from rpcinspect.rpclog.header import (
@@ -25,7 +27,7 @@ from rpcinspect.rpclog.header import (
     LoggedWorker,
 )
 from rpcinspect.wire.records import Placement
-from rpcinspect.wire.tensorpipe import TpDevice
+from rpcinspect.wire.tensorpipe_types import TpDevice
 
 FIRST_LINE = b'{"rpclog":%d}\n' % VERSION
 
@@ -60,63 +62,28 @@ def message_line(said: LoggedMessage) -> bytes:
 
 def failure_line(said: LoggedFailure) -> bytes:
     """A call that ended without an answer."""
-    header: dict[str, Any] = {
-        "rpc": FAILED,
-        "time_ns": said.time_ns,
-        "src": said.src,
-        "dst": said.dst,
-        "type": None if said.type is None else TYPE_NAMES.get(said.type, said.type),
-        "id": said.id,
-        "job": said.job,
-        "way": said.way,
-        "reason": said.reason,
-        "text": said.text,
-    }
-    return _line({key: value for key, value in header.items() if value is not None})
+    header = asdict(said)
+    if said.type is None:
+        del header["type"]
+    else:
+        header["type"] = TYPE_NAMES.get(said.type, said.type)
+    return _line({"rpc": FAILED, **header})
 
 
 def worker_line(said: LoggedWorker) -> bytes:
     """A worker."""
-    header: dict[str, Any] = {
-        "rpc": WORKER,
-        "name": said.name,
-        "id": said.id,
-        "group": said.group,
-        "job": said.job,
-        "addresses": said.addresses,
-        "elsewhere": said.elsewhere,
-    }
-    return _line({key: value for key, value in header.items() if value not in ((), None)})
+    told = {key: value for key, value in asdict(said).items() if value not in ((), None)}
+    return _line({"rpc": WORKER, **told})
 
 
 def end_line(said: LoggedEnd) -> bytes:
     """The end of a way."""
-    return _line(
-        {
-            "rpc": CLOSED,
-            "time_ns": said.time_ns,
-            "src": said.src,
-            "dst": said.dst,
-            "job": said.job,
-            "way": said.way,
-            "by": said.by,
-            "how": said.how,
-        }
-    )
+    return _line({"rpc": CLOSED, **asdict(said)})
 
 
 def loss_line(said: LoggedLoss) -> bytes:
     """Messages that are not in the log."""
-    return _line(
-        {
-            "rpc": LOST,
-            "src": said.src,
-            "dst": said.dst,
-            "job": said.job,
-            "way": said.way,
-            "request": said.request,
-        }
-    )
+    return _line({"rpc": LOST, **asdict(said)})
 
 
 def span_line(time_ns: int, end_ns: int) -> bytes:

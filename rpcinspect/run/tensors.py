@@ -45,7 +45,7 @@ def place_of(record: RpcRecord, meta: TensorMeta) -> TensorPlace:
     device = storage.descriptor.target_device
     target = None
     if device is not None:
-        target = device.type if device.type == "cpu" or device.index < 0 else f"{device.type}:{device.index}"
+        target = str(device)
     return TensorPlace(storage.descriptor.length, storage.missing_bytes, storage.placement, target)
 
 

@@ -26,7 +26,7 @@ from rpcinspect.trace.groups import Groups
 from rpcinspect.trace.notes import Note
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, numbers, several, shorten, unique
-from rpcinspect.wire.tensorpipe import Layout
+from rpcinspect.wire.tensorpipe_types import Layout
 
 REFUSED = re.compile(r"device mapping is not available for destination|only supports CPU tensors by default")
 """What torch/csrc/distributed/rpc/tensorpipe_agent.cpp says of tensors that it does not send."""

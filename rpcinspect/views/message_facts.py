@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from rpcinspect.equality.elements import Read, Tensors, tensors_of
-from rpcinspect.equality.tally import value_of
+from rpcinspect.equality.tally import element_of
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.contract.message import body_of, envelope_json, tensor_texts
@@ -103,6 +103,6 @@ def _first_values(tensors: Tensors, number: int) -> str:
     shown = []
     for at in range(min(VALUES, len(block.codes))):
         unknown = block.unknown is not None and block.unknown[at]
-        shown.append("?" if unknown else str(value_of(meta.dtype, block.codes[at])))
+        shown.append("?" if unknown else str(element_of(meta.dtype, block.codes[at])))
     more = len(block.codes) > VALUES
     return ", ".join(shown) + (", …" if more else "")

@@ -381,8 +381,6 @@ class ChannelKind(Struct, frozen=True):
     lanes: int
     split: Callable[[int], list[tuple[int, int]]]
     """Bytes of a tensor → (lane, bytes) of each frame, in order."""
-    lane_of_connection: dict[int, int]
-    """Index among the pipe's requested connections of this channel → lane."""
 
 
 def _split_basic(length: int) -> list[tuple[int, int]]:
@@ -418,9 +416,9 @@ MPT = "mpt_uv"
 """Its one requested connection only tells the addresses of its lanes, which are connections of their own."""
 
 CHANNELS: dict[str, ChannelKind] = {
-    "basic": ChannelKind(1, _split_basic, {0: 0}),
-    MPT: ChannelKind(MPT_LANES, _split_mpt, {}),
-    "cuda_basic": ChannelKind(1, _split_cuda_basic, {0: 0}),
+    "basic": ChannelKind(1, _split_basic),
+    MPT: ChannelKind(MPT_LANES, _split_mpt),
+    "cuda_basic": ChannelKind(1, _split_cuda_basic),
 }
 
 INVISIBLE: dict[str, str] = {

@@ -16,8 +16,8 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from rpcinspect.capture.block import Int64s
-from rpcinspect.wire.segment import SYN, Flow, SegmentBlock
+from rpcinspect.capture.block import Int64s, SegmentBlock
+from rpcinspect.wire.segment import SYN, Flow
 
 MAX_SAMPLES = 512
 """Times that are kept of one direction between two endpoints."""

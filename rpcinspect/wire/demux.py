@@ -28,21 +28,12 @@ from rpcinspect.wire.pipe import PipeState
 from rpcinspect.wire.rebuild import ReadTable
 from rpcinspect.wire.records import Pipe, Placement, TpMessage
 from rpcinspect.wire.segment import Flow
-from rpcinspect.wire.store import (
-    StoreConversation,
-    StoreEntry,
-    StoreGeneration,
-    is_directory_key,
-    looks_like_store,
-    may_become_store,
-)
+from rpcinspect.wire.store import StoreConversation, StoreEntry, is_directory_key
+from rpcinspect.wire.store_operations import StoreGeneration, looks_like_store, may_become_store
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Connection
-from rpcinspect.wire.tensorpipe import (
-    SpontaneousConnection,
-    read_brochure,
-    read_first_frame,
-)
+from rpcinspect.wire.tensorpipe import read_brochure, read_first_frame
+from rpcinspect.wire.tensorpipe_types import SpontaneousConnection
 
 T = TypeVar("T")
 

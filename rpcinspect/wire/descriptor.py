@@ -17,16 +17,13 @@ from msgspec import Struct
 from rpcinspect.errors import DecodeError, LimitExceeded, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES, FrameCursor
+from rpcinspect.wire.nop import LAYER
 from rpcinspect.wire.rebuild import MAX_RANGE_BYTES, ReadTable, rebuild
 from rpcinspect.wire.records import Pipe, TpMessage
 from rpcinspect.wire.search import DescriptorSearch
 from rpcinspect.wire.stream import Stream
-from rpcinspect.wire.tensorpipe import (
-    LAYER,
-    Layout,
-    TpDescriptor,
-    read_descriptor,
-)
+from rpcinspect.wire.tensorpipe import read_descriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor
 
 CACHED_DESCRIPTORS = 4096
 CACHED_BYTES = 1 << 22
@@ -356,29 +353,9 @@ class DescriptorReader:
         position: int,
         length: int,
     ) -> TpMessage:
-        stream = self.cursor.stream
-        first, last, capture, packet = stream.stamp(position, position + length)
-        after_loss, self._after_loss = self._after_loss, False
-        return TpMessage(
-            self._pipe,
-            self._from_client,
-            shape.descriptor,
-            shape.layout,
-            shape.body,
-            payloads,
-            missing,
-            (),
-            0,
-            first,
-            last,
-            capture,
-            packet,
-            stream.flow,
-            stream.offset(position),
-            length,
-            after_loss,
-            payloads_ns=(first, last) if shape.descriptor.tensors else None,
-        )
+        (message,) = self._messages([position, position + length], [shape], [payloads])
+        message.payload_missing = missing
+        return message
 
     def _damaged_message(
         self,

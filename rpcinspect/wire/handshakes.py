@@ -14,6 +14,7 @@ from rpcinspect.errors import DecodeError, Location, Problem
 from rpcinspect.wire.channel import MPT
 from rpcinspect.wire.frame import HEADER_BYTES, FrameCursor
 from rpcinspect.wire.handler import Handler, Role
+from rpcinspect.wire.nop import LAYER
 from rpcinspect.wire.orphans import Orphan
 from rpcinspect.wire.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.wire.records import TpMessage, Visibility
@@ -22,10 +23,16 @@ from rpcinspect.wire.segment import Endpoint
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Connection
 from rpcinspect.wire.tensorpipe import (
-    BOOTSTRAP_TRANSPORT,
     DESCRIPTOR_SIGNATURE,
-    LAYER,
     SIGNATURE_OFFSET,
+    looks_like_descriptor,
+    read_brochure,
+    read_brochure_answer,
+    read_cma_descriptor,
+    read_mpt_hello,
+)
+from rpcinspect.wire.tensorpipe_types import (
+    BOOTSTRAP_TRANSPORT,
     TRANSPORT_DESCRIPTOR_ID,
     TRANSPORT_DESCRIPTOR_REPLY_ID,
     BrochureAnswer,
@@ -33,11 +40,6 @@ from rpcinspect.wire.tensorpipe import (
     MptServerHello,
     RequestedConnection,
     SpontaneousConnection,
-    looks_like_descriptor,
-    read_brochure,
-    read_brochure_answer,
-    read_cma_descriptor,
-    read_mpt_hello,
 )
 
 if TYPE_CHECKING:

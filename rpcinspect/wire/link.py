@@ -17,21 +17,19 @@ from rpcinspect.wire.rows import (
     BRIDGED,
     IPV4,
     IPV6,
+    LEAST_ETHERTYPE,
     LLC,
     NOT_IP,
     PPP,
-    WLAN_CONTROL,
-    WLAN_ENCRYPTED,
-    WLAN_PART,
     Kinds,
     Layer,
     Rows,
+    carries,
     distinct_numbers,
     ether_types,
     gather,
     joined,
 )
-from rpcinspect.wire.wlan import avs_or_prism, radiotap, wlan
 
 MAX_TAGS = 16
 """Tags that are stepped over in one frame; honest ones have four at most."""
@@ -78,16 +76,6 @@ def _header(size: int, kind_at: int, below: int = NOT_IP) -> Layer:
     return read
 
 
-def _no_kind(size: int, kind: int) -> Layer:
-    """A header of fixed size before something that is always the same."""
-
-    def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-        rows = rows.having(size) if size else rows
-        return rows.moved(size) if size else rows, np.full(len(rows), kind, dtype=np.uint16)
-
-    return read
-
-
 def _by_family(size: int) -> Layer:
     """A header that starts with an address family as u32, in the byte order of the machine that captured
     (LOOP: big).
@@ -104,24 +92,18 @@ def _by_family(size: int) -> Layer:
     return read
 
 
-def _cooked(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+def _cooked(size: int, kind_at: int) -> Layer:
     """Linux cooked capture: 4 in the place of an EtherType means an 802.2 header."""
-    rows = rows.having(16)
-    kind: Kinds = gather(window, rows.at + 14, ">u2")[:, 0].astype(np.uint16)
-    return rows.moved(16), _without_lengths(kind)
 
+    def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+        rows = rows.having(size)
+        kind: Kinds = gather(window, rows.at + kind_at, ">u2")[:, 0].astype(np.uint16)
+        low = kind < LEAST_ETHERTYPE
+        if low.any():
+            kind[low] = np.where(kind[low] == 4, LLC, NOT_IP)
+        return rows.moved(size), kind
 
-def _cooked_2(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-    rows = rows.having(20)
-    kind: Kinds = gather(window, rows.at, ">u2")[:, 0].astype(np.uint16)
-    return rows.moved(20), _without_lengths(kind)
-
-
-def _without_lengths(kind: Kinds) -> Kinds:
-    low = kind < 0x600
-    if low.any():
-        kind[low] = np.where(kind[low] == 4, LLC, NOT_IP)
-    return kind
+    return read
 
 
 def _llc(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
@@ -174,55 +156,43 @@ def _mpls(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
     return joined(done)
 
 
-def _by_link_type(size_at: int, size_type: str, type_at: int, least: int) -> Layer:
-    """A header that holds its own size and the link type of what follows, both little-endian."""
-
-    def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-        rows = rows.having(least)
-        size: Int64s = gather(window, rows.at + size_at, size_type)[:, 0].astype(np.int64)
-        link_type = gather(window, rows.at + type_at, "<u4")[:, 0]
-        enough = (size >= least) & (size <= rows.end - rows.at)
-        rows, link_type = rows.keep(enough).moved(size[enough]), link_type[enough]
-        parts = [(rows.keep(np.zeros(len(rows), dtype=np.bool_)), np.empty(0, dtype=np.uint16))]
-        for number in distinct_numbers(link_type):
-            link = LINKS.get(number, _no_kind(0, NOT_IP))
-            link = _no_kind(0, NOT_IP) if link in _WRAPPERS else link
-            parts.append(link(window, rows.keep(link_type == number)))
-        return joined(parts)
-
-    return read
+def _pktap(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+    """Apple's packet metadata: the size of this header, at byte 8 the link type of what follows."""
+    rows = rows.having(12)
+    size: Int64s = gather(window, rows.at, "<u4")[:, 0].astype(np.int64)
+    link_type = gather(window, rows.at + 8, "<u4")[:, 0]
+    enough = (size >= 12) & (size <= rows.end - rows.at)
+    rows, link_type = rows.keep(enough).moved(size[enough]), link_type[enough]
+    parts = [(rows.keep(np.zeros(len(rows), dtype=np.bool_)), np.empty(0, dtype=np.uint16))]
+    for number in distinct_numbers(link_type):
+        link = LINKS.get(number, _pktap)
+        link = carries(0, NOT_IP) if link is _pktap else link
+        parts.append(link(window, rows.keep(link_type == number)))
+    return joined(parts)
 
 
 _ETHERNET = _header(14, 12, LLC)
-_PPI = _by_link_type(2, "<u2", 4, 8)
-_PKTAP = _by_link_type(0, "<u4", 8, 12)
-_WRAPPERS = (_PPI, _PKTAP)
 
 LINKS: dict[int, Layer] = {
     0: _by_family(4),  # NULL
     1: _ETHERNET,
     9: _ppp,
-    12: _no_kind(0, BARE),  # raw IP, as some BSDs number it in files
-    14: _no_kind(0, BARE),
+    12: carries(0, BARE),  # raw IP, as some BSDs number it in files
+    14: carries(0, BARE),
     50: _serial_ppp,
-    51: _no_kind(6, PPP),  # PPPoE without its Ethernet header
-    101: _no_kind(0, BARE),  # RAW
+    51: carries(6, PPP),  # PPPoE without its Ethernet header
+    101: carries(0, BARE),  # RAW
     104: _header(4, 2),  # Cisco HDLC
-    105: wlan,
     108: _by_family(4),  # LOOP
     109: _by_family(12),  # OpenBSD's IPsec
-    113: _cooked,  # Linux cooked capture
-    119: avs_or_prism,
-    127: radiotap,
+    113: _cooked(16, 14),  # Linux cooked capture
     138: _header(18, 16),  # IP over IEEE 1394, Apple's
-    149: _PKTAP,
-    163: avs_or_prism,
-    192: _PPI,
-    226: _no_kind(24, BARE),  # Solaris' IPNET
-    228: _no_kind(0, IPV4),
-    229: _no_kind(0, IPV6),
-    258: _PKTAP,
-    276: _cooked_2,  # Linux cooked capture, version 2
+    149: _pktap,
+    226: carries(24, BARE),  # Solaris' IPNET
+    228: carries(0, IPV4),
+    229: carries(0, IPV6),
+    258: _pktap,
+    276: _cooked(20, 0),  # Linux cooked capture, version 2
 }
 """LINKTYPE_ number → how to find the network header."""
 
@@ -232,11 +202,11 @@ TAGS: dict[int, Layer] = {
     0x88A8: _header(4, 2, LLC),  # VLAN, outer tag
     0x9100: _header(4, 2, LLC),  # VLAN, outer tag before it was standardised
     0x9200: _header(4, 2, LLC),
-    0x88E7: _no_kind(4, BRIDGED),  # provider backbone
+    0x88E7: carries(4, BRIDGED),  # provider backbone
     0x8926: _header(6, 4),  # VN-Tag
     0x8847: _mpls,
     0x8848: _mpls,
-    0x8864: _no_kind(6, PPP),  # PPPoE session
+    0x8864: carries(6, PPP),  # PPPoE session
     PPP: _ppp,
     BRIDGED: _ETHERNET,
 }
@@ -245,9 +215,6 @@ TAGS: dict[int, Layer] = {
 _IS_TAG = np.isin(np.arange(1 << 16), list(TAGS))
 
 ETHERTYPES = {
-    WLAN_CONTROL: "wlan without data",
-    WLAN_ENCRYPTED: "encrypted wlan",
-    WLAN_PART: "wlan fragment or a-msdu",
     0x0806: "arp",
     0x8035: "rarp",
     0x8863: "pppoe discovery",

@@ -1,6 +1,6 @@
-"""libnop values: bytes <-> plain values. Self-describing, so no schema is needed to read one.
+"""libnop values: bytes <-> plain values, by a schema that the caller (`tensorpipe.py`) has.
 
-In: bytes that are one value or hold one at an offset. Out: ints, bytes, None and the nodes below.
+In: bytes that hold values from an offset on. Out: ints, bytes and text, and the heads of what holds others.
 May assume nothing about the bytes. Mirrors libnop's `include/nop/base/encoding_byte.h` and the encodings
 beside it.
 
@@ -9,99 +9,33 @@ beside it.
     ba N V...       array                   bb N (K V)...   map               bc N bytes    binary
     bd N bytes      string                  be              nil
 
-I and N are ints themselves. All data is little-endian. The writer takes the shortest form, as libnop
-does; only the signedness is not in the value, so an int that was read from a form of 84..87 is a `Signed`.
-
-Everything that can be wrong with the bytes is found in `NopReader`, which is also what a reader with a schema
-(`tensorpipe.py`) calls.
+I and N are ints themselves. All data is little-endian. The writers take the shortest form, as libnop does;
+only whether an int is signed is not in the value, but in the schema.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import NoReturn, TypeAlias
-
-from msgspec import Struct
+from typing import NoReturn
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 
 LAYER = "tensorpipe"
 
-_F32, _F64 = 0x88, 0x89
 _VARIANT, _STRUCTURE, _ARRAY, _MAP, _BINARY, _STRING, _NIL = 0xB8, 0xB9, 0xBA, 0xBB, 0xBC, 0xBD, 0xBE
-
-
-class Signed(int):
-    """An int whose type upstream is signed: 200 is written as `i16`, not as `u8`. Equal to the plain int."""
-
-    __slots__ = ()
-
-
-class Float(Struct, frozen=True):
-    value: float
-    """As a Python float, which holds every f32 but may quieten a signalling NaN."""
-    bits: int = 64
-    """32 or 64."""
-
-
-class Binary(Struct, frozen=True):
-    """A vector of integers, as raw little-endian bytes; the size of one integer is not on the wire."""
-
-    data: bytes
-
-
-class Array(Struct, frozen=True):
-    items: tuple[NopValue, ...]
-
-
-class Structure(Struct, frozen=True):
-    members: tuple[NopValue, ...]
-
-
-class Map(Struct, frozen=True):
-    """Pairs in the order of the wire."""
-
-    pairs: tuple[tuple[NopValue, NopValue], ...]
-
-
-class Variant(Struct, frozen=True):
-    index: int
-    """Which of the alternatives, from 0; -1 for none of them."""
-    value: NopValue
-
-
-NopValue: TypeAlias = "int | Float | bytes | Binary | Array | Structure | Map | Variant | None"
-"""Bools are ints, strings are bytes (they need not be text), nil is None."""
-
-
-def read_nop(data: bytes, limits: Limits = DEFAULT_LIMITS) -> NopValue:
-    """The one value that fills `data`. Raises `DecodeError`, `LimitExceeded`."""
-    reader = NopReader(data, limits=limits)
-    value = reader.value()
-    reader.finish()
-    return value
-
-
-def read_nop_prefix(data: bytes, offset: int = 0, limits: Limits = DEFAULT_LIMITS) -> tuple[NopValue, int]:
-    """The value that begins at `offset`, and the offset behind it. Raises `DecodeError`, `LimitExceeded`."""
-    reader = NopReader(data, offset, limits)
-    value = reader.value()
-    return value, reader.offset
 
 
 class NopReader:
     """A place in bytes. Each method reads one thing there and moves on, or raises."""
 
-    __slots__ = ("_data", "_depth_left", "_end", "_items", "_limits", "offset")
+    __slots__ = ("_data", "_end", "_items", "_limits", "offset")
 
     def __init__(self, data: bytes, offset: int = 0, limits: Limits = DEFAULT_LIMITS) -> None:
         self._data = data
         self._end = len(data)
         self._limits = limits
         self._items = 0
-        self._depth_left = limits.nop_depth
         self.offset = offset
 
     def finish(self) -> None:
@@ -121,8 +55,7 @@ class NopReader:
             return prefix - 256
         if prefix > 0x87:
             self._unexpected("an int", prefix, at)
-        number = int.from_bytes(self._take(1 << (prefix & 3)), "little", signed=prefix >= 0x84)
-        return Signed(number) if prefix >= 0x84 else number
+        return int.from_bytes(self._take(1 << (prefix & 3)), "little", signed=prefix >= 0x84)
 
     def size(self) -> int:
         """An int that is not negative: a length, a count, an id."""
@@ -196,24 +129,6 @@ class NopReader:
             return True
         return False
 
-    def value(self) -> NopValue:
-        """A value of any kind."""
-        if self.offset >= self._end:
-            self._ended("a value")
-        prefix = self._data[self.offset]
-        if prefix <= 0x87 or prefix >= 0xC0:
-            return self.integer()
-        read = _READERS.get(prefix)
-        if read is None:
-            self._unexpected("a value", prefix, self.offset)
-        if self._depth_left == 0:
-            depth = self._limits.nop_depth
-            raise LimitExceeded(LAYER, "nop_depth", depth, depth + 1, self.offset)
-        self._depth_left -= 1
-        found = read(self)
-        self._depth_left += 1
-        return found
-
     def _byte(self, wanted: str) -> int:
         if self.offset >= self._end:
             self._ended(wanted)
@@ -251,40 +166,6 @@ class NopReader:
 
     def _ended(self, wanted: str) -> NoReturn:
         raise DecodeError(LAYER, f"the bytes end where {wanted} must be", self._end)
-
-    def _float32(self) -> Float:
-        self.offset += 1
-        return Float(struct.unpack("<f", self._take(4))[0], 32)
-
-    def _float64(self) -> Float:
-        self.offset += 1
-        return Float(struct.unpack("<d", self._take(8))[0], 64)
-
-    def _binary_node(self) -> Binary:
-        return Binary(self.binary())
-
-    def _array_node(self) -> Array:
-        return Array(tuple([self.value() for _ in range(self.array())]))
-
-    def _structure_node(self) -> Structure:
-        self._expect(_STRUCTURE, "a structure")
-        return Structure(tuple([self.value() for _ in range(self._count(1))]))
-
-    def _map_node(self) -> Map:
-        return Map(tuple([(self.value(), self.value()) for _ in range(self.map())]))
-
-    def _variant_node(self) -> Variant:
-        return Variant(self.variant(), self.value())
-
-    def _nil_node(self) -> None:
-        self.nil()
-
-
-def write_nop(value: NopValue) -> bytes:
-    """The bytes of a value, as libnop would write it. Raises `ValueError` for an int that no form holds."""
-    out: list[bytes] = []
-    _write(value, out.append)
-    return b"".join(out)
 
 
 def write_int(value: int, *, signed: bool = False) -> bytes:
@@ -334,48 +215,3 @@ def write_map(pairs: list[tuple[bytes, bytes]]) -> bytes:
 def write_variant(index: int, value: bytes) -> bytes:
     """A variant of a value that is written already."""
     return b"\xb8" + write_int(index, signed=True) + value
-
-
-def _write(value: NopValue, put: Callable[[bytes], None]) -> None:
-    match value:
-        case int():
-            put(write_int(value, signed=isinstance(value, Signed)))
-        case bytes():
-            put(write_string(value))
-        case None:
-            put(b"\xbe")
-        case Float(number, 32):
-            put(struct.pack("<Bf", _F32, number))
-        case Float(number, _):
-            put(struct.pack("<Bd", _F64, number))
-        case Binary(data):
-            put(write_binary(data))
-        case Array(items):
-            put(b"\xba" + write_int(len(items)))
-            for item in items:
-                _write(item, put)
-        case Structure(members):
-            put(b"\xb9" + write_int(len(members)))
-            for member in members:
-                _write(member, put)
-        case Map(pairs):
-            put(b"\xbb" + write_int(len(pairs)))
-            for key, item in pairs:
-                _write(key, put)
-                _write(item, put)
-        case Variant(index, chosen):
-            put(b"\xb8" + write_int(index, signed=index < 1 << 63))
-            _write(chosen, put)
-
-
-_READERS: dict[int, Callable[[NopReader], NopValue]] = {
-    _F32: NopReader._float32,
-    _F64: NopReader._float64,
-    _VARIANT: NopReader._variant_node,
-    _STRUCTURE: NopReader._structure_node,
-    _ARRAY: NopReader._array_node,
-    _MAP: NopReader._map_node,
-    _BINARY: NopReader._binary_node,
-    _STRING: NopReader.string,
-    _NIL: NopReader._nil_node,
-}

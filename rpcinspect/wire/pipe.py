@@ -17,12 +17,12 @@ from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
 from rpcinspect.wire.channel import CHANNELS, INVISIBLE, MPT, Channel, Due
 from rpcinspect.wire.descriptor import DescriptorReader, ShapeTable
+from rpcinspect.wire.nop import LAYER
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Pipe, Placement, TpMessage, TpTensor, Visibility
 from rpcinspect.wire.stream import Stream
-from rpcinspect.wire.tensorpipe import (
+from rpcinspect.wire.tensorpipe_types import (
     BOOTSTRAP_TRANSPORT,
-    LAYER,
     TRANSPORT_DESCRIPTOR_ID,
     BrochureAnswer,
     Layout,
@@ -119,14 +119,10 @@ class PipeState:
         self, name: str, index: int, streams: tuple[Stream, Stream], starts: tuple[int | None, int | None]
     ) -> None:
         """The `index`-th requested connection of a channel; streams and positions from the client, then the
-        server.
+        server. Channels but mpt have one, which is their lane.
         """
-        channel = self.open_channel(name)
-        if channel is None or name == MPT:
-            return
-        lane = CHANNELS[name].lane_of_connection.get(index)
-        if lane is not None:
-            self.attach_lane(name, lane, streams, starts)
+        if self.open_channel(name) is not None and name != MPT and index == 0:
+            self.attach_lane(name, 0, streams, starts)
 
     def attach_lane(
         self, name: str, lane: int, streams: tuple[Stream, Stream], starts: tuple[int | None, int | None]

@@ -14,14 +14,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from rpcinspect.capture.block import Int64s
+from rpcinspect.capture.block import Int64s, SegmentBlock
 from rpcinspect.wire.rows import gather
-from rpcinspect.wire.segment import SegmentBlock
 
 NOTHING = np.empty(0, dtype=np.uint64)
-
-MANY_BYTES = 1 << 10
-"""So long a range is looked up by numpy, as it may lie in many segments; shorter ones are faster by lists."""
 
 
 class CaptureBytes:
@@ -170,8 +166,6 @@ class Run:
 
     def segments(self, start: int, end: int) -> tuple[list[int], list[int]]:
         """Places in the file, and lengths, of the parts of [start, end), all captured."""
-        if end - start >= MANY_BYTES:
-            return self._many_segments(start, end)
         starts, offsets, _, _, _ = self.lists()
         low = bisect_right(starts, start) - 1
         high = bisect_left(starts, end, low)
@@ -184,15 +178,6 @@ class Run:
         places = offsets[low:high]
         places[0] += skip
         return places, lengths
-
-    def _many_segments(self, start: int, end: int) -> tuple[list[int], list[int]]:
-        assert self.starts is not None
-        assert self.offsets is not None
-        low, high = self.starts.searchsorted(start, "right") - 1, self.starts.searchsorted(end)
-        edges = np.append(self.starts[low:high], end)
-        edges[0] = start
-        offsets = self.offsets[low:high] + (edges[:-1] - self.starts[low:high])
-        return offsets.tolist(), np.diff(edges).tolist()
 
     def stamp(self, start: int, end: int) -> tuple[int, int, int, int]:
         """(first ns, last ns, capture, packet of the first byte) of [start, end), all captured."""

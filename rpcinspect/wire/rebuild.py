@@ -14,14 +14,8 @@ from collections.abc import Callable, Sequence
 
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES
 from rpcinspect.wire.stream import Stream
-from rpcinspect.wire.tensorpipe import (
-    Layout,
-    TpDescriptor,
-    TpDevice,
-    TpPayload,
-    TpTensorDescriptor,
-    write_descriptor,
-)
+from rpcinspect.wire.tensorpipe import write_descriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
 
 ReadTable = Callable[[bytes], Sequence[int] | None]
 """The last payload of a message → the lengths of the tensors on the wire, all of which are on the CPU; None:

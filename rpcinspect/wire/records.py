@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpDevice, TpTensorDescriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpDevice, TpTensorDescriptor
 
 
 class Placement(Enum):

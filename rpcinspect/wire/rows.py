@@ -24,9 +24,8 @@ IPV4, IPV6 = 0x0800, 0x86DD
 BRIDGED = 0x6558
 """A whole Ethernet frame."""
 PPP = 0x880B
-BARE, LLC, WLAN_CONTROL, WLAN_ENCRYPTED, WLAN_PART, NO_TUNNEL = range(6)
-"""IPv4 or IPv6, told by the version in its first byte; an 802.2 header; 802.11 frames without data, with
-encrypted data, with a part or several of the frames that were sent; a datagram that carries no packet."""
+BARE, LLC, NO_TUNNEL = range(3)
+"""IPv4 or IPv6, told by the version in its first byte; an 802.2 header; a datagram that carries no packet."""
 NOT_IP = 0xFFFF
 LEAST_ETHERTYPE = 0x600
 """A lower number in the place of an EtherType is the length of an 802.3 frame."""
@@ -103,6 +102,16 @@ def ether_types(window: bytes, at: Int64s, below: int = NOT_IP) -> Kinds:
     if low.any():
         kind[low] = below
     return kind
+
+
+def carries(size: int, kind: int) -> Layer:
+    """A header of fixed size before something that is always the same."""
+
+    def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
+        rows = rows.having(size).moved(size) if size else rows
+        return rows, np.full(len(rows), kind, dtype=np.uint16)
+
+    return read
 
 
 def joined(parts: list[tuple[Rows, Kinds]]) -> tuple[Rows, Kinds]:

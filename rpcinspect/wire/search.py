@@ -13,7 +13,8 @@ from rpcinspect.errors import DecodeError
 from rpcinspect.limits import Limits
 from rpcinspect.wire.frame import HEADER, HEADER_BYTES
 from rpcinspect.wire.stream import Stream
-from rpcinspect.wire.tensorpipe import DESCRIPTOR_SIGNATURE, SIGNATURE_OFFSET, Layout
+from rpcinspect.wire.tensorpipe import DESCRIPTOR_SIGNATURE, SIGNATURE_OFFSET
+from rpcinspect.wire.tensorpipe_types import Layout
 
 SEARCH_BYTES = 1 << 20
 MAX_DISTANCE = max(SIGNATURE_OFFSET.values())

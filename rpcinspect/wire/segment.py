@@ -16,7 +16,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rpcinspect.capture.block import Direction, Heads, Int64s, PacketBlock, TcpBlock, as_int64
+from rpcinspect.capture.block import (
+    Direction,
+    Heads,
+    Int64s,
+    PacketBlock,
+    SegmentBlock,
+    TcpBlock,
+    as_int64,
+)
 from rpcinspect.wire.fragment import Datagram, Fragment, Piece, Reassembly
 from rpcinspect.wire.ip import NETWORKS, PROTOCOLS, TCP, Count, Fragments, IpPackets, behind_extensions
 from rpcinspect.wire.link import ETHERTYPES, LINKS, network_headers, step_over_tags
@@ -53,39 +61,6 @@ class Flow(Struct, frozen=True, order=True):
         return Flow(self.destination, self.source)
 
 
-class SegmentBlock(Struct, frozen=True, kw_only=True, eq=False):
-    """TCP segments of one packet block, in file order. All columns have the same length m."""
-
-    capture: int
-    window: bytes
-    """The bytes of the file that hold every payload of this block, but for fragments that came before it;
-    `window[0]` is at `window_offset`."""
-    window_offset: int
-    packet: Int64s
-    """Packet number in its file, from 1."""
-    time_ns: Int64s
-    flow: Int64s
-    """Index into `Segmenter.flows`."""
-    sequence: Int64s
-    """Sequence number of the header, 0..2³²−1 (of the SYN itself where SYN is set)."""
-    acknowledgment: Int64s
-    """Acknowledgment number, 0..2³²−1; without meaning where ACK is not set."""
-    flags: NDArray[np.uint8]
-    """FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32."""
-    offset: Int64s
-    """File offset of the payload's first byte."""
-    captured: Int64s
-    """Payload bytes that are in the file."""
-    length: Int64s
-    """Payload bytes on the wire by the IP length: more than `captured` where the snap length cut them;
-    padding and trailers of the link layer never count."""
-    has_fragments: bool = False
-    """Whether some of the packets were parts of others: bytes beside these payloads may yet become some."""
-
-    def __len__(self) -> int:
-        return len(self.packet)
-
-
 class _Found(Struct, frozen=True, eq=False):
     """What the packets of one window gave so far."""
 
@@ -101,8 +76,6 @@ class Segmenter:
     def __init__(self) -> None:
         self.flows: list[Flow] = []
         """Every direction seen; `SegmentBlock.flow` is an index of this list."""
-        self.reverse: list[int] = []
-        """For each flow the index of the opposite one, -1 while that has not been seen."""
         self.other: dict[str, int] = {}
         """Packets that gave no segment, by a short reason (`udp`, `arp`, `ip fragment`, `link type 105`)."""
         self._indexes: dict[bytes, int] = {}
@@ -165,9 +138,6 @@ class Segmenter:
             offset=block.offset[row] + header,
             captured=np.where(cut[row], captured, segments.captured),
         )
-
-    def finish(self) -> None:
-        """Nothing that could give a segment is kept back by this stage."""
 
     def _count(self, reason: str, packets: int) -> None:
         if packets:
@@ -320,26 +290,14 @@ class Segmenter:
         """Segments that were read elsewhere, their directions as indexes of `flows`."""
         for reason, packets in block.other.items():
             self._count(reason, packets)
-        seen, column = np.unique(block.direction, return_inverse=True)
+        segments = block.segments
+        seen, column = np.unique(segments.flow, return_inverse=True)
         indexes = []
         for direction in seen.tolist():
             key = _key(block.directions[direction])
             known = self._indexes.get(key)
             indexes.append(self._new_flow(key) if known is None else known)
-        return SegmentBlock(
-            capture=block.capture,
-            window=block.window,
-            window_offset=block.window_offset,
-            packet=block.packet,
-            time_ns=block.time_ns,
-            flow=as_int64(indexes)[column],
-            sequence=block.sequence,
-            acknowledgment=block.acknowledgment,
-            flags=block.flags,
-            offset=block.offset,
-            captured=block.captured,
-            length=block.length,
-        )
+        return replace(segments, flow=as_int64(indexes)[column])
 
     def _new_flow(self, key: bytes) -> int:
         addresses, half = key[:-8], len(key) // 2 - 4
@@ -348,10 +306,6 @@ class Segmenter:
         index = len(self.flows)
         self.flows.append(Flow(_endpoint(source, ports[0]), _endpoint(destination, ports[1])))
         self._indexes[key] = index
-        back = self._indexes.get(destination + source + bytes(4) + ports[1] + ports[0], -1)
-        self.reverse.append(back)
-        if back >= 0:
-            self.reverse[back] = index
         return index
 
 

@@ -28,24 +28,7 @@ from rpcinspect.wire.store_operations import (
     OPERATIONS,
     Operation,
     StoreGeneration,
-    looks_like_store,
-    may_become_store,
 )
-
-__all__ = [
-    "DirectoryKey",
-    "StoreConversation",
-    "StoreEntry",
-    "StoreGeneration",
-    "StoreProblem",
-    "WorkerDirectory",
-    "directory_key",
-    "is_directory_key",
-    "looks_like_store",
-    "may_become_store",
-    "members_of",
-    "worker_directory",
-]
 
 _T = TypeVar("_T")
 _Steps: TypeAlias = Generator[None, None, _T]

@@ -306,14 +306,6 @@ class Stream:
 
     def place(self, start: int, end: int) -> tuple[Extent, int, int]:
         """(extent, first ns, last ns) of the settled bytes [start, end): `extent` and `stamp` in one."""
-        index = self._locate(start)
-        run = self.runs[index] if index < len(self.runs) else None
-        if run is not None and run.starts is not None and start < end <= run.end:
-            starts, offsets, _, times, _ = run.lists()
-            low = bisect_right(starts, start) - 1
-            if low + 1 == len(starts) or end <= starts[low + 1]:  # inside one segment, as small tensors are
-                piece = (run.capture, offsets[low] + start - starts[low], end - start)
-                return Extent(end - start, (piece,)), times[low], times[low]
         extent = self.extent(start, end)
         first, last, _, _ = self.stamp(start, end) if extent.pieces else (0, 0, -1, -1)
         return extent, first, last

@@ -17,11 +17,11 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from rpcinspect.capture.block import Int64s
+from rpcinspect.capture.block import Int64s, SegmentBlock
 from rpcinspect.errors import Location, Problem
 from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.ranges import CaptureBytes, Run
-from rpcinspect.wire.segment import ACK, FIN, RST, SYN, Flow, SegmentBlock
+from rpcinspect.wire.segment import ACK, FIN, RST, SYN, Flow
 from rpcinspect.wire.stream import Stream
 
 EPOCH = 1 << 34

@@ -39,15 +39,9 @@ from rpcinspect.wire.tensorpipe_1_8 import (
     write_tensor_1_8,
 )
 from rpcinspect.wire.tensorpipe_types import (
-    BOOTSTRAP_TRANSPORT,
-    TRANSPORT_DESCRIPTOR_ID,
-    TRANSPORT_DESCRIPTOR_REPLY_ID,
-    UNKNOWN_INDEX,
     Brochure,
     BrochureAnswer,
     CmaDescriptor,
-    CudaBasicDeviceDescriptor,
-    DescriptorReply,
     DeviceDescriptors,
     FirstFrame,
     LaneAdvertisement,
@@ -62,52 +56,6 @@ from rpcinspect.wire.tensorpipe_types import (
     TpPayload,
     TpTensorDescriptor,
 )
-
-__all__ = [
-    "BOOTSTRAP_TRANSPORT",
-    "DESCRIPTOR_SIGNATURE",
-    "LAYER",
-    "SIGNATURE_OFFSET",
-    "TRANSPORT_DESCRIPTOR_ID",
-    "TRANSPORT_DESCRIPTOR_REPLY_ID",
-    "UNKNOWN_INDEX",
-    "Brochure",
-    "BrochureAnswer",
-    "CmaDescriptor",
-    "CudaBasicDeviceDescriptor",
-    "DescriptorReply",
-    "DeviceDescriptors",
-    "FirstFrame",
-    "LaneAdvertisement",
-    "Layout",
-    "MptClientHello",
-    "MptHello",
-    "MptServerHello",
-    "RequestedConnection",
-    "SpontaneousConnection",
-    "TpDescriptor",
-    "TpDevice",
-    "TpPayload",
-    "TpTensorDescriptor",
-    "frame",
-    "looks_like_descriptor",
-    "read_brochure",
-    "read_brochure_answer",
-    "read_cma_descriptor",
-    "read_cuda_basic_device_descriptor",
-    "read_descriptor",
-    "read_descriptor_reply",
-    "read_first_frame",
-    "read_mpt_hello",
-    "write_brochure",
-    "write_brochure_answer",
-    "write_cma_descriptor",
-    "write_cuda_basic_device_descriptor",
-    "write_descriptor",
-    "write_descriptor_reply",
-    "write_first_frame",
-    "write_mpt_hello",
-]
 
 DESCRIPTOR_SIGNATURE = bytes.fromhex("b903 bd00 ba04 b90204bd00 b90208bd00 b902")
 """How every descriptor of torch's agent begins: no metadata, four payloads, of 4, 8, ... bytes."""
@@ -225,19 +173,6 @@ def write_descriptor(value: TpDescriptor, layout: Layout) -> bytes:
     return write_variant(MESSAGE_DESCRIPTOR, body) if layout is Layout.V1_8 else body
 
 
-def read_descriptor_reply(body: bytes, limits: Limits = DEFAULT_LIMITS) -> DescriptorReply:
-    """Every frame but the first of a descriptor-reply connection."""
-    reader = NopReader(body, limits=limits)
-    reader.structure(1)
-    devices = tuple([_read_device(reader) for _ in range(reader.array())])
-    reader.finish()
-    return DescriptorReply(devices)
-
-
-def write_descriptor_reply(value: DescriptorReply) -> bytes:
-    return write_structure(write_array([_write_device(device) for device in value.target_devices]))
-
-
 def read_mpt_hello(body: bytes, limits: Limits = DEFAULT_LIMITS) -> MptHello:
     """First frame of mpt's control connection (from the listening side) or of a lane (from the other)."""
     reader = NopReader(body, limits=limits)
@@ -274,22 +209,6 @@ def read_cma_descriptor(body: bytes, limits: Limits = DEFAULT_LIMITS) -> CmaDesc
 
 def write_cma_descriptor(value: CmaDescriptor) -> bytes:
     return write_structure(write_int(value.pid), write_int(value.ptr))
-
-
-def read_cuda_basic_device_descriptor(
-    text: str, limits: Limits = DEFAULT_LIMITS
-) -> CudaBasicDeviceDescriptor:
-    """A value that stands under `cuda_basic` in `channel_device_descriptors`. Not seen on a wire by us."""
-    reader = NopReader(text.encode("utf-8", "surrogateescape"), limits=limits)
-    reader.structure(2)
-    value = CudaBasicDeviceDescriptor(reader.text(), reader.text())
-    reader.finish()
-    return value
-
-
-def write_cuda_basic_device_descriptor(value: CudaBasicDeviceDescriptor) -> str:
-    written = write_structure(write_text(value.device_type), write_text(value.descriptor))
-    return written.decode("utf-8", "surrogateescape")
 
 
 def _alternative(reader: NopReader, count: int) -> int:

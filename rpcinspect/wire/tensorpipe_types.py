@@ -1,9 +1,8 @@
 """TensorPipe's control structures as plain values; `tensorpipe.py` reads and writes them.
 
-Mirrors `tensorpipe/core/nop_types.h`, `tensorpipe/core/message.h`, `tensorpipe/channel/mpt/nop_types.h`,
-the `Descriptor` of `tensorpipe/channel/cma/channel_impl.cc` and the `DeviceDescriptor` of
-`tensorpipe/channel/cuda_basic/context_impl.cc`. Fields have upstream's names in snake case; where TensorPipe
-and PyTorch share a word, TensorPipe's gets `Tp`.
+Mirrors `tensorpipe/core/nop_types.h`, `tensorpipe/core/message.h`, `tensorpipe/channel/mpt/nop_types.h` and
+the `Descriptor` of `tensorpipe/channel/cma/channel_impl.cc`. Fields have upstream's names in snake case;
+where TensorPipe and PyTorch share a word, TensorPipe's gets `Tp`.
 
 Maps are tuples of pairs, in the order of the wire: upstream's are unordered, so it can't be made up again.
 Strings that name something are `str`, decoded as UTF-8 with `surrogateescape` so that any bytes survive;
@@ -41,6 +40,10 @@ class TpDevice(Struct, frozen=True):
     type: str
     """`cpu` or `cuda`."""
     index: int
+
+    def __str__(self) -> str:
+        """As torch writes it: `cpu`, `cuda:1`."""
+        return self.type if self.type == "cpu" or self.index < 0 else f"{self.type}:{self.index}"
 
 
 class SpontaneousConnection(Struct, frozen=True):
@@ -111,12 +114,6 @@ class TpDescriptor(Struct, frozen=True):
     tensors: tuple[TpTensorDescriptor, ...]
 
 
-class DescriptorReply(Struct, frozen=True):
-    """Devices for the tensors whose target the sender left open."""
-
-    target_devices: tuple[TpDevice, ...]
-
-
 class LaneAdvertisement(Struct, frozen=True):
     address: str
     registration_id: int
@@ -142,11 +139,3 @@ class CmaDescriptor(Struct, frozen=True):
 
     pid: int
     ptr: int
-
-
-class CudaBasicDeviceDescriptor(Struct, frozen=True):
-    """The value that `cuda_basic` puts into `channel_device_descriptors`, itself a nop structure."""
-
-    device_type: str
-    descriptor: str
-    """The device descriptor of the CPU channel below."""

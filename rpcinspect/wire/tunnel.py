@@ -21,6 +21,7 @@ from rpcinspect.wire.rows import (
     Layer,
     Rows,
     alternatives,
+    carries,
     distinct_numbers,
     ether_types,
     gather,
@@ -29,16 +30,6 @@ from rpcinspect.wire.rows import (
 
 MAX_NESTING = 8
 """Tunnels that are followed into each other."""
-
-
-def _carries(size: int, kind: int) -> Layer:
-    """A header of fixed size before something that is always the same."""
-
-    def read(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-        rows = rows.having(size).moved(size)
-        return rows, np.full(len(rows), kind, dtype=np.uint16)
-
-    return read
 
 
 def _gre(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
@@ -97,7 +88,7 @@ def _geneve(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
 UDP_PORTS: dict[int, Layer] = {
     4789: _vxlan,
     6081: _geneve,
-    6635: _carries(0, 0x8847),
+    6635: carries(0, 0x8847),
     8472: _vxlan,  # as Linux numbers it, and with it most networks of containers
 }
 """Port of a UDP datagram's receiver → how to find what it carries."""
@@ -105,11 +96,11 @@ UDP_PORTS: dict[int, Layer] = {
 _IS_TUNNEL_PORT = np.isin(np.arange(1 << 16), list(UDP_PORTS))
 
 TUNNELS: dict[int, Layer] = {
-    4: _carries(0, IPV4),
+    4: carries(0, IPV4),
     17: _udp,
-    41: _carries(0, IPV6),
+    41: carries(0, IPV6),
     47: _gre,
-    97: _carries(2, BRIDGED),  # EtherIP
-    137: _carries(0, 0x8847),
+    97: carries(2, BRIDGED),  # EtherIP
+    137: carries(0, 0x8847),
 }
 """Number of the protocol behind IP → how to find what it carries."""

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from rpcinspect.wire.channel import CHANNELS
 from rpcinspect.wire.records import Pipe, TpMessage, TpTensor
-from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpDevice, TpTensorDescriptor, write_descriptor
+from rpcinspect.wire.tensorpipe import write_descriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpDevice, TpTensorDescriptor
 
 BASIC = "basic"
 CPU = TpDevice("cpu", 0)

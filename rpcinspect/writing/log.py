@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import IO
+from typing import IO, cast
 
 from rpcinspect.capture.source import WINDOW
 from rpcinspect.rpclog.header import (
@@ -23,6 +23,7 @@ from rpcinspect.rpclog.header import (
     LoggedMessage,
     LoggedStorage,
     LoggedWorker,
+    Reason,
 )
 from rpcinspect.rpclog.write import (
     FIRST_LINE,
@@ -145,7 +146,7 @@ class _Ways:
             id=failure.id,
             job=self._session.jobs[failure.pipe],
             way=self._number[failure.pipe],
-            reason=failure.reason,
+            reason=cast("Reason", failure.reason),
             text=failure.text,
         )
 

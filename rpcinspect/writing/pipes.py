@@ -17,7 +17,8 @@ from msgspec import Struct, field
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.wire.records import Pipe, TpMessage, TpTensor
 from rpcinspect.wire.segment import Endpoint
-from rpcinspect.wire.tensorpipe import (
+from rpcinspect.wire.tensorpipe import frame, write_brochure, write_brochure_answer, write_first_frame
+from rpcinspect.wire.tensorpipe_types import (
     TRANSPORT_DESCRIPTOR_REPLY_ID,
     Brochure,
     BrochureAnswer,
@@ -26,10 +27,6 @@ from rpcinspect.wire.tensorpipe import (
     RequestedConnection,
     SpontaneousConnection,
     TpDevice,
-    frame,
-    write_brochure,
-    write_brochure_answer,
-    write_first_frame,
 )
 from rpcinspect.writing.channels import BASIC, CPU, Channels, channels_of
 from rpcinspect.writing.talks import CLIENT, SERVER, Part, Ports, Talk, captured_ranges

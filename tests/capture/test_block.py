@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rpcinspect.capture.block import Direction, PacketBlock, TcpBlock, as_int64
+from rpcinspect.capture.block import Direction, PacketBlock, SegmentBlock, TcpBlock, as_int64
 
 
 def packets(times: Sequence[int]) -> PacketBlock:
@@ -28,22 +28,24 @@ def packets(times: Sequence[int]) -> PacketBlock:
 def segments(count: int, stands_for: int) -> TcpBlock:
     column = as_int64(range(count))
     return TcpBlock(
-        capture=1,
         packets=stands_for,
         times=(5, 9),
         other={"no TCP": stands_for - count},
         directions=[Direction(b"\x0a\0\0\1", 1, b"\x0a\0\0\2", 2)],
-        window=b"",
-        window_offset=0,
-        packet=column + 1,
-        time_ns=column,
-        direction=np.zeros_like(column),
-        sequence=column,
-        acknowledgment=column,
-        flags=np.zeros(count, dtype=np.uint8),
-        offset=column,
-        captured=column,
-        length=column,
+        segments=SegmentBlock(
+            capture=1,
+            window=b"",
+            window_offset=0,
+            packet=column + 1,
+            time_ns=column,
+            flow=np.zeros_like(column),
+            sequence=column,
+            acknowledgment=column,
+            flags=np.zeros(count, dtype=np.uint8),
+            offset=column,
+            captured=column,
+            length=column,
+        ),
     )
 
 
@@ -57,7 +59,8 @@ def test_a_block_of_packets_counts_its_rows() -> None:
 def test_a_block_of_segments_counts_segments_and_packets(count: int, stands_for: int) -> None:
     """Packets without TCP, and tunnels that hold two segments."""
     block = segments(count, stands_for)
-    assert (len(block), block.packets, block.times) == (count, stands_for, (5, 9))
+    assert (len(block.segments), block.packets, block.times) == (count, stands_for, (5, 9))
+    assert block.capture == 1
 
 
 def test_blocks_are_told_apart_by_what_they_are_not_by_what_they_hold() -> None:

@@ -20,11 +20,8 @@ from tests.builders import (
     mpls,
     pcap_file,
     pppoe,
-    radiotap,
-    snap,
     udp,
     vxlan,
-    wlan,
 )
 from tests.decoded import decode
 
@@ -89,7 +86,6 @@ WRAPS: dict[str, tuple[int, Wrap]] = {
     "GRE": (1, lambda packet, _: [ethernet(ipv4(gre(packet, key=True), *OUTER_4, protocol=47))]),
     "MPLS": (1, lambda packet, _: [ethernet(mpls(packet), kind=0x8847)]),
     "PPPoE": (1, lambda packet, _: [ethernet(pppoe(packet), kind=0x8864, tags=[(0x88A8, 1), (0x8100, 2)])]),
-    "radiotap": (127, lambda packet, _: [radiotap(wlan(snap(packet)), flags=0x10)]),
     "fragments of VXLAN": (1, fragmented_vxlan),
     "fragments in VXLAN": (1, fragments_in_vxlan),
     "fragments of IPv6": (1, fragmented_ipv6_tunnel),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from rpcinspect.capture import open_capture
+from rpcinspect.capture import Reading, open_capture
 from rpcinspect.capture.reader import READERS
 from rpcinspect.errors import CaptureError, Problem
 from tests.builders import Captured, pcap_file, pcapng_file
@@ -74,7 +74,7 @@ def test_captures_of_other_projects() -> None:
     wrong = []
     for name, packets in expected.items():
         try:
-            with open_capture(str(folder / name)) as reader:
+            with open_capture(str(folder / name), 0, Reading(reader="native")) as reader:
                 for block in reader.blocks():
                     assert len(block) > 0
                     assert (block.caplen >= 0).all()

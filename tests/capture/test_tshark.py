@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.capture import Reading, TcpBlock, open_capture
+from rpcinspect.capture import PacketBlock, Reading, TcpBlock, open_capture
+from rpcinspect.capture.reader import WLAN
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import CaptureError, RpcInspectError, UnknownFormatError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.views.contract.jsonl import JsonLines
 from rpcinspect.wire.segment import Flow, Segmenter
-from tests.builders import Captured, ethernet, ipv4, ipv6, link_frame, packet, pcap_file
+from tests.builders import Captured, ethernet, ipv4, ipv6, link_frame, packet, pcap_file, pcapng_file
 from tests.commands.runner import decode
 from tests.decoded import Json, parse
 from tests.places import recordings
@@ -206,6 +207,38 @@ def test_tunnels(frame: Frame, tmp_path: Path) -> None:
     """What is in a tunnel is read as if there were none."""
     straight = rewritten(tmp_path / "straight.pcap", plain(1))
     same(rewritten(tmp_path / "tunnel.pcap", frame), straight)
+
+
+@needs_tshark
+@pytest.mark.parametrize("link_type", sorted(WLAN))
+@pytest.mark.parametrize("make", [pcap_file, pcapng_file])
+def test_auto_hands_802_11_to_tshark(link_type: int, make: Callable[..., bytes], tmp_path: Path) -> None:
+    path = rewritten(tmp_path / "run.pcap", plain(link_type), link_type)
+    if make is pcapng_file:
+        with open_capture(str(path), 0, NATIVE) as reader:
+            frames = [
+                Captured(reader.pread(offset, caplen), time_ns)
+                for block in reader.blocks()
+                if isinstance(block, PacketBlock)
+                for offset, caplen, time_ns in zip(
+                    block.offset.tolist(), block.caplen.tolist(), block.time_ns.tolist(), strict=True
+                )
+            ]
+        path.write_bytes(make(frames, link_type=link_type))
+    output = lines(path, Reading())
+    assert output[0]["reader"] == "tshark"
+    assert comparable(output) == comparable(lines(rewritten(tmp_path / "ethernet.pcap", plain(1)), NATIVE))
+    assert decode("--reader", "native", path).err.count("no packet could be read") == 1
+
+
+def test_802_11_needs_tshark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = rewritten(tmp_path / "run.pcap", plain(127), 127)
+    monkeypatch.setattr("rpcinspect.capture.tshark.PLACES", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = decode(path)
+    assert (done.code, done.out, len(done.err.splitlines())) == (3, "", 1)
+    assert "802.11 frames (link type 127)" in done.err
+    assert "apt install tshark" in done.err
 
 
 @needs_tshark

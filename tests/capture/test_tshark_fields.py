@@ -44,31 +44,37 @@ def block(*lines: bytes, offset: int = 0) -> TcpBlock:
 
 def directions(made: TcpBlock) -> list[Direction]:
     """The direction of each segment."""
-    return [made.directions[index] for index in made.direction.tolist()]
+    return [made.directions[index] for index in made.segments.flow.tolist()]
 
 
 def payloads(made: TcpBlock) -> list[bytes]:
     """The payload of each segment."""
-    starts = (made.offset - made.window_offset).tolist()
-    return [made.window[at : at + n] for at, n in zip(starts, made.captured.tolist(), strict=True)]
+    starts = (made.segments.offset - made.segments.window_offset).tolist()
+    return [
+        made.segments.window[at : at + n]
+        for at, n in zip(starts, made.segments.captured.tolist(), strict=True)
+    ]
 
 
 def test_a_segment() -> None:
     made = block(line(b"hello", number=7), line(number=9, flags="0x0012"), offset=100)
-    assert (made.packets, made.packet.tolist(), made.length.tolist()) == (2, [7, 9], [5, 0])
-    assert made.time_ns.tolist() == [1_700_000_000_123_456_789] * 2
+    assert (made.packets, made.segments.packet.tolist(), made.segments.length.tolist()) == (2, [7, 9], [5, 0])
+    assert made.segments.time_ns.tolist() == [1_700_000_000_123_456_789] * 2
     assert made.times == (1_700_000_000_123_456_789,) * 2
-    assert (made.sequence.tolist(), made.acknowledgment.tolist()) == ([1000] * 2, [2000] * 2)
-    assert made.flags.tolist() == [0x18, 0x12]
+    assert (made.segments.sequence.tolist(), made.segments.acknowledgment.tolist()) == (
+        [1000] * 2,
+        [2000] * 2,
+    )
+    assert made.segments.flags.tolist() == [0x18, 0x12]
     assert directions(made) == [Direction(A, 5000, B, 6000)] * 2
-    assert (made.offset.tolist(), payloads(made)) == ([100, 105], [b"hello", b""])
+    assert (made.segments.offset.tolist(), payloads(made)) == ([100, 105], [b"hello", b""])
 
 
 def test_ipv6_and_more_flags_than_six() -> None:
     one = line(b"x", protocols="raw:ipv6:tcp", ip=("", ""), ipv6=("::1", "::2"), flags="0x00000118")
     made = block(one)
     assert directions(made) == [Direction(SIX_A, 5000, SIX_B, 6000)]
-    assert made.flags.tolist() == [0x18]
+    assert made.segments.flags.tolist() == [0x18]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +116,8 @@ def test_a_packet_of_two_segments() -> None:
         )
     )
     assert directions(made) == [Direction(B, 9, A, 8), Direction(A, 5000, B, 6000)]
-    assert (made.packets, made.packet.tolist()) == (1, [1, 1])
-    assert (made.sequence.tolist(), payloads(made)) == ([1, 1000], [b"\xaa\xbb", b"\xcc"])
+    assert (made.packets, made.segments.packet.tolist()) == (1, [1, 1])
+    assert (made.segments.sequence.tolist(), payloads(made)) == ([1, 1000], [b"\xaa\xbb", b"\xcc"])
 
 
 def test_what_an_error_quotes_is_no_segment() -> None:
@@ -121,7 +127,7 @@ def test_what_an_error_quotes_is_no_segment() -> None:
         length="",
     )
     made = block(quoted)
-    assert (len(made), made.packets, made.other) == (0, 1, {"icmp": 1})
+    assert (len(made.segments), made.packets, made.other) == (0, 1, {"icmp": 1})
 
 
 def test_other_packets_are_counted() -> None:
@@ -132,13 +138,13 @@ def test_other_packets_are_counted() -> None:
         line(protocols="", **none),  # type: ignore[arg-type]
         line(sequence="", acknowledged="", flags="", length=""),
     )
-    assert (len(made), made.packets) == (0, 4)
+    assert (len(made.segments), made.packets) == (0, 4)
     assert made.other == {"arp": 1, "udp": 1, "no protocol": 1, "cut header": 1}
 
 
 def test_a_cut_payload_and_a_reset_with_a_text() -> None:
     made = block(line("aabb", length="10"), line("", length="13", flags="0x0014"))
-    assert (made.captured.tolist(), made.length.tolist()) == ([2, 0], [10, 0])
+    assert (made.segments.captured.tolist(), made.segments.length.tolist()) == ([2, 0], [10, 0])
 
 
 def test_colons_between_the_digits() -> None:
@@ -161,7 +167,7 @@ def test_times_are_exact(text: bytes, expected: int) -> None:
 
 def test_a_packet_without_a_time_has_that_before_it() -> None:
     made = block(line(when=""), line(), line(when=""))
-    assert made.time_ns.tolist() == [0, 1_700_000_000_123_456_789, 1_700_000_000_123_456_789]
+    assert made.segments.time_ns.tolist() == [0, 1_700_000_000_123_456_789, 1_700_000_000_123_456_789]
 
 
 @pytest.mark.parametrize(
@@ -191,4 +197,4 @@ def test_what_is_no_packet(wrong: bytes) -> None:
 )
 def test_odd_fields_give_no_segment(odd: bytes) -> None:
     made = block(odd, line(b"good"))
-    assert (len(made), made.packets, payloads(made)) == (1, 2, [b"good"])
+    assert (len(made.segments), made.packets, payloads(made)) == (1, 2, [b"good"])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.equality.elements import Read, Tensors, in_memory
+from rpcinspect.equality.elements import Read, Storage, Tensors
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.tensors import compare_tensors
 from rpcinspect.rpc.command import Command
@@ -25,12 +25,18 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table, to_tensor_table
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Placement, TpTensor
-from rpcinspect.wire.tensorpipe import TpTensorDescriptor
+from rpcinspect.wire.tensorpipe_types import TpTensorDescriptor
 from tests.rpc.torch_tables import torch_table
 from tests.session.records import CPU, pipe, tp_message
 
 BITS = Rules()
 STRICT = Rules(strict=True)
+
+
+def in_memory(data: bytes, device: str | None = "cpu") -> Storage:
+    """A storage whose bytes are here; of no capture."""
+    extent = Extent(len(data), ((0, 0, len(data)),) if data else ())
+    return Storage(extent, lambda part: b"".join(data[o : o + n] for _, o, n in part.pieces), device=device)
 
 
 def dense(dtype: str, data: bytes, sizes: tuple[int, ...] | None = None, **more: Any) -> Tensors:

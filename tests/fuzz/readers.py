@@ -27,8 +27,8 @@ from rpcinspect.rpc.pickles.render import render, render_args
 from rpcinspect.rpc.tensor import read_tensor_table, read_tensor_table_forms, to_tensor_table
 from rpcinspect.run.run import Run
 from rpcinspect.wire import tensorpipe as tp
-from rpcinspect.wire.nop import read_nop, write_nop
-from rpcinspect.wire.store import StoreConversation, StoreGeneration, worker_directory
+from rpcinspect.wire.store import StoreConversation, worker_directory
+from rpcinspect.wire.store_operations import StoreGeneration
 from tests.fuzz import corpus
 from tests.fuzz.mutation import change_bytes, change_parts, pack, unpack
 from tests.wire.conversations import Network as Wires
@@ -39,7 +39,6 @@ from tests.wire.conversations import PipeTalk, Said
 
 def nop(data: bytes) -> None:
     """What is read is written as bytes that are read as the same."""
-    _again(data, read_nop, write_nop)
     for layout_first in (tp.read_brochure, tp.read_brochure_answer, tp.read_descriptor):
         write = WRITE[layout_first.__name__]
         try:
@@ -68,7 +67,6 @@ WRITE: dict[str, Callable[..., bytes]] = {
 }
 PAIRS: tuple[tuple[Callable[[bytes], object], Callable[..., bytes]], ...] = (
     (tp.read_first_frame, tp.write_first_frame),
-    (tp.read_descriptor_reply, tp.write_descriptor_reply),
     (tp.read_mpt_hello, tp.write_mpt_hello),
     (tp.read_cma_descriptor, tp.write_cma_descriptor),
 )

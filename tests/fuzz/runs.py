@@ -40,7 +40,6 @@ from rpcinspect.views.diff.html_page import diff_html
 from rpcinspect.views.diff.json_lines import diff_lines
 from rpcinspect.views.diff.table import show_diff
 from rpcinspect.views.graph.dot import dot_lines
-from rpcinspect.views.graph.mermaid import mermaid_lines
 from rpcinspect.views.page.html_page import trace_html
 from rpcinspect.views.perfetto.trace import perfetto_pieces
 from rpcinspect.views.phrases import printable_json
@@ -380,7 +379,7 @@ def _pages(opened: Run) -> None:
     page = b"".join(trace_html(run)).decode()
     _own_elements(page, "trace")
     json.loads(printable_json(b"".join(perfetto_pieces(run))), parse_constant=_refuse)
-    drawn = [line for draw in (dot_lines, mermaid_lines) for line in draw(run.graphs)]
+    drawn = list(dot_lines(run.graphs))
     assert all("\n" not in line for line in drawn)
     _printable("\n".join(drawn))
 

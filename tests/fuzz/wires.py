@@ -29,7 +29,7 @@ from rpcinspect.wire.records import Placement
 from rpcinspect.wire.segment import Flow, Segmenter
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Tcp
-from rpcinspect.wire.tensorpipe import Layout
+from rpcinspect.wire.tensorpipe_types import Layout
 from tests.builders import (
     SYN,
     Captured,

@@ -50,7 +50,7 @@ DECODE = (
 """Questions to each that holds RPC."""
 THIRD_PARTIES = f"{SHARED}/thirdparty/"
 """Captures of other protocols: they have what `BRIEF` asks for."""
-GRAPH = ("jsonl", "dot", "mermaid")
+GRAPH = ("jsonl", "dot")
 MAX_CONTEXTS = 2
 MAX_MESSAGES = 3
 """So many contexts, the first ones, and messages, the first of each type, are shown in full."""

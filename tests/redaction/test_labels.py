@@ -8,7 +8,7 @@ from rpcinspect.redaction.labels import Labels, gathered_names, is_name, worker_
 from rpcinspect.redaction.pseudonyms import Pseudonyms
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.run.run import open_run
-from rpcinspect.wire.tensorpipe import TpDevice
+from rpcinspect.wire.tensorpipe_types import TpDevice
 from tests.session.records import Talk, entry, pipe
 
 

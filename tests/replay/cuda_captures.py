@@ -12,7 +12,8 @@ from rpcinspect.rpc.decode import reencode
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.run import Run
-from rpcinspect.wire.tensorpipe import TpDescriptor, TpDevice, TpPayload, write_descriptor
+from rpcinspect.wire.tensorpipe import write_descriptor
+from rpcinspect.wire.tensorpipe_types import TpDescriptor, TpDevice, TpPayload
 from rpcinspect.writing.file import write_session
 
 

@@ -13,14 +13,8 @@ from rpcinspect.replay.peers.control_calls import device_infos_call
 from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, PipeLost
 from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.peer import Peer
-from rpcinspect.wire.tensorpipe import (
-    BrochureAnswer,
-    Layout,
-    TpDevice,
-    frame,
-    read_brochure_answer,
-    write_brochure_answer,
-)
+from rpcinspect.wire.tensorpipe import frame, read_brochure_answer, write_brochure_answer
+from rpcinspect.wire.tensorpipe_types import BrochureAnswer, Layout, TpDevice
 from tests.replay.hostile import BROCHURE, HELLO, SECONDS, connect, receive_frame, requested
 
 CPU = TpDevice("cpu", 0)

@@ -20,7 +20,7 @@ from rpcinspect.rpc.patterns import MAX_LAYOUTS, MAX_PATTERNS, Patterns
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import ForkId, RRefId
 from rpcinspect.wire.records import TpMessage
-from rpcinspect.wire.tensorpipe import TpDescriptor
+from rpcinspect.wire.tensorpipe_types import TpDescriptor
 from tests.session.records import gradient, pipe, tp_message, tp_tensor
 
 PIPE = pipe()

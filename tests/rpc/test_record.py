@@ -30,7 +30,8 @@ from rpcinspect.rpc.record import NO_TENSORS, RecordDecoder, RpcRecord, round_tr
 from rpcinspect.rpc.tensor import read_tensor_table
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.views.contract.message import body_of, tensor_texts
-from rpcinspect.wire.tensorpipe import Layout, read_descriptor
+from rpcinspect.wire.tensorpipe import read_descriptor
+from rpcinspect.wire.tensorpipe_types import Layout
 from tests.session.records import gradient, pipe, tp_message, tp_tensor
 from tests.wire.conversations import Network, PipeTalk, Said, play
 

@@ -17,7 +17,7 @@ from rpcinspect.rpclog.header import (
     read_header,
 )
 from rpcinspect.wire.records import Placement
-from rpcinspect.wire.tensorpipe import TpDevice
+from rpcinspect.wire.tensorpipe_types import TpDevice
 
 LEAST = {"rpc": "message", "time_ns": 1, "src": "a", "dst": "b", "type": "PYTHON_CALL", "id": 0, "bytes": 0}
 

@@ -20,7 +20,7 @@ from rpcinspect.rpclog.header import (
     read_header,
 )
 from rpcinspect.wire.records import Placement
-from rpcinspect.wire.tensorpipe import TpDevice
+from rpcinspect.wire.tensorpipe_types import TpDevice
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 SIZE = st.integers(0, 1 << 40)

@@ -18,7 +18,7 @@ from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Pipe, Placement, TpMessage, TpTensor
 from rpcinspect.wire.segment import Endpoint, Flow
 from rpcinspect.wire.store import StoreEntry
-from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
 
 CPU = TpDevice("cpu", 0)
 

@@ -12,7 +12,7 @@ from rpcinspect.session.model import Finding
 from rpcinspect.trace.wire_facts import WireFacts
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Placement, TpTensor
-from rpcinspect.wire.tensorpipe import Layout, TpDevice, TpTensorDescriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDevice, TpTensorDescriptor
 from tests.replay.talks import Workers, udf
 from tests.session.records import tp_message
 from tests.trace.talks import SECOND, findings, named, of_capture, remote

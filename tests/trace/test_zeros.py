@@ -15,7 +15,7 @@ from rpcinspect.session.model import Finding
 from rpcinspect.trace.zeros import CHUNK
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 from rpcinspect.wire.records import Placement, TpTensor
-from rpcinspect.wire.tensorpipe import TpTensorDescriptor
+from rpcinspect.wire.tensorpipe_types import TpTensorDescriptor
 from tests.replay.talks import Workers
 from tests.session.records import CPU, tp_message
 from tests.trace.talks import findings, of_capture

@@ -30,6 +30,15 @@ from rpcinspect.wire.segment import Endpoint, Flow
 from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Tcp
 from rpcinspect.wire.tensorpipe import (
+    frame,
+    write_brochure,
+    write_brochure_answer,
+    write_cma_descriptor,
+    write_descriptor,
+    write_first_frame,
+    write_mpt_hello,
+)
+from rpcinspect.wire.tensorpipe_types import (
     Brochure,
     BrochureAnswer,
     CmaDescriptor,
@@ -43,13 +52,6 @@ from rpcinspect.wire.tensorpipe import (
     TpDevice,
     TpPayload,
     TpTensorDescriptor,
-    frame,
-    write_brochure,
-    write_brochure_answer,
-    write_cma_descriptor,
-    write_descriptor,
-    write_first_frame,
-    write_mpt_hello,
 )
 from tests.builders import ACK, FIN, RST, SYN, Captured, Segment, packet, segment_block
 

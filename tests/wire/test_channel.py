@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from rpcinspect.wire.channel import CHANNELS, CUDA_CHUNK_BYTES, INVISIBLE, MPT_LANES, Channel
 from rpcinspect.wire.records import Pipe, Placement, TpMessage, TpTensor
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpDevice, TpTensorDescriptor, frame
+from rpcinspect.wire.tensorpipe import frame
+from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpDevice, TpTensorDescriptor
 from tests.wire.conversations import stream_of
 
 FLOW = Flow(Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2))

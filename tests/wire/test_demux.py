@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rpcinspect.wire.records import Visibility
-from rpcinspect.wire.tensorpipe import (
-    DESCRIPTOR_SIGNATURE,
-    Layout,
-    frame,
-)
+from rpcinspect.wire.tensorpipe import DESCRIPTOR_SIGNATURE, frame
+from rpcinspect.wire.tensorpipe_types import Layout
 from tests.builders import FIN, RST, SYN, Segment
 from tests.wire.conversations import (
     Heard,

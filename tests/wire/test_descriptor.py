@@ -9,7 +9,8 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.wire.descriptor import CACHED_DESCRIPTORS, DescriptorReader, ShapeTable
 from rpcinspect.wire.records import Pipe, TpMessage
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.tensorpipe import DESCRIPTOR_SIGNATURE, Layout, frame
+from rpcinspect.wire.tensorpipe import DESCRIPTOR_SIGNATURE, frame
+from rpcinspect.wire.tensorpipe_types import Layout
 from tests.wire.conversations import Said, descriptor_of, message_frames, stream_of
 
 FLOW = Flow(Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.wire.records import Visibility
-from rpcinspect.wire.tensorpipe import (
-    Layout,
-    frame,
-)
+from rpcinspect.wire.tensorpipe import frame
+from rpcinspect.wire.tensorpipe_types import Layout
 from tests.wire.conversations import (
     Heard,
     Hole,

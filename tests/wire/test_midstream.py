@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.wire.records import Visibility
-from rpcinspect.wire.tensorpipe import (
-    Layout,
-)
+from rpcinspect.wire.tensorpipe_types import Layout
 from tests.builders import ACK, SYN, Segment
 from tests.wire.conversations import (
     Network,

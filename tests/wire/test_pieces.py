@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.wire.segment import SegmentBlock, Segmenter
+from rpcinspect.capture.block import SegmentBlock
+from rpcinspect.wire.segment import Segmenter
 from tests.builders import (
     ACK,
     FIN,

@@ -10,7 +10,8 @@ from rpcinspect.wire.descriptor import ShapeTable
 from rpcinspect.wire.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.wire.records import Pipe, Placement, Visibility
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.tensorpipe import Layout, TpDevice, read_brochure_answer
+from rpcinspect.wire.tensorpipe import read_brochure_answer
+from rpcinspect.wire.tensorpipe_types import Layout, TpDevice
 from tests.builders import FIN, RST
 from tests.wire.conversations import (
     CPU,

@@ -17,15 +17,8 @@ from rpcinspect.wire.rebuild import MAX_RANGE_BYTES, ReadTable, rebuild
 from rpcinspect.wire.records import Pipe, TpMessage
 from rpcinspect.wire.segment import Endpoint, Flow
 from rpcinspect.wire.stream import Stream
-from rpcinspect.wire.tensorpipe import (
-    Layout,
-    TpDescriptor,
-    TpDevice,
-    TpPayload,
-    TpTensorDescriptor,
-    frame,
-    write_descriptor,
-)
+from rpcinspect.wire.tensorpipe import frame, write_descriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
 from tests.wire.conversations import (
     NO_TENSORS,
     Hole,

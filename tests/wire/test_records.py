@@ -7,7 +7,7 @@ import pytest
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Pipe, Placement, TpTensor, Visibility
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.tensorpipe import Layout, TpDevice, TpTensorDescriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDevice, TpTensorDescriptor
 
 CPU = TpDevice("cpu", 0)
 

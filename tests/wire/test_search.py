@@ -12,7 +12,8 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.wire.descriptor import ShapeTable
 from rpcinspect.wire.search import MAX_DISTANCE, DescriptorSearch
 from rpcinspect.wire.stream import Stream
-from rpcinspect.wire.tensorpipe import DESCRIPTOR_SIGNATURE, Layout, frame
+from rpcinspect.wire.tensorpipe import DESCRIPTOR_SIGNATURE, frame
+from rpcinspect.wire.tensorpipe_types import Layout
 from tests.builders import segment_block
 from tests.wire.conversations import (
     Network,

@@ -16,16 +16,14 @@ from rpcinspect.wire.store import (
     DirectoryKey,
     StoreConversation,
     StoreEntry,
-    StoreGeneration,
     StoreProblem,
     WorkerDirectory,
     directory_key,
     is_directory_key,
-    looks_like_store,
-    may_become_store,
     members_of,
     worker_directory,
 )
+from rpcinspect.wire.store_operations import StoreGeneration, looks_like_store, may_become_store
 
 V1_8, V1_9, V2_2 = StoreGeneration
 VALIDATE = bytes.fromhex("00 cef7853c")

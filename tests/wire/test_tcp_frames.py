@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.capture.pcap import write_pcap
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.wire.tcp_frames import LINK_TYPE, MAX_PAYLOAD, Talk
+from tests.builders import Captured, pcap_file
 
 CLIENT, SERVER = ("127.0.0.1", 0x1234), ("127.0.0.1", 0x5678)
 CLIENT6, SERVER6 = ("::1", 0x1234), ("::1", 0x5678)
@@ -86,14 +86,13 @@ def test_tshark_finds_nothing_wrong(tmp_path: Path) -> None:
         for turn in range(40):
             frames += talk.data(turn % 3 == 0, bytes([turn]) * (turn * 10_007 + 1))
         frames += talk.close(True)
-    with path.open("wb") as file:
-        count = write_pcap(file, enumerate(frames), link_type=LINK_TYPE)
+    path.write_bytes(pcap_file([Captured(frame, n) for n, frame in enumerate(frames)], link_type=LINK_TYPE))
     command = ["tshark", "-r", str(path), "-o", "ip.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE"]
     command += ["-T", "fields", "-e", "tcp.len", "-e", "tcp.checksum.status", "-e", "ip.checksum.status"]
     command += ["-e", "tcp.analysis.flags", "-e", "_ws.expert.severity"]
     done = subprocess.run(command, check=True, capture_output=True, timeout=60, text=True)
     rows = [line.split("\t") for line in done.stdout.splitlines()]
-    assert len(rows) == count
+    assert len(rows) == len(frames)
     assert sum(int(row[0]) for row in rows) == 2 * sum(turn * 10_007 + 1 for turn in range(40))
     assert {tuple(row[1:4]) for row in rows} == {("1", "1", ""), ("1", "", "")}
     worst = max((int(value, 0) for row in rows for value in row[4].split(",") if value), default=0)

@@ -17,12 +17,26 @@ from rpcinspect.limits import Limits
 from rpcinspect.wire.tensorpipe import (
     DESCRIPTOR_SIGNATURE,
     SIGNATURE_OFFSET,
+    frame,
+    looks_like_descriptor,
+    read_brochure,
+    read_brochure_answer,
+    read_cma_descriptor,
+    read_descriptor,
+    read_first_frame,
+    read_mpt_hello,
+    write_brochure,
+    write_brochure_answer,
+    write_cma_descriptor,
+    write_descriptor,
+    write_first_frame,
+    write_mpt_hello,
+)
+from rpcinspect.wire.tensorpipe_types import (
     UNKNOWN_INDEX,
     Brochure,
     BrochureAnswer,
     CmaDescriptor,
-    CudaBasicDeviceDescriptor,
-    DescriptorReply,
     LaneAdvertisement,
     Layout,
     MptClientHello,
@@ -33,24 +47,6 @@ from rpcinspect.wire.tensorpipe import (
     TpDevice,
     TpPayload,
     TpTensorDescriptor,
-    frame,
-    looks_like_descriptor,
-    read_brochure,
-    read_brochure_answer,
-    read_cma_descriptor,
-    read_cuda_basic_device_descriptor,
-    read_descriptor,
-    read_descriptor_reply,
-    read_first_frame,
-    read_mpt_hello,
-    write_brochure,
-    write_brochure_answer,
-    write_cma_descriptor,
-    write_cuda_basic_device_descriptor,
-    write_descriptor,
-    write_descriptor_reply,
-    write_first_frame,
-    write_mpt_hello,
 )
 
 CPU, CUDA_0, CUDA_1 = TpDevice("cpu", 0), TpDevice("cuda", 0), TpDevice("cuda", 1)
@@ -251,19 +247,6 @@ def test_cma_descriptor() -> None:
         read_cma_descriptor(bytes.fromhex("b902 ff 00"))  # a negative pid
 
 
-def test_cuda_basic_device_descriptor() -> None:
-    text = "\udcb9\x02\udcbd\x04cuda\udcbd\x03any"  # b9 02, bd 04 "cuda", bd 03 "any"
-    value = CudaBasicDeviceDescriptor("cuda", "any")
-    assert read_cuda_basic_device_descriptor(text) == value
-    assert write_cuda_basic_device_descriptor(value) == text
-
-
-def test_descriptor_reply() -> None:
-    body = bytes.fromhex("b901 ba02 b902 bd03 637075 00 b902 bd04 63756461 01")
-    assert read_descriptor_reply(body) == DescriptorReply((CPU, CUDA_1))
-    assert write_descriptor_reply(DescriptorReply((CPU, CUDA_1))) == body
-
-
 def test_frame() -> None:
     assert frame(b"") == bytes(8)
     assert frame(vector("2.14.1", "spontaneous"))[:8] == bytes([13, 0, 0, 0, 0, 0, 0, 0])
@@ -402,21 +385,15 @@ def test_what_is_written_as_1_8_is_read(
     assert read_descriptor(write_descriptor(descriptor, layout)) == (descriptor, layout)
 
 
-@given(
-    texts, ids, st.lists(st.builds(LaneAdvertisement, texts, ids), max_size=4), st.lists(devices, max_size=4)
-)
+@given(texts, ids, st.lists(st.builds(LaneAdvertisement, texts, ids), max_size=4))
 def test_small_structures_that_are_written_are_read(
-    text: str, number: int, lanes: list[LaneAdvertisement], targets: list[TpDevice]
+    text: str, number: int, lanes: list[LaneAdvertisement]
 ) -> None:
     for first in (SpontaneousConnection(text), RequestedConnection(number)):
         assert read_first_frame(write_first_frame(first)) == first
     for hello in (MptServerHello(tuple(lanes)), MptClientHello(number)):
         assert read_mpt_hello(write_mpt_hello(hello)) == hello
     assert read_cma_descriptor(write_cma_descriptor(CmaDescriptor(7, number))) == CmaDescriptor(7, number)
-    reply = DescriptorReply(tuple(targets))
-    assert read_descriptor_reply(write_descriptor_reply(reply)) == reply
-    blob = CudaBasicDeviceDescriptor("cuda", text)
-    assert read_cuda_basic_device_descriptor(write_cuda_basic_device_descriptor(blob)) == blob
 
 
 ALL_READERS = (
@@ -424,7 +401,6 @@ ALL_READERS = (
     read_brochure,
     read_brochure_answer,
     read_descriptor,
-    read_descriptor_reply,
     read_mpt_hello,
     read_cma_descriptor,
 )

@@ -12,8 +12,6 @@ from rpcinspect.wire.tensorpipe_types import (
     Brochure,
     BrochureAnswer,
     CmaDescriptor,
-    CudaBasicDeviceDescriptor,
-    DescriptorReply,
     LaneAdvertisement,
     Layout,
     MptClientHello,
@@ -44,12 +42,10 @@ EVERY = (
     TpPayload(3),
     TpTensorDescriptor(length=3, source_device=CPU, target_device=None),
     TpDescriptor(b"", (TpPayload(3),), ()),
-    DescriptorReply((CPU,)),
     LaneAdvertisement("127.0.0.1:1", 3),
     MptServerHello((LaneAdvertisement("127.0.0.1:1", 3),)),
     MptClientHello(3),
     CmaDescriptor(1, 2),
-    CudaBasicDeviceDescriptor("cpu", "any"),
 )
 
 

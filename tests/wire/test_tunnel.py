@@ -27,12 +27,10 @@ from tests.builders import (
     pcap_file,
     ppp,
     pppoe,
-    radiotap,
     snap,
     tcp,
     udp,
     vxlan,
-    wlan,
 )
 
 Wrap = Callable[[bytes], bytes]
@@ -104,15 +102,10 @@ ENCAPSULATIONS: dict[str, Wrap] = {
 
 LINK_TYPES: dict[int, list[Wrap]] = {
     1: list(ENCAPSULATIONS.values()),
-    127: [
-        lambda p: radiotap(wlan(snap(p)), flags=0),
-        lambda p: radiotap(wlan(snap(p), padded=True, flags=3), flags=0x20, stamp=True, words=3),
-    ],
-    105: [lambda p: wlan(snap(p)), lambda p: wlan(snap(p), subtype=0, flags=2)],
     **{
         link_type: [lambda p, link_type=link_type: link_frame(link_type, p)]  # type: ignore[misc]
         for link_type in LINKS
-        if link_type not in (1, 105, 127)
+        if link_type != 1
     },
 }
 

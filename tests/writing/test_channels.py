@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from rpcinspect.run.run import Run
 from rpcinspect.wire.records import Placement, TpTensor
-from rpcinspect.wire.tensorpipe import (
-    Layout,
-    TpDescriptor,
-    TpPayload,
-    TpTensorDescriptor,
-    read_descriptor,
-    write_descriptor,
-)
+from rpcinspect.wire.tensorpipe import read_descriptor, write_descriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpPayload, TpTensorDescriptor
 from rpcinspect.writing.channels import BASIC, CPU, Channels, channels_of
 from tests.truth import CAPTURES, capture_of
 

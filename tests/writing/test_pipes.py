@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from rpcinspect.run.run import Run
 from rpcinspect.wire.segment import Endpoint
-from rpcinspect.wire.tensorpipe import (
-    Layout,
-    RequestedConnection,
-    SpontaneousConnection,
-    read_brochure_answer,
-    read_first_frame,
-)
+from rpcinspect.wire.tensorpipe import read_brochure_answer, read_first_frame
+from rpcinspect.wire.tensorpipe_types import Layout, RequestedConnection, SpontaneousConnection
 from rpcinspect.writing.pipes import Numbered, pipe_talks
 from rpcinspect.writing.talks import CLIENT, SERVER, Ports, Talk
 from tests.places import recorded

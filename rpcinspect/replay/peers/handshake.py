@@ -26,6 +26,16 @@ from rpcinspect.replay.peers.pipe_end import CPU, PipeEnd
 from rpcinspect.replay.peers.tensor_channel import TensorChannel
 from rpcinspect.wire.channel import MPT, MPT_LANES
 from rpcinspect.wire.tensorpipe import (
+    read_brochure,
+    read_brochure_answer,
+    read_first_frame,
+    read_mpt_hello,
+    write_brochure,
+    write_brochure_answer,
+    write_first_frame,
+    write_mpt_hello,
+)
+from rpcinspect.wire.tensorpipe_types import (
     TRANSPORT_DESCRIPTOR_ID,
     TRANSPORT_DESCRIPTOR_REPLY_ID,
     Brochure,
@@ -37,14 +47,6 @@ from rpcinspect.wire.tensorpipe import (
     MptServerHello,
     RequestedConnection,
     SpontaneousConnection,
-    read_brochure,
-    read_brochure_answer,
-    read_first_frame,
-    read_mpt_hello,
-    write_brochure,
-    write_brochure_answer,
-    write_first_frame,
-    write_mpt_hello,
 )
 
 UV, UV_DOMAIN, BASIC = "uv", "uv:*", "basic"

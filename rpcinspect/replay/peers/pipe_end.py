@@ -25,15 +25,8 @@ from rpcinspect.replay.peers.connection import Connection
 from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.tensor_channel import TensorChannel
 from rpcinspect.rpc.message import Message, from_payloads
-from rpcinspect.wire.tensorpipe import (
-    Layout,
-    TpDescriptor,
-    TpDevice,
-    TpPayload,
-    TpTensorDescriptor,
-    read_descriptor,
-    write_descriptor,
-)
+from rpcinspect.wire.tensorpipe import read_descriptor, write_descriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
 
 CPU = TpDevice("cpu", 0)
 _CPUS = (CPU, TpDevice("cpu", -1), None)

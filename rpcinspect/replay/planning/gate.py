@@ -36,8 +36,9 @@ from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd, RpcWithProfilingR
 from rpcinspect.rpc.message import fits, type_name
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.judge import Judge
-from rpcinspect.rpc.pickles.known import EXCEPTIONS, GETATTR, HELPERS, LAYERS, has_dunder, is_dangerous
+from rpcinspect.rpc.pickles.known import EXCEPTIONS, HELPERS, LAYERS, has_dunder, is_dangerous
 from rpcinspect.rpc.pickles.python import PythonPickle
+from rpcinspect.rpc.pickles.semantic import GETATTR
 from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.pickles.verdicts import Named, Standing, title

@@ -355,7 +355,7 @@ def _expected(call: Exchange, verdict: Verdict) -> tuple[str, ...]:
         )
     else:
         return ()
-    return tuple(MessageType(kind).name for kind in wrapped.types)
+    return tuple(MessageType(kind).name for kind in wrapped)
 
 
 def _with_orphans(steps: list[Step], orphans: Sequence[Orphan]) -> tuple[Step, ...]:

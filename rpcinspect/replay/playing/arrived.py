@@ -17,7 +17,7 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Pipe, Placement, TpMessage, TpTensor
 from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpPayload, TpTensorDescriptor
+from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpPayload, TpTensorDescriptor
 
 
 class Arrived(Struct, frozen=True):

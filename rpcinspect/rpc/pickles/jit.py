@@ -36,40 +36,16 @@ class Forms(Struct, frozen=True):
     has one, state; of a PersistentRef: its id. None or absent: the writer's default."""
 
 
-def read_ints(data: bytes, pos: int, end: int) -> list[int] | None:
-    """The ints that the opcodes in [pos, end) push; None if they do anything else.
-
-    For the ids in pickles that are otherwise known: a fifth of the cost of reading those whole. Two bytes
-    must follow `end`.
-    """
-    numbers = []
-    while 0 <= pos < end:
-        op = data[pos]
-        if op == 0x4B:  # BININT1
-            numbers.append(data[pos + 1])
-            pos += 2
-        elif op == 0x4D:  # BININT2
-            numbers.append(data[pos + 1] | data[pos + 2] << 8)
-            pos += 3
-        elif op == 0x8A and data[pos + 1] == 8:  # LONG1 of 8 bytes
-            numbers.append(int.from_bytes(data[pos + 2 : pos + 10], "little", signed=True))
-            pos += 10
-        elif op == 0x4A:  # BININT
-            numbers.append(int.from_bytes(data[pos + 1 : pos + 5], "little", signed=True))
-            pos += 5
-        else:
-            return None
-    return numbers if pos == end else None
-
-
 def int_places(data: bytes, pos: int, end: int) -> list[tuple[int, int]] | None:
-    """Where the numbers stand that `read_ints` reads: from the first byte behind each opcode."""
+    """Where the ints stand that the opcodes in [pos, end) push, from the first byte behind each opcode; None
+    if they do anything else. For the ids in pickles that are otherwise known.
+    """
     places = []
     while 0 <= pos < end:
         op = data[pos]
-        skip = 2 if op == 0x8A and data[pos + 1] == 8 else 1
-        size = {0x4B: 1, 0x4D: 2, 0x4A: 4, 0x8A: 8}.get(op)
-        if size is None or (op == 0x8A and skip == 1):
+        skip = 2 if op == LONG1 and data[pos + 1] == 8 else 1
+        size = {BININT1: 1, BININT2: 2, BININT: 4, LONG1: 8}.get(op)
+        if size is None or (op == LONG1 and skip == 1):
             return None
         places.append((pos + skip, pos + skip + size))
         pos += skip + size
@@ -355,7 +331,6 @@ EMPTY_DICT, DICT, SETITEMS = b"}du"
 BINPUT, LONG_BINPUT, BINGET, LONG_BINGET = b"qrhj"
 GET = BINGET
 
-_U16 = struct.Struct("<H").unpack_from
 _U32 = struct.Struct("<I").unpack_from
 _U64 = struct.Struct("<Q").unpack_from
 _I32 = struct.Struct("<i").unpack_from

@@ -25,8 +25,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from rpcinspect.rpc.pickles import effort, semantic
-from rpcinspect.rpc.pickles.known import ADDRESSES, GENERATED, GETATTR, HELPERS, PICKLER, VALUES, has_dunder
+from rpcinspect.rpc.pickles.known import ADDRESSES, GENERATED, HELPERS, VALUES, has_dunder
 from rpcinspect.rpc.pickles.python import PythonPickle
+from rpcinspect.rpc.pickles.semantic import GETATTR, PICKLER
 from rpcinspect.rpc.pickles.shapes import REBUILD, RULES
 from rpcinspect.rpc.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_fork
 from rpcinspect.rpc.pickles.shapes_numpy import NDARRAY

@@ -170,12 +170,6 @@ VALUES = (
 ) - _globals({"builtins": _names("UnicodeDecodeError UnicodeEncodeError UnicodeTranslateError")})
 """What may be a value, an item, an attribute or a state."""
 
-GETATTR = Global("builtins", "getattr")
-"""How pickles write bound methods, and torch its receivers of tensors and RRefs."""
-
-PICKLER = Global("torch.distributed.rpc.internal", "_InternalRPCPickler")
-"""The class whose receivers `getattr` names."""
-
 HELPERS = _globals(
     {
         "_remote_module_non_scriptable": _names("_remote_forward"),

@@ -123,10 +123,10 @@ def script_module(node: Value) -> bytes | None:
 
 def receiver(node: Value) -> str | None:
     """The name of the class method of _InternalRPCPickler that a `getattr` call stands for."""
-    if type(node) is not Call or node.function != _GETATTR:
+    if type(node) is not Call or node.function != GETATTR:
         return None
     args = node.args
-    if type(args) is not tuple or len(args) != 2 or args[0] != _PICKLER or type(args[1]) is not str:
+    if type(args) is not tuple or len(args) != 2 or args[0] != PICKLER or type(args[1]) is not str:
         return None
     return args[1] if args[1] in RECEIVERS else None
 
@@ -223,8 +223,10 @@ MAX_TYPE_TEXT = 1_000
 MAX_TYPE_DEPTH = 16
 """Of the text of a type, which torch's parser reads by recursion without a limit."""
 _TYPE_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*([A-Za-z0-9_., \[\]()]*)", re.ASCII)
-_GETATTR = Global("builtins", "getattr")
-_PICKLER = Global("torch.distributed.rpc.internal", "_InternalRPCPickler")
+GETATTR = Global("builtins", "getattr")
+"""How pickles write bound methods, and torch its receivers of tensors and RRefs."""
+PICKLER = Global("torch.distributed.rpc.internal", "_InternalRPCPickler")
+"""The class whose receivers `getattr` names."""
 _PYTHON_UDF = Global("torch.distributed.rpc.internal", "PythonUDF")
 _REMOTE_EXCEPTION = Global("torch.distributed.rpc.internal", "RemoteException")
 _WORKER_INFO = Global("torch._C._distributed_rpc", "WorkerInfo")

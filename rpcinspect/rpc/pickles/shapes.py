@@ -16,15 +16,9 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.known import (
-    EXCEPTIONS,
-    GENERATED,
-    GETATTR,
-    PICKLER,
-    VALUES,
-    is_special,
-)
+from rpcinspect.rpc.pickles.known import EXCEPTIONS, GENERATED, VALUES, is_special
 from rpcinspect.rpc.pickles.numpy_nodes import DTYPE
+from rpcinspect.rpc.pickles.semantic import GETATTR, PICKLER
 from rpcinspect.rpc.pickles.shapes_jit import is_fork
 from rpcinspect.rpc.pickles.shapes_numpy import (
     ENCODE,

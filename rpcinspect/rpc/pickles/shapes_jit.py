@@ -39,10 +39,6 @@ def _int16(value: Value) -> bool:
     return type(value) is int and -(1 << 15) <= value < 1 << 15
 
 
-def _int64(value: Value) -> bool:
-    return type(value) is int and -(1 << 63) <= value < 1 << 63
-
-
 def _list_of(kind: type) -> _Form:
     return lambda args: len(args) == 1 and type(args[0]) is list and all(type(x) is kind for x in args[0])
 
@@ -66,10 +62,7 @@ def _tagged(args: tuple[Value, ...]) -> bool:
 
 
 def _rref(args: tuple[Value, ...]) -> bool:
-    if len(args) != 7 or type(args[6]) is not str or not is_type_text(args[6]):
-        return False
-    owner, rref_on, rref_local, fork_on, fork_local, parent = args[:6]
-    return all(map(_int16, (owner, rref_on, fork_on, parent))) and _int64(rref_local) and _int64(fork_local)
+    return is_fork(Call(_RREF, args))
 
 
 def _device(args: tuple[Value, ...]) -> bool:
@@ -81,6 +74,7 @@ def _complex(args: tuple[Value, ...]) -> bool:
 
 
 _TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
+_RREF = Global("torch.distributed.rpc", "rref")
 _DEVICE = re.compile(r"(cpu|cuda|meta|mps|xla|xpu|hpu|ipu|mtia|privateuseone)(:\d{1,3})?", re.ASCII)
 
 JIT_CALLS: dict[Global, _Form] = {
@@ -92,7 +86,7 @@ JIT_CALLS: dict[Global, _Form] = {
     Global("torch.jit._pickle", "restore_type_tag"): _tagged,
     Global("torch", "device"): _device,
     Global("builtins", "complex"): _complex,
-    Global("torch.distributed.rpc", "rref"): _rref,
+    _RREF: _rref,
 }
 """All that torch writes into payloads of rpc beside plain values. Mirrors torch/csrc/jit/serialization/
 {pickler,unpickler}.cpp; what else the unpickler knows (tensors, storages) stands in tensor tables only."""

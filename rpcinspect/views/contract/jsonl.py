@@ -37,7 +37,7 @@ from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Pipe
-from rpcinspect.wire.tensorpipe import TpDevice
+from rpcinspect.wire.tensorpipe_types import TpDevice
 
 Json: TypeAlias = dict[str, Any]
 

@@ -1,1 +1,1 @@
-"""The autograd graph of a context for Graphviz and Mermaid, and the words that all its views share."""
+"""The autograd graph of a context for Graphviz, and the words that all its views share."""

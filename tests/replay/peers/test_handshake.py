@@ -14,15 +14,8 @@ from rpcinspect.replay.peers.events import PeerLimits, PipeLost, RequestArrived
 from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.wire.nop import write_int
-from rpcinspect.wire.tensorpipe import (
-    Brochure,
-    BrochureAnswer,
-    Layout,
-    TpDevice,
-    frame,
-    read_brochure_answer,
-    write_brochure,
-)
+from rpcinspect.wire.tensorpipe import frame, read_brochure_answer, write_brochure
+from rpcinspect.wire.tensorpipe_types import Brochure, BrochureAnswer, Layout, TpDevice
 from tests.replay.hostile import BROCHURE, HELLO, connect, message, receive_frame, requested
 from tests.replay.hostile_ends import CPU, good_answer, hostile_client, turn
 

@@ -14,7 +14,8 @@ from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.loopback import loopback_host
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.wire.channel import MPT, MPT_LANES
-from rpcinspect.wire.tensorpipe import LaneAdvertisement, MptServerHello, frame, write_mpt_hello
+from rpcinspect.wire.tensorpipe import frame, write_mpt_hello
+from rpcinspect.wire.tensorpipe_types import LaneAdvertisement, MptServerHello
 from tests.replay.hostile_ends import CPU, good_answer
 from tests.replay.peers.test_peer import call, events_of, ret, table_of
 

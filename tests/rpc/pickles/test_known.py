@@ -9,15 +9,14 @@ import pytest
 from rpcinspect.rpc.pickles.known import (
     EXCEPTIONS,
     GENERATED,
-    GETATTR,
     HELPERS,
     LAYERS,
     OPTIMIZERS,
-    PICKLER,
     VALUES,
     has_dunder,
     is_dangerous,
 )
+from rpcinspect.rpc.pickles.semantic import GETATTR, PICKLER
 from rpcinspect.rpc.pickles.shapes import RULES
 from rpcinspect.rpc.pickles.tree import Global
 
