@@ -63,7 +63,7 @@ CHILDREN = (
         f"rpcinspect.replay.{name}"
         for name in (
             *("workers.worker_main", "workers.live_worker"),
-            *("agent.main", "agent.nodes", "agent.rrefs", "agent.tensors"),
+            *("agent.main", "agent.nodes", "agent.tensors"),
         )
     ),
     *(

@@ -27,10 +27,9 @@ from rpcinspect.replay.peers.recorder import Recorder
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.planning.devices import Devices, Placement
 from rpcinspect.replay.planning.model import Engine, Plan, PlannedSession
-from rpcinspect.replay.planning.roster import worker_ids
-from rpcinspect.replay.playing.allowance import allowance
+from rpcinspect.replay.planning.sessions import worker_ids
 from rpcinspect.replay.playing.joined import JoinOptions, check, play_joined
-from rpcinspect.replay.playing.material import Material, Members, Played
+from rpcinspect.replay.playing.material import Material, Members, Played, allowance
 from rpcinspect.replay.playing.outcome import (
     Recording,
     ReplayOutcome,

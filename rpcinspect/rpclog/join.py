@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from rpcinspect.capture.block import LogBlock, LogRecord
 from rpcinspect.errors import DecodeError, Location, Problem
-from rpcinspect.rpc.record import NO_TENSORS
+from rpcinspect.rpc.message import NO_TENSORS
 from rpcinspect.rpclog.header import (
     Job,
     LoggedEnd,

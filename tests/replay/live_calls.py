@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pickle
 
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.peers.events import ResponseArrived
 from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.membership import PREFIX
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.workers.live_group import LiveGroup
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 
 SECONDS = 10.0
 

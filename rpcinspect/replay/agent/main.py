@@ -28,8 +28,7 @@ from torch._C import _distributed_autograd as autograd_c
 from torch._C import _distributed_rpc as rpc_c
 
 from rpcinspect.replay.agent.nodes import Contexts, Leave, Recorded, Root, Thread, Told, Watch
-from rpcinspect.replay.agent.rrefs import RemoteRefs
-from rpcinspect.replay.agent.tensors import build, operands, tell, tell_value, value
+from rpcinspect.replay.agent.tensors import RemoteRefs, build, operands, tell, tell_value, value
 from rpcinspect.replay.workers.bounds import LATER_THREADS, bound_memory
 
 FOREVER_S = 1e6

@@ -1,19 +1,21 @@
 """Messages as the process of a played worker takes them apart, and as they are put together of what it tells.
 
 In: a captured message with live ids, or commands and facts that the process tells. Out: its command, context
-and edge; or a message. Nothing is written in another way than torch would.
+and edge; or a message. Nothing is written in another way than torch would. What torch's agent does not show
+is taken from the capture: the captured question that a live one looks like tells its sender and whether its
+function is asynchronous, captured gradients tell `retain_graph`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.agent.values import RRefPlace, read_value, told_value
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.workers.worker_protocol import Object
 from rpcinspect.rpc.command import (
     Command,
+    PropagateGradientsReq,
     PythonCall,
     PythonRemoteCall,
     PythonResp,
@@ -28,8 +30,9 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import from_message, message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, peel, wrap
-from rpcinspect.rpc.message import Message, MessageType, type_name
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType, type_name
 from rpcinspect.rpc.types import WorkerId
+from rpcinspect.run.exchanges import Exchange
 
 
 def read_message(message: Message) -> tuple[Command, int | None, int | None]:
@@ -106,3 +109,42 @@ def answer_command(asked: Command, what: Object, pickle: bytes) -> Command:
     if isinstance(asked, ScriptRRefFetchCall):
         return ScriptRRefFetchRet((read_value(what["value"]),))
     return ScriptResp(read_value(what["value"])) if "value" in what else PythonResp(pickle)
+
+
+class ExpectedQuestions:
+    """Captured questions in Python that have not come yet, in order."""
+
+    def __init__(self, asked: Iterable[Exchange]) -> None:
+        self._asked = list(asked)
+
+    def take(self, pickle: bytes, sender: str | None) -> Exchange | None:
+        """The first with these bytes, otherwise the first of all; `sender`: of this worker's only, if it is
+        known. It won't be found again."""
+        same = [call for call in self._asked if sender is None or call.caller == sender]
+        exact = [call for call in same if _pickle(call) == pickle]
+        for call in (exact or same)[:1]:
+            self._asked.remove(call)
+            return call
+        return None
+
+
+def is_async_call(call: Exchange) -> bool:
+    """Whether a function is marked as asynchronous."""
+    command = call.request.rpc.command
+    return isinstance(command, PythonCall) and command.is_async_execution
+
+
+def retained(calls: Iterable[Exchange], metadata: AutogradMetadata, number: int) -> bool:
+    """`retain_graph` of the gradients that came for an edge as the `number`th, from 0."""
+    found = [
+        call.request.rpc.command.retain_graph
+        for call in calls
+        if isinstance(call.request.rpc.command, PropagateGradientsReq)
+        and call.request.rpc.command.autograd_metadata == metadata
+    ]
+    return found[min(number, len(found) - 1)] if found else False
+
+
+def _pickle(call: Exchange) -> bytes:
+    command = call.request.rpc.command
+    return command.serialized_py_obj if isinstance(command, PythonCall) else b""

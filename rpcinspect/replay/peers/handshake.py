@@ -22,8 +22,7 @@ from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.peers.connection import Connection
 from rpcinspect.replay.peers.loop import READ, Loop
 from rpcinspect.replay.peers.loopback import Address, Reach, any_host, loopback_host, parse_address
-from rpcinspect.replay.peers.pipe_end import CPU, PipeEnd
-from rpcinspect.replay.peers.tensor_channel import TensorChannel
+from rpcinspect.replay.peers.pipe_end import CPU, PipeEnd, TensorChannel
 from rpcinspect.wire.channel import MPT, MPT_LANES
 from rpcinspect.wire.tensorpipe import (
     TRANSPORT_DESCRIPTOR_ID,

@@ -7,7 +7,7 @@ gradients.
 What the group could be left with if this process fails halfway is undone in every case that a process can
 see: the group's token is given back, members are told that the peers are gone, names and addresses are
 taken out of the store. A worker that was told of a failed peer must be told again, or its own shutdown
-fails. What a process can't see is `repair.py`'s.
+fails. What a process can't see is for `running_group.remove_dead`.
 
 An id that members were told of is never free again: they keep their pipe to the process that had it. As
 torch does, its key stays in the store, so that nobody takes it.

@@ -21,7 +21,6 @@ from rpcinspect.replay.agent.passes import read_passes
 from rpcinspect.replay.planning.devices import named_devices
 from rpcinspect.replay.planning.facts import Id, JobFacts, read_facts, rrefs_in
 from rpcinspect.replay.planning.gate import Gate, global_uses
-from rpcinspect.replay.planning.group_kind import group_kinds
 from rpcinspect.replay.planning.lacks import Lacks, read_lacks
 from rpcinspect.replay.planning.model import (
     Engine,
@@ -35,7 +34,7 @@ from rpcinspect.replay.planning.model import (
 from rpcinspect.replay.planning.order import arrivals, arrived_before, order, overlaps
 from rpcinspect.replay.planning.rref_classes import rref_classes
 from rpcinspect.replay.planning.selection import select
-from rpcinspect.replay.planning.sessions import Cast, default_casts, named_casts, workers_of
+from rpcinspect.replay.planning.sessions import Cast, default_casts, group_kinds, named_casts, workers_of
 from rpcinspect.replay.planning.stand_ins import stand_ins
 from rpcinspect.replay.planning.steps import Beyond, Stage, Verdict, blocked_contexts, nothing_beyond
 from rpcinspect.rpc.command_codec import message_type_of

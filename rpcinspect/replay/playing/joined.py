@@ -4,7 +4,7 @@ In: a planned session, and where the user says that the group's store is. Out: t
 Played workers join under their captured names, or others where these are taken, and under ids that nobody
 has had. Nothing is contacted but that store and the addresses of members in it. However it ends, what was
 made in live workers is taken back and the group is left, unless this process is killed at once: then
-`repair.py` helps.
+`running_group.remove_dead` helps.
 """
 
 from __future__ import annotations

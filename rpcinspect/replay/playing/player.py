@@ -25,14 +25,20 @@ from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.planning.model import PlannedSession, Spare, Step
 from rpcinspect.replay.planning.steps import NO_ANSWER
 from rpcinspect.replay.playing.arrived import LiveRecords
-from rpcinspect.replay.playing.leftovers import Leftovers
 from rpcinspect.replay.playing.matching import Expected
 from rpcinspect.replay.playing.material import Material, Members, Played
 from rpcinspect.replay.playing.outcome import InboundOutcome, Result, StepOutcome
 from rpcinspect.replay.playing.patience import Patience
 from rpcinspect.replay.playing.schedule import Due, Schedule
 from rpcinspect.replay.playing.translate import learn_own_fork, learn_sent, translate
-from rpcinspect.replay.playing.uncaptured import acknowledgement, receipt, refusal, refused_here, too_much
+from rpcinspect.replay.playing.uncaptured import (
+    Leftovers,
+    acknowledgement,
+    receipt,
+    refusal,
+    refused_here,
+    too_much,
+)
 from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.rpc.message import Message, type_name
 from rpcinspect.rpc.questions import HOUSEKEEPING, missing_bytes, uncertain

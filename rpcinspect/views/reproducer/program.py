@@ -10,8 +10,18 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from rpcinspect.replay.reproduction.program_model import Await, Block, Link, Pass, Program, Send, Together
-from rpcinspect.replay.reproduction.reproduced import Gradient, Handle, Reproduction
+from rpcinspect.replay.reproduction.reproduced import (
+    Await,
+    Block,
+    Gradient,
+    Handle,
+    Link,
+    Pass,
+    Program,
+    Reproduction,
+    Send,
+    Together,
+)
 from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
 from rpcinspect.rpc.questions import FETCHES, REMOTE, failed, rref_of
 from rpcinspect.rpc.record import RpcRecord

@@ -1,6 +1,8 @@
-"""Names and literals of Python source, checked and escaped: what a captured pickle may make of a script.
+"""Names and literals of Python source and the comments of a reproducer: what captured pickles may make of a
+script, checked and escaped.
 
-In: globals as pickles name them, and text. Out: expressions, import statements, literals, all in ASCII. A
+In: globals as pickles name them, places in values, text. Out: expressions, import statements, literals,
+comments, all in ASCII. The user's modules must not take a name that the script has (`RESERVED`). A
 name that is none, or that hides behind letters that look alike, raises `NoSourceError`.
 """
 
@@ -9,8 +11,10 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+import textwrap
 from collections.abc import Collection
 
+from rpcinspect.rpc.pickles.places import Place
 from rpcinspect.rpc.pickles.tree import Global
 from rpcinspect.views.reproducer.layout import WIDTH
 
@@ -126,3 +130,45 @@ def _as_sorted(module: str, name: str) -> tuple[str, int, str]:
 
 
 MAINS = frozenset({"__main__", "__mp_main__"})
+
+
+def accessor(place: Place) -> str:
+    """`[0]["x"].y`"""
+    text = ""
+    for step in place:
+        key = quoted(step.key) if isinstance(step.key, str) else str(step.key)
+        text += f".{step.key}" if step.attribute else f"[{key}]"
+    return text
+
+
+def comment_text(text: str) -> str:
+    """Captured text for a comment or a docstring: ASCII, on one line."""
+    return ascii(text)[1:-1]
+
+
+def comment(line: str) -> str:
+    """Comment lines of a sentence."""
+    plain = comment_text(line)
+    indent = "#   " if plain.startswith("  ") else "# "
+    return "\n".join(textwrap.wrap(plain.strip(), 86, initial_indent=indent, subsequent_indent=indent)) or "#"
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+HELPERS = ("recorded", "through", "make_object", "rref_of", "skip_contexts", "at_once")
+STANDARD = _names(
+    "contextlib functools json mmap multiprocessing os socket struct sys tempfile time traceback"
+)
+RESERVED = STANDARD | _names(
+    """
+    torch dist dist_autograd rpc Path HERE TIMEOUT DEADLINE GROUPS GRADIENTS ANSWERS AWAITED Recorded recorded
+    through make_object RRefOf skip_contexts at_once Check wait_until difference tensor_difference parts
+    bits_difference as_bytes load build work run run_group main t check context_id entered others numpy
+    threading random SEEDS reproduce
+    """
+)
+"""Names that the script itself has."""
+VARIABLE = re.compile(r"(out|future|rref|in|own|context_)\d+")
+"""Names of what belongs to one message, by its number."""

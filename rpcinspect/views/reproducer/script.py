@@ -14,9 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct, field
 
 from rpcinspect import __version__
-from rpcinspect.replay.reproduction.program_model import awaited
 from rpcinspect.replay.reproduction.programs import programs
-from rpcinspect.replay.reproduction.reproduced import Reproduction
+from rpcinspect.replay.reproduction.reproduced import Reproduction, awaited
 from rpcinspect.replay.reproduction.reproduction import Unwritable
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, ScriptCall, ScriptRemoteCall
@@ -24,9 +23,19 @@ from rpcinspect.rpc.questions import failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.reproducer.calls import answer_source, call_items, failure_of
 from rpcinspect.views.reproducer.layout import Brackets, Item, Source, brackets, lay_out
-from rpcinspect.views.reproducer.names import HELPERS, RESERVED, STANDARD, VARIABLE, comment, comment_text
 from rpcinspect.views.reproducer.program import ProgramWriter
-from rpcinspect.views.reproducer.python_names import Imports, NoSourceError, is_name, quoted
+from rpcinspect.views.reproducer.python_names import (
+    HELPERS,
+    RESERVED,
+    STANDARD,
+    VARIABLE,
+    Imports,
+    NoSourceError,
+    comment,
+    comment_text,
+    is_name,
+    quoted,
+)
 from rpcinspect.views.reproducer.python_source import Names, SourceWriter
 from rpcinspect.views.reproducer.tensors import TensorCollection, unwritable_tensors
 from rpcinspect.wire.ranges import CaptureBytes

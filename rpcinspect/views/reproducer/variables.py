@@ -7,9 +7,19 @@ they were computed from answers to earlier calls (`in8[0]`), or are one and the 
 from __future__ import annotations
 
 from rpcinspect.replay.planning.facts import Id, rrefs_in
-from rpcinspect.replay.reproduction.program_model import Block, Pass, Program, Send, Together, blocks_of
-from rpcinspect.replay.reproduction.program_parts import is_optimizers
-from rpcinspect.replay.reproduction.reproduced import Gradient, Reproduction, needing_gradient, value_of
+from rpcinspect.replay.reproduction.programs import is_optimizers
+from rpcinspect.replay.reproduction.reproduced import (
+    Block,
+    Gradient,
+    Pass,
+    Program,
+    Reproduction,
+    Send,
+    Together,
+    blocks_of,
+    needing_gradient,
+    value_of,
+)
 from rpcinspect.rpc.command import PropagateGradientsReq, ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.pickles.places import tensor_places
 from rpcinspect.rpc.pickles.semantic import RRefForkData
@@ -17,8 +27,7 @@ from rpcinspect.rpc.questions import REMOTE
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.views.reproducer.names import accessor
-from rpcinspect.views.reproducer.python_names import quoted
+from rpcinspect.views.reproducer.python_names import accessor, quoted
 from rpcinspect.views.reproducer.python_source import Names
 from rpcinspect.views.reproducer.tensors import TensorCollection, name_of
 

@@ -5,10 +5,20 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.agent.messages import autograd_envelope, made, read_message, split_blob
-from rpcinspect.rpc.command import PythonCall, PythonResp
+from rpcinspect.replay.agent.messages import (
+    ExpectedQuestions,
+    autograd_envelope,
+    is_async_call,
+    made,
+    read_message,
+    retained,
+    split_blob,
+)
+from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp, PythonCall, PythonResp
+from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import Message, MessageType
 from tests.replay.captured import captured
+from tests.replay.talks import Workers, udf
 from tests.truth import capture_of
 
 
@@ -41,3 +51,37 @@ def test_what_can_not_be_read() -> None:
 
 def test_a_blob() -> None:
     assert split_blob({"pickle": 2, "storages": [1, 0, 3]}, b"ppaccc") == (b"pp", [b"a", b"", b"ccc"])
+
+
+def test_who_asks() -> None:
+    talk = Workers(3)
+    talk.call(1, 0, 0, 5, "app.f")
+    talk.call(2, 0, 10, 15, "app.g")
+    talk.call(2, 0, 20, 25, "app.f")
+    expected = ExpectedQuestions(talk.calls())
+
+    def taken(name: str, sender: str | None = None) -> int | None:
+        found = expected.take(udf(name), sender)
+        return None if found is None else found.begin_ns
+
+    assert taken("app.g") == 10
+    assert taken("app.f", "w2") == 20
+    assert taken("app.else") == 0
+    assert taken("app.f") is None
+
+
+def test_marks_of_a_question() -> None:
+    talk = Workers(2)
+    talk.call(1, 0, 0, 5, PythonCall(udf("app.f"), True))
+    talk.call(1, 0, 10, 15, "app.f")
+    assert [is_async_call(call) for call in talk.calls()] == [True, False]
+
+
+def test_what_is_retained() -> None:
+    talk = Workers(2)
+    edge = AutogradMetadata(0, 7)
+    for begin, retain in ((0, True), (10, False)):
+        talk.call(1, 0, begin, begin + 5, PropagateGradientsReq(edge, (), retain), PropagateGradientsResp())
+    found = [retained(talk.calls(), edge, number) for number in range(3)]
+    assert found == [True, False, False]
+    assert not retained(talk.calls(), AutogradMetadata(0, 8), 0)

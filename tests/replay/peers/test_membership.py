@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.control_calls import NO_TENSORS, device_infos_call
+from rpcinspect.replay.peers.control_calls import device_infos_call
 from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.membership import MEMBERS, PREFIX, TOKEN, Membership, read_members
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.workers.live_group import LiveGroup
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from tests.replay.captured import autograd_message_id, captured, remapped
 from tests.replay.live_calls import SECONDS, python_call, value_of
 

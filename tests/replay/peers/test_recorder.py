@@ -26,7 +26,6 @@ import rpcinspect
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import OutputError
 from rpcinspect.replay.peers import recorder
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.peers.events import RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.membership import PREFIX, Membership
@@ -38,7 +37,7 @@ from rpcinspect.replay.playing.outcome import Recording
 from rpcinspect.replay.replayer import ReplayOptions, replay
 from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.replay.workers.workers import WorkerOptions
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.run.exchanges import read_exchanges
 from rpcinspect.wire.tcp_frames import MAX_PAYLOAD, Endpoint

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.playing.arrived import LiveRecords
 from rpcinspect.rpc.command import PythonCall
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.wire.ranges import Extent
 from tests.replay.captured import captured

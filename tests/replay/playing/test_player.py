@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.playing.arrived import LiveRecords
@@ -33,7 +32,7 @@ from rpcinspect.rpc.command import (
     RRefUserDelete,
 )
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 from tests.replay.scripted import STORAGE, Played, Scripted, captured_answer, message_of, planned_of, play
 from tests.replay.talks import NONE, Workers, udf

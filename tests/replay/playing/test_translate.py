@@ -13,7 +13,6 @@ import rpcinspect
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.messages import compare_messages
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.peers.events import RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.membership import PREFIX, Membership
@@ -32,7 +31,7 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.pickles.patch import integer
 from rpcinspect.rpc.pickles.semantic import RRefForkData, python_udf, rref_fork
 from rpcinspect.rpc.pickles.tree import Call, Global

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from rpcinspect.rpc.pickles.places import Step
 from rpcinspect.rpc.pickles.tree import Global
-from rpcinspect.views.reproducer.names import VARIABLE
-from rpcinspect.views.reproducer.python_names import Imports, NoSourceError, is_name, quoted, quoted_bytes
+from rpcinspect.views.reproducer.python_names import (
+    VARIABLE,
+    Imports,
+    NoSourceError,
+    accessor,
+    comment,
+    is_name,
+    quoted,
+    quoted_bytes,
+)
 
 
 def test_names_that_are_taken_get_others() -> None:
@@ -65,3 +74,21 @@ def test_literals() -> None:
     assert [quoted(text) for text in ("a", "it's", 'a "b"')] == ['"a"', '"it\'s"', "'a \"b\"'"]
     assert quoted_bytes(b"a") == 'b"a"'
     assert [text for text in ("a", "1a", "class", "é", "_") if is_name(text)] == ["a", "_"]
+
+
+def test_accessors() -> None:
+    assert accessor((Step(False, 0), Step(False, "it's"), Step(True, "x"))) == '[0]["it\'s"].x'
+
+
+def test_comments_stay_comments() -> None:
+    hostile = 'x"""\nimport os\r\u2028\u202e' + "y" * 500
+    for line in comment(hostile).split("\n"):
+        assert line.startswith("# ")
+        assert line.isascii()
+        assert line.isprintable()
+
+
+def test_variables_are_names_with_a_number() -> None:
+    assert [bool(VARIABLE.fullmatch(name)) for name in ("out6", "rref8", "context_0", "out", "output6")] == [
+        *(True, True, True, False, False)
+    ]

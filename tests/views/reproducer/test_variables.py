@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rpcinspect.replay.reproduction.program_model import Block, Send, Together
 from rpcinspect.replay.reproduction.programs import programs
+from rpcinspect.replay.reproduction.reproduced import Block, Send, Together
 from rpcinspect.run.run import Run
 from rpcinspect.views.reproducer.tensors import TensorCollection
 from rpcinspect.views.reproducer.variables import Variables, integers_of, same_tensors
