@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rpcinspect.replay.peers.events import ResponseArrived
 from rpcinspect.replay.peers.loop import Loop
-from rpcinspect.replay.peers.membership import PREFIX
+from rpcinspect.replay.peers.membership import PREFIX, Membership
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 
 SECONDS = 10.0
+
+
+@contextmanager
+def members(store: StoreClient, peers: Sequence[Peer], timeout_s: float = 10.0) -> Iterator[Membership]:
+    """Peers that are members of a group inside of a `with` statement."""
+    membership = Membership(store, peers, timeout_s=timeout_s)
+    membership.join()
+    try:
+        yield membership
+    finally:
+        membership.leave()
 
 
 def python_call(module: str, name: str, *args: object) -> Message:

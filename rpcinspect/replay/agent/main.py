@@ -23,17 +23,13 @@ from typing import Any
 
 import torch
 import torch.distributed.autograd as dist_autograd
-import torch.distributed.rpc as rpc
 from torch._C import _distributed_autograd as autograd_c
-from torch._C import _distributed_rpc as rpc_c
 
 from rpcinspect.replay.agent.nodes import Contexts, Leave, Recorded, Root, Thread, Told, Watch
-from rpcinspect.replay.agent.tensors import RemoteRefs, build, operands, tell, tell_value, value
+from rpcinspect.replay.agent.tensors import RemoteRefs, build, invoke, tell, tell_value
 from rpcinspect.replay.workers.bounds import LATER_THREADS, bound_memory
 
 FOREVER_S = 1e6
-NO_TIMEOUT = 0.0
-"""torch's word for it: who waits is the other side."""
 WORKER_THREADS = 128
 """Each request of a live worker holds one until its answer is due, each context of another worker one."""
 CONTEXT_THREADS = 4
@@ -116,26 +112,11 @@ class Agent:
         thread = self.plain if context is None else self.contexts.thread(context)
         linked = self.outgoing(context, command, tensors)
 
-        def send() -> Any:
-            to, kind = rpc.get_worker_info(command["to"]), command["kind"]
-            data: Any = pickle  # torch's own annotation says str, and bytes are what it takes
-            if kind == "python":
-                return rpc_c._invoke_rpc_python_udf(to, data, linked, NO_TIMEOUT, command["async"])
-            args = [value(one, linked, self.rrefs.handles) for one in command["args"]]
-            if kind == "builtin":
-                schema = torch._C.parse_schema(command["function"])
-                by_place, by_name = operands(schema, args)
-                return rpc_c._invoke_rpc_builtin(to, schema.name, NO_TIMEOUT, *by_place, **by_name)
-            return rpc_c._invoke_rpc_torchscript(
-                to.name, command["function"], tuple(args), {}, NO_TIMEOUT, command["async"]
-            )
-
+        sent = thread.do(lambda: invoke(command, pickle, linked, self.rrefs.handles))
         if command["remote"]:
-            future, ids = thread.do(lambda: self.rrefs.make(command, pickle, linked))
-            self.say({"said": "made", **ids})
-        else:
-            future = thread.do(send)
-        future.add_done_callback(lambda done: self.returned(command, done))
+            self.say({"said": "made", **self.rrefs.keep(sent)})
+            sent = sent._get_future()
+        sent.add_done_callback(lambda done: self.returned(command, done))
 
     def returned(self, command: Command, future: Any) -> None:
         """In a thread of the agent: the answer is there, or there will be none."""

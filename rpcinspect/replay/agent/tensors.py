@@ -22,6 +22,7 @@ import torch.distributed.rpc as rpc
 from torch._C import _distributed_rpc as rpc_c
 
 Row = dict[str, Any]
+"""The fields of a `TensorMeta`."""
 
 
 def build(rows: Sequence[Row], storages: Sequence[bytes]) -> list[torch.Tensor]:
@@ -57,7 +58,7 @@ def _sparse(row: Row, parts: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def _strided(row: Row, parts: dict[str, torch.Tensor], storage: Any) -> torch.Tensor:
-    dtype, place = getattr(torch, row["dtype"]), (row["offset"], row["sizes"], row["strides"])
+    dtype, place = getattr(torch, row["dtype"]), (row["storage_offset"], row["sizes"], row["strides"])
     raw = storage(row["storage"], row["device"])
     quantizer = row["quantizer"]
     if quantizer is not None:
@@ -98,7 +99,7 @@ class _Teller:
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "sizes": list(tensor.shape),
             "strides": [],
-            "offset": 0,
+            "storage_offset": 0,
             "layout": str(tensor.layout).removeprefix("torch."),
             "device": str(tensor.device),
             "requires_grad": tensor.requires_grad,
@@ -123,7 +124,7 @@ class _Teller:
     def _strided(self, row: Row, index: int, tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()
         row["strides"] = list(tensor.stride())
-        row["offset"] = tensor.storage_offset()
+        row["storage_offset"] = tensor.storage_offset()
         row["conj"], row["neg"] = tensor.is_conj(), tensor.is_neg()
         row["storage_numel"] = storage.nbytes() // tensor.element_size()
         row["storage"] = self._storage(storage)
@@ -208,6 +209,29 @@ def operands(schema: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any
 
 Command = dict[str, Any]
 NO_TIMEOUT = 0.0
+"""torch's word for it: who waits is the other side."""
+
+
+def invoke(
+    command: Command, pickle: bytes, tensors: Sequence[torch.Tensor], handles: Mapping[tuple[int, int], Any]
+) -> Any:
+    """Sends a request. The future of its answer, or the handle of the remote reference that it makes."""
+    to, kind, remote = rpc.get_worker_info(command["to"]), command["kind"], command["remote"]
+    send: Any
+    if kind == "python":
+        send = rpc_c._invoke_remote_python_udf if remote else rpc_c._invoke_rpc_python_udf
+        return send(to, pickle, list(tensors), NO_TIMEOUT, command["async"])
+    args = [value(one, tensors, handles) for one in command["args"]]
+    if kind == "builtin":
+        schema = torch._C.parse_schema(command["function"])
+        by_place, by_name = operands(schema, args)
+        send = rpc_c._invoke_remote_builtin if remote else rpc_c._invoke_rpc_builtin
+        return send(to, schema.name, NO_TIMEOUT, *by_place, **by_name)
+    if remote:
+        send = rpc_c._invoke_remote_torchscript
+        return send(to.name, command["function"], NO_TIMEOUT, command["async"], *args)
+    send = rpc_c._invoke_rpc_torchscript
+    return send(to.name, command["function"], tuple(args), {}, NO_TIMEOUT, command["async"])
 
 
 class RemoteRefs:
@@ -217,26 +241,11 @@ class RemoteRefs:
     def __init__(self) -> None:
         self.handles: dict[tuple[int, int], Any] = {}
 
-    def make(self, command: Command, pickle: bytes, tensors: Sequence[torch.Tensor]) -> tuple[Any, Command]:
-        """Asks a worker for a remote object. The future of its confirmation, and the ids of RRef and fork."""
-        to, kind = rpc.get_worker_info(command["to"]), command["kind"]
-        data: Any = pickle
-        if kind == "python":
-            handle = rpc_c._invoke_remote_python_udf(to, data, list(tensors), NO_TIMEOUT, command["async"])
-        else:
-            args = [value(one, tensors, self.handles) for one in command["args"]]
-            if kind == "builtin":
-                schema = torch._C.parse_schema(command["function"])
-                by_place, by_name = operands(schema, args)
-                handle = rpc_c._invoke_remote_builtin(to, schema.name, NO_TIMEOUT, *by_place, **by_name)
-            else:
-                name: Any = to.name
-                handle = rpc_c._invoke_remote_torchscript(
-                    name, command["function"], NO_TIMEOUT, command["async"], *args
-                )
+    def keep(self, handle: Any) -> Command:
+        """The ids of the RRef and of the fork that a handle stands for."""
         rref, fork = ids_of(str(handle))
         self.handles[rref] = handle
-        return handle._get_future(), {"rref": rref, "fork": fork}
+        return {"rref": rref, "fork": fork}
 
     def adopt(self, fork: Sequence[Any]) -> None:
         """An answer has brought an RRef; torch tells its owner or its parent of that."""

@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
+
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.workers.worker_protocol import Object
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.pickles.semantic import TAGS, device, rref_fork, tensor_index, untag
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
-from rpcinspect.rpc.tensor import Quantizer, TensorMeta, read_tensor_table, to_tensor_table
+from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table, to_tensor_table
 
 RRefPlace = Callable[[tuple[int, int]], tuple[int, int]]
 Place = Callable[[str], str]
@@ -33,63 +36,20 @@ def rows_of(table: bytes, place: Place) -> list[Object]:
         metas = read_tensor_table(table)
     except DecodeError as error:
         raise ReplayError(f"its tensor table: {error}") from error
-    return [_row(meta, place) for meta in metas]
-
-
-def _row(meta: TensorMeta, place: Place) -> Object:
-    quantizer = meta.quantizer
-    return {
-        "dtype": meta.dtype,
-        "sizes": list(meta.sizes),
-        "strides": list(meta.strides),
-        "offset": meta.storage_offset,
-        "layout": meta.layout,
-        "device": place(meta.device),
-        "requires_grad": meta.requires_grad,
-        "conj": meta.conj,
-        "neg": meta.neg,
-        "storage": meta.storage,
-        "quantizer": None
-        if quantizer is None
-        else {
-            "scheme": quantizer.scheme,
-            "scale": quantizer.scale,
-            "zero_point": quantizer.zero_point,
-            "axis": quantizer.axis,
-        },
-        "parts": [list(part) for part in meta.parts],
-        "part_of": meta.part_of,
-    }
+    return [{**to_builtins(meta), "device": place(meta.device)} for meta in metas]
 
 
 def table_of(rows: Sequence[Object]) -> bytes:
     """The tensor table of what the process tells. Raises `ReplayError` where it tells no tensors."""
     try:
-        return to_tensor_table([_meta(row) for row in rows[:MAX_TENSORS]])
-    except (KeyError, TypeError, ValueError, IndexError, DecodeError) as error:
+        metas = convert(rows[:MAX_TENSORS], list[TensorMeta])
+        whole = all(row.keys() >= set(TensorMeta.__struct_fields__) for row in rows[:MAX_TENSORS])
+        if not whole or any(meta.dtype not in DTYPES for meta in metas):
+            raise ValueError("a field that is missing, or a dtype that is not known")
+        # where they lie here is this replay's doing
+        return to_tensor_table([replace(meta, device="cpu") for meta in metas])
+    except (KeyError, TypeError, ValueError, IndexError, DecodeError) as error:  # msgspec's are ValueErrors
         raise ReplayError(f"the played worker's process tells of tensors that can't be: {error!r}") from error
-
-
-def _meta(row: Object) -> TensorMeta:
-    quantizer = row["quantizer"]
-    if row["dtype"] not in DTYPES:
-        raise ValueError(row["dtype"])
-    return TensorMeta(
-        dtype=row["dtype"],
-        sizes=tuple(map(int, row["sizes"])),
-        strides=tuple(map(int, row["strides"])),
-        storage_offset=int(row["offset"]),
-        layout=str(row["layout"]),
-        device="cpu",  # where it lies here is this replay's doing
-        requires_grad=bool(row["requires_grad"]),
-        conj=bool(row["conj"]),
-        neg=bool(row["neg"]),
-        storage=row["storage"],
-        storage_numel=int(row["storage_numel"]),
-        quantizer=None if quantizer is None else Quantizer(**quantizer),
-        parts=tuple([(str(name), int(number)) for name, number in row["parts"]]),
-        part_of=row["part_of"],
-    )
 
 
 def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any:

@@ -115,3 +115,12 @@ class PipeLost(Struct, frozen=True, kw_only=True):
 
 
 PeerEvent: TypeAlias = RequestArrived | ResponseArrived | Unanswered | PipeLost
+
+
+def ended_by(event: PeerEvent) -> tuple[tuple[str, int], ...]:
+    """(peer, number) of the requests for which nobody need wait any more after an event."""
+    if isinstance(event, ResponseArrived):
+        return ((event.peer, event.message.id),)
+    if isinstance(event, Unanswered):
+        return ((event.peer, event.message_id),)
+    return tuple((event.peer, number) for number in event.unanswered) if isinstance(event, PipeLost) else ()

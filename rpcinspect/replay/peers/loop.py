@@ -12,10 +12,10 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol
 
 from rpcinspect.errors import ReplayError
+from rpcinspect.files.closing import Closing
 from rpcinspect.replay.peers.events import DEFAULT_PEER_LIMITS, PeerEvent, PeerLimits
 
 TICK_S = 0.05
@@ -50,7 +50,7 @@ class Tap(Protocol):
         """The connection has ended."""
 
 
-class Loop:
+class Loop(Closing):
     """The sockets and the events. Use it in a `with` statement: closing it closes every socket."""
 
     def __init__(self, limits: PeerLimits = DEFAULT_PEER_LIMITS, *, tap: Tap | None = None) -> None:
@@ -152,14 +152,6 @@ class Loop:
         self._events.clear()
         self._closed = True
         self._selector.close()
-
-    def __enter__(self) -> Loop:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _step(self, timeout_s: float) -> None:
         if self._closed:

@@ -14,10 +14,10 @@ Mirrors torch/csrc/distributed/rpc/tensorpipe_agent.cpp.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.files.closing import Closing
+from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived, ended_by
 from rpcinspect.replay.peers.handshake import LOOPBACK_TERMS, Listener, Terms, open_pipe
 from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.loopback import parse_address
@@ -28,7 +28,7 @@ from rpcinspect.rpc.envelope import RpcWithAutograd, peel_partial
 from rpcinspect.rpc.message import Message, is_request, is_response, type_name
 
 
-class Peer:
+class Peer(Closing):
     """One played worker. Use it in a `with` statement, or close the loop."""
 
     def __init__(
@@ -118,17 +118,8 @@ class Peer:
     ) -> ResponseArrived:
         """Sends a request and waits for its answer. `ReplayError` without one; other events are kept."""
         message_id = self.send(to, message, tensors, timeout_s=timeout_s)
-
-        def ends(event: PeerEvent) -> bool:
-            if event.peer != self.name:
-                return False
-            if isinstance(event, ResponseArrived):
-                return event.message.id == message_id
-            if isinstance(event, Unanswered):
-                return event.message_id == message_id
-            return isinstance(event, PipeLost) and message_id in event.unanswered
-
-        event = self.loop.wait_until(ends, timeout_s + 1.0)
+        key = self.name, message_id
+        event = self.loop.wait_until(lambda event: key in ended_by(event), timeout_s + 1.0)
         if isinstance(event, ResponseArrived):
             return event
         if isinstance(event, PipeLost):
@@ -159,14 +150,6 @@ class Peer:
             pipe.close()
         self._pipes.clear()
         self._outbound.clear()
-
-    def __enter__(self) -> Peer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- pipes ---------------------------------------------------------------------------------------------
 

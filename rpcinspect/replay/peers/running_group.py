@@ -16,7 +16,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -31,7 +31,7 @@ from rpcinspect.replay.peers.membership import (
     STATIC,
     TOKEN,
     farewell,
-    own_token,
+    held_token,
     read_members,
     release_token,
     remove_entries,
@@ -93,15 +93,17 @@ def _prefix(store: StoreClient) -> str:
     raise ReplayError("no group of torch.distributed.rpc has its workers in this store")
 
 
-def addresses_of(store: StoreClient, names: Collection[str]) -> dict[str, Address]:
-    """Where members listen; without those that leave just now. Raises `ReplayError` for those that can't be
-    reached over TCP.
+def addresses_of(store: StoreClient, names: Iterable[str], *, all_of_them: bool = True) -> dict[str, Address]:
+    """Where members listen; without those that leave just now. Those that can't be reached over TCP are left
+    out, or raise `ReplayError` if addresses of `all_of_them` are needed.
     """
     found = {}
     for name in names:
         key = f"addrs/{name}"
         url = store.get(key).decode("utf-8", "replace") if store.check(key) else ""
         if not url:
+            continue
+        if not url.startswith(UV) and not all_of_them:
             continue
         if not url.startswith(UV):
             scheme = url.partition(":")[0]
@@ -160,7 +162,7 @@ def remove_dead(address: StoreAddress, names: Sequence[str]) -> Repair:
         if unknown and not token_of(holder, names):
             there = ", ".join(sorted(members))
             raise ReplayError(f"{', '.join(unknown)} is no member of the group, whose members are {there}")
-        where = _addresses(store, [*members, *unknown])
+        where = addresses_of(store, [*members, *unknown], all_of_them=False)
         with Peer(loop, REPAIRER, 0, host=own_host(where), terms=MEMBER_TERMS) as stranger:
             stranger.addresses.update({name: found.url for name, found in where.items()})
             for name in names:
@@ -170,13 +172,6 @@ def remove_dead(address: StoreAddress, names: Sequence[str]) -> Repair:
             with signals.quiet():
                 gone = {name: members[name] for name in names if name in members}
                 return _remove(store, stranger, gone, names)
-
-
-def _addresses(store: StoreClient, names: Sequence[str]) -> dict[str, Address]:
-    """Where workers listened; without those that were reached otherwise than over TCP."""
-    urls = {name: store.get(f"addrs/{name}") for name in names if store.check(f"addrs/{name}")}
-    texts = {name: url.decode("utf-8", "replace") for name, url in urls.items()}
-    return {name: parse_address(text, any_host) for name, text in texts.items() if text.startswith(UV)}
 
 
 def _check_gone(stranger: Peer, name: str, address: Address) -> None:
@@ -194,19 +189,17 @@ def _check_gone(stranger: Peer, name: str, address: Address) -> None:
 
 
 def _remove(store: StoreClient, stranger: Peer, gone: Mapping[str, int], names: Collection[str]) -> Repair:
-    mine = own_token(store, REPAIRER, "leave")
-    deadline = time.monotonic() + TOKEN_S
-    given_back = None
-    while (holder := store.compare_set(TOKEN, b"", mine)) != mine:
+    given_back: list[str] = []
+
+    def wait(holder: bytes) -> None:
         text = holder.decode("utf-8", "surrogateescape")
         if token_of(text, names):  # whoever took it has ended
-            given_back = text
+            given_back.append(text)
             release_token(store, holder)
-        elif time.monotonic() >= deadline:
-            raise ReplayError(f"the group's token is held: {text[:80]!a}")
         else:
             time.sleep(POLL_S)
-    try:
+
+    with held_token(store, REPAIRER, "leave", TOKEN_S, wait):
         others = [name for name in read_members(store) if name not in gone]
         calls = [
             (stranger, member, membership_call(name, worker_id, is_join=False))
@@ -217,6 +210,4 @@ def _remove(store: StoreClient, stranger: Peer, gone: Mapping[str, int], names: 
         remove_entries(store, {f"{name}-{worker_id}" for name, worker_id in gone.items()})
         for name in gone:
             store.delete(f"addrs/{name}")
-    finally:
-        release_token(store, mine)
-    return Repair(tuple(gone), given_back, tuple(dict.fromkeys(untold)))
+    return Repair(tuple(gone), given_back[-1] if given_back else None, tuple(dict.fromkeys(untold)))

@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import socket
 import time
-from types import TracebackType
 
 from rpcinspect.errors import ReplayError
+from rpcinspect.files.closing import Closing
 from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.replay.peers.loop import Tap
 
@@ -29,7 +29,7 @@ DONE, CANCELED = 0, 1
 DEFAULT_TIMEOUT_S = 10.0
 
 
-class StoreClient:
+class StoreClient(Closing):
     """One connection to a store. Use it in a `with` statement."""
 
     def __init__(
@@ -137,14 +137,6 @@ class StoreClient:
         tap, self._tap = self._tap, None
         if tap is not None:
             tap.closed(self._local, self._remote)
-
-    def __enter__(self) -> StoreClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _key(self, key: str) -> bytes:
         return _string((self.prefix + key).encode("utf-8", "surrogateescape"))

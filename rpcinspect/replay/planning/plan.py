@@ -8,7 +8,6 @@ which envelope).
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
@@ -20,11 +19,10 @@ from rpcinspect.replay.agent.limits import LOOSE, cannot
 from rpcinspect.replay.agent.passes import read_passes
 from rpcinspect.replay.planning.devices import named_devices
 from rpcinspect.replay.planning.facts import Id, JobFacts, read_facts, rrefs_in
-from rpcinspect.replay.planning.gate import Gate, global_uses
+from rpcinspect.replay.planning.gate import Gate, Inspection
 from rpcinspect.replay.planning.lacks import Lacks, read_lacks
 from rpcinspect.replay.planning.model import (
     Engine,
-    GlobalUse,
     Plan,
     PlannedSession,
     StandIn,
@@ -39,7 +37,6 @@ from rpcinspect.replay.planning.stand_ins import stand_ins
 from rpcinspect.replay.planning.steps import Beyond, Stage, Verdict, blocked_contexts, nothing_beyond
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
-from rpcinspect.rpc.pickles.verdicts import Named
 from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.wrapping import envelope_types, habit, wrap_answer, wrap_request
@@ -88,7 +85,12 @@ def plan(
     casts = _casts(session, exchanges, causes, options)
     calls, left_out = _selected(exchanges, causes, facts, options)
     lacks = read_lacks(session, exchanges.calls)
-    planner = _Planner(exchanges, causes, facts, gate, options, lacks)
+    inspection = Inspection(gate, rref_classes(exchanges.calls), options.trust)
+    indexes = {call.request.row: call.index for call in exchanges.calls}
+    indexes |= {
+        c.response.row: c.answer for c in exchanges.calls if c.response is not None and c.answer is not None
+    }
+    planner = _Planner(exchanges, causes, facts, options, lacks, inspection, indexes)
     sessions = []
     for number, cast in enumerate(casts):
         its = [call for call in calls if call.job == cast.job]
@@ -102,7 +104,7 @@ def plan(
         )
         sessions.append(planner.session(number, cast, its, [] if left_out else lost, beyond))
     planned = {step.message for one in sessions for step in one.steps}
-    uses = planner.uses()
+    uses = inspection.uses()
     if not options.trust and any(not use.allowed for use in uses):
         # what depends on a refused message is skipped and not judged: all of it is told at once nevertheless
         whole = plan(session, messages, replace(options, trust=True), gate)
@@ -153,32 +155,17 @@ def _selected(
     return calls, sum(not call.control for call in exchanges.calls) - len(calls)
 
 
-class _Planner:
+class _Planner(Struct, eq=False):
     """Plans sessions one by one; what a message names is read once for all of them."""
 
-    def __init__(
-        self,
-        exchanges: Exchanges,
-        causes: Causes,
-        facts: dict[int, JobFacts],
-        gate: Gate,
-        options: PlanOptions,
-        lacks: Lacks,
-    ) -> None:
-        self._lacks = lacks
-        self._all = exchanges.calls
-        self._causes = causes
-        self._doubts = {index: doubt.parents for index, doubt in causes.doubts.items()}
-        self._facts = facts
-        self._gate = gate
-        self._options = options
-        self._made = rref_classes(exchanges.calls)
-        self._named: dict[int, tuple[Named, ...]] = {}
-        """By row."""
-        self._uses: dict[str, dict[int, Named]] = defaultdict(dict)
-        """Name → the messages that would bring it to a live process."""
-        self._indexes: dict[int, int] = {}
-        """Index of each row of a request or an answer."""
+    exchanges: Exchanges
+    causes: Causes
+    facts: dict[int, JobFacts]
+    options: PlanOptions
+    lacks: Lacks
+    inspection: Inspection
+    indexes: dict[int, int]
+    """Index of each row of a request or an answer."""
 
     def session(
         self,
@@ -189,13 +176,9 @@ class _Planner:
         beyond: Beyond,
     ) -> PlannedSession:
         """All steps of one session."""
-        facts = self._facts.get(cast.job, JobFacts())
+        facts = self.facts.get(cast.job, JobFacts())
         by_index = {call.index: call for call in calls}
-        found = stand_ins([call for call in self._all if call.job == cast.job], facts, cast.live)
-        for call in self._all:
-            self._indexes[call.request.row] = call.index
-            if call.response is not None and call.answer is not None:
-                self._indexes[call.response.row] = call.answer
+        found = stand_ins([call for call in self.exchanges.calls if call.job == cast.job], facts, cast.live)
         stage = self._judge(cast, calls, facts, frozenset(), beyond, found)
         if beyond is not nothing_beyond and (loose := _loose(stage, by_index, cast)):
             beyond = partial(_beyond_or_loose, beyond, loose)
@@ -211,9 +194,9 @@ class _Planner:
             replace(
                 _step(call, verdicts[call.index], cast, times),
                 causes=self._causes_of(call, cast),
-                one_way=call.index in self._lacks.one_way,
+                one_way=call.index in self.lacks.one_way,
             )
-            for call in order(calls, verdicts, self._causes.parents)
+            for call in order(calls, verdicts, self.causes.parents)
         ]
         return PlannedSession(
             number=number,
@@ -221,8 +204,8 @@ class _Planner:
             steps=_with_orphans(steps, orphans),
             arrivals=tuple(index for _, index in come),
             overlaps=tuple(overlaps(calls, verdicts)),
-            stand_ins=self._used(found, calls, verdicts) if self._options.stand_ins else (),
-            unheard=tuple(name for name in self._lacks.unheard.get(cast.job, ()) if name in cast.live),
+            stand_ins=self._used(found, calls, verdicts) if self.options.stand_ins else (),
+            unheard=tuple(name for name in self.lacks.unheard.get(cast.job, ()) if name in cast.live),
         )
 
     def _used(
@@ -232,16 +215,16 @@ class _Planner:
         needed = {rref for call in calls if verdicts[call.index].happens for rref in rrefs_in(call.request)}
         used = tuple(one for rref, one in found.items() if rref in needed)
         requests = {one.request for one in used}
-        for call in self._all:
+        for call in self.exchanges.calls:
             if call.index in requests and call.response is not None:
                 self._refusal(call.response, call.kind)
         return used
 
     def _causes_of(self, call: Exchange, cast: Cast) -> tuple[int, ...]:
-        parent = self._causes.parents.get(call.index)
+        parent, doubt = self.causes.parents.get(call.index), self.causes.doubts.get(call.index)
         if parent is None and call.caller in cast.roles:
             return ()  # it is sent as its own
-        return self._doubts.get(call.index, () if parent is None else (parent,))
+        return doubt.parents if doubt is not None else () if parent is None else (parent,)
 
     def _judge(
         self,
@@ -254,52 +237,31 @@ class _Planner:
     ) -> Stage:
         stage = Stage(
             cast,
-            self._causes,
+            self.causes,
             facts,
             self._refusal,
             blocked,
             beyond,
-            joins=self._options.joins,
+            joins=self.options.joins,
             stand_ins=found,
-            give=self._options.stand_ins,
+            give=self.options.stand_ins,
             unasked=self._unasked,
-            one_way=self._lacks.one_way,
+            one_way=self.lacks.one_way,
         )
         for call in calls:
             stage.judge(call)
         return stage
 
     def _unasked(self, record: RpcRecord, answers: int | None = None) -> str | None:
-        """The same of an answer that nobody expects to be asked for: what it names is noted only where all of
-        it may pass, since nobody should have to allow it."""
-        named = self._names(record, answers)
-        refused = next((one for one in named if not one.allowed), None)
-        if refused is not None and not self._options.trust:
-            return f"{refused.name}: {refused.reason}"
-        return self._refusal(record, answers)
-
-    def _names(self, record: RpcRecord, answers: int | None) -> tuple[Named, ...]:
-        named = self._named.get(record.row)
-        if named is None:
-            named = self._named[record.row] = self._gate.inspect(record, self._made, answers=answers)
-        return named
+        """As `_refusal`, of an answer that nobody expects to be asked for: what it names is noted only where
+        all of it may pass, since nobody should have to allow it."""
+        return self.inspection.objection(record, answers) or self._refusal(record, answers)
 
     def _refusal(self, record: RpcRecord, answers: int | None = None) -> str | None:
         """What the gate refuses in a message that is about to reach a live process; notes what it names.
         `answers`: as the gate has it.
         """
-        named = self._names(record, answers)
-        index = self._indexes[record.row]
-        refused = None
-        for one in named:
-            self._uses[one.name][index] = one
-            if not one.allowed and refused is None:
-                refused = f"{one.name}: {one.reason}"
-        return None if self._options.trust else refused
-
-    def uses(self) -> tuple[GlobalUse, ...]:
-        """Every name, refused ones first."""
-        return global_uses(self._uses)
+        return self.inspection.refusal(record, self.indexes[record.row], answers)
 
 
 def _loose(stage: Stage, calls: dict[int, Exchange], cast: Cast) -> set[int]:

@@ -74,6 +74,10 @@ class ClassFacts(Struct, frozen=True):
     """What its body, or that of a base in the files, binds, but for declared fields."""
 
 
+REASONS = ("constructing", "loading", "restoring", "calling", "changing", "items", "pairs")
+"""The texts of `ClassFacts`."""
+
+
 class Sources:
     """Definitions in the user's files."""
 
@@ -120,13 +124,7 @@ class Sources:
             return None
         facts = [self._facts(own) for own in found.classes]
         return ClassFacts(  # of all places that may define it
-            constructing=_first(one.constructing for one in facts),
-            loading=_first(one.loading for one in facts),
-            restoring=_first(one.restoring for one in facts),
-            calling=_first(one.calling for one in facts),
-            changing=_first(one.changing for one in facts),
-            items=_first(one.items for one in facts),
-            pairs=_first(one.pairs for one in facts),
+            **{name: _first(getattr(one, name) for one in facts) for name in REASONS},
             bases=tuple(dict.fromkeys(base for one in facts for base in one.bases)),
             bound=frozenset(name for one in facts for name in one.bound),
         )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
@@ -19,10 +18,10 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.ids import WORKER
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived, limits_for
+from rpcinspect.replay.peers.events import RequestArrived, limits_for
 from rpcinspect.replay.peers.handshake import MEMBER_TERMS
 from rpcinspect.replay.peers.loop import Loop, Tap
-from rpcinspect.replay.peers.membership import Membership, NameTakenError, read_members
+from rpcinspect.replay.peers.membership import Membership, NameTakenError, farewell, read_members
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.running_group import StoreAddress, addresses_of, own_host
 from rpcinspect.replay.peers.signals import HeldSignals
@@ -120,7 +119,7 @@ def play_joined(
                 finally:
                     with signals.quiet():
                         if player is not None:
-                            _release(player, names.renames, loop, peers, membership)
+                            _release(player, names.renames, peers, membership)
                         try:
                             membership.leave()
                         except ReplayError as error:
@@ -156,36 +155,22 @@ def _trouble(error: ReplayError, peers: Iterable[Peer], options: JoinOptions) ->
 
 
 def _release(
-    player: Player,
-    names: Mapping[str, str],
-    loop: Loop,
-    peers: Mapping[str, Peer],
-    membership: Membership,
+    player: Player, names: Mapping[str, str], peers: Mapping[str, Peer], membership: Membership
 ) -> None:
     """Lets live workers, of these names in the group, drop what is left. Requests that come meanwhile are
     acknowledged or refused.
     """
     records = LiveRecords()
-    waiting: set[tuple[str, int]] = set()
-    for role, to, message in player.leftovers.releases():
-        peer = peers[role]
-        with contextlib.suppress(ReplayError):  # the worker is gone, and what it had
-            waiting.add((peer.name, peer.send(names.get(to, to), message, timeout_s=RELEASE_S)))
     by_name = {peer.name: peer for peer in peers.values()}
-    deadline = time.monotonic() + RELEASE_S
-    while waiting and time.monotonic() < deadline:
-        for event in loop.wait(deadline - time.monotonic()):
-            if isinstance(event, RequestArrived):
-                if not membership.handle(event):
-                    live = records.decode(event.message, event.tensors, event.time_ns)
-                    with contextlib.suppress(ReplayError):
-                        by_name[event.peer].answer(event, acknowledgement(live.record) or refusal())
-            elif isinstance(event, ResponseArrived):
-                waiting.discard((event.peer, event.message.id))
-            elif isinstance(event, PipeLost):
-                waiting -= {(event.peer, number) for number in event.unanswered}
-            else:
-                waiting.discard((event.peer, event.message_id))
+
+    def asked(event: RequestArrived) -> None:
+        if not membership.handle(event):
+            live = records.decode(event.message, event.tensors, event.time_ns)
+            with contextlib.suppress(ReplayError):  # it is gone
+                by_name[event.peer].answer(event, acknowledgement(live.record) or refusal())
+
+    releases = player.leftovers.releases()
+    farewell(((peers[role], names.get(to, to), message) for role, to, message in releases), RELEASE_S, asked)
 
 
 # --- who is who -------------------------------------------------------------------------------------------

@@ -8,12 +8,12 @@ user code.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from types import TracebackType
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
+from rpcinspect.files.closing import Closing
 from rpcinspect.replay.planning.devices import DeviceMaps
 from rpcinspect.replay.workers.ended import Ended, Exit, count_oom_kills
 from rpcinspect.replay.workers.seeds import Seeds
@@ -85,7 +85,7 @@ class _Process(Struct):
     """The bound that it has."""
 
 
-class LiveGroup:
+class LiveGroup(Closing):
     """A store and the workers around it. Use it in a `with` statement: leaving it ends all of them."""
 
     def __init__(self, workers: Workers, memory: int | None = None) -> None:
@@ -108,13 +108,10 @@ class LiveGroup:
         self.seeds = Seeds()
         """Of random numbers; to be set before anybody is started."""
 
-    def start(
-        self, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None = None
-    ) -> LiveWorker:
-        """Starts a worker and waits until it is a member. `device_maps`: callee → own device → its device,
-        of CPUs only where there is no GPU. Raises `ReplayError` with the end of what the worker wrote.
-        """
-        command = self._command("worker", name, worker_id, device_maps)
+    def start(self, name: str, worker_id: int) -> LiveWorker:
+        """Starts a worker and waits until it is a member. Raises `ReplayError` with the end of what the
+        worker wrote."""
+        command = self._command("worker", name, worker_id)
         child, _ = self._fork(command, f"the live worker {name}", name)
         worker = self.workers[name] = LiveWorker(name, worker_id, child)
         return worker
@@ -122,7 +119,7 @@ class LiveGroup:
     def start_agent(self, name: str, worker_id: int, contexts: int) -> Child:
         """Starts a process in which torch's agent plays a worker, see `agent/main.py`, in so many autograd
         contexts. As `start`."""
-        command = self._command("agent", name, worker_id, None) | {"contexts": contexts}
+        command = self._command("agent", name, worker_id) | {"contexts": contexts}
         child, _ = self._fork(command, f"the process that plays {name}", name)
         self.agents[name] = child
         return child
@@ -153,17 +150,14 @@ class LiveGroup:
         self._processes.append(_Process(who, worker, child, self._memory if bounded else None))
         return child, ready
 
-    def _command(
-        self, role: str, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None
-    ) -> Object:
+    def _command(self, role: str, name: str, worker_id: int) -> Object:
         options = self._all.options
-        maps = self.maps.get(name, {}) if device_maps is None else device_maps
         return {
             "role": role,
             "name": name,
             "id": worker_id,
             "port": self.port,
-            "device_maps": {key: dict(value) for key, value in maps.items()},
+            "device_maps": {key: dict(value) for key, value in self.maps.get(name, {}).items()},
             "all_maps": self.maps,
             "cuda": options.cuda,
             "seed": self.seeds.of(name),
@@ -178,14 +172,6 @@ class LiveGroup:
         for worker in self.workers.values():
             worker.child.end()
         self._store.end()
-
-    def __enter__(self) -> LiveGroup:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _gradients(rows: Sequence[Object], blob: bytes) -> tuple[Gradient, ...]:

@@ -12,19 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
+from rpcinspect.replay.planning.operators import Parameter, read_schema
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.tree import Value
-
-
-class Parameter(Struct, frozen=True):
-    """One parameter of a schema."""
-
-    type: str
-    name: str
-    default: str | None
-    keyword_only: bool
 
 
 def python_name(operator: str) -> str | None:
@@ -41,27 +31,14 @@ def python_name(operator: str) -> str | None:
     return f"torch.nn.functional.{name}" if name in FUNCTIONAL else f"torch.{name}"
 
 
-def parameters(schema: str) -> tuple[Parameter, ...]:
-    """Of `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`."""
-    found: list[Parameter] = []
-    keyword_only = False
-    for part in _split(schema[schema.find("(") + 1 :]):
-        if part == "*":
-            keyword_only = True
-            continue
-        left, equals, default = part.partition("=")
-        kind, _, name = left.strip().rpartition(" ")
-        found.append(Parameter(kind, name, default.strip() if equals else None, keyword_only))
-    return tuple(found)
-
-
 def given(
     schema: str, values: Sequence[Value]
 ) -> tuple[list[tuple[Parameter, Value]], list[tuple[Parameter, Value]]]:
     """(positional, keywords) of a call, defaults left out."""
-    pairs = list(zip(parameters(schema), values, strict=False))
+    read = read_schema(schema)
+    pairs = list(zip((read and read.parameters) or (), values, strict=False))
     if len(pairs) < len(values):
-        return [(Parameter("", "", None, False), value) for value in values], []
+        return [(Parameter("", ""), value) for value in values], []
     positional = [pair for pair in pairs if not pair[0].keyword_only]
     keywords = [pair for pair in pairs if pair[0].keyword_only and not _is_default(*pair)]
     while positional and _is_default(*positional[-1]):
@@ -71,7 +48,7 @@ def given(
 
 def enumerated(parameter: Parameter, value: Value) -> str | None:
     """What an integer stands for where the schema says that it is a dtype, a layout or a memory format."""
-    names = ENUMERATIONS.get(parameter.type.rstrip("?"))
+    names = ENUMERATIONS.get(parameter.kind.rstrip("?"))
     if names is None or type(value) is not int or not 0 <= value < len(names):
         return None
     return f"torch.{names[value]}"
@@ -87,23 +64,6 @@ def _is_default(parameter: Parameter, value: Value) -> bool:
         except ValueError:
             return False
     return plain == [] and parameter.default == "[]"
-
-
-def _split(text: str) -> list[str]:
-    """The parts between commas, up to the bracket that closes."""
-    parts, depth, start = [], 0, 0
-    for place, character in enumerate(text):
-        if character in "([{":
-            depth += 1
-        elif character in ")]}":
-            if depth == 0:
-                parts.append(text[start:place])
-                break
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
-    return [part.strip() for part in parts if part.strip()]
 
 
 def _names(text: str) -> frozenset[str]:

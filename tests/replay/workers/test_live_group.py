@@ -250,7 +250,8 @@ def test_processes_that_a_worker_starts_end_with_it(group: LiveGroup) -> None:
 
 
 def test_device_maps_between_live_workers(group: LiveGroup) -> None:
-    group.start("w0", 0, {"w1": {"cpu": "cpu"}})
+    group.maps = {"w0": {"w1": {"cpu": "cpu"}}}
+    group.start("w0", 0)
     group.start("w1", 1)
     assert "'w1'" in str(run(group, "w0", "torch.distributed.rpc.backend_registry", "_get_device_infos"))
 

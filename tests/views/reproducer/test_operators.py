@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.views.reproducer.operators import FUNCTIONAL, NN, enumerated, given, parameters, python_name
+from rpcinspect.replay.planning.operators import Parameter, read_schema
+from rpcinspect.views.reproducer.operators import FUNCTIONAL, NN, enumerated, given, python_name
 
 ADD = "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
 SUM = (
@@ -16,14 +17,20 @@ CLAMP = "aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Te
 PAD = 'aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor'
 
 
+def parameters(schema: str) -> tuple[Parameter, ...]:
+    """Those of a schema; none of what is no schema."""
+    read = read_schema(schema)
+    return () if read is None else read.parameters or ()
+
+
 def test_parameters() -> None:
-    assert [(p.type, p.name, p.default, p.keyword_only) for p in parameters(ADD)] == [
+    assert [(p.kind, p.name, p.default, p.keyword_only) for p in parameters(ADD)] == [
         ("Tensor", "self", None, False),
         ("Tensor", "other", None, False),
         ("Scalar", "alpha", "1", True),
     ]
     assert [p.name for p in parameters(SUM)] == ["self", "dim", "keepdim", "dtype"]
-    assert [p.type for p in parameters(CLAMP)] == ["Tensor(a!)", "Scalar?", "Scalar?"]
+    assert [p.kind for p in parameters(CLAMP)] == ["Tensor", "Scalar?", "Scalar?"]
     assert parameters(PAD)[2].default == '"constant"'
     assert parameters("no schema") == ()
 
