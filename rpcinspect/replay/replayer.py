@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.replay.agent.engine import NO_MEMBERS, Bringer, passes_of, start_agents
-from rpcinspect.replay.peers.events import limits_for
-from rpcinspect.replay.peers.loop import Loop, Tap
+from rpcinspect.replay.peers.loop import Loop, Tap, limits_for
 from rpcinspect.replay.peers.membership import PREFIX, Membership
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.recorder import Recorder
@@ -36,10 +35,10 @@ from rpcinspect.replay.playing.outcome import (
     SeedSearch,
     SessionOutcome,
     StepOutcome,
+    with_reasons,
 )
 from rpcinspect.replay.playing.patience import Patience
 from rpcinspect.replay.playing.player import GRACE_S, Player
-from rpcinspect.replay.playing.reasons import with_reasons
 from rpcinspect.replay.playing.seed_search import EnoughError, search
 from rpcinspect.replay.playing.stand_in_giver import give
 from rpcinspect.replay.workers.ended import Ended

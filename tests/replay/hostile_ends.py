@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rpcinspect.replay.peers.control_calls import device_infos_call
-from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, PipeLost
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PeerEvent, PeerLimits, PipeLost
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.wire.tensorpipe import (
     BrochureAnswer,

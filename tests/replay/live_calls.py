@@ -6,8 +6,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from rpcinspect.replay.peers.events import ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, ResponseArrived
 from rpcinspect.replay.peers.membership import PREFIX, Membership
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient

@@ -10,8 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.membership import Membership
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.planning.model import PlannedSession, Step

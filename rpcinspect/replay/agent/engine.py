@@ -15,8 +15,7 @@ from rpcinspect.replay.agent.messages import autograd_envelope, made
 from rpcinspect.replay.agent.passes import Passes, read_passes
 from rpcinspect.replay.agent.peer import AgentPeer, Part
 from rpcinspect.replay.agent.values import Place
-from rpcinspect.replay.peers.events import PeerEvent
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PeerEvent
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.planning.model import PlannedSession

@@ -26,9 +26,9 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, IdMap
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.agent.ids import OwnRRefs
 from rpcinspect.replay.agent.messages import (
     ExpectedQuestions,
+    OwnRRefs,
     answer_command,
     autograd_envelope,
     call_of,
@@ -40,8 +40,7 @@ from rpcinspect.replay.agent.messages import (
 )
 from rpcinspect.replay.agent.passes import Passes, Progress
 from rpcinspect.replay.agent.values import Place, rows_of, table_of
-from rpcinspect.replay.peers.events import RequestArrived
-from rpcinspect.replay.peers.loop import READ, Loop
+from rpcinspect.replay.peers.loop import READ, Loop, RequestArrived
 from rpcinspect.replay.peers.open_requests import OpenRequests
 from rpcinspect.replay.workers.live_group import LiveWorker
 from rpcinspect.replay.workers.worker_protocol import ControlSocket, Object

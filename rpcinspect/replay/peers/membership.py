@@ -31,7 +31,7 @@ from rpcinspect.replay.peers.control_calls import (
     membership_call,
     read_control_call,
 )
-from rpcinspect.replay.peers.events import PeerEvent, RequestArrived, ResponseArrived, ended_by
+from rpcinspect.replay.peers.loop import PeerEvent, RequestArrived, ResponseArrived, ended_by
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.rpc.message import Message, MessageType

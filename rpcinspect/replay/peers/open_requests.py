@@ -14,8 +14,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived, Unanswered
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.rpc.message import Message
 
 T = TypeVar("T")

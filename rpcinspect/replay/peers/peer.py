@@ -17,9 +17,8 @@ from collections.abc import Sequence
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
-from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived, ended_by
 from rpcinspect.replay.peers.handshake import LOOPBACK_TERMS, Listener, Terms, open_pipe
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, ended_by
 from rpcinspect.replay.peers.loopback import parse_address
 from rpcinspect.replay.peers.open_requests import OpenRequests
 from rpcinspect.replay.peers.pipe_end import PipeEnd

@@ -18,9 +18,8 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.ids import WORKER
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.events import RequestArrived, limits_for
 from rpcinspect.replay.peers.handshake import MEMBER_TERMS
-from rpcinspect.replay.peers.loop import Loop, Tap
+from rpcinspect.replay.peers.loop import Loop, RequestArrived, Tap, limits_for
 from rpcinspect.replay.peers.membership import Membership, NameTakenError, farewell, read_members
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.running_group import StoreAddress, addresses_of, own_host

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replay.peers.events import PeerEvent, RequestArrived
+from rpcinspect.replay.peers.loop import PeerEvent, RequestArrived
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.record import RpcRecord

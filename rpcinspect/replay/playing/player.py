@@ -20,8 +20,14 @@ from msgspec.structs import replace
 from rpcinspect.equality.difference import Difference, verdict
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import (
+    Loop,
+    PeerEvent,
+    PipeLost,
+    RequestArrived,
+    ResponseArrived,
+    Unanswered,
+)
 from rpcinspect.replay.planning.model import PlannedSession, Spare, Step
 from rpcinspect.replay.planning.steps import NO_ANSWER
 from rpcinspect.replay.playing.arrived import LiveRecords

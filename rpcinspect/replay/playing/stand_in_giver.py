@@ -17,8 +17,7 @@ from collections.abc import Collection, Mapping
 from rpcinspect.equality.ids import FORK, RREF
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.control_calls import cast_pickle
-from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived, Unanswered
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.planning.model import StandIn
 from rpcinspect.replay.playing.material import Material, Members, Played
 from rpcinspect.rpc.command import (

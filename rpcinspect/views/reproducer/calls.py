@@ -24,9 +24,8 @@ from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
 from rpcinspect.rpc.pickles.tree import Dict, Global, Value
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import origin
-from rpcinspect.views.reproducer.layout import Brackets, Item, Source, brackets
 from rpcinspect.views.reproducer.operators import enumerated, given, python_name
-from rpcinspect.views.reproducer.python_names import NoSourceError, quoted
+from rpcinspect.views.reproducer.python_names import Brackets, Item, NoSourceError, Source, brackets, quoted
 from rpcinspect.views.reproducer.python_source import Names, SourceWriter
 
 

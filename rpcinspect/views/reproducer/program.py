@@ -28,8 +28,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.views.reproducer.calls import answer_source, call_items, failure_of
-from rpcinspect.views.reproducer.layout import INDENT, Brackets, Item, Source, brackets, lay_out
-from rpcinspect.views.reproducer.python_names import quoted
+from rpcinspect.views.reproducer.python_names import INDENT, Brackets, Item, Source, brackets, lay_out, quoted
 from rpcinspect.views.reproducer.python_source import SourceWriter
 from rpcinspect.views.reproducer.tensors import TensorCollection, name_of
 from rpcinspect.views.reproducer.variables import Variables, integers_of

@@ -1,7 +1,7 @@
 """The inert tree as Python source that makes the same value: what a person would write, with names imported.
 
 In: any value of either dialect, with names for its tensors and RRefs. Out: source in pieces that
-`views.layout` lays out, and the imports that it needs. Nothing is ever evaluated. All text is written in
+`lay_out` puts into lines, and the imports that it needs. Nothing is ever evaluated. All text is written in
 ASCII, every name is checked to be one. What has no source raises `NoSourceError`: what only loading would
 make known, and what is too large to be read by anybody.
 """
@@ -16,8 +16,17 @@ from msgspec import Struct
 
 from rpcinspect.rpc.pickles import numpy_nodes, semantic
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, PersistentRef, Set, Value
-from rpcinspect.views.reproducer.layout import Brackets, Item, Source, brackets
-from rpcinspect.views.reproducer.python_names import Imports, NoSourceError, is_name, quoted, quoted_bytes
+from rpcinspect.views.reproducer.python_names import (
+    Brackets,
+    Imports,
+    Item,
+    NoSourceError,
+    Source,
+    brackets,
+    is_name,
+    quoted,
+    quoted_bytes,
+)
 
 MAX_DEPTH = 40
 MAX_NODES = 100_000

@@ -22,18 +22,22 @@ from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, ScriptCall, Scr
 from rpcinspect.rpc.questions import failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.reproducer.calls import answer_source, call_items, failure_of
-from rpcinspect.views.reproducer.layout import Brackets, Item, Source, brackets, lay_out
 from rpcinspect.views.reproducer.program import ProgramWriter
 from rpcinspect.views.reproducer.python_names import (
     HELPERS,
     RESERVED,
     STANDARD,
     VARIABLE,
+    Brackets,
     Imports,
+    Item,
     NoSourceError,
+    Source,
+    brackets,
     comment,
     comment_text,
     is_name,
+    lay_out,
     quoted,
 )
 from rpcinspect.views.reproducer.python_source import Names, SourceWriter

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from rpcinspect.replay.peers.control_calls import device_infos_call
-from rpcinspect.replay.peers.events import PeerLimits, PipeLost, RequestArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PeerLimits, PipeLost, RequestArrived
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.wire.nop import write_int
 from rpcinspect.wire.tensorpipe import (

@@ -14,8 +14,7 @@ import pytest
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.control_calls import device_infos_call
-from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.membership import MEMBERS, PREFIX, TOKEN, Membership, read_members
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient

@@ -6,8 +6,7 @@ import time
 
 from msgspec.structs import replace
 
-from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived, Unanswered
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.peers.open_requests import OpenRequests
 from rpcinspect.rpc.command import PythonCall, PythonResp
 from rpcinspect.rpc.command_codec import to_message

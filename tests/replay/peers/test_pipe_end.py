@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.replay.peers.control_calls import device_infos_call
-from rpcinspect.replay.peers.events import PeerLimits, PipeLost, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.handshake import DEVICES, MEMBER_TERMS, Terms
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PeerLimits, PipeLost, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.loopback import loopback_host
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.rpc.message import NO_TENSORS

@@ -26,8 +26,7 @@ import rpcinspect
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import OutputError
 from rpcinspect.replay.peers import recorder
-from rpcinspect.replay.peers.events import RequestArrived, ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.membership import PREFIX
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.recorder import Recorder

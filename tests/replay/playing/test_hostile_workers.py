@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from rpcinspect.replay.peers.connection import Connection
-from rpcinspect.replay.peers.events import DEFAULT_PEER_LIMITS, PeerLimits, RequestArrived, limits_for
+from rpcinspect.replay.peers.loop import DEFAULT_PEER_LIMITS, PeerLimits, RequestArrived, limits_for
 from rpcinspect.replay.peers.loopback import parse_address
 from rpcinspect.rpc.command import PythonCall, PythonResp
 from rpcinspect.rpc.command_codec import to_payload

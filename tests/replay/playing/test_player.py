@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
+from rpcinspect.replay.peers.loop import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.playing.arrived import LiveRecords
 from rpcinspect.replay.playing.matching import NOTHING_LIKE_IT

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.peers.control_calls import cast_pickle
-from rpcinspect.replay.peers.events import ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, ResponseArrived
 from rpcinspect.replay.peers.membership import PREFIX, Membership
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient

@@ -8,8 +8,7 @@ from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.run import Run
 from rpcinspect.views.reproducer.calls import Failure, answer_source, call_items, failure_of
-from rpcinspect.views.reproducer.layout import Brackets, flat
-from rpcinspect.views.reproducer.python_names import VARIABLE, Imports, NoSourceError
+from rpcinspect.views.reproducer.python_names import VARIABLE, Brackets, Imports, NoSourceError, flat
 from rpcinspect.views.reproducer.python_source import Names, SourceWriter
 from tests.replay.talks import answer_of, record_of, request_of, udf
 from tests.truth import CAPTURES, workload
