@@ -93,7 +93,6 @@ WRITE_THEMSELVES = ("rpcinspect.recorder.namespace", "rpcinspect.replay.workers.
 REPLAY = ("planning", "peers", "workers", "playing", "agent", "replayer")
 """The parts of `replay`, from the bottom up."""
 REPLAY_UPWARDS = {
-    ("rpcinspect.replay.planning.plan", "rpcinspect.replay.agent.limits"),
     ("rpcinspect.replay.planning.plan", "rpcinspect.replay.agent.passes"),
     ("rpcinspect.replay.workers.worker_main", "rpcinspect.replay.agent.main"),
 }

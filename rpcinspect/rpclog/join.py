@@ -35,7 +35,7 @@ from rpcinspect.rpclog.numbers import JobNumbers
 from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.frame import HEADER_BYTES
 from rpcinspect.wire.ranges import Extent
-from rpcinspect.wire.records import Pipe, TpMessage, TpTensor
+from rpcinspect.wire.records import NO_FLOW, Pipe, TpMessage, TpTensor
 from rpcinspect.wire.segment import Endpoint, Flow
 from rpcinspect.wire.tensorpipe import Layout, TpDescriptor, TpPayload, TpTensorDescriptor, write_descriptor
 
@@ -46,7 +46,6 @@ MAX_KEPT = 1 << 17
 """Payloads and storages of all shapes that are kept."""
 MAX_PROBLEMS = 1000
 """Records that are told one by one as left out."""
-NO_FLOW = Flow(Endpoint("", 0), Endpoint("", 0))
 
 
 class LogJoin:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rpcinspect.replay.peers.control_calls import device_infos_call
 from rpcinspect.replay.peers.loop import Loop, PeerEvent, PeerLimits, PipeLost
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.wire.tensorpipe import (
@@ -21,6 +20,7 @@ from rpcinspect.wire.tensorpipe import (
     write_brochure_answer,
 )
 from tests.replay.hostile import BROCHURE, HELLO, SECONDS, connect, receive_frame, requested
+from tests.replay.live_calls import device_infos_call
 
 CPU = TpDevice("cpu", 0)
 

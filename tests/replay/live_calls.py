@@ -36,6 +36,11 @@ def python_call(module: str, name: str, *args: object) -> Message:
     return Message(int(MessageType.PYTHON_CALL), 0, b"\0" + udf, NO_TENSORS)
 
 
+def device_infos_call() -> Message:
+    """Asks a worker for its devices; the cheapest way to see that its agent answers."""
+    return python_call("torch.distributed.rpc.backend_registry", "_get_device_infos")
+
+
 def value_of(answer: ResponseArrived) -> object:
     """What a live worker of these tests returned, or its failure: they are ours, so they may be loaded."""
     assert answer.message.type == MessageType.PYTHON_RET

@@ -3,7 +3,7 @@ same.
 
 In: a group of live workers, and what a session is played from. Out: an `AgentPeer` for each played worker;
 the player, its schedule and its comparisons do not know the difference. Beside this module,
-`limits` says in the plan what torch's agent can't do, `passes` which gradients belong together, `peer` speaks
+`passes` says in the plan what torch's agent can't do, and which gradients belong together, `peer` speaks
 with the process that `main` and `tensors` run in, `values` knows both languages.
 """
 

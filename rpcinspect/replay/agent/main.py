@@ -19,6 +19,7 @@ import threading
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ import torch.distributed.autograd as dist_autograd
 from torch._C import _distributed_autograd as autograd_c
 
 from rpcinspect.replay.agent.nodes import Contexts, Leave, Recorded, Root, Thread, Told, Watch
-from rpcinspect.replay.agent.tensors import RemoteRefs, build, invoke, tell, tell_value
+from rpcinspect.replay.agent.tensors import NO_TIMEOUT, RemoteRefs, build, invoke, tell, tell_value
 from rpcinspect.replay.workers.bounds import LATER_THREADS, bound_memory
 
 FOREVER_S = 1e6
@@ -116,20 +117,16 @@ class Agent:
         if command["remote"]:
             self.say({"said": "made", **self.rrefs.keep(sent)})
             sent = sent._get_future()
-        sent.add_done_callback(lambda done: self.returned(command, done))
+        sent.add_done_callback(lambda done: self.answered(command, done.value))
 
-    def returned(self, command: Command, future: Any) -> None:
-        """In a thread of the agent: the answer is there, or there will be none."""
+    def answered(self, command: Command, get: Callable[[], Any]) -> None:
+        """In a thread of the agent: `get` gives the answer, or raises what came in its place."""
         what: Command = {"said": "answer", "n": command["n"]}
         try:
-            found = future.value()
+            found = get()
         except Exception as error:
             self.say({**what, "error": str(error)})
             return
-        self.tell_answer(command, found)
-
-    def tell_answer(self, command: Command, found: Any) -> None:
-        what: Command = {"said": "answer", "n": command["n"]}
         try:
             context = command["context"]
             if command.get("remote"):
@@ -154,17 +151,13 @@ class Agent:
         self.rrefs.adopt(command["fork"])
 
     def fetch(self, command: Command, blob: bytes) -> None:
-        """Asks for the value of a remote reference."""
-
-        def then(found: Any, error: Exception | None) -> None:
-            if error is None:
-                self.tell_answer(command, found)
-            else:
-                self.say({"said": "answer", "n": command["n"], "error": str(error)})
-
-        context = command["context"]
-        thread = None if context is None else self.contexts.thread(context)
-        self.rrefs.fetch(command["rref"], thread, then)
+        """Asks for the value of a remote reference; nobody waits for that here."""
+        context, (on, local) = command["context"], command["rref"]
+        thread = Thread() if context is None else self.contexts.thread(context)
+        get = partial(self.rrefs.handles[on, local].to_here, NO_TIMEOUT)
+        thread.begin(lambda: self.answered(command, get))
+        if context is None:
+            thread.end()
 
     def received(self, context: int | None, tensors: Sequence[torch.Tensor]) -> int | None:
         """The autograd message id of what came, if torch has hung it into the graph of a context."""

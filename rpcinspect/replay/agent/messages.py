@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rpcinspect.equality.ids import FORK, RREF, IdMap
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.agent.values import RRefPlace, read_value, told_value
-from rpcinspect.replay.playing.arrived import LiveRecords
-from rpcinspect.replay.playing.translate import translate
+from rpcinspect.replay.playing.translate import LiveRecords, translate
 from rpcinspect.replay.workers.worker_protocol import Object
 from rpcinspect.rpc.command import (
     Command,
@@ -192,7 +191,7 @@ class OwnRRefs:
     ) -> Message:
         """The message with torch's ids in its arguments; `fork`: makes one more fork of an RRef of
         torch's."""
-        record = self._records.decode(message, tensors, 0).record
+        record = self._records.decode(message, tensors).record
         if not record.facts.forks:
             return message
         ids = IdMap()

@@ -67,8 +67,8 @@ from rpcinspect.run.exchanges import Exchange
 
 UNKNOWN_EDGES = 1 << 40
 """Counter of the first autograd message id that is made up for a message whose id torch does not show."""
-MADE_S = 30.0
-"""For the ids of an RRef."""
+SAID_S = 30.0
+"""For what the process is to say, such as the ids of an RRef."""
 _TYPES = re.compile(r"torch\.(\w+)Tensor\b", re.ASCII)
 """In errors that Python raises torch has another word for `CPUFloatType`."""
 LOST = "(this error originated at tensorpipe"
@@ -211,25 +211,13 @@ class AgentPeer:
         elif isinstance(command, (PythonCall, ScriptCall, PythonRemoteCall, ScriptRemoteCall)):
             if isinstance(command, (PythonCall, PythonRemoteCall)):
                 message = self._rrefs.with_own_ids(message, tensors, self._fork)
-            self._call(n, to, read_message(message)[0], message, tensors, context, edge)
+            told, pickle = call_of(read_message(message)[0], self._rrefs.real_pair)
+            what: Object = {"do": "call", "n": n, "to": to, **self._linked(context, edge)}
+            self._tell(what | told, pickle, message.tensor_table, tensors)
             if isinstance(command, (PythonRemoteCall, ScriptRemoteCall)):
                 self._rrefs.made(command.ret_rref_id, self._until_made()["rref"])
         else:
             raise ReplayError(f"torch's agent can't be made to send {type_name(message_type_of(command))}")
-
-    def _call(
-        self,
-        n: int,
-        to: str,
-        command: Command,
-        message: Message,
-        tensors: Sequence[bytes],
-        context: int | None,
-        edge: int | None,
-    ) -> None:
-        what: Object = {"do": "call", "n": n, "to": to, **self._linked(context, edge)}
-        told, pickle = call_of(command, self._rrefs.real_pair)
-        self._tell(what | told, pickle, message.tensor_table, tensors)
 
     def _fork(self, rref: Sequence[int]) -> tuple[int, int]:
         """One more fork of an RRef of torch's, which is about to be sent."""
@@ -245,14 +233,10 @@ class AgentPeer:
     def _hear_until(self, done: Callable[[], bool]) -> None:
         """Waits for something that the process says; whatever else it says is heard."""
         while not done():
-            heard = self._control.receive(MADE_S)
-            if heard is None:
+            if not self._hear_next():
                 raise ReplayError(f"the process that plays {self.name} has ended")
-            self._hear(*heard)
-        while self._control.said_more:  # nothing else would say that it is there
-            heard = self._control.receive(MADE_S)
-            if heard is not None:
-                self._hear(*heard)
+        while self._control.said_more and self._hear_next():
+            pass  # nothing else would say that it is there
 
     def _linked(self, context: int | None, edge: int | None) -> Object:
         """The id of a message that is to be sent, and the received ones whose gradients hang at it."""
@@ -301,17 +285,10 @@ class AgentPeer:
 
     def ready(self, events: int) -> None:
         """The process says something."""
-        while True:
-            heard = self._control.receive(30.0)
-            if heard is None:
-                self.close()
-                return
-            try:
-                self._hear(*heard)
-            except (KeyError, TypeError, ValueError) as error:
-                raise ReplayError(f"the played worker's process says nonsense: {error!r}") from error
+        while self._hear_next():
             if not self._control.said_more:
                 return
+        self.close()
 
     def tick(self, now: float) -> None:
         """Nothing that depends on time is in a connection."""
@@ -322,6 +299,16 @@ class AgentPeer:
         self._loop.remove_timer(self._check)
         for n in list(self._open.on()):
             self._lose(n, "the played worker's process has ended")
+
+    def _hear_next(self) -> bool:
+        """Hears the next that the process says; False: it has ended."""
+        heard = self._control.receive(SAID_S)
+        try:
+            if heard is not None:
+                self._hear(*heard)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReplayError(f"the played worker's process says nonsense: {error!r}") from error
+        return heard is not None
 
     def _hear(self, what: Object, blob: bytes) -> None:
         said = what["said"]
@@ -422,10 +409,10 @@ class AgentPeer:
         error = None if error is None else _TYPES.sub(r"CPU\1Type", error.removeprefix(own))
         for n, one in list(self._open.on().items()):
             if one.what.context == context and isinstance(one.what.command, PropagateGradientsReq):
-                if error is None or not error.startswith(f"Error on Node {self._part.ids[one.to]}:"):
-                    self._answered(n, made(PropagateGradientsResp()))
-                else:
-                    self._answered(n, made(ExceptionResponse(error.encode("utf-8", "surrogateescape"))))
+                answer: Command = PropagateGradientsResp()
+                if error is not None and error.startswith(f"Error on Node {self._part.ids[one.to]}:"):
+                    answer = ExceptionResponse(error.encode("utf-8", "surrogateescape"))
+                self._answered(n, made(answer))
 
     def _check(self, now: float) -> None:
         """Posts what has waited too long for its answer, and asks whether contexts are gone."""

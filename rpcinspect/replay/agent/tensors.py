@@ -3,7 +3,7 @@
 In: what a tensor table says, row by row, and the bytes of its storages; or tensors of torch. Out: the other.
 Bits are never looked at as numbers, so that NaN payloads, negative zeros and denormals stay; strides,
 offsets, shared storages and lazy conj and neg bits stay too. `RemoteRefs`: commands to make a remote
-reference, to hand one on, to fetch one → its ids, which torch counts; its value, unpickled by nobody.
+reference, to hand one on → its ids, which torch counts; its value, unpickled by nobody.
 
 Runs in a played worker's process only (`agent/main.py`); the other side is `agent/values.py`. Mirrors
 `remote` of torch/distributed/rpc/api.py.
@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -255,22 +254,6 @@ class RemoteRefs:
         """The ids of one more fork, which is about to be handed on in a pickle."""
         _, rref_on, rref_local, fork_on, fork_local, *_ = self.handles[rref[0], rref[1]]._serialize()
         return {"rref": (rref_on, rref_local), "fork": (fork_on, fork_local)}
-
-    def fetch(self, rref: Sequence[int], thread: Any, then: Callable[[Any, Exception | None], None]) -> None:
-        """Asks the owner for the value; `then` gets it, or the error. Nobody waits for that here."""
-        handle = self.handles[rref[0], rref[1]]
-
-        def ask() -> None:
-            try:
-                found, error = handle.to_here(NO_TIMEOUT), None
-            except Exception as raised:
-                found, error = None, raised
-            then(found, error)
-
-        if thread is None:
-            threading.Thread(target=ask, daemon=True).start()
-        else:
-            thread.begin(ask)
 
 
 def ids_of(shown: str) -> tuple[tuple[int, int], tuple[int, int]]:

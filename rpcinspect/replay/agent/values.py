@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.workers.worker_protocol import Object
 from rpcinspect.rpc.dtypes import DTYPES
-from rpcinspect.rpc.pickles.semantic import TAGS, device, rref_fork, tensor_index, untag
+from rpcinspect.rpc.pickles.semantic import device, rref_fork, tensor_index, untag
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
 from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table, to_tensor_table
 
@@ -74,35 +74,26 @@ def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any
     raise ReplayError("it has an argument that Python can't give, an object")
 
 
-def read_value(told: Any, like: Value = None) -> Value:
-    """What the process tells of a result, as a value of a message; written in the way of the captured one
-    where both are lists or dicts. Raises `ReplayError`."""
+def read_value(told: Any) -> Value:
+    """What the process tells of a result, as a value of a message. Raises `ReplayError`."""
     try:
-        return _read(told, like)
+        return _read(told)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ReplayError(f"the played worker's process tells of no value: {error!r}") from error
 
 
-def _read(told: Any, like: Value) -> Value:
+def _read(told: Any) -> Value:
     kind, what = told
     if kind == "tensor":
         return Call(_BUILD_TENSOR, (int(what),))
     if kind in ("list", "tuple"):
-        pattern = untag(like)
-        patterns = pattern if type(pattern) in (list, tuple) else ()
-        items = [_read(one, patterns[i] if i < len(patterns) else None) for i, one in enumerate(what)]
-        return _tagged(items, like) if kind == "list" else tuple(items)
+        items = [_read(one) for one in what]
+        return items if kind == "list" else tuple(items)
     if kind == "dict":
-        return _tagged(Dict([(_read(k, None), _read(v, None)) for k, v in what]), like)
+        return Dict([(_read(k), _read(v)) for k, v in what])
     if kind == "device":
         return Call(_DEVICE, (str(what),))
     return _PLAIN[kind](what)
-
-
-def _tagged(value: Value, like: Value) -> Value:
-    if type(like) is Call and like.function in TAGS and type(like.args) is tuple:
-        return Call(like.function, (value, *like.args[1:]))
-    return value
 
 
 def _plain(what: Any) -> Any:

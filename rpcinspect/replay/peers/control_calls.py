@@ -72,11 +72,6 @@ def membership_call(name: str, worker_id: int, *, is_join: bool) -> Message:
     return _call(_UPDATE_GROUP_MEMBERSHIP, args)
 
 
-def device_infos_call() -> Message:
-    """Asks a worker for its devices; the cheapest way to see that its agent answers."""
-    return _call(_GET_DEVICE_INFOS, _EMPTY_TUPLE)
-
-
 def own_info_call() -> Message:
     """Asks a worker for its own name and id."""
     return _call(_GET_WORKER_INFO, _EMPTY_TUPLE)

@@ -83,8 +83,6 @@ class RequestArrived(Struct, frozen=True, kw_only=True):
     message: Message
     tensors: tuple[bytes, ...]
     """The storages, in the order of their indexes."""
-    time_ns: int
-    """When it was complete, as `time.time_ns`."""
 
 
 class ResponseArrived(Struct, frozen=True, kw_only=True):
@@ -97,7 +95,6 @@ class ResponseArrived(Struct, frozen=True, kw_only=True):
     message: Message
     """Its id is that of the request."""
     tensors: tuple[bytes, ...]
-    time_ns: int
     late: bool = False
     """`Unanswered` was told before."""
 

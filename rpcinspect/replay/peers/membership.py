@@ -34,6 +34,7 @@ from rpcinspect.replay.peers.control_calls import (
 from rpcinspect.replay.peers.loop import PeerEvent, RequestArrived, ResponseArrived, ended_by
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
+from rpcinspect.replay.planning.sessions import MAX_ID
 from rpcinspect.rpc.message import Message, MessageType
 
 PREFIX = "/rpc_prefix_0/"
@@ -45,8 +46,6 @@ MEMBERS = "names/_ALL_WORKER_INFOS"
 DONE = b"Done"
 POLL_S = 0.01
 STATIC = "the group is static (init_rpc with world_size): nobody can join it"
-MAX_ID = (1 << 15) - 1
-"""Worker ids have 16 bits, with a sign."""
 
 
 class NameTakenError(ReplayError):

@@ -103,7 +103,6 @@ class OpenRequests(Generic[T]):
                     pipe=pipe,
                     message=message,
                     tensors=tuple(tensors),
-                    time_ns=time.time_ns(),
                     late=late is not None,
                 )
             )
@@ -120,7 +119,6 @@ class OpenRequests(Generic[T]):
                 pipe=pipe,
                 message=message,
                 tensors=tuple(tensors),
-                time_ns=time.time_ns(),
             )
         )
 

@@ -41,6 +41,12 @@ CPU = TpDevice("cpu", 0)
 _CPUS = (CPU, TpDevice("cpu", -1), None)
 
 
+def cpu_descriptor(payloads: Sequence[bytes], tensors: Sequence[bytes]) -> TpDescriptor:
+    """The descriptor of a message from CPU to CPU."""
+    carried = [TpTensorDescriptor(length=len(data), source_device=CPU, target_device=CPU) for data in tensors]
+    return TpDescriptor(b"", tuple([TpPayload(len(payload)) for payload in payloads]), tuple(carried))
+
+
 class _Incoming(Struct):
     """A message whose descriptor was read."""
 
@@ -157,17 +163,8 @@ class PipeEnd:
         assert self._descriptor is not None
         assert self._channel is not None
         payloads = message.to_payloads()
-        descriptor = TpDescriptor(
-            metadata=b"",
-            payloads=tuple([TpPayload(len(payload)) for payload in payloads]),
-            tensors=tuple(
-                [
-                    TpTensorDescriptor(length=len(data), source_device=CPU, target_device=CPU)
-                    for data in tensors
-                ]
-            ),
-        )
-        self._descriptor.send(write_descriptor(descriptor, Layout.V1_9), *payloads)
+        descriptor = write_descriptor(cpu_descriptor(payloads, tensors), Layout.V1_9)
+        self._descriptor.send(descriptor, *payloads)
         self._channel.send(tensors)
 
     # --- reading -------------------------------------------------------------------------------------------

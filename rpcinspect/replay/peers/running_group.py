@@ -1,5 +1,5 @@
-"""A dynamic group that others have started: where it is, who its members are, and how those that have ended
-without leaving are taken out of it.
+"""A dynamic group that others have started: where it is, who its members are, how those that have ended
+without leaving are taken out of it, and how no signal ends this process while it is a member.
 
 In: host and port of a store that the user names. Out: a store client with the group's prefix, and where its
 members are; of `remove_dead` what was done. A worker that still answers is left alone. Members are told of
@@ -14,9 +14,14 @@ torch/distributed/rpc/api.py.
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
+import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 from msgspec import Struct
 
@@ -24,6 +29,7 @@ from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.control_calls import membership_call, own_info_call, read_own_info
 from rpcinspect.replay.peers.handshake import MEMBER_TERMS
 from rpcinspect.replay.peers.loop import Loop, Tap
+from rpcinspect.replay.peers.loopback import SCHEME as UV_SCHEME
 from rpcinspect.replay.peers.loopback import Address, any_host, parse_address
 from rpcinspect.replay.peers.membership import (
     IS_STATIC,
@@ -38,12 +44,63 @@ from rpcinspect.replay.peers.membership import (
     token_of,
 )
 from rpcinspect.replay.peers.peer import Peer
-from rpcinspect.replay.peers.signals import HeldSignals
 from rpcinspect.replay.peers.store_client import StoreClient
+
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class HeldSignals:
+    """Signals that would end this process, held back while it is a member of somebody else's group.
+
+    An exception of a signal may come between any two instructions, also between taking a group's token and
+    noting that it was taken. While they are held, a signal is only noted; `check` lets it do what it would
+    have done, and is called where that may be. While leaving, not even there.
+
+    Use it in a `with` statement. Only signals that Python handles are held: those that end the process at
+    once do so. Elsewhere than in the main thread there are none to hold.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._waiting: list[int] = []
+        self._quiet = 0
+
+    def check(self, _: float = 0.0) -> None:
+        """Lets what came meanwhile take effect: most raise an exception. A timer of a loop may call it."""
+        if self._waiting and not self._quiet:
+            number = self._waiting.pop(0)
+            self._before[number](number, None)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Nothing takes effect in here."""
+        self._quiet += 1
+        try:
+            yield
+        finally:
+            self._quiet -= 1
+
+    def __enter__(self) -> HeldSignals:
+        if threading.current_thread() is threading.main_thread():
+            for name in NAMES:
+                number = getattr(signal, name, None)
+                if number is not None and callable(signal.getsignal(number)):
+                    self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if error is None or isinstance(error, Exception):  # otherwise something ends us already
+            self.check()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number not in self._waiting:
+            self._waiting.append(number)
+
 
 MAX_GROUPS = 64
 """Calls of init_rpc in one process that are looked for."""
-UV = "uv://"
 SCHEME = "tcp://"
 
 
@@ -103,9 +160,9 @@ def addresses_of(store: StoreClient, names: Iterable[str], *, all_of_them: bool 
         url = store.get(key).decode("utf-8", "replace") if store.check(key) else ""
         if not url:
             continue
-        if not url.startswith(UV) and not all_of_them:
+        if not url.startswith(UV_SCHEME) and not all_of_them:
             continue
-        if not url.startswith(UV):
+        if not url.startswith(UV_SCHEME):
             scheme = url.partition(":")[0]
             raise ReplayError(f"{name} is reached over {scheme[:20]!a} only, not over TCP (transport uv)")
         found[name] = parse_address(url, any_host)

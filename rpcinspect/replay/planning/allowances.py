@@ -21,7 +21,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from rpcinspect.replay.planning.operator_table import PASSES
-from rpcinspect.rpc.pickles.known import HARMLESS, has_dunder, is_dangerous
+from rpcinspect.rpc.pickles.known import HARMLESS, has_dunder, is_dangerous, words_of
 from rpcinspect.rpc.pickles.standard_library import STANDARD_LIBRARY
 from rpcinspect.rpc.pickles.tree import Global
 
@@ -102,17 +102,13 @@ def _defined(module: str) -> frozenset[str]:
     return frozenset(one.name for one in ast.parse(source.read_bytes()).body if isinstance(one, kinds))
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-OPERATIONS = _words(
+OPERATIONS = words_of(
     "torch torch._C._VariableFunctions torch._C._fft torch._C._linalg torch._C._nn torch._C._special"
 )
 """Modules whose names are operators."""
 OPERATORS = frozenset(one.partition(".")[0] for names in PASSES.values() for one in names.split())
 """Operators that may run without `--allow`."""
-MODULES = _words(
+MODULES = words_of(
     "torch.distributed.autograd torch.distributed.optim torch.distributions torch.functional "
     "torch.nn.functional torch.nn.modules torch.optim torch.random torch.testing._internal.dist_utils "
     "torch.testing._internal.distributed.nn.api torch.testing._internal.distributed.rpc.dist_autograd_test "
@@ -133,7 +129,7 @@ CALLED = frozenset(
     for name in names.split()
 )
 """Of numpy and the standard library."""
-TOOLS = _words(
+TOOLS = words_of(
     "Cython IPython _pytest attr cffi click cloudpickle coverage cupy dask dill fire fsspec functorch invoke "
     "jinja2 joblib mpmath networkx numba numexpr pandas pexpect pip pkg_resources psutil ptyprocess pygments "
     "pytest ray rpcinspect scipy setuptools sh six sklearn sympy tensorflow torchgen triton typer wheel yaml"

@@ -19,10 +19,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 
 from rpcinspect.replay.planning.allowances import BY_MAIN, Allowance, hint
-from rpcinspect.replay.planning.helpers import OF_FILES, is_data, judge_helper
+from rpcinspect.replay.planning.helpers import OF_FILES, Id, Made, is_data, judge_helper
 from rpcinspect.replay.planning.model import GlobalUse
 from rpcinspect.replay.planning.operators import judge_operator
-from rpcinspect.replay.planning.rref_classes import Id, Made
 from rpcinspect.replay.planning.source_names import HARMLESS_METHODS
 from rpcinspect.replay.planning.sources import MAIN_NAMES, REASONS, Sources
 from rpcinspect.rpc.command import (

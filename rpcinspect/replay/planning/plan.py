@@ -14,12 +14,11 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.errors import RpcInspectError
-from rpcinspect.replay.agent.limits import LOOSE, cannot
-from rpcinspect.replay.agent.passes import read_passes
+from rpcinspect.replay.agent.passes import LOOSE, cannot, read_passes
 from rpcinspect.replay.planning.devices import named_devices
 from rpcinspect.replay.planning.facts import Id, JobFacts, read_facts, rrefs_in
 from rpcinspect.replay.planning.gate import Gate, Inspection
+from rpcinspect.replay.planning.helpers import rref_classes
 from rpcinspect.replay.planning.lacks import Lacks, read_lacks
 from rpcinspect.replay.planning.model import (
     Engine,
@@ -28,9 +27,9 @@ from rpcinspect.replay.planning.model import (
     StandIn,
     Step,
     missing_allowances,
+    some_of,
 )
 from rpcinspect.replay.planning.order import arrivals, arrived_before, order, overlaps
-from rpcinspect.replay.planning.rref_classes import rref_classes
 from rpcinspect.replay.planning.selection import select
 from rpcinspect.replay.planning.sessions import Cast, default_casts, group_kinds, named_casts, workers_of
 from rpcinspect.replay.planning.stand_ins import stand_ins
@@ -43,10 +42,6 @@ from rpcinspect.rpc.wrapping import envelope_types, habit, wrap_answer, wrap_req
 from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.exchanges import Exchange, Exchanges, Orphan, read_exchanges
 from rpcinspect.session.model import Session
-
-
-class PlanError(RpcInspectError):
-    """What was asked for does not fit the capture."""
 
 
 class PlanOptions(Struct, frozen=True, kw_only=True):
@@ -82,7 +77,11 @@ def plan(
     exchanges = read_exchanges(session, messages)
     causes = explain(session).decided(options.roles)
     facts = read_facts(session, exchanges.calls)
-    casts = _casts(session, exchanges, causes, options)
+    workers = workers_of(session)
+    if options.roles or options.live:
+        casts = named_casts(workers, options.roles, options.live)
+    else:
+        casts = default_casts(workers, exchanges.calls, causes)
     calls, left_out = _selected(exchanges, causes, facts, options)
     lacks = read_lacks(session, exchanges.calls)
     inspection = Inspection(gate, rref_classes(exchanges.calls), options.trust)
@@ -132,16 +131,6 @@ def _spare_answers(made: Plan) -> set[int]:
     return {index for index in spare - given if index is not None}
 
 
-def _casts(session: Session, exchanges: Exchanges, causes: Causes, options: PlanOptions) -> list[Cast]:
-    workers = workers_of(session)
-    if not options.roles and not options.live:
-        return default_casts(workers, exchanges.calls, causes)
-    casts, mistake = named_casts(workers, options.roles, options.live)
-    if mistake is not None:
-        raise PlanError(mistake)
-    return casts
-
-
 def _selected(
     exchanges: Exchanges, causes: Causes, facts: dict[int, JobFacts], options: PlanOptions
 ) -> tuple[list[Exchange], int]:
@@ -149,8 +138,6 @@ def _selected(
     if options.context is None:
         return list(exchanges.calls), 0
     chosen = select(options.context, exchanges.calls, causes, facts)
-    if not chosen:
-        raise PlanError(f"the capture has no autograd context {options.context}")
     calls = [call for call in exchanges.calls if call.index in chosen]
     return calls, sum(not call.control for call in exchanges.calls) - len(calls)
 
@@ -363,7 +350,7 @@ def _notes(session: Session, exchanges: Exchanges) -> list[str]:
             "Capture from before the start of the job."
         )
     for device, messages in named_devices(exchanges.calls).items():
-        shown = ", ".join(f"#{index}" for index in messages[:5]) + (", …" if len(messages) > 5 else "")
+        shown = some_of([f"#{index}" for index in messages], 5)
         notes.append(f"Arguments name {device} ({shown}): it is passed on as it is, wherever tensors are.")
     if len(session.captures) > 1:
         notes.append("The order is that of the captures' own clocks, taken as one.")

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.errors import ReplayError
+from rpcinspect.errors import ReplayError, RpcInspectError
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.questions import FETCHES, GENERAL, HOUSEKEEPING, REMOTE, is_builtin
 from rpcinspect.run.causes import Causes
@@ -30,6 +30,10 @@ from rpcinspect.session.model import Session
 
 OPTIMIZER = ("torch.distributed.optim.", "__torch__.torch.distributed.optim.")
 """How the functions of distributed optimizers begin, those in TorchScript included."""
+
+
+class PlanError(RpcInspectError):
+    """What was asked for does not fit the capture."""
 
 
 class Cast(Struct, frozen=True):
@@ -64,10 +68,9 @@ def default_casts(
 
 def named_casts(
     workers: Mapping[int, Sequence[str]], roles: Sequence[str], live: Sequence[str]
-) -> tuple[list[Cast], str | None]:
-    """The one session that `--role` or `--live` asks for, in every job that has all these workers; or what is
-    wrong.
-    """
+) -> list[Cast]:
+    """The one session that `--role` or `--live` asks for, in every job that has all these workers. Raises
+    `PlanError` where none has them, or nobody is left."""
     named = [*roles, *live]
     casts = []
     for job, names in sorted(workers.items()):
@@ -79,10 +82,10 @@ def named_casts(
         known = sorted({name for names in workers.values() for name in names})
         absent = [name for name in named if name not in known]
         there = f"the capture has {', '.join(known) or 'none'}"
-        return [], f"no worker is called {', '.join(absent or named)}: {there}"
+        raise PlanError(f"no worker is called {', '.join(absent or named)}: {there}")
     if not all(cast.live and cast.roles for cast in casts):
-        return [], "nobody is left to be live" if roles else "nobody is left to be played"
-    return casts, None
+        raise PlanError("nobody is left to be live" if roles else "nobody is left to be played")
+    return casts
 
 
 def changes_state(call: Exchange) -> bool:

@@ -111,11 +111,6 @@ class Sources:
         found = self._found(file, name)
         return None if found is None else _defined(found, name.rpartition(".")[2] in file.rebuilders)
 
-    def defines(self, module: str, name: str) -> bool:
-        """Whether a file of the user's defines a name, so that only code of these files is its own."""
-        found = self.find(module, name)
-        return found is not None and found.kind != "alias"
-
     def class_facts(self, module: str, name: str) -> ClassFacts | None:
         """What the objects of a class run; None where the name is no class that the files define."""
         file = self._parsed(module)

@@ -22,16 +22,12 @@ from rpcinspect.replay.peers.handshake import MEMBER_TERMS
 from rpcinspect.replay.peers.loop import Loop, RequestArrived, Tap, limits_for
 from rpcinspect.replay.peers.membership import Membership, NameTakenError, farewell, read_members
 from rpcinspect.replay.peers.peer import Peer
-from rpcinspect.replay.peers.running_group import StoreAddress, addresses_of, own_host
-from rpcinspect.replay.peers.signals import HeldSignals
+from rpcinspect.replay.peers.running_group import HeldSignals, StoreAddress, addresses_of, own_host
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.planning.model import PlannedSession
-from rpcinspect.replay.playing.arrived import LiveRecords
 from rpcinspect.replay.playing.material import Material
-from rpcinspect.replay.playing.outcome import StepOutcome
-from rpcinspect.replay.playing.patience import Patience
 from rpcinspect.replay.playing.player import Player
-from rpcinspect.replay.playing.translate import ids_of
+from rpcinspect.replay.playing.translate import LiveRecords, ids_of
 from rpcinspect.replay.playing.uncaptured import acknowledgement, refusal
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
@@ -72,16 +68,13 @@ def check(materials: Iterable[Material], options: JoinOptions) -> None:
 def play_joined(
     material: Material,
     options: JoinOptions,
-    patience: Patience,
+    new_player: Callable[[Material, Loop, Mapping[str, Peer], Membership], Player],
     *,
-    speed: float | None,
-    done: Callable[[StepOutcome], None],
     tap: Tap | None,
-    began: Callable[[Player], None],
     trouble: Callable[[str], None],
 ) -> None:
-    """Plays a session; `began` gets the player once it plays. Raises `ReplayError` where that can't be done,
-    with the group as it was. `trouble` hears that the group could not be left, and what to do about it.
+    """Plays a session with a new player. Raises `ReplayError` where that can't be done, with the group as it
+    was. `trouble` hears that the group could not be left, and what to do about it.
     """
     limits = limits_for(material.largest)
     with options.store.connect(tap=tap) as store, HeldSignals() as signals, Loop(limits, tap=tap) as loop:
@@ -100,16 +93,7 @@ def play_joined(
                 player: Player | None = None
                 try:
                     _join(membership, options)
-                    player = Player(
-                        _in_group(material, names, peers),
-                        loop,
-                        peers,
-                        membership,
-                        patience,
-                        speed=speed,
-                        done=done,
-                    )
-                    began(player)
+                    player = new_player(_in_group(material, names, peers), loop, peers, membership)
                     player.run()
                     return
                 except NameTakenError:
@@ -164,7 +148,7 @@ def _release(
 
     def asked(event: RequestArrived) -> None:
         if not membership.handle(event):
-            live = records.decode(event.message, event.tensors, event.time_ns)
+            live = records.decode(event.message, event.tensors)
             with contextlib.suppress(ReplayError):  # it is gone
                 by_name[event.peer].answer(event, acknowledgement(live.record) or refusal())
 

@@ -53,6 +53,10 @@ class Material(Struct, frozen=True, kw_only=True):
         """Captured names → ids as they have joined; of all who have."""
         return self.worker_ids if self.live_ids is None else self.live_ids
 
+    def storages(self, record: RpcRecord) -> list[bytes]:
+        """The captured bytes of a message's tensors."""
+        return [b"" if tensor.extent is None else self.read(tensor.extent) for tensor in record.tp.tensors]
+
     def live_name(self, captured: str) -> str:
         """What a worker of the capture is called in the live group."""
         return self.rules.worker_name(captured)

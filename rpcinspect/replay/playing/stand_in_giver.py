@@ -55,10 +55,9 @@ def give(material: Material, loop: Loop, peers: Mapping[str, Played], members: M
         own = GloballyUniqueId(material.worker_ids[role], OWN_IDS + number)
         answer = material.calls[stand_in.request].response
         assert answer is not None
-        storages = [b"" if one.extent is None else material.read(one.extent) for one in answer.tp.tensors]
         rref = _live(material, RREF, stand_in.rref)
         made = made_by(answer, rref, own)
-        sent = [peers[role].send(stand_in.owner, made, storages, timeout_s=TIMEOUT_S)]
+        sent = [peers[role].send(stand_in.owner, made, material.storages(answer), timeout_s=TIMEOUT_S)]
         for fork in stand_in.forks:
             told = to_message(RRefForkRequest(rref, _live(material, FORK, fork)))
             sent.append(peers[role].send(stand_in.owner, told, timeout_s=TIMEOUT_S))

@@ -33,9 +33,7 @@ from rpcinspect.replay.reproduction.reproduced import (
     Send,
     Timed,
     Together,
-    after_of,
     needing_gradient,
-    set_after,
 )
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.semantic import python_udf
@@ -111,7 +109,7 @@ def put_after(timed: Sequence[Timed], others: Sequence[Sequence[tuple[int, int]]
             if place > known[which]:
                 known[which] = place
                 news.append(its[place][1])
-        set_after(item, tuple(news))
+        item.event = replace(item.event, after=tuple(news))
 
 
 def joined(timed: Sequence[Timed]) -> list[Timed]:
@@ -184,10 +182,11 @@ def _together(its: Sequence[Timed], contexts: Sequence[int]) -> Together:
     lanes = [joined(lane) for lane in [*lanes, plain] if lane]
     overs = [ends(lane) for lane in lanes]
     for number, lane in enumerate(lanes):
-        before = {id(item): after_of(item) for item in lane}
+        before = [item.event.after for item in lane]
         put_after(lane, overs[:number] + overs[number + 1 :])
-        for item in lane:
-            set_after(item, (*before[id(item)], *after_of(item)))
+        for item, after in zip(lane, before, strict=True):
+            if not isinstance(item.event, Await):
+                item.event = replace(item.event, after=(*after, *item.event.after))
     return Together([Block(lane[0].context, [item.event for item in lane]) for lane in lanes])
 
 
@@ -290,17 +289,9 @@ def _begins(made: Reproduction, own: Sequence[Exchange]) -> dict[int, int]:
 
 def _passes(made: Reproduction, program: Program, context: int, own: Sequence[Exchange]) -> list[Pass]:
     """The passes of one context of a worker, with what they are made of."""
-    worker = program.worker
-    sent = [
-        g
-        for g in made.sent.values()
-        if (g.call.job, g.call.caller, g.call.context) == (program.job, worker, context)
-    ]
-    back = [
-        g
-        for g in made.back.values()
-        if (g.call.job, g.call.callee, g.call.context) == (program.job, worker, context)
-    ]
+    here = program.job, program.worker, context
+    sent = [g for g in made.sent.values() if (g.call.job, g.call.caller, g.call.context) == here]
+    back = [g for g in made.back.values() if (g.call.job, g.call.callee, g.call.context) == here]
     triggers = [c for c in own if c.context == context and c.kind == MessageType.RREF_BACKWARD_REQ]
     forward = [c for c in own if c.context == context and c.kind not in PASSES]
     begins: list[tuple[int, int, Gradient | Exchange]] = [(g.call.begin_ns, g.call.index, g) for g in sent]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from rpcinspect.replay.planning.facts import Id
 from rpcinspect.replay.planning.model import GlobalUse
@@ -122,6 +121,11 @@ class Await(Struct, frozen=True):
 
     call: Exchange
 
+    @property
+    def after(self) -> tuple[int, ...]:
+        """Answers come when they come."""
+        return ()
+
 
 class Pass(Struct, eq=False):
     """A backward pass."""
@@ -198,19 +202,6 @@ class Timed(Struct, eq=False):
     context: int | None
 
 
-def after_of(item: Timed) -> tuple[int, ...]:
-    """What an event comes after."""
-    return () if isinstance(item.event, Await) else item.event.after
-
-
-def set_after(item: Timed, after: tuple[int, ...]) -> None:
-    """Answers come when they come."""
-    if isinstance(item.event, Pass):
-        item.event.after = after
-    elif isinstance(item.event, Send):
-        item.event = replace(item.event, after=after)
-
-
 def awaited(found: Sequence[Program]) -> frozenset[tuple[int, int]]:
     """(job, request) that some step of another worker comes after."""
     return frozenset(
@@ -218,7 +209,6 @@ def awaited(found: Sequence[Program]) -> frozenset[tuple[int, int]]:
         for program in found
         for block in blocks_of(program)
         for event in block.events
-        if not isinstance(event, Await)
         for index in event.after
     )
 

@@ -17,10 +17,9 @@ from msgspec import Struct, field
 
 from rpcinspect.replay.planning.facts import Id, JobFacts, edge_of, read_facts, rrefs_in
 from rpcinspect.replay.planning.gate import Gate, Inspection
-from rpcinspect.replay.planning.plan import PlanError
-from rpcinspect.replay.planning.rref_classes import rref_classes
+from rpcinspect.replay.planning.helpers import rref_classes
 from rpcinspect.replay.planning.selection import needed, select
-from rpcinspect.replay.planning.sessions import workers_of
+from rpcinspect.replay.planning.sessions import PlanError, workers_of
 from rpcinspect.replay.reproduction.reproduced import (
     Gradient,
     Handle,
@@ -86,10 +85,7 @@ def _chosen(
     calls: Sequence[Exchange], causes: Causes, facts: Mapping[int, JobFacts], options: ReproductionOptions
 ) -> frozenset[int]:
     if options.context is not None:
-        found = select(options.context, calls, causes, facts)
-        if not found:
-            raise PlanError(f"the capture has no autograd context {options.context}")
-        return found
+        return select(options.context, calls, causes, facts)
     if options.message is None:
         return frozenset(call.index for call in calls)
     for call in calls:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
@@ -34,21 +35,16 @@ class Gradient(Struct, frozen=True, kw_only=True):
     """In C order; None: there were too many bytes to show."""
 
 
-class LiveWorker:
+class LiveWorker(Struct, frozen=True):
     """A worker of torch under a captured name and id."""
 
-    def __init__(self, name: str, worker_id: int, child: Child) -> None:
-        self.name = name
-        self.worker_id = worker_id
-        self.child = child
+    name: str
+    worker_id: int
+    child: Child
 
-    def gradients(self, context_id: int, timeout_s: float = 30.0) -> tuple[Gradient, ...]:
+    def gradients(self, context_id: int) -> tuple[Gradient, ...]:
         """`get_gradients(context_id)`; `ReplayError` if the worker has no such context, or doesn't answer."""
-        self.child.control.send({"do": "gradients", "context_id": context_id})
-        answer = self.child.control.receive(timeout_s)
-        if answer is None:
-            raise ReplayError(f"{self.name} has ended")
-        what, blob = answer
+        what, blob = self._ask("gradients", context_id=context_id)
         if "error" in what:
             raise ReplayError(f"{self.name}: {what['error']}")
         try:
@@ -56,23 +52,24 @@ class LiveWorker:
         except (KeyError, TypeError, ValueError) as error:
             raise ReplayError(f"{self.name} says something else than gradients") from error
 
-    def has_context(self, context_id: int, timeout_s: float = 30.0) -> bool:
+    def has_context(self, context_id: int) -> bool:
         """Whether it takes part in an autograd context that was not cleaned up. Raises `ReplayError` if it
         does not answer."""
-        self.child.control.send({"do": "context", "context_id": context_id})
-        answer = self.child.control.receive(timeout_s)
-        if answer is None:
-            raise ReplayError(f"{self.name} has ended")
-        return answer[0].get("there") is not False
+        return self._ask("context", context_id=context_id)[0].get("there") is not False
 
     def leave(self, timeout_s: float = 30.0) -> bool:
         """A graceful shutdown of its agent; whether that went well within the time."""
         try:
-            self.child.control.send({"do": "leave"})
-            answer = self.child.control.receive(timeout_s)
+            return self._ask("leave", timeout_s)[0].get("left") is True
         except ReplayError:
             return False
-        return answer is not None and answer[0].get("left") is True
+
+    def _ask(self, what: str, timeout_s: float = 30.0, **more: int) -> tuple[Object, bytes]:
+        self.child.control.send({"do": what, **more})
+        answer = self.child.control.receive(timeout_s)
+        if answer is None:
+            raise ReplayError(f"{self.name} has ended")
+        return answer
 
 
 class _Process(Struct):
@@ -101,8 +98,6 @@ class LiveGroup(Closing):
         self.port: int = int(ready["port"])
         """Of the store, on 127.0.0.1."""
         self.workers: dict[str, LiveWorker] = {}
-        self.agents: dict[str, Child] = {}
-        """Processes that play workers."""
         self.maps: DeviceMaps = {}
         """Caller → callee → own device → its device, of everybody; to be set before anybody is started."""
         self.seeds = Seeds()
@@ -120,9 +115,7 @@ class LiveGroup(Closing):
         """Starts a process in which torch's agent plays a worker, see `agent/main.py`, in so many autograd
         contexts. As `start`."""
         command = self._command("agent", name, worker_id) | {"contexts": contexts}
-        child, _ = self._fork(command, f"the process that plays {name}", name)
-        self.agents[name] = child
-        return child
+        return self._fork(command, f"the process that plays {name}", name)[0]
 
     def ended(self, timeout_s: float = 0.0) -> tuple[Ended, ...]:
         """The processes that have ended before they were to, in that order; waits for the first one."""
@@ -167,26 +160,15 @@ class LiveGroup(Closing):
 
     def close(self) -> None:
         """Ends the workers, then the store; calling it again is fine."""
-        for child in self.agents.values():
-            child.end()
-        for worker in self.workers.values():
-            worker.child.end()
-        self._store.end()
+        for one in reversed(self._processes):
+            one.child.end()
 
 
 def _gradients(rows: Sequence[Object], blob: bytes) -> tuple[Gradient, ...]:
     found, start = [], 0
     for row in rows:
-        length = row["bytes"]
-        data = None if length is None else blob[start : start + length]
-        start += length or 0
-        found.append(
-            Gradient(
-                dtype=str(row["dtype"]),
-                shape=tuple(int(size) for size in row["shape"]),
-                layout=str(row["layout"]),
-                parameter=bool(row["parameter"]),
-                data=data,
-            )
-        )
+        end = start + (row["bytes"] or 0)
+        data = None if row["bytes"] is None else blob[start:end]
+        found.append(replace(convert({**row, "data": None}, Gradient), data=data))
+        start = end
     return tuple(found)

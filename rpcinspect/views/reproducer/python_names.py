@@ -15,11 +15,12 @@ import builtins
 import keyword
 import re
 import textwrap
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
+from rpcinspect.rpc.pickles.known import words_of
 from rpcinspect.rpc.pickles.places import Place
 from rpcinspect.rpc.pickles.tree import Global
 
@@ -31,32 +32,29 @@ class Brackets(Struct, frozen=True):
     """`open item, item close`."""
 
     open: str
-    items: tuple[Item, ...]
+    items: Sequence[Source]
     close: str
     single_comma: bool = False
     """A comma behind an item that is the only one: a tuple's."""
 
 
-Source: TypeAlias = "str | Brackets"
-
-
 class Item(Struct, frozen=True):
-    """One item; `prefix` is what stands before it: `x=`, `"key": `."""
+    """An item with what stands before it: `x=`, `"key": `."""
 
     prefix: str
     source: Source
 
 
-def brackets(opening: str, items: list[Source], closing: str, *, single_comma: bool = False) -> Brackets:
-    """Without prefixes."""
-    return Brackets(opening, tuple(Item("", item) for item in items), closing, single_comma)
+Source: TypeAlias = str | Brackets | Item
 
 
 def flat(source: Source) -> str:
     """On one line."""
     if isinstance(source, str):
         return source
-    inner = ", ".join(item.prefix + flat(item.source) for item in source.items)
+    if isinstance(source, Item):
+        return source.prefix + flat(source.source)
+    inner = ", ".join(map(flat, source.items))
     comma = "," if source.single_comma and len(source.items) == 1 else ""
     return f"{source.open}{inner}{comma}{source.close}"
 
@@ -67,11 +65,13 @@ def lay_out(source: Source, *, lead: str = "", tail: str = "", depth: int = 0) -
 
 
 def _lay(source: Source, lead: str, tail: str, depth: int) -> str:
+    if isinstance(source, Item):
+        return _lay(source.source, lead + source.prefix, tail, depth)
     line = lead + flat(source) + tail
     if isinstance(source, str) or not source.items or len(line) <= WIDTH - len(INDENT) * depth:
         return line
     indent = INDENT * (depth + 1)
-    rows = [indent + _lay(item.source, item.prefix, ",", depth + 1) for item in source.items]
+    rows = [indent + _lay(item, "", ",", depth + 1) for item in source.items]
     return "\n".join([lead + source.open, *rows, INDENT * depth + source.close + tail])
 
 
@@ -209,15 +209,11 @@ def comment(line: str) -> str:
     return "\n".join(textwrap.wrap(plain.strip(), 86, initial_indent=indent, subsequent_indent=indent)) or "#"
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 HELPERS = ("recorded", "through", "make_object", "rref_of", "skip_contexts", "at_once")
-STANDARD = _names(
+STANDARD = words_of(
     "contextlib functools json mmap multiprocessing os socket struct sys tempfile time traceback"
 )
-RESERVED = STANDARD | _names(
+RESERVED = STANDARD | words_of(
     """
     torch dist dist_autograd rpc Path HERE TIMEOUT DEADLINE GROUPS GRADIENTS ANSWERS AWAITED Recorded recorded
     through make_object RRefOf skip_contexts at_once Check wait_until difference tensor_difference parts

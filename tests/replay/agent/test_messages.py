@@ -17,7 +17,7 @@ from rpcinspect.replay.agent.messages import (
     retained,
     split_blob,
 )
-from rpcinspect.replay.playing.arrived import LiveRecords
+from rpcinspect.replay.playing.translate import LiveRecords
 from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp, PythonCall, PythonResp
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import Message, MessageType
@@ -109,7 +109,7 @@ def test_an_argument_gets_the_ids_that_torch_gave() -> None:
         return 1, 99
 
     changed = rrefs.with_own_ids(message.message, message.tensors, new_fork)  # type: ignore[attr-defined]
-    (now,) = LiveRecords().decode(changed, message.tensors, 0).record.facts.forks  # type: ignore[attr-defined]
+    (now,) = LiveRecords().decode(changed, message.tensors).record.facts.forks  # type: ignore[attr-defined]
     assert (now.rref_id, now.fork_id, now.owner_id, now.parent) == (
         (1, 70),
         (1, 99),

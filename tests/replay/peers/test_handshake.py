@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from rpcinspect.replay.peers.control_calls import device_infos_call
 from rpcinspect.replay.peers.loop import Loop, PeerLimits, PipeLost, RequestArrived
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.wire.nop import write_int
@@ -24,6 +23,7 @@ from rpcinspect.wire.tensorpipe import (
 )
 from tests.replay.hostile import BROCHURE, HELLO, connect, message, receive_frame, requested
 from tests.replay.hostile_ends import CPU, good_answer, hostile_client, turn
+from tests.replay.live_calls import device_infos_call
 
 LIMITS = PeerLimits(timeout_s=0.4, connections=8)
 

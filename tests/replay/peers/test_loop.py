@@ -11,7 +11,7 @@ from msgspec.structs import fields
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers import loop
-from rpcinspect.replay.peers.control_calls import GetDeviceInfos, control_answer, device_infos_call
+from rpcinspect.replay.peers.control_calls import GetDeviceInfos, control_answer
 from rpcinspect.replay.peers.loop import (
     DEFAULT_PEER_LIMITS,
     Loop,
@@ -22,6 +22,7 @@ from rpcinspect.replay.peers.loop import (
     Unanswered,
 )
 from rpcinspect.replay.peers.peer import Peer
+from tests.replay.live_calls import device_infos_call
 
 
 def test_every_bound_is_finite_and_used() -> None:

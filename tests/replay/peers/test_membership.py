@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.control_calls import device_infos_call
 from rpcinspect.replay.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.membership import MEMBERS, PREFIX, TOKEN, Membership, read_members
 from rpcinspect.replay.peers.peer import Peer
@@ -21,7 +20,7 @@ from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from tests.replay.captured import autograd_message_id, captured, remapped
-from tests.replay.live_calls import SECONDS, members, python_call, value_of
+from tests.replay.live_calls import SECONDS, device_infos_call, members, python_call, value_of
 
 RET = int(MessageType.PYTHON_RET)
 BACKWARD = int(MessageType.BACKWARD_AUTOGRAD_REQ)

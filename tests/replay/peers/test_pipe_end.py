@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.replay.peers.control_calls import device_infos_call
 from rpcinspect.replay.peers.handshake import DEVICES, MEMBER_TERMS, Terms
 from rpcinspect.replay.peers.loop import Loop, PeerLimits, PipeLost, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.loopback import loopback_host
@@ -20,6 +19,7 @@ from rpcinspect.wire.channel import MPT, MPT_LANES
 from rpcinspect.wire.tensorpipe import LaneAdvertisement, MptServerHello, frame, write_mpt_hello
 from tests.replay.hostile import descriptor, message
 from tests.replay.hostile_ends import CPU, Hostile, good_answer, hostile_client, hostile_server, turn
+from tests.replay.live_calls import device_infos_call
 from tests.replay.peers.test_peer import call, events_of, ret, table_of
 
 LIMITS = PeerLimits(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.planning.sessions import (
     Cast,
+    PlanError,
     changes_state,
     default_casts,
     named_casts,
@@ -106,8 +108,7 @@ def test_what_is_known_to_change_state(function: str, changes: bool) -> None:
     ],
 )
 def test_named(roles: Sequence[str], live: Sequence[str], expected: object) -> None:
-    (cast,), mistake = named_casts(ALL, roles, live)
-    assert mistake is None
+    (cast,) = named_casts(ALL, roles, live)
     assert (cast.roles, cast.live) == expected
 
 
@@ -120,7 +121,8 @@ def test_named(roles: Sequence[str], live: Sequence[str], expected: object) -> N
     ],
 )
 def test_mistakes(roles: Sequence[str], live: Sequence[str], told: str) -> None:
-    assert named_casts(ALL, roles, live) == ([], told)
+    with pytest.raises(PlanError, match=re.escape(told)):
+        named_casts(ALL, roles, live)
 
 
 def of_capture(path: Path) -> list[Cast]:

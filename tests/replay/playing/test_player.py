@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.peers.loop import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.peer import Peer
-from rpcinspect.replay.playing.arrived import LiveRecords
 from rpcinspect.replay.playing.matching import NOTHING_LIKE_IT
+from rpcinspect.replay.playing.translate import LiveRecords
 from rpcinspect.replay.playing.uncaptured import NOT_THERE
 from rpcinspect.replay.workers.ended import Ended, Exit
 from rpcinspect.rpc.command import (
@@ -630,7 +630,7 @@ class Trainer:
         self.gradients: list[int] = []
 
     def __call__(self, worker: Scripted, request: RequestArrived) -> None:
-        record = LiveRecords().decode(request.message, request.tensors, 0).record
+        record = LiveRecords().decode(request.message, request.tensors).record
         if not isinstance(record.rpc.command, PropagateGradientsReq):
             (envelope,) = record.rpc.envelopes
             assert isinstance(envelope, RpcWithAutograd)

@@ -10,13 +10,10 @@ from rpcinspect.replay.reproduction.reproduced import (
     Program,
     Reproduction,
     Send,
-    Timed,
     Together,
-    after_of,
     awaited,
     blocks_of,
     needing_gradient,
-    set_after,
     value_of,
 )
 from rpcinspect.rpc.command import ExceptionResponse, PythonResp, ScriptResp, ScriptRRefFetchRet
@@ -62,13 +59,9 @@ def test_blocks_of_lanes_are_blocks() -> None:
 
 def test_what_an_event_comes_after() -> None:
     call = made("basic_chain.pcap").calls[6]
-    timed = Timed(0, 6, Send(call, True), None)
-    set_after(timed, (3,))
-    assert after_of(timed) == (3,)
-    assert awaited([Program(0, "w", [Block(None, [timed.event])])]) == {(0, 3)}
-    answer = Timed(0, 7, Await(call), None)
-    set_after(answer, (3,))
-    assert after_of(answer) == ()
+    sent = Send(call, True, after=(3,))
+    assert awaited([Program(0, "w", [Block(None, [sent, Await(call)])])]) == {(0, 3)}
+    assert Await(call).after == ()
 
 
 def test_a_pass_begins_with_its_trigger_or_its_first_gradient() -> None:

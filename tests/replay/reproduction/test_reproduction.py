@@ -10,7 +10,7 @@ import pytest
 
 from rpcinspect.replay.planning.facts import rrefs_in
 from rpcinspect.replay.planning.gate import Allowance, Gate
-from rpcinspect.replay.planning.plan import PlanError
+from rpcinspect.replay.planning.sessions import PlanError
 from rpcinspect.replay.reproduction.programs import programs
 from rpcinspect.replay.reproduction.reproduced import Handle, Reproduction, Send, blocks_of
 from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction

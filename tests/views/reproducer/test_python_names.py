@@ -16,7 +16,6 @@ from rpcinspect.views.reproducer.python_names import (
     Item,
     NoSourceError,
     accessor,
-    brackets,
     comment,
     flat,
     is_name,
@@ -27,9 +26,9 @@ from rpcinspect.views.reproducer.python_names import (
 
 
 def nested(depth: int, width: int) -> Brackets:
-    inner = nested(depth - 1, width) if depth else brackets("[", [str(n) for n in range(width)], "]")
+    inner = nested(depth - 1, width) if depth else Brackets("[", [str(n) for n in range(width)], "]")
     return Brackets(
-        "call(", (Item("", '"name"'), Item("args=", brackets("(", [inner], ")", single_comma=True))), ")"
+        "call(", (Item("", '"name"'), Item("args=", Brackets("(", [inner], ")", single_comma=True))), ")"
     )
 
 
@@ -47,9 +46,9 @@ def test_short_ones_stay_on_a_line() -> None:
 
 
 def test_a_tuple_of_one() -> None:
-    assert flat(brackets("(", ["1"], ")", single_comma=True)) == "(1,)"
-    assert flat(brackets("(", ["1", "2"], ")", single_comma=True)) == "(1, 2)"
-    assert flat(brackets("(", [], ")", single_comma=True)) == "()"
+    assert flat(Brackets("(", ["1"], ")", single_comma=True)) == "(1,)"
+    assert flat(Brackets("(", ["1", "2"], ")", single_comma=True)) == "(1, 2)"
+    assert flat(Brackets("(", [], ")", single_comma=True)) == "()"
 
 
 def test_names_that_are_taken_get_others() -> None:
