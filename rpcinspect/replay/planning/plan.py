@@ -170,21 +170,14 @@ class _Planner(Struct, eq=False):
         if beyond is not nothing_beyond and (loose := _loose(stage, by_index, cast)):
             beyond = partial(_beyond_or_loose, beyond, loose)
             stage = self._judge(cast, calls, facts, frozenset(), beyond, found)
-        known = {index: by_index[index] for index in by_index}
-        blocked = blocked_contexts(stage, known, _within(facts, known), cast.roles)
+        blocked = blocked_contexts(stage, by_index, _within(facts, by_index), cast.roles)
         if blocked:
             stage = self._judge(cast, calls, facts, blocked, beyond, found)
         verdicts = stage.verdicts
         come = arrivals(calls, verdicts)
         times = [time for time, _ in come]
-        steps = [
-            replace(
-                _step(call, verdicts[call.index], cast, times),
-                causes=self._causes_of(call, cast),
-                one_way=call.index in self.lacks.one_way,
-            )
-            for call in order(calls, verdicts, self.causes.parents)
-        ]
+        ordered = order(calls, verdicts, self.causes.parents)
+        steps = [self._step(call, verdicts[call.index], cast, times) for call in ordered]
         return PlannedSession(
             number=number,
             cast=cast,
@@ -206,6 +199,27 @@ class _Planner(Struct, eq=False):
             if call.index in requests and call.response is not None:
                 self._refusal(call.response, call.kind)
         return used
+
+    def _step(self, call: Exchange, verdict: Verdict, cast: Cast, times: Sequence[int]) -> Step:
+        role, to = call.caller, call.callee
+        if verdict.action == "answer" or (call.caller not in cast.roles and call.callee in cast.roles):
+            role, to = to, role
+        return Step(
+            message=call.index,
+            type=call.type,
+            role=role,
+            to=to,
+            sender=call.caller,
+            action=verdict.action,
+            code=verdict.code,
+            text=verdict.text,
+            causes=self._causes_of(call, cast),
+            spare=verdict.spare,
+            one_way=call.index in self.lacks.one_way,
+            answer=call.answer,
+            after=arrived_before(times, call) if verdict.action == "send" else 0,
+            envelopes=_expected(call, verdict),
+        )
 
     def _causes_of(self, call: Exchange, cast: Cast) -> tuple[int, ...]:
         parent, doubt = self.causes.parents.get(call.index), self.causes.doubts.get(call.index)
@@ -266,26 +280,6 @@ def _within(facts: JobFacts, calls: dict[int, Exchange]) -> JobFacts:
     edges = {edge: carrier for edge, carrier in facts.edges.items() if carrier.request in calls}
     gradients = {edge: [i for i in its if i in calls] for edge, its in facts.gradients.items()}
     return replace(facts, edges=edges, gradients=gradients)
-
-
-def _step(call: Exchange, verdict: Verdict, cast: Cast, times: Sequence[int]) -> Step:
-    role, to = call.caller, call.callee
-    if verdict.action == "answer" or (call.caller not in cast.roles and call.callee in cast.roles):
-        role, to = to, role
-    return Step(
-        message=call.index,
-        type=call.type,
-        role=role,
-        to=to,
-        sender=call.caller,
-        action=verdict.action,
-        code=verdict.code,
-        text=verdict.text,
-        spare=verdict.spare,
-        answer=call.answer,
-        after=arrived_before(times, call) if verdict.action == "send" else 0,
-        envelopes=_expected(call, verdict),
-    )
 
 
 def _expected(call: Exchange, verdict: Verdict) -> tuple[str, ...]:
