@@ -51,7 +51,7 @@ from rpcinspect.wire.ranges import Extent
 from tests.equality.builders import STRICT, from_parts, record
 from tests.places import recorded, recordings
 from tests.replay.captured import captured
-from tests.replay.live_calls import SECONDS, python_call, value_of
+from tests.replay.live_calls import SECONDS, members, python_call, value_of
 from tests.replay.talks import udf
 from tests.session.records import tp_message
 from tests.truth import CAPTURES
@@ -282,7 +282,7 @@ def joined(group: LiveGroup) -> Iterator[tuple[Peer, Loop, Membership]]:
         Loop() as loop,
     ):
         peer = Peer(loop, "worker0", 0)
-        with Membership(store, [peer]) as membership:
+        with members(store, [peer]) as membership:
             yield peer, loop, membership
 
 
