@@ -63,7 +63,7 @@ CHILDREN = (
         f"rpcinspect.replay.{name}"
         for name in (
             *("workers.worker_main", "workers.live_worker"),
-            *("agent.main", "agent.nodes", "agent.rrefs", "agent.tensors"),
+            *("agent.main", "agent.nodes", "agent.tensors"),
         )
     ),
     *(
@@ -93,7 +93,6 @@ WRITE_THEMSELVES = ("rpcinspect.recorder.namespace", "rpcinspect.replay.workers.
 REPLAY = ("planning", "peers", "workers", "playing", "agent", "replayer")
 """The parts of `replay`, from the bottom up."""
 REPLAY_UPWARDS = {
-    ("rpcinspect.replay.planning.plan", "rpcinspect.replay.agent.limits"),
     ("rpcinspect.replay.planning.plan", "rpcinspect.replay.agent.passes"),
     ("rpcinspect.replay.workers.worker_main", "rpcinspect.replay.agent.main"),
 }

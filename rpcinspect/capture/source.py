@@ -18,7 +18,6 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import IO
 
 import numpy as np
@@ -26,6 +25,7 @@ import numpy as np
 from rpcinspect.capture.block import Int64s
 from rpcinspect.capture.unpack import DECOMPRESSORS, Report, compression_of
 from rpcinspect.errors import CaptureError, NoRoomError
+from rpcinspect.files.closing import Closing
 from rpcinspect.files.temporary import HOLE_BYTES, Temporary
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
 
@@ -39,7 +39,7 @@ _LOOK_MS = 200
 _GRACE_S = 1.0
 
 
-class Source:
+class Source(Closing):
     """A plain file; base of the spooled one."""
 
     complete = True
@@ -117,14 +117,6 @@ class Source:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
-
-    def __enter__(self) -> Source:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class SpooledSource(Source):

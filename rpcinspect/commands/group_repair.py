@@ -8,8 +8,7 @@ from rpcinspect.commands.interrupt import ends_as_exits
 from rpcinspect.commands.output import say, say_block
 from rpcinspect.commands.replay_request import Request
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.repair import remove_dead
-from rpcinspect.replay.peers.running_group import StoreAddress
+from rpcinspect.replay.peers.running_group import StoreAddress, remove_dead
 
 
 def leave(request: Request) -> int:

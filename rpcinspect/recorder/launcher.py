@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from rpcinspect.errors import CommandError, RecordError
+from rpcinspect.files.closing import Closing
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 WAITED_FOR = (*PASSED_ON, signal.SIGCHLD)
@@ -46,7 +47,7 @@ def find_program(name: str) -> str:
     raise CommandError(f"{name}: no such command", NOT_FOUND)
 
 
-class Command:
+class Command(Closing):
     """A command's process; use it in a `with` statement, which ends a process that has not begun."""
 
     def __init__(
@@ -121,12 +122,6 @@ class Command:
         if not self._begun and self._status is None:
             _, self._status = os.waitpid(self.pid, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-
-    def __enter__(self) -> Command:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _become(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from functools import cached_property, partial
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -19,28 +21,26 @@ from msgspec.structs import replace
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.replay.agent.engine import NO_MEMBERS, Bringer, passes_of, start_agents
-from rpcinspect.replay.peers.events import limits_for
-from rpcinspect.replay.peers.loop import Loop, Tap
+from rpcinspect.replay.peers.loop import Loop, Tap, limits_for
 from rpcinspect.replay.peers.membership import PREFIX, Membership
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.recorder import Recorder
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.planning.devices import Devices, Placement
 from rpcinspect.replay.planning.model import Engine, Plan, PlannedSession
-from rpcinspect.replay.planning.roster import worker_ids
-from rpcinspect.replay.playing.allowance import allowance
+from rpcinspect.replay.planning.sessions import worker_ids
 from rpcinspect.replay.playing.joined import JoinOptions, check, play_joined
-from rpcinspect.replay.playing.material import Material, Members, Played
+from rpcinspect.replay.playing.material import Material, Members, Played, allowance
 from rpcinspect.replay.playing.outcome import (
     Recording,
     ReplayOutcome,
     SeedSearch,
     SessionOutcome,
     StepOutcome,
+    with_reasons,
 )
 from rpcinspect.replay.playing.patience import Patience
 from rpcinspect.replay.playing.player import GRACE_S, Player
-from rpcinspect.replay.playing.reasons import with_reasons
 from rpcinspect.replay.playing.seed_search import EnoughError, search
 from rpcinspect.replay.playing.stand_in_giver import give
 from rpcinspect.replay.workers.ended import Ended
@@ -185,18 +185,19 @@ class _Replayer:
     def check(self) -> None:
         """Whether all sessions can be played in the group that is to be joined; `ReplayError` if not."""
         if self._options.join is not None:
-            runs = [self._run(planned) for planned in self._plan.sessions if planned.count("send")]
-            for run in runs:
-                run.know_ids()
-            check([run.material() for run in runs], self._options.join)
+            played = [planned for planned in self._plan.sessions if planned.count("send")]
+            check([self._run(one, Seeds()).material() for one in played], self._options.join)
 
     def _run(
         self,
         planned: PlannedSession,
-        tap: Tap | None = None,
+        seeds: Seeds,
         done: Callable[[StepOutcome], None] = lambda outcome: None,
+        tap: Tap | None = None,
     ) -> _Run:
-        return _Run(self._opened, planned, self._calls, self._options, done, tap)
+        calls = {index: call for index, call in self._calls.items() if call.job == planned.cast.job}
+        options = self._options
+        return _Run(self._opened, planned, calls, options, self._silent, self._stubborn, seeds, done, tap)
 
     def play(self, planned: PlannedSession, workers: Workers | None, tap: Tap | None) -> SessionOutcome:
         """One session, from the start of its live workers to their end; without `workers`, in the group that
@@ -229,8 +230,7 @@ class _Replayer:
         *,
         tap: Tap | None,
     ) -> SessionOutcome:
-        run = self._run(planned, tap, done)
-        run.silent, run.stubborn, run.seeds = self._silent, self._stubborn, seeds
+        run = self._run(planned, seeds, done, tap)
         try:
             if workers is not None:
                 run.go(workers)
@@ -266,47 +266,47 @@ class _Replayer:
             self._progress(self._done, self._all)
 
 
+@dataclass(eq=False)
 class _Run:
-    """One session while it is played."""
+    """One session while it is played; what it found is in `outcome` afterwards, also if something raises."""
 
-    def __init__(
-        self,
-        opened: Run,
-        planned: PlannedSession,
-        calls: Mapping[int, Exchange],
-        options: ReplayOptions,
-        tick: Callable[[StepOutcome], None],
-        tap: Tap | None,
-    ) -> None:
-        self._tap = tap
-        self.silent: set[str] = set()
-        self.stubborn: set[str | None] = set()
-        """What earlier sessions have found of functions, see `Patience` and `Schedule`."""
-        self.seeds = options.seeds
-        self._opened = opened
-        self._planned = planned
-        self._options = options
-        self._tick = tick
-        self._calls = {index: call for index, call in calls.items() if call.job == planned.cast.job}
-        self._placement = Placement.of(options.devices, self._calls.values())
-        self._ids: dict[str, int] = {}
-        self._player: Player | None = None
-        self._gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
-        self._ended: tuple[Ended, ...] = ()
-        self._trouble: list[str] = []
-        """That the group which was joined could not be left."""
+    opened: Run
+    planned: PlannedSession
+    calls: Mapping[int, Exchange]
+    """Of its job."""
+    options: ReplayOptions
+    silent: set[str]
+    stubborn: set[str | None]
+    """What earlier sessions have found of functions, see `Patience` and `Schedule`."""
+    seeds: Seeds
+    tick: Callable[[StepOutcome], None]
+    tap: Tap | None
+    player: Player | None = None
+    gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
+    ended: tuple[Ended, ...] = ()
+    trouble: list[str] = dataclass_field(default_factory=list)
+    """That the group which was joined could not be left."""
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Where tensors are in this replay."""
+        return Placement.of(self.options.devices, self.calls.values())
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """Worker → captured id. Raises `ReplayError` if these can't be told apart."""
+        return worker_ids(self.opened.session, self.planned.cast, self.calls.values())
 
     def go(self, workers: Workers) -> None:
-        """Everything; what it found is in `outcome` afterwards, also if it raises."""
-        cast = self._planned.cast
-        self.know_ids()
+        """Everything, with live workers that are started for it."""
+        cast, ids = self.planned.cast, self.ids
         with LiveGroup(workers, self._memory()) as group:
             wait_s = 0.0
             try:
                 group.seeds = self.seeds
-                group.maps = self._placement.maps(self._ids, self._calls.values())
+                group.maps = self.placement.maps(ids, self.calls.values())
                 for name in cast.live:
-                    group.start(name, self._ids[name])
+                    group.start(name, ids[name])
                 self._play(group)
             except ReplayError:
                 wait_s = GRACE_S  # a process that has ended may be why, and the system tells it late
@@ -316,57 +316,36 @@ class _Run:
 
     def join(self) -> None:
         """The same in a group that others have started."""
-        options = self._options
-        assert options.join is not None
-        self.know_ids()
-
-        def began(player: Player) -> None:
-            self._player = player
-
-        play_joined(
-            self.material(),
-            options.join,
-            self._patience(),
-            speed=options.speed,
-            done=self._tick,
-            tap=self._tap,
-            began=began,
-            trouble=self._trouble.append,
-        )
-
-    def know_ids(self) -> None:
-        """Before anything else; raises `ReplayError` if the captured ids can't be told apart."""
-        self._ids = worker_ids(self._opened.session, self._planned.cast, self._calls.values())
+        assert self.options.join is not None
+        material, trouble = self.material(), self.trouble.append
+        play_joined(material, self.options.join, self._new_player, tap=self.tap, trouble=trouble)
 
     def material(self) -> Material:
         """What the player needs."""
         return Material(
-            planned=self._planned,
-            calls=self._calls,
-            read=self._opened.read,
-            rules=self._options.rules,
-            worker_ids=self._ids,
-            elsewhere=self._placement.moves,
+            planned=self.planned,
+            calls=self.calls,
+            read=self.opened.read,
+            rules=self.options.rules,
+            worker_ids=self.ids,
+            elsewhere=self.placement.moves,
         )
 
-    def _patience(self) -> Patience:
-        return Patience(self._calls, self._options.timeout_s, self.silent, self.stubborn)
-
     def _play(self, group: LiveGroup) -> None:
-        if self._options.engine == "agent":
+        if self.options.engine == "agent":
             self._play_agents(group)
             return
-        cast = self._planned.cast
+        cast = self.planned.cast
         with (
-            Loop(limits_for(self.material().largest), tap=self._tap) as loop,
-            StoreClient("127.0.0.1", group.port, prefix=PREFIX, tap=self._tap) as store,
+            Loop(limits_for(self.material().largest), tap=self.tap) as loop,
+            StoreClient("127.0.0.1", group.port, prefix=PREFIX, tap=self.tap) as store,
             contextlib.ExitStack() as stack,
         ):
-            peers = {role: stack.enter_context(Peer(loop, role, self._ids[role])) for role in cast.roles}
+            peers = {role: stack.enter_context(Peer(loop, role, self.ids[role])) for role in cast.roles}
             membership = Membership(store, list(peers.values()))
             membership.join()  # nobody leaves: the group ends with the session
             for name in self._self_callers():
-                peer = peers[name] = stack.enter_context(Peer(loop, name, self._ids[name]))
+                peer = peers[name] = stack.enter_context(Peer(loop, name, self.ids[name]))
                 peer.addresses[name] = store.get(f"addrs/{name}").decode("utf-8", "replace")
             material = self.material()
             give(material, loop, peers, membership)
@@ -374,13 +353,13 @@ class _Run:
 
     def _play_agents(self, group: LiveGroup) -> None:
         """The same with torch's agents in the place of played workers."""
-        passes = passes_of(self._planned, self._calls)
+        passes = passes_of(self.planned, self.calls)
         early = frozenset().union(*(its.early for its in passes.values()))
         material = replace(self.material(), early=early)
         limits = limits_for(material.largest)
         with Loop(limits) as loop, StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
             bring = Bringer(loop, store)
-            agents = start_agents(group, loop, material, passes, self._placement, bring)
+            agents = start_agents(group, loop, material, passes, self.placement, bring)
             self._run_player(group, loop, material, agents, NO_MEMBERS)
 
     def _run_player(
@@ -391,28 +370,33 @@ class _Run:
         peers: Mapping[str, Played],
         members: Members,
     ) -> None:
-        self._player = Player(
-            material,
-            loop,
-            peers,
-            members,
-            self._patience(),
-            speed=self._options.speed,
-            ended=group.ended,
-            done=self._tick,
+        self._new_player(material, loop, peers, members, group.ended).run()
+        if self.options.show_gradients:
+            self.gradients = dict(self._held(group))
+
+    def _new_player(
+        self,
+        material: Material,
+        loop: Loop,
+        peers: Mapping[str, Played],
+        members: Members,
+        ended: Callable[[float], Sequence[Ended]] = lambda seconds: (),
+    ) -> Player:
+        patience = Patience(self.calls, self.options.timeout_s, self.silent, self.stubborn)
+        speed = self.options.speed
+        self.player = Player(
+            material, loop, peers, members, patience, speed=speed, ended=ended, done=self.tick
         )
-        self._player.run()
-        if self._options.show_gradients:
-            self._gradients = dict(self._held(group))
+        return self.player
 
     def _self_callers(self) -> list[str]:
         """Live workers to which a call of their own is sent, under their own name."""
-        names = [step.role for step in self._planned.steps if step.action == "send" and step.role == step.to]
+        names = [step.role for step in self.planned.steps if step.action == "send" and step.role == step.to]
         return list(dict.fromkeys(names))
 
     def _held(self, group: LiveGroup) -> Iterator[tuple[str, dict[int, tuple[Gradient, ...]]]]:
         """What the leaves of live workers have accumulated in each context that they still have."""
-        contexts = sorted({call.context for call in self._calls.values() if call.context is not None})
+        contexts = sorted({call.context for call in self.calls.values() if call.context is not None})
         for name, worker in group.workers.items():
             found = {}
             for context in contexts:
@@ -422,34 +406,34 @@ class _Run:
 
     def _memory(self) -> int | None:
         """What each live worker may take."""
-        given = self._options.memory
-        if given is None and self._options.devices.kind == "cuda":
+        given = self.options.memory
+        if given is None and self.options.devices.kind == "cuda":
             return None  # nobody has measured what CUDA takes in the host's memory
-        return allowance(self._planned, self._calls) if given is None else given or None
+        return allowance(self.planned, self.calls) if given is None else given or None
 
     def _note_ended(self, group: LiveGroup, wait_s: float) -> None:
         ended = group.ended(wait_s)
-        self._ended = ended if self._player is None else self._player.with_last(ended)
+        self.ended = ended if self.player is None else self.player.with_last(ended)
 
     def outcome(self, failure: str | None) -> SessionOutcome:
         """What came of it."""
-        failure = "; ".join([*filter(None, [failure]), *self._trouble]) or None
-        if failure is not None and self._ended and self._ended[0].text not in failure:
-            failure = f"{failure}; {self._ended[0].text}"
-        player = self._player
+        failure = "; ".join([*filter(None, [failure]), *self.trouble]) or None
+        if failure is not None and self.ended and self.ended[0].text not in failure:
+            failure = f"{failure}; {self.ended[0].text}"
+        player = self.player
         if player is None:
-            return _not_played(self._planned, failure, self._ended)
+            return _not_played(self.planned, failure, self.ended)
         if failure is not None:
             player.failure = failure
-        steps, inbound = with_reasons(player.outcomes(), player.inbound, self._calls)
+        steps, inbound = with_reasons(player.outcomes(), player.inbound, self.calls)
         return SessionOutcome(
-            planned=self._planned,
+            planned=self.planned,
             steps=steps,
             inbound=inbound,
             wall_s=player.wall_s,
             failure=player.failure,
-            gradients=self._gradients,
-            ended=self._ended,
+            gradients=self.gradients,
+            ended=self.ended,
         )
 
 

@@ -42,7 +42,7 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.pickles.jit import Forms, read_jit, read_jit_forms
 from rpcinspect.rpc.pickles.jit_write import OWNED, write_jit
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle
@@ -94,6 +94,12 @@ def to_payload(command: Command, forms: Forms | None = None) -> bytes:
             forms = Forms(parts=tuple(parts))
         return write_jit(value, forms)
     return codec.write(command)
+
+
+def to_message(command: Command, table: bytes = NO_TENSORS) -> Message:
+    """The message that says a command, as torch writes it; without envelopes and without a number of its
+    own."""
+    return Message(int(message_type_of(command)), 0, to_payload(command), table)
 
 
 def message_type_of(command: Command) -> int:

@@ -16,6 +16,8 @@ from rpcinspect.errors import DecodeError
 
 REQUEST_TYPE = 0x100
 RESPONSE_TYPE = 0x200
+NO_TENSORS = b"\x80\x02ctorch.jit._pickle\nbuild_tensorlist\nq\x00(](etR."
+"""The table of a message without tensors: PROTO 2, `build_tensorlist([])`."""
 
 
 class MessageType(IntEnum):

@@ -21,7 +21,7 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.decode import DecodedRpc, RpcDecoder, reencode
-from rpcinspect.rpc.message import Message, from_payloads
+from rpcinspect.rpc.message import NO_TENSORS, Message, from_payloads
 from rpcinspect.rpc.patterns import Ids, Pattern, Patterns
 from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, PickleFacts
 from rpcinspect.rpc.pickles.render import render
@@ -228,6 +228,3 @@ def round_trips(record: RpcRecord) -> bool:
     except (DecodeError, ValueError):
         return False
     return descriptor == tp.descriptor_body and payloads == tp.payloads
-
-
-NO_TENSORS = b"\x80\x02ctorch.jit._pickle\nbuild_tensorlist\nq\x00(](etR."  # PROTO 2, build_tensorlist([])

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from rpcinspect.capture.block import LogBlock, LogRecord
 from rpcinspect.errors import DecodeError, Location, Problem
-from rpcinspect.rpc.record import NO_TENSORS
+from rpcinspect.rpc.message import NO_TENSORS
 from rpcinspect.rpclog.header import (
     Job,
     LoggedEnd,
@@ -35,7 +35,7 @@ from rpcinspect.rpclog.numbers import JobNumbers
 from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.frame import HEADER_BYTES
 from rpcinspect.wire.ranges import Extent
-from rpcinspect.wire.records import Pipe, TpMessage, TpTensor
+from rpcinspect.wire.records import NO_FLOW, Pipe, TpMessage, TpTensor
 from rpcinspect.wire.segment import Endpoint, Flow
 from rpcinspect.wire.tensorpipe import write_descriptor
 from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpPayload, TpTensorDescriptor
@@ -47,7 +47,6 @@ MAX_KEPT = 1 << 17
 """Payloads and storages of all shapes that are kept."""
 MAX_PROBLEMS = 1000
 """Records that are told one by one as left out."""
-NO_FLOW = Flow(Endpoint("", 0), Endpoint("", 0))
 
 
 class LogJoin:

@@ -16,6 +16,9 @@ from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.segment import Endpoint, Flow
 from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpDevice, TpTensorDescriptor
 
+NO_FLOW = Flow(Endpoint("", 0), Endpoint("", 0))
+"""Of what was on no network."""
+
 
 class Placement(Enum):
     """How sure it is which captured bytes are a tensor's."""
@@ -106,20 +109,20 @@ class TpMessage(Struct, eq=False, gc=False):
     payload_missing: tuple[int, ...] | None
     """Bytes of each payload that were not captured; None where all were."""
     tensors: Sequence[TpTensor]
-    waiting: int
+    waiting: int = 0
     """Tensors whose place is not settled yet; 0 in every message that the stage has handed on."""
-    first_ns: int
+    first_ns: int = 0
     """Of the first captured byte of descriptor, payloads and tensors together."""
-    last_ns: int
-    capture: int
-    packet: int
+    last_ns: int = 0
+    capture: int = -1
+    packet: int = -1
     """Of the descriptor's first byte."""
-    flow: Flow
-    offset: int
+    flow: Flow = NO_FLOW
+    offset: int = 0
     """Of the descriptor's frame in its stream."""
-    length: int
+    length: int = 0
     """Bytes of the descriptor's and the payloads' frames, which follow each other."""
-    after_loss: bool
+    after_loss: bool = False
     """An unknown number of messages of this direction before this one was lost."""
     identified: bool = True
     """Whether type and id were captured; false only inside the wire stage."""

@@ -11,9 +11,8 @@ from rpcinspect.redaction.payloads import redact_payload, redact_table
 from rpcinspect.redaction.pseudonyms import Pseudonyms
 from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.decode import DecodedRpc, RpcDecoder
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import NO_TENSORS, Message
 from rpcinspect.rpc.pickle_facts import FactsReader, PickleFacts
-from rpcinspect.rpc.record import NO_TENSORS
 from tests.fuzz import corpus
 
 WORDS = Pseudonyms(b"key", ["worker0", "worker1"])

@@ -45,7 +45,7 @@ from rpcinspect.views.perfetto.trace import perfetto_pieces
 from rpcinspect.views.phrases import printable_json
 from rpcinspect.views.replay.plan_json import plan_lines
 from rpcinspect.views.replay.plan_table import show_plan
-from rpcinspect.views.reproducer.names import STANDARD
+from rpcinspect.views.reproducer.python_names import STANDARD
 from rpcinspect.views.reproducer.script import Wanted, reproducer, unwritable
 from rpcinspect.views.text.detail import detail
 from rpcinspect.views.text.summary import show_summary

@@ -7,9 +7,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
 from rpcinspect.replay.peers.loopback import parse_address
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import NO_TENSORS, Message
 from rpcinspect.wire.nop import write_array, write_int, write_string, write_structure
 from rpcinspect.wire.tensorpipe import frame, read_brochure_answer
 

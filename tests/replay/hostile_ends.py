@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rpcinspect.replay.peers.control_calls import device_infos_call
-from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, PipeLost
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PeerEvent, PeerLimits, PipeLost
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.wire.tensorpipe import frame, read_brochure_answer, write_brochure_answer
 from rpcinspect.wire.tensorpipe_types import BrochureAnswer, Layout, TpDevice
 from tests.replay.hostile import BROCHURE, HELLO, SECONDS, connect, receive_frame, requested
+from tests.replay.live_calls import device_infos_call
 
 CPU = TpDevice("cpu", 0)
 

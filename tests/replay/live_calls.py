@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
-from rpcinspect.replay.peers.events import ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
-from rpcinspect.replay.peers.membership import PREFIX
+from rpcinspect.replay.peers.loop import Loop, ResponseArrived
+from rpcinspect.replay.peers.membership import PREFIX, Membership
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.workers.live_group import LiveGroup
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 
 SECONDS = 10.0
+
+
+@contextmanager
+def members(store: StoreClient, peers: Sequence[Peer], timeout_s: float = 10.0) -> Iterator[Membership]:
+    """Peers that are members of a group inside of a `with` statement."""
+    membership = Membership(store, peers, timeout_s=timeout_s)
+    membership.join()
+    try:
+        yield membership
+    finally:
+        membership.leave()
 
 
 def python_call(module: str, name: str, *args: object) -> Message:
@@ -23,6 +34,11 @@ def python_call(module: str, name: str, *args: object) -> Message:
     values = pickle.dumps(args, protocol=2)[2:-1]
     udf = head % (module.encode(), name.encode()) + values + b"}t\x81."
     return Message(int(MessageType.PYTHON_CALL), 0, b"\0" + udf, NO_TENSORS)
+
+
+def device_infos_call() -> Message:
+    """Asks a worker for its devices; the cheapest way to see that its agent answers."""
+    return python_call("torch.distributed.rpc.backend_registry", "_get_device_infos")
 
 
 def value_of(answer: ResponseArrived) -> object:

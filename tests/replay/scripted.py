@@ -10,14 +10,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
-from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.membership import Membership
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.planning.model import PlannedSession, Step
 from rpcinspect.replay.planning.plan import PlanOptions, plan
-from rpcinspect.replay.planning.roster import worker_ids
+from rpcinspect.replay.planning.sessions import worker_ids
 from rpcinspect.replay.playing.material import Material
 from rpcinspect.replay.playing.outcome import StepOutcome
 from rpcinspect.replay.playing.patience import Patience
@@ -25,7 +23,7 @@ from rpcinspect.replay.playing.player import Player
 from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import Envelope, wrap
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import NO_TENSORS, Message
 from rpcinspect.run.exchanges import Exchange, read_exchanges
 from rpcinspect.wire.ranges import Extent
 from tests.replay.talks import Workers

@@ -23,10 +23,10 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.pickles.jit_write import write_jit
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global
-from rpcinspect.rpc.record import NO_TENSORS, RecordDecoder, RpcRecord, round_trips
+from rpcinspect.rpc.record import RecordDecoder, RpcRecord, round_trips
 from rpcinspect.rpc.tensor import read_tensor_table
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.views.contract.message import body_of, tensor_texts

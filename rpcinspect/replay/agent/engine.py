@@ -3,7 +3,7 @@ same.
 
 In: a group of live workers, and what a session is played from. Out: an `AgentPeer` for each played worker;
 the player, its schedule and its comparisons do not know the difference. Beside this module,
-`limits` says in the plan what torch's agent can't do, `passes` which gradients belong together, `peer` speaks
+`passes` says in the plan what torch's agent can't do, and which gradients belong together, `peer` speaks
 with the process that `main` and `tensors` run in, `values` knows both languages.
 """
 
@@ -15,8 +15,7 @@ from rpcinspect.replay.agent.messages import autograd_envelope, made
 from rpcinspect.replay.agent.passes import Passes, read_passes
 from rpcinspect.replay.agent.peer import AgentPeer, Part
 from rpcinspect.replay.agent.values import Place
-from rpcinspect.replay.peers.events import PeerEvent
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PeerEvent
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.planning.model import PlannedSession

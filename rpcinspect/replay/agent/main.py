@@ -19,22 +19,18 @@ import threading
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed.autograd as dist_autograd
-import torch.distributed.rpc as rpc
 from torch._C import _distributed_autograd as autograd_c
-from torch._C import _distributed_rpc as rpc_c
 
 from rpcinspect.replay.agent.nodes import Contexts, Leave, Recorded, Root, Thread, Told, Watch
-from rpcinspect.replay.agent.rrefs import RemoteRefs
-from rpcinspect.replay.agent.tensors import build, operands, tell, tell_value, value
+from rpcinspect.replay.agent.tensors import NO_TIMEOUT, RemoteRefs, build, invoke, tell, tell_value
 from rpcinspect.replay.workers.bounds import LATER_THREADS, bound_memory
 
 FOREVER_S = 1e6
-NO_TIMEOUT = 0.0
-"""torch's word for it: who waits is the other side."""
 WORKER_THREADS = 128
 """Each request of a live worker holds one until its answer is due, each context of another worker one."""
 CONTEXT_THREADS = 4
@@ -117,39 +113,20 @@ class Agent:
         thread = self.plain if context is None else self.contexts.thread(context)
         linked = self.outgoing(context, command, tensors)
 
-        def send() -> Any:
-            to, kind = rpc.get_worker_info(command["to"]), command["kind"]
-            data: Any = pickle  # torch's own annotation says str, and bytes are what it takes
-            if kind == "python":
-                return rpc_c._invoke_rpc_python_udf(to, data, linked, NO_TIMEOUT, command["async"])
-            args = [value(one, linked, self.rrefs.handles) for one in command["args"]]
-            if kind == "builtin":
-                schema = torch._C.parse_schema(command["function"])
-                by_place, by_name = operands(schema, args)
-                return rpc_c._invoke_rpc_builtin(to, schema.name, NO_TIMEOUT, *by_place, **by_name)
-            return rpc_c._invoke_rpc_torchscript(
-                to.name, command["function"], tuple(args), {}, NO_TIMEOUT, command["async"]
-            )
-
+        sent = thread.do(lambda: invoke(command, pickle, linked, self.rrefs.handles))
         if command["remote"]:
-            future, ids = thread.do(lambda: self.rrefs.make(command, pickle, linked))
-            self.say({"said": "made", **ids})
-        else:
-            future = thread.do(send)
-        future.add_done_callback(lambda done: self.returned(command, done))
+            self.say({"said": "made", **self.rrefs.keep(sent)})
+            sent = sent._get_future()
+        sent.add_done_callback(lambda done: self.answered(command, done.value))
 
-    def returned(self, command: Command, future: Any) -> None:
-        """In a thread of the agent: the answer is there, or there will be none."""
+    def answered(self, command: Command, get: Callable[[], Any]) -> None:
+        """In a thread of the agent: `get` gives the answer, or raises what came in its place."""
         what: Command = {"said": "answer", "n": command["n"]}
         try:
-            found = future.value()
+            found = get()
         except Exception as error:
             self.say({**what, "error": str(error)})
             return
-        self.tell_answer(command, found)
-
-    def tell_answer(self, command: Command, found: Any) -> None:
-        what: Command = {"said": "answer", "n": command["n"]}
         try:
             context = command["context"]
             if command.get("remote"):
@@ -174,17 +151,13 @@ class Agent:
         self.rrefs.adopt(command["fork"])
 
     def fetch(self, command: Command, blob: bytes) -> None:
-        """Asks for the value of a remote reference."""
-
-        def then(found: Any, error: Exception | None) -> None:
-            if error is None:
-                self.tell_answer(command, found)
-            else:
-                self.say({"said": "answer", "n": command["n"], "error": str(error)})
-
-        context = command["context"]
-        thread = None if context is None else self.contexts.thread(context)
-        self.rrefs.fetch(command["rref"], thread, then)
+        """Asks for the value of a remote reference; nobody waits for that here."""
+        context, (on, local) = command["context"], command["rref"]
+        thread = Thread() if context is None else self.contexts.thread(context)
+        get = partial(self.rrefs.handles[on, local].to_here, NO_TIMEOUT)
+        thread.begin(lambda: self.answered(command, get))
+        if context is None:
+            thread.end()
 
     def received(self, context: int | None, tensors: Sequence[torch.Tensor]) -> int | None:
         """The autograd message id of what came, if torch has hung it into the graph of a context."""

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -49,37 +50,37 @@ class Recorded(torch.autograd.Function):  # type: ignore[misc]
         return (None, *ctx.node.backward(grads))
 
 
+@dataclass(eq=False)
 class Told:
     """Before what is sent: tells the gradients that arrive for it."""
 
-    def __init__(self, outputs: Sequence[torch.Tensor], inputs: int, tell: Callable[[Any], None]) -> None:
-        self.outputs = outputs
-        self.inputs = inputs
-        self.tell = tell
+    outputs: Sequence[torch.Tensor]
+    inputs: int
+    tell: Callable[[Any], None]
 
     def backward(self, grads: Any) -> list[torch.Tensor]:
         self.tell(grads)
         return [torch.zeros(()) for _ in range(self.inputs)]
 
 
+@dataclass(eq=False)
 class Leave:
     """Behind what was received: its gradient leaves when the other side says so."""
 
-    def __init__(self, gate: queue.SimpleQueue[list[torch.Tensor]]) -> None:
-        self.outputs = [torch.zeros(())]
-        self.gate = gate
+    gate: queue.SimpleQueue[list[torch.Tensor]]
+    outputs: list[torch.Tensor] = field(default_factory=lambda: [torch.zeros(())])
 
     def backward(self, grads: Any) -> list[torch.Tensor]:
         return self.gate.get()
 
 
+@dataclass(eq=False)
 class Root:
     """The beginning of a pass."""
 
-    def __init__(self, leaves: int, begun: Callable[[], None]) -> None:
-        self.outputs = [torch.zeros(())]
-        self.leaves = leaves
-        self.begun = begun
+    leaves: int
+    begun: Callable[[], None]
+    outputs: list[torch.Tensor] = field(default_factory=lambda: [torch.zeros(())])
 
     def backward(self, grads: Any) -> list[torch.Tensor]:
         self.begun()

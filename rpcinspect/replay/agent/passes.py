@@ -1,4 +1,5 @@
-"""Which gradients of a played worker belong to one backward pass, and what sets each of them off.
+"""What torch's own agent can do of a plan: which gradients of a played worker belong to one backward pass,
+what sets each of them off, and which requests it can't be made to send, or answers without showing it.
 
 In: the captured calls of a job, and which take place in a session. Out: the passes of a worker in each
 autograd context, in order, and for what the worker sends there the received messages whose gradients leave
@@ -9,6 +10,12 @@ A pass that the worker's own program began has a root there; one that began with
 worker has none, and what leaves in it hangs at what arrives in it. Where one pass ends and the next begins is
 not in the messages. It does where an edge, or `retain_graph`, comes again or changes, and where all gradients
 were answered and every message had its gradient.
+
+`cannot`: why the agent engine can't replay a captured request; the plan skips what it names as `unsupported`.
+torch offers to Python: calls with a captured pickle as it is, operators and TorchScript functions by their
+names, backward passes and the end of a context. It answers operators, housekeeping and clean-ups of live
+workers by itself. Remote references have ids that it counts: a played worker has those that its own calls
+have made.
 """
 
 from __future__ import annotations
@@ -19,9 +26,76 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from msgspec import Struct, field
 
 from rpcinspect.errors import ReplayError
+from rpcinspect.replay.agent.values import told_value
 from rpcinspect.replay.planning.facts import Carrier, Id, read_edges
-from rpcinspect.rpc.command import PropagateGradientsReq
+from rpcinspect.rpc.command import (
+    CleanupAutogradContextReq,
+    PropagateGradientsReq,
+    PythonCall,
+    PythonRemoteCall,
+    PythonResp,
+    PythonRRefFetchCall,
+    ScriptCall,
+    ScriptRemoteCall,
+    ScriptRRefFetchCall,
+)
+from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.questions import rref_of
 from rpcinspect.run.exchanges import Exchange
+
+LOOSE = "nothing that torch's agent received in this pass would set this gradient off"
+
+
+def cannot(call: Exchange, roles: Collection[str], holders: Mapping[Id, str]) -> str | None:
+    """Why a request between a played and a live worker can't be replayed. `holders`: RRef → the
+    worker whose call made it, or got it first as an answer."""
+    if call.caller == call.callee:
+        return "torch's agent can't speak for a live worker, which calls itself here"
+    if not all(isinstance(envelope, RpcWithAutograd) for envelope in call.request.rpc.envelopes):
+        return "torch's profiler would have to run in the played worker"
+    forks = call.request.facts.forks if call.caller in roles else ()
+    rref = rref_of(call.request)
+    used = [fork.rref_id for fork in forks] + ([] if rref is None else [rref])
+    theirs = call.request.facts.forks if call.caller not in roles else ()
+    given = call.response.facts.forks if call.caller not in roles and call.response is not None else ()
+    if theirs or given:
+        return "it brings an RRef, which torch's agent would have to load a pickle for"
+    if any(holders.get(one) != call.caller for one in used):
+        return "torch's agent has only such RRefs as its own calls have made or brought, of live workers"
+    return _sent(call) if call.caller in roles else _asked(call)
+
+
+def _sent(call: Exchange) -> str | None:
+    command = call.request.rpc.command
+    if not isinstance(command, _SENDABLE):
+        return f"torch's agent can't be made to send {type_name(call.kind)}"
+    if isinstance(command, (ScriptCall, ScriptRemoteCall)):
+        try:
+            for one in command.args:
+                told_value(one)
+        except ReplayError as error:
+            return str(error)
+    return None
+
+
+_SENDABLE = (
+    *(PythonCall, ScriptCall, PythonRemoteCall, ScriptRemoteCall, PythonRRefFetchCall, ScriptRRefFetchCall),
+    *(CleanupAutogradContextReq, PropagateGradientsReq),
+)
+
+
+def _asked(call: Exchange) -> str | None:
+    command = call.request.rpc.command
+    if isinstance(command, PropagateGradientsReq):
+        if call.response is not None and call.response.rpc.message.type == MessageType.EXCEPTION:
+            return "the backward pass of torch's agent can't be made to fail as it did"
+        return None
+    if not isinstance(command, PythonCall):
+        return f"torch's agent answers {type_name(call.kind)} by itself, and shows nothing of it"
+    if call.response is not None and not isinstance(call.response.rpc.command, PythonResp):
+        return f"torch's agent can't be made to answer with {type_name(call.response.rpc.message.type)}"
+    return None
 
 
 class Pass(Struct):
@@ -141,42 +215,41 @@ class _Reader:
         self.loose.add(index)
 
 
-class Progress:
+class Progress(Struct, eq=False):
     """How far the passes of a worker are, while gradients leave in the order of the capture."""
 
-    def __init__(self, passes: Passes, live_edge: Callable[[int], int], known: Collection[Id]) -> None:
-        """`live_edge`: captured → live id; `known`: (context, live id) of what was received with an edge, as
-        it comes."""
-        self._passes = passes
-        self._live_edge = live_edge
-        self._known = known
-        self._number: dict[int, int] = defaultdict(lambda: -1)
-        self._left: dict[int, list[int]] = defaultdict(list)
+    passes: Passes
+    live_edge: Callable[[int], int]
+    """Captured → live id."""
+    known: Collection[Id]
+    """(context, live id) of what was received with an edge, as it comes."""
+    number: dict[int, int] = field(default_factory=lambda: defaultdict(lambda: -1))
+    left: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def leaves(self, context: int, edge: int) -> list[int]:
         """Live ids of the received messages whose gradients hang at what is to be sent."""
-        hanging = [self._live_edge(one) for one in self._passes.leaves.get((context, edge), ())]
-        return [one for one in hanging if (context, one) in self._known]
+        hanging = [self.live_edge(one) for one in self.passes.leaves.get((context, edge), ())]
+        return [one for one in hanging if (context, one) in self.known]
 
     def advance(self, context: int, edge: int) -> tuple[Pass, list[int]] | None:
         """The pass that this gradient begins, with the live ids of all that leave in it; None: it is under
         way. Raises `ReplayError` where no pass of the capture has it."""
-        if (context, edge) not in self._known:
+        if (context, edge) not in self.known:
             raise ReplayError("what this gradient is for did not come with an edge here")
-        left, passes = self._left[context], self._passes.of(context)
+        left, passes = self.left[context], self.passes.of(context)
         if edge in left:
             left.remove(edge)
             return None
-        while self._number[context] + 1 < len(passes):
-            self._number[context] += 1
-            one = passes[self._number[context]]
-            edges = [self._live_edge(number) for number in one.edges]
-            known = [number for number in edges if (context, number) in self._known]
+        while self.number[context] + 1 < len(passes):
+            self.number[context] += 1
+            one = passes[self.number[context]]
+            edges = [self.live_edge(number) for number in one.edges]
+            known = [number for number in edges if (context, number) in self.known]
             if edge in known:
-                self._left[context] = [number for number in known if number != edge]
+                self.left[context] = [number for number in known if number != edge]
                 return one, known
         raise ReplayError("no backward pass of the capture has this gradient")
 
     def last(self, context: int) -> bool:
         """Whether no more gradients leave in the pass."""
-        return not self._left[context]
+        return not self.left[context]

@@ -26,22 +26,22 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, IdMap
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.agent.expected import ExpectedQuestions, is_async_call, retained
-from rpcinspect.replay.agent.ids import OwnRRefs
 from rpcinspect.replay.agent.messages import (
+    ExpectedQuestions,
+    OwnRRefs,
     answer_command,
     autograd_envelope,
     call_of,
+    is_async_call,
     made,
     read_message,
+    retained,
     split_blob,
 )
-from rpcinspect.replay.agent.open import Open, OpenRequests
 from rpcinspect.replay.agent.passes import Passes, Progress
 from rpcinspect.replay.agent.values import Place, rows_of, table_of
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
-from rpcinspect.replay.peers.events import RequestArrived
-from rpcinspect.replay.peers.loop import READ, Loop
+from rpcinspect.replay.peers.loop import READ, Loop, RequestArrived
+from rpcinspect.replay.peers.open_requests import OpenRequests
 from rpcinspect.replay.workers.live_group import LiveWorker
 from rpcinspect.replay.workers.worker_protocol import ControlSocket, Object
 from rpcinspect.rpc.command import (
@@ -61,14 +61,14 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
-from rpcinspect.rpc.message import Message, type_name
+from rpcinspect.rpc.message import NO_TENSORS, Message, type_name
 from rpcinspect.rpc.types import pack_id, unpack_id
 from rpcinspect.run.exchanges import Exchange
 
 UNKNOWN_EDGES = 1 << 40
 """Counter of the first autograd message id that is made up for a message whose id torch does not show."""
-MADE_S = 30.0
-"""For the ids of an RRef."""
+SAID_S = 30.0
+"""For what the process is to say, such as the ids of an RRef."""
 _TYPES = re.compile(r"torch\.(\w+)Tensor\b", re.ASCII)
 """In errors that Python raises torch has another word for `CPUFloatType`."""
 LOST = "(this error originated at tensorpipe"
@@ -88,6 +88,13 @@ class Part(Struct, frozen=True, kw_only=True):
     place: Place
     contexts: Sequence[int]
     """The autograd contexts that something is sent in."""
+
+
+class _Sent(Struct):
+    """What is known of a request that torch's agent was to send."""
+
+    command: Command
+    context: int | None
 
 
 class AgentPeer:
@@ -113,7 +120,7 @@ class AgentPeer:
         self._live = live
         self._ids = ids
         self._names = {number: name for name, number in part.ids.items()}
-        self._open = OpenRequests(loop, part.role)
+        self._open = OpenRequests[_Sent](loop, part.role)
         self._expected = ExpectedQuestions(part.asked)
         self._async: dict[int, bool] = {}
         self._edges: set[tuple[int, int]] = set()
@@ -124,7 +131,8 @@ class AgentPeer:
         self._made_up = UNKNOWN_EDGES
         self._progress = Progress(part.passes, self._live_edge, self._edges)
         self._released: set[int] = set()
-        self._cleaning: dict[int, Open] = {}
+        self._cleaning: set[int] = set()
+        """Requests to forget a context, by their numbers."""
         self._questions = 0
         self._rrefs = OwnRRefs()
         self._made: list[Object] = []
@@ -148,9 +156,10 @@ class AgentPeer:
         if context is not None and foreign and context not in self._brought:
             self._brought.add(context)
             self._bring(self.name, context)
-        n, one = self._open.add(to, command, context, timeout_s)
+        sent = _Sent(command, context)
+        n = self._open.add(to, timeout_s, sent)
         try:
-            self._send(n, one, message, tensors, edge)
+            self._send(n, to, sent, message, tensors, edge)
         except ReplayError:
             self._open.drop(n)
             raise
@@ -185,39 +194,30 @@ class AgentPeer:
 
     # --- what is sent ---------------------------------------------------------------------------------------
 
-    def _send(self, n: int, one: Open, message: Message, tensors: Sequence[bytes], edge: int | None) -> None:
-        to, command, context = one.to, one.command, one.context
+    def _send(
+        self, n: int, to: str, sent: _Sent, message: Message, tensors: Sequence[bytes], edge: int | None
+    ) -> None:
+        command, context = sent.command, sent.context
         if isinstance(command, PropagateGradientsReq):
-            one.context = command.autograd_metadata.autograd_context_id
+            sent.context = command.autograd_metadata.autograd_context_id
             self._send_gradient(command, message, tensors)
         elif isinstance(command, CleanupAutogradContextReq):
-            one.context = command.context_id
-            self._release(n, one)
+            sent.context = command.context_id
+            self._release(command.context_id)
+            self._cleaning.add(n)
         elif isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
             real = self._rrefs.real(command.rref_id)
             self._tell({"do": "fetch", "n": n, "context": context, "rref": real})
         elif isinstance(command, (PythonCall, ScriptCall, PythonRemoteCall, ScriptRemoteCall)):
             if isinstance(command, (PythonCall, PythonRemoteCall)):
                 message = self._rrefs.with_own_ids(message, tensors, self._fork)
-            self._call(n, to, read_message(message)[0], message, tensors, context, edge)
+            told, pickle = call_of(read_message(message)[0], self._rrefs.real_pair)
+            what: Object = {"do": "call", "n": n, "to": to, **self._linked(context, edge)}
+            self._tell(what | told, pickle, message.tensor_table, tensors)
             if isinstance(command, (PythonRemoteCall, ScriptRemoteCall)):
                 self._rrefs.made(command.ret_rref_id, self._until_made()["rref"])
         else:
             raise ReplayError(f"torch's agent can't be made to send {type_name(message_type_of(command))}")
-
-    def _call(
-        self,
-        n: int,
-        to: str,
-        command: Command,
-        message: Message,
-        tensors: Sequence[bytes],
-        context: int | None,
-        edge: int | None,
-    ) -> None:
-        what: Object = {"do": "call", "n": n, "to": to, **self._linked(context, edge)}
-        told, pickle = call_of(command, self._rrefs.real_pair)
-        self._tell(what | told, pickle, message.tensor_table, tensors)
 
     def _fork(self, rref: Sequence[int]) -> tuple[int, int]:
         """One more fork of an RRef of torch's, which is about to be sent."""
@@ -233,14 +233,10 @@ class AgentPeer:
     def _hear_until(self, done: Callable[[], bool]) -> None:
         """Waits for something that the process says; whatever else it says is heard."""
         while not done():
-            heard = self._control.receive(MADE_S)
-            if heard is None:
+            if not self._hear_next():
                 raise ReplayError(f"the process that plays {self.name} has ended")
-            self._hear(*heard)
-        while self._control.said_more:  # nothing else would say that it is there
-            heard = self._control.receive(MADE_S)
-            if heard is not None:
-                self._hear(*heard)
+        while self._control.said_more and self._hear_next():
+            pass  # nothing else would say that it is there
 
     def _linked(self, context: int | None, edge: int | None) -> Object:
         """The id of a message that is to be sent, and the received ones whose gradients hang at it."""
@@ -269,13 +265,11 @@ class AgentPeer:
         found = self._ids.translate(AUTOGRAD_MESSAGE, captured)
         return found if isinstance(found, int) else captured
 
-    def _release(self, n: int, one: Open) -> None:
+    def _release(self, context: int) -> None:
         """torch's agent tells everybody of the end of a context at once."""
-        assert one.context is not None
-        if one.context not in self._released:
-            self._released.add(one.context)
-            self._tell({"do": "release", "context": one.context})
-        self._cleaning[n] = one
+        if context not in self._released:
+            self._released.add(context)
+            self._tell({"do": "release", "context": context})
 
     def _tell(
         self, what: Object, pickle: bytes = b"", table: bytes = NO_TENSORS, storages: Sequence[bytes] = ()
@@ -291,17 +285,10 @@ class AgentPeer:
 
     def ready(self, events: int) -> None:
         """The process says something."""
-        while True:
-            heard = self._control.receive(30.0)
-            if heard is None:
-                self.close()
-                return
-            try:
-                self._hear(*heard)
-            except (KeyError, TypeError, ValueError) as error:
-                raise ReplayError(f"the played worker's process says nonsense: {error!r}") from error
+        while self._hear_next():
             if not self._control.said_more:
                 return
+        self.close()
 
     def tick(self, now: float) -> None:
         """Nothing that depends on time is in a connection."""
@@ -310,8 +297,18 @@ class AgentPeer:
         """The process has ended, or the loop does."""
         self._loop.forget(self)
         self._loop.remove_timer(self._check)
-        for n, _ in self._open:
-            self._open.lost(n, "the played worker's process has ended")
+        for n in list(self._open.on()):
+            self._lose(n, "the played worker's process has ended")
+
+    def _hear_next(self) -> bool:
+        """Hears the next that the process says; False: it has ended."""
+        heard = self._control.receive(SAID_S)
+        try:
+            if heard is not None:
+                self._hear(*heard)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReplayError(f"the played worker's process says nonsense: {error!r}") from error
+        return heard is not None
 
     def _hear(self, what: Object, blob: bytes) -> None:
         said = what["said"]
@@ -328,28 +325,37 @@ class AgentPeer:
         elif said == "begun":
             self._begun = True
         elif said == "failed" and what["n"] is not None:
-            self._open.lost(int(what["n"]), f"torch's agent could not send it: {what['error']}")
+            self._lose(int(what["n"]), f"torch's agent could not send it: {what['error']}")
         elif said == "failed":
             raise ReplayError(f"{self.name}: {what['do']}: {what['error']}")
 
     def _hear_answer(self, what: Object, blob: bytes) -> None:
         n = int(what["n"])
-        one = self._open.get(n)
+        one = self._open.on().get(n)
         if one is None:
             return
         error = what.get("error")
         if error is not None:
             if LOST in error:
-                self._open.lost(n, error)
+                self._lose(n, error)
             else:
-                self._open.answered(n, made(ExceptionResponse(error.encode("utf-8", "surrogateescape"))))
+                self._answered(n, made(ExceptionResponse(error.encode("utf-8", "surrogateescape"))))
             return
         pickle, storages = split_blob(what, blob)
-        command = answer_command(one.command, what, pickle)
+        command = answer_command(one.what.command, what, pickle)
         for fork in self._rrefs.brought(pickle if isinstance(command, PythonResp) else b""):
             self._tell({"do": "adopt", "n": None, "fork": fork})
-        envelopes = self._envelope(one.context, what["edge"], command, one.to, answer=True)
-        self._open.answered(n, made(command, envelopes, table_of(what["tensors"])), storages)
+        envelopes = self._envelope(one.what.context, what["edge"], command, one.to, answer=True)
+        self._answered(n, made(command, envelopes, table_of(what["tensors"])), storages)
+
+    def _answered(self, n: int, message: Message, storages: Sequence[bytes] = ()) -> None:
+        """Posts the answer to a request; harmless where nobody waits."""
+        self._open.answered(replace(message, id=n), storages)
+
+    def _lose(self, n: int, reason: str) -> None:
+        """Posts that nothing will come for a request."""
+        one = self._open.on().get(n)
+        self._open.lost("" if one is None else one.to, reason, (n,))
 
     def _envelope(
         self, context: int | None, edge: int | None, command: Command, sender: str, *, answer: bool
@@ -380,7 +386,8 @@ class AgentPeer:
                 if isinstance(captured, RpcWithAutograd):
                     envelopes = [replace(one, device_map=captured.device_map) for one in envelopes]
         self._async[number] = is_async
-        self._open.asked(sender, number, made(command, envelopes, table_of(what["tensors"])), storages)
+        message = made(command, envelopes, table_of(what["tensors"]))
+        self._open.asked(sender, replace(message, id=number), storages)
 
     def _hear_gradients(self, what: Object, blob: bytes) -> None:
         context, edge = int(what["context"]), int(what["edge"])
@@ -393,25 +400,28 @@ class AgentPeer:
         retain = retained(self._part.calls.values(), AutogradMetadata(context, edge), number)
         command = PropagateGradientsReq(AutogradMetadata(context, edge), tuple(what["grads"]), retain)
         self._questions -= 1  # no question of torch's has such a number
-        self._open.asked(sender, self._questions, made(command, (), table_of(what["tensors"])), storages)
+        message = made(command, (), table_of(what["tensors"]))
+        self._open.asked(sender, replace(message, id=self._questions), storages)
 
     def _hear_end(self, context: int, error: str | None) -> None:
         """A pass has ended: everything that left in it is answered."""
         own = f"Error on Node {self._part.ids[self.name]}: "
         error = None if error is None else _TYPES.sub(r"CPU\1Type", error.removeprefix(own))
-        for n, one in self._open:
-            if one.context == context and isinstance(one.command, PropagateGradientsReq):
-                if error is None or not error.startswith(f"Error on Node {self._part.ids[one.to]}:"):
-                    self._open.answered(n, made(PropagateGradientsResp()))
-                else:
-                    self._open.answered(n, made(ExceptionResponse(error.encode("utf-8", "surrogateescape"))))
+        for n, one in list(self._open.on().items()):
+            if one.what.context == context and isinstance(one.what.command, PropagateGradientsReq):
+                answer: Command = PropagateGradientsResp()
+                if error is not None and error.startswith(f"Error on Node {self._part.ids[one.to]}:"):
+                    answer = ExceptionResponse(error.encode("utf-8", "surrogateescape"))
+                self._answered(n, made(answer))
 
     def _check(self, now: float) -> None:
         """Posts what has waited too long for its answer, and asks whether contexts are gone."""
-        for n, one in list(self._cleaning.items()):
-            if self._open.get(n) is None:
-                del self._cleaning[n]
-            elif one.context is not None and not self._live[one.to].has_context(one.context):
-                del self._cleaning[n]
-                self._open.answered(n, made(CleanupAutogradContextResp()))
+        for n in list(self._cleaning):
+            one = self._open.on().get(n)
+            context = None if one is None else one.what.context
+            if one is None:
+                self._cleaning.discard(n)
+            elif context is not None and not self._live[one.to].has_context(context):
+                self._cleaning.discard(n)
+                self._answered(n, made(CleanupAutogradContextResp()))
         self._open.overdue(now)

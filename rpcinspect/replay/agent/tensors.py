@@ -1,20 +1,27 @@
-"""Tensors and values as JSON and raw bytes, in the processes that have torch.
+"""Tensors, values and remote references as JSON and raw bytes, in the processes that have torch.
 
 In: what a tensor table says, row by row, and the bytes of its storages; or tensors of torch. Out: the other.
 Bits are never looked at as numbers, so that NaN payloads, negative zeros and denormals stay; strides,
-offsets, shared storages and lazy conj and neg bits stay too. Runs in a played worker's process only
-(`agent/main.py`); the other side is `agent/values.py`.
+offsets, shared storages and lazy conj and neg bits stay too. `RemoteRefs`: commands to make a remote
+reference, to hand one on → its ids, which torch counts; its value, unpickled by nobody.
+
+Runs in a played worker's process only (`agent/main.py`); the other side is `agent/values.py`. Mirrors
+`remote` of torch/distributed/rpc/api.py.
 """
 
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed.rpc as rpc
+from torch._C import _distributed_rpc as rpc_c
 
 Row = dict[str, Any]
+"""The fields of a `TensorMeta`."""
 
 
 def build(rows: Sequence[Row], storages: Sequence[bytes]) -> list[torch.Tensor]:
@@ -50,7 +57,7 @@ def _sparse(row: Row, parts: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def _strided(row: Row, parts: dict[str, torch.Tensor], storage: Any) -> torch.Tensor:
-    dtype, place = getattr(torch, row["dtype"]), (row["offset"], row["sizes"], row["strides"])
+    dtype, place = getattr(torch, row["dtype"]), (row["storage_offset"], row["sizes"], row["strides"])
     raw = storage(row["storage"], row["device"])
     quantizer = row["quantizer"]
     if quantizer is not None:
@@ -91,7 +98,7 @@ class _Teller:
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "sizes": list(tensor.shape),
             "strides": [],
-            "offset": 0,
+            "storage_offset": 0,
             "layout": str(tensor.layout).removeprefix("torch."),
             "device": str(tensor.device),
             "requires_grad": tensor.requires_grad,
@@ -116,7 +123,7 @@ class _Teller:
     def _strided(self, row: Row, index: int, tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()
         row["strides"] = list(tensor.stride())
-        row["offset"] = tensor.storage_offset()
+        row["storage_offset"] = tensor.storage_offset()
         row["conj"], row["neg"] = tensor.is_conj(), tensor.is_neg()
         row["storage_numel"] = storage.nbytes() // tensor.element_size()
         row["storage"] = self._storage(storage)
@@ -197,3 +204,65 @@ def operands(schema: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any
         else:
             by_place.append(one)
     return by_place, by_name
+
+
+Command = dict[str, Any]
+NO_TIMEOUT = 0.0
+"""torch's word for it: who waits is the other side."""
+
+
+def invoke(
+    command: Command, pickle: bytes, tensors: Sequence[torch.Tensor], handles: Mapping[tuple[int, int], Any]
+) -> Any:
+    """Sends a request. The future of its answer, or the handle of the remote reference that it makes."""
+    to, kind, remote = rpc.get_worker_info(command["to"]), command["kind"], command["remote"]
+    send: Any
+    if kind == "python":
+        send = rpc_c._invoke_remote_python_udf if remote else rpc_c._invoke_rpc_python_udf
+        return send(to, pickle, list(tensors), NO_TIMEOUT, command["async"])
+    args = [value(one, tensors, handles) for one in command["args"]]
+    if kind == "builtin":
+        schema = torch._C.parse_schema(command["function"])
+        by_place, by_name = operands(schema, args)
+        send = rpc_c._invoke_remote_builtin if remote else rpc_c._invoke_rpc_builtin
+        return send(to, schema.name, NO_TIMEOUT, *by_place, **by_name)
+    if remote:
+        send = rpc_c._invoke_remote_torchscript
+        return send(to.name, command["function"], NO_TIMEOUT, command["async"], *args)
+    send = rpc_c._invoke_rpc_torchscript
+    return send(to.name, command["function"], tuple(args), {}, NO_TIMEOUT, command["async"])
+
+
+class RemoteRefs:
+    """Remote references of a played worker, by the ids that torch gave them. A handle is kept until the
+    process ends: torch would tell the owner of its end, and nobody of the answer to that."""
+
+    def __init__(self) -> None:
+        self.handles: dict[tuple[int, int], Any] = {}
+
+    def keep(self, handle: Any) -> Command:
+        """The ids of the RRef and of the fork that a handle stands for."""
+        rref, fork = ids_of(str(handle))
+        self.handles[rref] = handle
+        return {"rref": rref, "fork": fork}
+
+    def adopt(self, fork: Sequence[Any]) -> None:
+        """An answer has brought an RRef; torch tells its owner or its parent of that."""
+        self.handles[fork[1], fork[2]] = rpc_c.PyRRef._deserialize(tuple(fork))
+
+    def fork(self, rref: Sequence[int]) -> Command:
+        """The ids of one more fork, which is about to be handed on in a pickle."""
+        _, rref_on, rref_local, fork_on, fork_local, *_ = self.handles[rref[0], rref[1]]._serialize()
+        return {"rref": (rref_on, rref_local), "fork": (fork_on, fork_local)}
+
+
+def ids_of(shown: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """RRef and fork in `UserRRef(RRefId = GloballyUniqueId(created_on=0, local_id=4), ForkId = …)`: torch
+    tells them nowhere else without making another fork."""
+    numbers = [(int(on), int(local)) for on, local in _ID.findall(shown)]
+    if len(numbers) != 2:
+        raise RuntimeError(f"the ids of an RRef in {shown!r}")
+    return numbers[0], numbers[1]
+
+
+_ID = re.compile(r"created_on=(\d+), local_id=(\d+)")

@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
+
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.workers.worker_protocol import Object
 from rpcinspect.rpc.dtypes import DTYPES
-from rpcinspect.rpc.pickles.semantic import TAGS, device, rref_fork, tensor_index, untag
+from rpcinspect.rpc.pickles.semantic import device, rref_fork, tensor_index, untag
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
-from rpcinspect.rpc.tensor import Quantizer, TensorMeta, read_tensor_table, to_tensor_table
+from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table, to_tensor_table
 
 RRefPlace = Callable[[tuple[int, int]], tuple[int, int]]
 Place = Callable[[str], str]
@@ -33,63 +36,20 @@ def rows_of(table: bytes, place: Place) -> list[Object]:
         metas = read_tensor_table(table)
     except DecodeError as error:
         raise ReplayError(f"its tensor table: {error}") from error
-    return [_row(meta, place) for meta in metas]
-
-
-def _row(meta: TensorMeta, place: Place) -> Object:
-    quantizer = meta.quantizer
-    return {
-        "dtype": meta.dtype,
-        "sizes": list(meta.sizes),
-        "strides": list(meta.strides),
-        "offset": meta.storage_offset,
-        "layout": meta.layout,
-        "device": place(meta.device),
-        "requires_grad": meta.requires_grad,
-        "conj": meta.conj,
-        "neg": meta.neg,
-        "storage": meta.storage,
-        "quantizer": None
-        if quantizer is None
-        else {
-            "scheme": quantizer.scheme,
-            "scale": quantizer.scale,
-            "zero_point": quantizer.zero_point,
-            "axis": quantizer.axis,
-        },
-        "parts": [list(part) for part in meta.parts],
-        "part_of": meta.part_of,
-    }
+    return [{**to_builtins(meta), "device": place(meta.device)} for meta in metas]
 
 
 def table_of(rows: Sequence[Object]) -> bytes:
     """The tensor table of what the process tells. Raises `ReplayError` where it tells no tensors."""
     try:
-        return to_tensor_table([_meta(row) for row in rows[:MAX_TENSORS]])
-    except (KeyError, TypeError, ValueError, IndexError, DecodeError) as error:
+        metas = convert(rows[:MAX_TENSORS], list[TensorMeta])
+        whole = all(row.keys() >= set(TensorMeta.__struct_fields__) for row in rows[:MAX_TENSORS])
+        if not whole or any(meta.dtype not in DTYPES for meta in metas):
+            raise ValueError("a field that is missing, or a dtype that is not known")
+        # where they lie here is this replay's doing
+        return to_tensor_table([replace(meta, device="cpu") for meta in metas])
+    except (KeyError, TypeError, ValueError, IndexError, DecodeError) as error:  # msgspec's are ValueErrors
         raise ReplayError(f"the played worker's process tells of tensors that can't be: {error!r}") from error
-
-
-def _meta(row: Object) -> TensorMeta:
-    quantizer = row["quantizer"]
-    if row["dtype"] not in DTYPES:
-        raise ValueError(row["dtype"])
-    return TensorMeta(
-        dtype=row["dtype"],
-        sizes=tuple(map(int, row["sizes"])),
-        strides=tuple(map(int, row["strides"])),
-        storage_offset=int(row["offset"]),
-        layout=str(row["layout"]),
-        device="cpu",  # where it lies here is this replay's doing
-        requires_grad=bool(row["requires_grad"]),
-        conj=bool(row["conj"]),
-        neg=bool(row["neg"]),
-        storage=row["storage"],
-        storage_numel=int(row["storage_numel"]),
-        quantizer=None if quantizer is None else Quantizer(**quantizer),
-        parts=tuple([(str(name), int(number)) for name, number in row["parts"]]),
-        part_of=row["part_of"],
-    )
 
 
 def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any:
@@ -114,35 +74,26 @@ def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any
     raise ReplayError("it has an argument that Python can't give, an object")
 
 
-def read_value(told: Any, like: Value = None) -> Value:
-    """What the process tells of a result, as a value of a message; written in the way of the captured one
-    where both are lists or dicts. Raises `ReplayError`."""
+def read_value(told: Any) -> Value:
+    """What the process tells of a result, as a value of a message. Raises `ReplayError`."""
     try:
-        return _read(told, like)
+        return _read(told)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ReplayError(f"the played worker's process tells of no value: {error!r}") from error
 
 
-def _read(told: Any, like: Value) -> Value:
+def _read(told: Any) -> Value:
     kind, what = told
     if kind == "tensor":
         return Call(_BUILD_TENSOR, (int(what),))
     if kind in ("list", "tuple"):
-        pattern = untag(like)
-        patterns = pattern if type(pattern) in (list, tuple) else ()
-        items = [_read(one, patterns[i] if i < len(patterns) else None) for i, one in enumerate(what)]
-        return _tagged(items, like) if kind == "list" else tuple(items)
+        items = [_read(one) for one in what]
+        return items if kind == "list" else tuple(items)
     if kind == "dict":
-        return _tagged(Dict([(_read(k, None), _read(v, None)) for k, v in what]), like)
+        return Dict([(_read(k), _read(v)) for k, v in what])
     if kind == "device":
         return Call(_DEVICE, (str(what),))
     return _PLAIN[kind](what)
-
-
-def _tagged(value: Value, like: Value) -> Value:
-    if type(like) is Call and like.function in TAGS and type(like.args) is tuple:
-        return Call(like.function, (value, *like.args[1:]))
-    return value
 
 
 def _plain(what: Any) -> Any:

@@ -15,13 +15,10 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.pickles.python import read_python_pickle
 from rpcinspect.rpc.pickles.semantic import python_udf, worker_info
 from rpcinspect.rpc.pickles.tree import Global, Value
-
-NO_TENSORS = b"\x80\x02ctorch.jit._pickle\nbuild_tensorlist\nq\x00(](etR."
-"""The table of a message without tensors: PROTO 2, `build_tensorlist([])`."""
 
 _PROTO, _STOP = b"\x80\x04", b"."
 _NONE, _TRUE, _FALSE = b"N", b"\x88", b"\x89"
@@ -73,11 +70,6 @@ def membership_call(name: str, worker_id: int, *, is_join: bool) -> Message:
     )
     args = _MARK + info + _EMPTY_LIST + _EMPTY_DICT + (_TRUE if is_join else _FALSE) + _TUPLE
     return _call(_UPDATE_GROUP_MEMBERSHIP, args)
-
-
-def device_infos_call() -> Message:
-    """Asks a worker for its devices; the cheapest way to see that its agent answers."""
-    return _call(_GET_DEVICE_INFOS, _EMPTY_TUPLE)
 
 
 def own_info_call() -> Message:

@@ -16,14 +16,13 @@ import socket
 import time
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replay.peers.connection import Connection
 from rpcinspect.replay.peers.loop import READ, Loop
 from rpcinspect.replay.peers.loopback import Address, Reach, any_host, loopback_host, parse_address
-from rpcinspect.replay.peers.pipe_end import CPU, PipeEnd
-from rpcinspect.replay.peers.tensor_channel import TensorChannel
+from rpcinspect.replay.peers.pipe_end import CPU, PipeEnd, TensorChannel
 from rpcinspect.wire.channel import MPT, MPT_LANES
 from rpcinspect.wire.tensorpipe import (
     read_brochure,
@@ -329,43 +328,44 @@ class Listener:
         return registration_id
 
 
-class _Arriving:
+class _Arriving(Struct, eq=False):
     """The connections of a pipe that its client opens, until all are there."""
 
-    def __init__(self, listener: Listener, pipe: PipeEnd, channel: str, descriptor: Connection) -> None:
-        self._listener = listener
-        self._pipe = pipe
-        self._channel = channel
-        self._descriptor = descriptor
-        self._lanes = ["channel"] if channel == BASIC else [f"lane {n}" for n in range(MPT_LANES)]
-        self._arrived: dict[str, Connection] = {}
+    listener: Listener
+    pipe: PipeEnd
+    channel: str
+    descriptor: Connection
+    arrived: dict[str, Connection] = field(default_factory=dict)
+
+    @property
+    def lanes(self) -> list[str]:
+        """What those are called that carry tensors."""
+        return ["channel"] if self.channel == BASIC else [f"lane {n}" for n in range(MPT_LANES)]
 
     def register(self, what: str) -> int:
         """The id that tells the connection which it is."""
 
         def connected(connection: Connection) -> None:
-            if self._pipe.lost:
+            if self.pipe.lost:
                 connection.close()
                 return
-            self._pipe.adopt(connection, f"{what} connection")
-            self._arrived[what] = connection
-            if what == "channel" and self._channel != BASIC:
+            self.pipe.adopt(connection, f"{what} connection")
+            self.arrived[what] = connection
+            if what == "channel" and self.channel != BASIC:
                 self._advertise(connection)
-            if self._arrived.keys() >= {"reply", "channel", *self._lanes} and not self._pipe.lost:
-                lanes = [self._arrived[lane] for lane in self._lanes]
-                self._pipe.start(
-                    self._descriptor, TensorChannel(self._channel, lanes), self._arrived["reply"]
-                )
+            if self.arrived.keys() >= {"reply", "channel", *self.lanes} and not self.pipe.lost:
+                lanes = [self.arrived[lane] for lane in self.lanes]
+                self.pipe.start(self.descriptor, TensorChannel(self.channel, lanes), self.arrived["reply"])
 
-        return self._listener.register(connected, self._pipe)
+        return self.listener.register(connected, self.pipe)
 
     def _advertise(self, control: Connection) -> None:
         """Tells the client where the lanes are: all at this listener, each with an id of its own."""
-        address = str(self._listener.address)
-        lanes = tuple([LaneAdvertisement(address, self.register(lane)) for lane in self._lanes])
+        address = str(self.listener.address)
+        lanes = tuple([LaneAdvertisement(address, self.register(lane)) for lane in self.lanes])
         control.send(write_mpt_hello(MptServerHello(lanes)))
         if not control.closed:
-            _say_no_more(self._pipe, control)
+            _say_no_more(self.pipe, control)
 
 
 def _nothing(_: object) -> None:

@@ -7,7 +7,7 @@ gradients.
 What the group could be left with if this process fails halfway is undone in every case that a process can
 see: the group's token is given back, members are told that the peers are gone, names and addresses are
 taken out of the store. A worker that was told of a failed peer must be told again, or its own shutdown
-fails. What a process can't see is `repair.py`'s.
+fails. What a process can't see is for `running_group.remove_dead`.
 
 An id that members were told of is never free again: they keep their pipe to the process that had it. As
 torch does, its key stays in the store, so that nobody takes it.
@@ -23,7 +23,6 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from types import TracebackType
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.control_calls import (
@@ -32,9 +31,10 @@ from rpcinspect.replay.peers.control_calls import (
     membership_call,
     read_control_call,
 )
-from rpcinspect.replay.peers.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.replay.peers.loop import PeerEvent, RequestArrived, ResponseArrived, ended_by
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
+from rpcinspect.replay.planning.sessions import MAX_ID
 from rpcinspect.rpc.message import Message, MessageType
 
 PREFIX = "/rpc_prefix_0/"
@@ -46,8 +46,6 @@ MEMBERS = "names/_ALL_WORKER_INFOS"
 DONE = b"Done"
 POLL_S = 0.01
 STATIC = "the group is static (init_rpc with world_size): nobody can join it"
-MAX_ID = (1 << 15) - 1
-"""Worker ids have 16 bits, with a sign."""
 
 
 class NameTakenError(ReplayError):
@@ -55,7 +53,7 @@ class NameTakenError(ReplayError):
 
 
 class Membership:
-    """Some peers in one group. Use it in a `with` statement: it joins, and leaves whatever happens."""
+    """Some peers in one group; whoever lets them join lets them leave, whatever happens."""
 
     def __init__(
         self,
@@ -140,37 +138,16 @@ class Membership:
             peer.answer(event, control_answer(call))
         return True
 
-    def __enter__(self) -> Membership:
-        self.join()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.leave()
-        except ReplayError:
-            if error is None:  # otherwise the first error says more
-                raise
-
     # --- steps ---------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _token(self, what: str) -> Iterator[None]:
-        """Only one worker at a time may join or leave; the others wait for its token."""
-        mine = own_token(self._store, self._peers[0].name, what)
-        deadline = time.monotonic() + self._timeout_s
-        while (holder := self._store.compare_set(TOKEN, b"", mine)) != mine:
-            if time.monotonic() >= deadline:
-                raise ReplayError(f"the group's token is held: {holder.decode('utf-8', 'replace')[:80]!a}")
+    def _token(self, what: str) -> contextlib.AbstractContextManager[None]:
+        def wait(holder: bytes) -> None:
             if what == "join":
                 self._check()
             # Whoever holds it may be waiting for an answer of ours.
             self._peers[0].loop.wait_until(self.handle, POLL_S)
-        try:
-            yield
-        finally:
-            release_token(self._store, mine)
+
+        return held_token(self._store, self._peers[0].name, what, self._timeout_s, wait)
 
     def _check_group(self) -> None:
         if self._store.compare_set(IS_STATIC, b"", b"false") != b"false":
@@ -233,8 +210,13 @@ class Membership:
                 self._store.delete(f"names/{peer.worker_id}")
 
 
-def farewell(calls: Iterable[tuple[Peer, str, Message]], timeout_s: float) -> list[str]:
-    """Lets peers call members, all at once, and waits for the answers; who did not answer."""
+def farewell(
+    calls: Iterable[tuple[Peer, str, Message]],
+    timeout_s: float,
+    asked: Callable[[RequestArrived], None] | None = None,
+) -> list[str]:
+    """Lets peers call members, all at once, and waits for the answers; who did not answer. `asked` gets the
+    requests that come meanwhile; None: they are kept."""
     waiting: dict[tuple[str, int], str] = {}
     missed: list[str] = []
     loop = None
@@ -246,13 +228,13 @@ def farewell(calls: Iterable[tuple[Peer, str, Message]], timeout_s: float) -> li
             missed.append(name)
 
     def ends(event: PeerEvent) -> bool:
-        if isinstance(event, ResponseArrived):
-            return waiting.pop((event.peer, event.message.id), None) is not None
-        gone = [event.message_id] if isinstance(event, Unanswered) else []
-        gone = list(event.unanswered) if isinstance(event, PipeLost) else gone
-        lost = [waiting.pop((event.peer, number), None) for number in gone]
-        missed.extend(name for name in lost if name is not None)
-        return any(name is not None for name in lost)
+        if isinstance(event, RequestArrived) and asked is not None:
+            asked(event)
+            return True
+        over = [waiting.pop(key) for key in ended_by(event) if key in waiting]
+        if not isinstance(event, ResponseArrived):
+            missed.extend(over)
+        return bool(over)
 
     deadline = time.monotonic() + timeout_s + 1.0
     while loop is not None and waiting and time.monotonic() < deadline:
@@ -260,17 +242,29 @@ def farewell(calls: Iterable[tuple[Peer, str, Message]], timeout_s: float) -> li
     return [*missed, *waiting.values()]
 
 
-def own_token(store: StoreClient, name: str, what: str) -> bytes:
-    """The value of the token once it is ours, which is also the key that others wait for until it is given
-    back.
+@contextlib.contextmanager
+def held_token(
+    store: StoreClient, name: str, what: str, timeout_s: float, wait: Callable[[bytes], None]
+) -> Iterator[None]:
+    """Takes the group's token: only one worker at a time may join or leave. `wait` is called with the token
+    of whoever has it, again and again. Raises `ReplayError` after the timeout.
 
-    torch's has no random part: two workers of one name would both believe that they have it. And the key is
-    there from the beginning: a worker of torch that waits for it answers nobody who needs its store, and to
-    be told that we join it needs its store. So it asks again and again for the moment instead.
+    The value of the token is also the key that others wait for until it is given back. torch's has no random
+    part: two workers of one name would both believe that they have it. And here the key is there from the
+    beginning: a worker of torch that waits for it answers nobody who needs its store, and to be told that we
+    join it needs its store. So it asks again and again for the moment instead.
     """
-    token = f"Token_for_{name}_{what}_{secrets.token_hex(4)}"
-    store.set(token, DONE)
-    return token.encode()
+    key = f"Token_for_{name}_{what}_{secrets.token_hex(4)}"
+    store.set(key, DONE)
+    mine, deadline = key.encode(), time.monotonic() + timeout_s
+    while (holder := store.compare_set(TOKEN, b"", mine)) != mine:
+        if time.monotonic() >= deadline:
+            raise ReplayError(f"the group's token is held: {holder.decode('utf-8', 'replace')[:80]!a}")
+        wait(holder)
+    try:
+        yield
+    finally:
+        release_token(store, mine)
 
 
 def token_of(token: str, names: Collection[str]) -> bool:

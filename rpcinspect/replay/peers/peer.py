@@ -13,25 +13,21 @@ Mirrors torch/csrc/distributed/rpc/tensorpipe_agent.cpp.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from types import TracebackType
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.files.closing import Closing
 from rpcinspect.replay.peers.handshake import LOOPBACK_TERMS, Listener, Terms, open_pipe
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, ended_by
 from rpcinspect.replay.peers.loopback import parse_address
+from rpcinspect.replay.peers.open_requests import OpenRequests
 from rpcinspect.replay.peers.pipe_end import PipeEnd
 from rpcinspect.replay.planning.sendable import TensorChecker
 from rpcinspect.rpc.envelope import RpcWithAutograd, peel_partial
 from rpcinspect.rpc.message import Message, is_request, is_response, type_name
 
-LATE_IDS = 1 << 16
-"""Requests that were given up and whose answer would still be recognised."""
 
-
-class Peer:
+class Peer(Closing):
     """One played worker. Use it in a `with` statement, or close the loop."""
 
     def __init__(
@@ -56,17 +52,14 @@ class Peer:
         self._terms = terms
         self._outbound: dict[str, PipeEnd] = {}
         self._pipes: dict[int, PipeEnd] = {}
-        self._next_id = 0
-        self._waiting: dict[int, dict[int, tuple[float, float]]] = {}
-        """Pipe → ids of requests without an answer → (deadline, seconds that were given)."""
-        self._given_up: dict[int, None] = {}
+        self._open_requests = OpenRequests[None](loop, name)
         self._due: dict[int, set[int]] = {}
         """Inbound pipe → ids of requests that we have not answered."""
         self._tensors = TensorChecker()
         self._reached: set[str] = set()
         """Workers whose pipes were lost, but had been taken."""
         self._closed = False
-        loop.add_timer(self._check)
+        loop.add_timer(self._open_requests.overdue)
 
     @property
     def address(self) -> str:
@@ -85,27 +78,21 @@ class Peer:
             raise ReplayError(f"{type_name(message.type)} is no request")
         self._check_tensors(message, tensors)
         pipe = self._outbound.get(to) or self._open(to)
-        message_id = self._next_id
-        self._next_id += 1
-        deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         # Before anything is sent: the pipe may be lost while sending, and says which ids it takes along.
-        waiting = self._waiting[pipe.number]
-        waiting[message_id] = (deadline, timeout_s or 0.0)
+        message_id = self._open_requests.add(to, timeout_s, None, pipe.number)
+        waiting = len(self._open_requests.on(pipe.number))
         try:
-            if len(waiting) > self.loop.limits.unanswered:
-                raise ReplayError(f"{len(waiting):,} requests to {to!a} have no answer")
+            if waiting > self.loop.limits.unanswered:
+                raise ReplayError(f"{waiting:,} requests to {to!a} have no answer")
             pipe.send(Message(message.type, message_id, message.payload, message.tensor_table), tensors)
         except ReplayError:
-            waiting.pop(message_id, None)
+            self._open_requests.drop(message_id, pipe.number)
             raise
         return message_id
 
     def renew(self, message_id: int) -> None:
         """Gives a request as much time for its answer as it had when it was sent; harmless if it has one."""
-        for waiting in self._waiting.values():
-            if message_id in waiting:
-                _, seconds = waiting[message_id]
-                waiting[message_id] = (time.monotonic() + seconds, seconds)
+        self._open_requests.renew(message_id)
 
     def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
         """Answers a request, over its pipe and with its id. False: the pipe is lost, nobody waits any more.
@@ -130,17 +117,8 @@ class Peer:
     ) -> ResponseArrived:
         """Sends a request and waits for its answer. `ReplayError` without one; other events are kept."""
         message_id = self.send(to, message, tensors, timeout_s=timeout_s)
-
-        def ends(event: PeerEvent) -> bool:
-            if event.peer != self.name:
-                return False
-            if isinstance(event, ResponseArrived):
-                return event.message.id == message_id
-            if isinstance(event, Unanswered):
-                return event.message_id == message_id
-            return isinstance(event, PipeLost) and message_id in event.unanswered
-
-        event = self.loop.wait_until(ends, timeout_s + 1.0)
+        key = self.name, message_id
+        event = self.loop.wait_until(lambda event: key in ended_by(event), timeout_s + 1.0)
         if isinstance(event, ResponseArrived):
             return event
         if isinstance(event, PipeLost):
@@ -165,20 +143,12 @@ class Peer:
         if self._closed:
             return
         self._closed = True
-        self.loop.remove_timer(self._check)
+        self.loop.remove_timer(self._open_requests.overdue)
         self._listener.close()
         for pipe in list(self._pipes.values()):
             pipe.close()
         self._pipes.clear()
         self._outbound.clear()
-
-    def __enter__(self) -> Peer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- pipes ---------------------------------------------------------------------------------------------
 
@@ -197,40 +167,25 @@ class Peer:
     def _pipe(self, other: str, *, inbound: bool) -> PipeEnd:
         pipe = PipeEnd(self.loop, inbound=inbound, other=other, on_message=self._arrived, on_lost=self._lost)
         self._pipes[pipe.number] = pipe
-        self._waiting[pipe.number] = {}
         self._due[pipe.number] = set()
         return pipe
 
     def _lost(self, pipe: PipeEnd, reason: str) -> None:
-        unanswered = tuple(self._waiting.get(pipe.number, ()))
         if pipe.reached and not pipe.inbound:
             self._reached.add(pipe.other)
         if self._outbound.get(pipe.other) is pipe:
             del self._outbound[pipe.other]
-        self._drop(pipe)
-        self._post_lost(pipe.other, pipe.number, pipe.inbound, reason, unanswered)
-
-    def _post_lost(
-        self, other: str, number: int, inbound: bool, reason: str, unanswered: tuple[int, ...]
-    ) -> None:
-        self.loop.post(
-            PipeLost(
-                peer=self.name,
-                other=other,
-                pipe=number,
-                inbound=inbound,
-                reason=reason,
-                unanswered=unanswered,
-            )
-        )
+        unanswered = self._drop(pipe)
+        self._open_requests.lost(pipe.other, reason, unanswered, pipe=pipe.number, inbound=pipe.inbound)
 
     def _stranger_lost(self, reason: str) -> None:
-        self._post_lost("", 0, True, reason, ())
+        self._open_requests.lost("", reason, pipe=0, inbound=True)
 
-    def _drop(self, pipe: PipeEnd) -> None:
+    def _drop(self, pipe: PipeEnd) -> tuple[int, ...]:
+        """Forgets a pipe; the requests on it that have no answer."""
         self._pipes.pop(pipe.number, None)
-        self._waiting.pop(pipe.number, None)
         self._due.pop(pipe.number, None)
+        return self._open_requests.forget(pipe.number)
 
     # --- messages ------------------------------------------------------------------------------------------
 
@@ -250,50 +205,13 @@ class Peer:
             pipe.lose(f"more than {len(due):,} requests that have no answer")
         else:
             due.add(message.id)
-            self.loop.post(
-                RequestArrived(
-                    peer=self.name,
-                    sender=pipe.other,
-                    pipe=pipe.number,
-                    message=message,
-                    tensors=tensors,
-                    time_ns=time.time_ns(),
-                )
-            )
+            self._open_requests.asked(pipe.other, message, tensors, pipe.number)
 
     def _response_arrived(self, pipe: PipeEnd, message: Message, tensors: tuple[bytes, ...]) -> None:
-        waiting = self._waiting[pipe.number]
-        late = message.id in self._given_up
         if not is_response(message.type):
             pipe.lose(f"{type_name(message.type)} came where only answers may come")
-        elif message.id not in waiting and not late:
+        elif not self._open_requests.answered(message, tensors, pipe.number):
             pipe.lose(f"an answer to request {message.id}, which awaits none")
-        else:
-            waiting.pop(message.id, None)
-            self._given_up.pop(message.id, None)
-            self.loop.post(
-                ResponseArrived(
-                    peer=self.name,
-                    to=pipe.other,
-                    pipe=pipe.number,
-                    message=message,
-                    tensors=tensors,
-                    time_ns=time.time_ns(),
-                    late=late,
-                )
-            )
-
-    def _check(self, now: float) -> None:
-        """Posts what has waited too long for its answer."""
-        for number, waiting in self._waiting.items():
-            overdue = [(i, seconds) for i, (deadline, seconds) in waiting.items() if deadline < now]
-            for message_id, seconds in overdue:
-                del waiting[message_id]
-                self._given_up[message_id] = None
-                to = self._pipes[number].other
-                self.loop.post(Unanswered(peer=self.name, to=to, message_id=message_id, timeout_s=seconds))
-        while len(self._given_up) > LATE_IDS:
-            del self._given_up[next(iter(self._given_up))]
 
     def _check_tensors(self, message: Message, tensors: Sequence[bytes]) -> None:
         try:

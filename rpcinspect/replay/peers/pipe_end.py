@@ -1,4 +1,5 @@
-"""One end of a TensorPipe pipe over uv: the messages of both directions, without their meaning.
+"""One end of a TensorPipe pipe over uv: the messages of both directions with their tensors, without their
+meaning.
 
 In: the connections of a pipe, as they become known (`handshake.py` makes them), and messages to send. Out:
 whole messages with their tensors, in order, and at most one loss with a reason. May assume nothing about
@@ -8,7 +9,8 @@ everything must come exactly as announced.
 What is written is for CPU workers only: each descriptor says cpu:0 on both sides, whatever the captured one
 said, since a device that the receiver doesn't have ends its process.
 
-Mirrors `tensorpipe/core/pipe_impl.cc`.
+Mirrors `tensorpipe/core/pipe_impl.cc`, `tensorpipe/channel/basic` and `tensorpipe/channel/mpt`;
+`wire/channel.py` knows which lane of a channel has what.
 """
 
 from __future__ import annotations
@@ -23,13 +25,19 @@ from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.replay.peers.connection import Connection
 from rpcinspect.replay.peers.loop import Loop
-from rpcinspect.replay.peers.tensor_channel import TensorChannel
 from rpcinspect.rpc.message import Message, from_payloads
+from rpcinspect.wire.channel import CHANNELS
 from rpcinspect.wire.tensorpipe import read_descriptor, write_descriptor
 from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
 
 CPU = TpDevice("cpu", 0)
 _CPUS = (CPU, TpDevice("cpu", -1), None)
+
+
+def cpu_descriptor(payloads: Sequence[bytes], tensors: Sequence[bytes]) -> TpDescriptor:
+    """The descriptor of a message from CPU to CPU."""
+    carried = [TpTensorDescriptor(length=len(data), source_device=CPU, target_device=CPU) for data in tensors]
+    return TpDescriptor(b"", tuple([TpPayload(len(payload)) for payload in payloads]), tuple(carried))
 
 
 class _Incoming(Struct):
@@ -148,17 +156,8 @@ class PipeEnd:
         assert self._descriptor is not None
         assert self._channel is not None
         payloads = message.to_payloads()
-        descriptor = TpDescriptor(
-            metadata=b"",
-            payloads=tuple([TpPayload(len(payload)) for payload in payloads]),
-            tensors=tuple(
-                [
-                    TpTensorDescriptor(length=len(data), source_device=CPU, target_device=CPU)
-                    for data in tensors
-                ]
-            ),
-        )
-        self._descriptor.send(write_descriptor(descriptor, Layout.V1_9), *payloads)
+        descriptor = write_descriptor(cpu_descriptor(payloads, tensors), Layout.V1_9)
+        self._descriptor.send(descriptor, *payloads)
         self._channel.send(tensors)
 
     # --- reading -------------------------------------------------------------------------------------------
@@ -265,3 +264,56 @@ class PipeEnd:
     def _progressing(self) -> bool:
         """Whether bytes of a frame are there: then the connection watches over its pace."""
         return any(c.arriving for c in (self._descriptor, self._channel) if c is not None)
+
+
+class TensorChannel:
+    """The tensors of one pipe on the lanes of its channel, in both directions; `basic` has one, `mpt_uv` 16.
+
+    Lanes, being connections of the pipe, lose it when they are lost; so does a frame of another length than
+    that of its tensor's part.
+    """
+
+    def __init__(self, name: str, lanes: Sequence[Connection]) -> None:
+        self._split = CHANNELS[name].split
+        self._lanes = lanes
+        self._parts: list[bytes | None] = [None] * len(lanes)
+        self._left = 0
+        """Parts of the tensor that is being received, which have not come."""
+        self.on_tensor: Callable[[bytes], None] = lambda _: None
+        for number, lane in enumerate(lanes):
+            lane.on_frame = self._receiver(number)
+            lane.allow(None)
+
+    def send(self, tensors: Sequence[bytes]) -> None:
+        """Queues tensors; empty ones never travel."""
+        for data in tensors:
+            start = 0
+            for lane, length in self._split(len(data)) if data else ():
+                self._lanes[lane].send(data[start : start + length])
+                start += length
+
+    def expect(self, length: int) -> None:
+        """How long the next tensor is. Saying it again before that has come is fine."""
+        if self._left:
+            return
+        parts = self._split(length)
+        self._left = len(parts)
+        for lane, size in parts:
+            self._lanes[lane].allow(size, exact=True)
+
+    @property
+    def arriving(self) -> bool:
+        """Whether a frame was begun by the other side."""
+        return any(lane.arriving for lane in self._lanes)
+
+    def _receiver(self, number: int) -> Callable[[bytes], None]:
+        def received(body: bytes) -> None:
+            self._lanes[number].allow(None)
+            self._parts[number] = body
+            self._left -= 1
+            if not self._left:
+                whole = b"".join([part for part in self._parts if part is not None])
+                self._parts = [None] * len(self._lanes)
+                self.on_tensor(whole)
+
+        return received

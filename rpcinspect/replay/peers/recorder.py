@@ -17,12 +17,12 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 from msgspec import Struct
 
 from rpcinspect.capture.pcap import pcap_header, pcap_record
 from rpcinspect.errors import OutputError
+from rpcinspect.files.closing import Closing
 from rpcinspect.files.output import Output
 from rpcinspect.wire.tcp_frames import LINK_TYPE, Endpoint, Talk
 
@@ -45,7 +45,7 @@ class _Connection(Struct):
     both_ours: bool = False
 
 
-class Recorder:
+class Recorder(Closing):
     """A pcap file that is being written. Use it in a `with` statement, outside that of the loop, so that the
     ends of the connections are in it.
     """
@@ -115,14 +115,6 @@ class Recorder:
         except BaseException:  # Ctrl-C: what was recorded is worth as much
             self._end()
             raise
-
-    def __enter__(self) -> Recorder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- inside --------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import socket
 import time
-from types import TracebackType
 
 from rpcinspect.errors import ReplayError
+from rpcinspect.files.closing import Closing
 from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.replay.peers.loop import Tap
 
@@ -29,7 +29,7 @@ DONE, CANCELED = 0, 1
 DEFAULT_TIMEOUT_S = 10.0
 
 
-class StoreClient:
+class StoreClient(Closing):
     """One connection to a store. Use it in a `with` statement."""
 
     def __init__(
@@ -74,20 +74,17 @@ class StoreClient:
 
     def set(self, key: str, value: bytes) -> None:
         """The key has this value from now on."""
-        self._begin()
-        self._send(bytes((SET,)) + self._key(key) + _string(value))
+        self._ask(SET, key, _string(value))
 
     def get(self, key: str, timeout_s: float | None = None) -> bytes:
         """The value of a key, for which it waits."""
         self.wait(key, timeout_s=timeout_s)
-        self._begin()
-        self._send(bytes((GET,)) + self._key(key))
+        self._ask(GET, key)
         return self._receive_string()
 
     def add(self, key: str, amount: int) -> int:
         """The sum of what was added to the key so far."""
-        self._begin()
-        self._send(bytes((ADD,)) + self._key(key) + amount.to_bytes(8, "little", signed=True))
+        self._ask(ADD, key, amount.to_bytes(8, "little", signed=True))
         return int.from_bytes(self._receive(8), "little", signed=True)
 
     def check(self, *keys: str) -> bool:
@@ -115,19 +112,16 @@ class StoreClient:
 
     def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
         """Sets the key if its value is `expected` (empty: or if there is none); returns what it is now."""
-        self._begin()
-        self._send(bytes((COMPARE_SET,)) + self._key(key) + _string(expected) + _string(desired))
+        self._ask(COMPARE_SET, key, _string(expected), _string(desired))
         return self._receive_string()
 
     def append(self, key: str, value: bytes) -> None:
         """The value goes behind what the key has."""
-        self._begin()
-        self._send(bytes((APPEND,)) + self._key(key) + _string(value))
+        self._ask(APPEND, key, _string(value))
 
     def delete(self, key: str) -> bool:
         """Whether there was such a key; it is gone now."""
-        self._begin()
-        self._send(bytes((DELETE_KEY,)) + self._key(key))
+        self._ask(DELETE_KEY, key)
         return int.from_bytes(self._receive(8), "little", signed=True) > 0
 
     def close(self) -> None:
@@ -138,13 +132,9 @@ class StoreClient:
         if tap is not None:
             tap.closed(self._local, self._remote)
 
-    def __enter__(self) -> StoreClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _ask(self, operation: int, key: str, *values: bytes) -> None:
+        self._begin()
+        self._send(bytes((operation,)) + self._key(key) + b"".join(values))
 
     def _key(self, key: str) -> bytes:
         return _string((self.prefix + key).encode("utf-8", "surrogateescape"))

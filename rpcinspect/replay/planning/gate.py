@@ -13,15 +13,17 @@ arguments that the capture chose.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct, field
+
 from rpcinspect.replay.planning.allowances import BY_MAIN, Allowance, hint
-from rpcinspect.replay.planning.helpers import OF_FILES, is_data, judge_helper
+from rpcinspect.replay.planning.helpers import OF_FILES, Id, Made, is_data, judge_helper
 from rpcinspect.replay.planning.model import GlobalUse
 from rpcinspect.replay.planning.operators import judge_operator
-from rpcinspect.replay.planning.rref_classes import Id, Made
 from rpcinspect.replay.planning.source_names import HARMLESS_METHODS
-from rpcinspect.replay.planning.sources import MAIN_NAMES, Sources
+from rpcinspect.replay.planning.sources import MAIN_NAMES, REASONS, Sources
 from rpcinspect.rpc.command import (
     PythonCall,
     PythonRemoteCall,
@@ -133,19 +135,8 @@ class Gate:
         if facts is None:
             loading = "" if found.kind != "function" or found.rebuilds else REBUILDS
             return Standing(True, found.kind, allow=allow, loading=loading)
-        return Standing(
-            True,
-            "class",
-            allow=allow,
-            loading=facts.loading,
-            constructing=facts.constructing,
-            restoring=facts.restoring,
-            bound=facts.bound,
-            items=facts.items,
-            pairs=facts.pairs,
-            changing=facts.changing,
-            calling=facts.calling,
-        )
+        reasons = {name: getattr(facts, name) for name in REASONS}
+        return Standing(True, "class", allow=allow, bound=facts.bound, **reasons)
 
     def method(self, owner: Global, name: str, explicit: bool = False) -> Standing:
         """Whether a method may be called: defined in the class in the user's file, or named by `--allow`.
@@ -291,14 +282,46 @@ class Gate:
         return Named(qualified, not reason, reason, standing.allow, standing.dangerous)
 
 
-def global_uses(named: Mapping[str, Mapping[int, Named]]) -> tuple[GlobalUse, ...]:
-    """Name → message → what was said of it there, as one line for each name, refused ones first."""
-    found = []
-    for name, messages in named.items():
-        bad = [one for _, one in sorted(messages.items()) if not one.allowed]
-        allow = "" if any(one.dangerous for one in bad) else next((one.allow for one in bad if one.allow), "")
-        found.append(GlobalUse(name, not bad, tuple(sorted(messages)), bad[0].reason if bad else "", allow))
-    return tuple(sorted(found, key=lambda use: (use.allowed, use.name)))
+class Inspection(Struct, eq=False):
+    """Asks a gate about the messages that are to reach a live process, and notes what they name."""
+
+    gate: Gate
+    classes: Mapping[Id, Made]
+    """Of the objects behind RRefs."""
+    trust: bool
+    """Whether nothing is refused."""
+    named: dict[int, tuple[Named, ...]] = field(default_factory=dict)
+    """By row: each record is asked about once."""
+    noted: dict[str, dict[int, Named]] = field(default_factory=lambda: defaultdict(dict))
+    """Name → message → what was said of it there."""
+
+    def names(self, record: RpcRecord, answers: int | None = None) -> tuple[Named, ...]:
+        """As `Gate.inspect`; nothing is noted."""
+        if record.row not in self.named:
+            self.named[record.row] = self.gate.inspect(record, self.classes, answers=answers)
+        return self.named[record.row]
+
+    def refusal(self, record: RpcRecord, index: int, answers: int | None = None) -> str | None:
+        """What is refused in the message of this index; None if nothing. Notes what it names."""
+        for one in self.names(record, answers):
+            self.noted[one.name][index] = one
+        return self.objection(record, answers)
+
+    def objection(self, record: RpcRecord, answers: int | None = None) -> str | None:
+        """What is refused in a message, in words; None if nothing. Nothing is noted."""
+        refused = [one for one in self.names(record, answers) if not one.allowed and not self.trust]
+        return f"{refused[0].name}: {refused[0].reason}" if refused else None
+
+    def uses(self) -> tuple[GlobalUse, ...]:
+        """What was noted, as one line for each name, refused ones first."""
+        found = []
+        for name, messages in self.noted.items():
+            bad = [one for _, one in sorted(messages.items()) if not one.allowed]
+            allow = next((one.allow for one in bad if one.allow), "")
+            allow = "" if any(one.dangerous for one in bad) else allow
+            reason = bad[0].reason if bad else ""
+            found.append(GlobalUse(name, not bad, tuple(sorted(messages)), reason, allow))
+        return tuple(sorted(found, key=lambda use: (use.allowed, use.name)))
 
 
 def _is_dangerous(target: str) -> bool:

@@ -13,16 +13,15 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from rpcinspect.replay.planning.model import some_of
 from rpcinspect.rpc.questions import missing_bytes
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Session
 from rpcinspect.wire.records import Pipe, Visibility
 
-MAX_SHOWN = 4
-
 
 class Lacks(Struct, frozen=True):
-    """See the module's text."""
+    """What a recording has not got."""
 
     unheard: Mapping[int, tuple[str, ...]] = MappingProxyType({})
     """Job → the workers of which logs have nothing that they sent: it is in others, or they sent nothing."""
@@ -77,31 +76,23 @@ def _notes(
     names = list(dict.fromkeys(name for its in unheard.values() for name in its))
     if names:
         yield (
-            f"Nothing that {_shown(names)} sent is recorded, and what comes from there in a replay can't be "
+            f"Nothing that {some_of(names)} sent is recorded, and what comes from there in a replay can't be "
             "compared. If anything was sent, it is in the log of another host: name all of them together."
         )
     pairs = list(dict.fromkeys(f"{call.callee} to {call.caller}" for call in calls if call.index in one_way))
     if pairs:
         yield (
-            f"No answer of {_shown(pairs)} was captured: they never answered, or only one direction of their "
-            "connections is in the capture. Capture both directions, at an end of them."
+            f"No answer of {some_of(pairs)} was captured: they never answered, or only one direction of "
+            "their connections is in the capture. Capture both directions, at an end of them."
         )
-    for (count, what), advice in _missing_tensors(calls):
+    both = [record for call in calls for record in (call.request, call.response) if record is not None]
+    counts = Counter(_why(record.tp.pipe) for record in both if missing_bytes(record))
+    for (what, advice), count in counts.most_common():
         yield f"Bytes of {count:,} message{'' if count == 1 else 's'} {what}. {advice}"
 
 
-def _missing_tensors(calls: Sequence[Exchange]) -> Iterator[tuple[tuple[int, str], str]]:
-    """Messages of which bytes are missing, by what would bring them."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for call in calls:
-        for record in (call.request, call.response):
-            if record is not None and missing_bytes(record):
-                counts[_why(record.tp.pipe)] += 1
-    for (what, advice), count in counts.most_common():
-        yield (count, what), advice
-
-
 def _why(pipe: Pipe) -> tuple[str, str]:
+    """Why bytes of a message of a pipe are missing, and what would bring them."""
     if pipe.logged:
         return "were not recorded", "record --tensors all keeps those of all tensors."
     if pipe.invisible_channels:
@@ -111,7 +102,3 @@ def _why(pipe: Pipe) -> tuple[str, str]:
             'Run the job with TensorPipeRpcBackendOptions(_transports=["uv"], _channels=["basic"]).',
         )
     return "were not captured", "Capture whole packets, with a larger buffer (tcpdump -s 0 -B 262144)."
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_SHOWN]) + (", …" if len(names) > MAX_SHOWN else "")

@@ -7,7 +7,7 @@ contract's; `both-played` is an addition to them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -107,10 +107,8 @@ class StandIn(Struct, frozen=True, kw_only=True):
         made = f"stand-in for RRef {self.rref[0]}:{self.rref[1]}, from #{self.message}"
         if not self.changed:
             return made
-        shown = ", ".join(f"#{index}" for index in self.changed[:4]) + (
-            ", …" if len(self.changed) > 4 else ""
-        )
-        return f"{made}, which may have been changed by {shown} before"
+        changed = some_of([f"#{index}" for index in self.changed])
+        return f"{made}, which may have been changed by {changed} before"
 
 
 class PlannedSession(Struct, frozen=True, kw_only=True):
@@ -150,6 +148,11 @@ class GlobalUse(Struct, frozen=True):
     """Why it is refused."""
     allow: str = ""
     """The argument of `--allow` that is offered to let it pass; empty for what would run code."""
+
+
+def some_of(words: Sequence[str], most: int = 4) -> str:
+    """The first of several, in words."""
+    return ", ".join(words[:most]) + (", …" if len(words) > most else "")
 
 
 def missing_allowances(uses: Iterable[GlobalUse]) -> tuple[str, ...]:

@@ -44,19 +44,28 @@ class Operator(Struct, frozen=True):
     they are not."""
 
 
+class Parameter(Struct, frozen=True):
+    """What the text of a schema says of one argument."""
+
+    kind: str
+    """`Tensor`, `int[]?`, …"""
+    name: str
+    default: str | None = None
+    keyword_only: bool = False
+
+
 class Schema(Struct, frozen=True):
-    """What the text of a schema says of the arguments."""
+    """What the text of a schema says of an operator."""
 
     name: str
-    kinds: tuple[str, ...] | None
-    """Of each argument: `Tensor`, `int[]?`, …; None: any number of arguments of any kind."""
+    """`aten::add.Tensor`, with the overload where it has one."""
+    parameters: tuple[Parameter, ...] | None
+    """None: any number of arguments of any kind."""
 
-
-def operator_name(schema: str) -> str | None:
-    """`aten::add.Tensor` (with overload; without where the schema has none) of a schema as torch's
-    SCRIPT_CALL carries it; None for what is no such schema."""
-    read = read_schema(schema)
-    return None if read is None else read.name
+    @property
+    def kinds(self) -> tuple[str, ...] | None:
+        """Of the arguments, as `parameters` has them."""
+        return None if self.parameters is None else tuple(one.kind for one in self.parameters)
 
 
 def judge_operator(schema: str, args: tuple[Value, ...]) -> Operator:
@@ -119,10 +128,15 @@ def read_schema(text: str) -> Schema | None:
         arguments = []
     if "..." in arguments:
         return Schema(head[1], None)
-    named = [_ARGUMENT.fullmatch(argument) for argument in arguments if argument != "*"]
-    if None in named:
-        return None
-    return Schema(head[1], tuple(_ALIAS.sub("", one[1]) for one in named if one is not None))
+    parameters: list[Parameter] = []
+    for place, argument in enumerate(arguments):
+        named = _ARGUMENT.fullmatch(argument)
+        if named is not None:
+            kind = _ALIAS.sub("", named[1])
+            parameters.append(Parameter(kind, named[2], named[3], "*" in arguments[:place]))
+        elif argument != "*":
+            return None
+    return Schema(head[1], tuple(parameters))
 
 
 def _fault(schema: Schema, args: tuple[Value, ...], *, listed: bool) -> str:
@@ -238,7 +252,7 @@ _PICKLE = "torch.jit._pickle"
 MAX_DEPTH = 4
 _HEAD = re.compile(r"([a-z_]\w*::[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\(", re.ASCII)
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][(),]')
-_ARGUMENT = re.compile(r'([^"=]+) ([A-Za-z_]\w*)(?:=(?:"(?:[^"\\]|\\.)*"|[^"]+))?', re.ASCII)
+_ARGUMENT = re.compile(r'([^"=]+) ([A-Za-z_]\w*)(?:=("(?:[^"\\]|\\.)*"|[^"]+))?', re.ASCII)
 _ALIAS = re.compile(r"(?<=[\w\]])\([a-z|]+!?(?: -> [a-z*|]+)?\)")
 """`(a!)` of `Tensor(a!)[]`: what it shares memory with."""
 _RETURNS = re.compile(r" -> [\w.|, ()\[\]!?*>-]+", re.ASCII)

@@ -8,49 +8,40 @@ which envelope).
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.errors import RpcInspectError
-from rpcinspect.replay.agent.limits import LOOSE, cannot
-from rpcinspect.replay.agent.passes import read_passes
+from rpcinspect.replay.agent.passes import LOOSE, cannot, read_passes
 from rpcinspect.replay.planning.devices import named_devices
 from rpcinspect.replay.planning.facts import Id, JobFacts, read_facts, rrefs_in
-from rpcinspect.replay.planning.gate import Gate, global_uses
-from rpcinspect.replay.planning.group_kind import group_kinds
+from rpcinspect.replay.planning.gate import Gate, Inspection
+from rpcinspect.replay.planning.helpers import rref_classes
 from rpcinspect.replay.planning.lacks import Lacks, read_lacks
 from rpcinspect.replay.planning.model import (
     Engine,
-    GlobalUse,
     Plan,
     PlannedSession,
     StandIn,
     Step,
     missing_allowances,
+    some_of,
 )
 from rpcinspect.replay.planning.order import arrivals, arrived_before, order, overlaps
-from rpcinspect.replay.planning.rref_classes import rref_classes
 from rpcinspect.replay.planning.selection import select
-from rpcinspect.replay.planning.sessions import Cast, default_casts, named_casts, workers_of
+from rpcinspect.replay.planning.sessions import Cast, default_casts, group_kinds, named_casts, workers_of
 from rpcinspect.replay.planning.stand_ins import stand_ins
 from rpcinspect.replay.planning.steps import Beyond, Stage, Verdict, blocked_contexts, nothing_beyond
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
-from rpcinspect.rpc.pickles.verdicts import Named
 from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.wrapping import envelope_types, habit, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.exchanges import Exchange, Exchanges, Orphan, read_exchanges
 from rpcinspect.session.model import Session
-
-
-class PlanError(RpcInspectError):
-    """What was asked for does not fit the capture."""
 
 
 class PlanOptions(Struct, frozen=True, kw_only=True):
@@ -86,10 +77,19 @@ def plan(
     exchanges = read_exchanges(session, messages)
     causes = explain(session).decided(options.roles)
     facts = read_facts(session, exchanges.calls)
-    casts = _casts(session, exchanges, causes, options)
+    workers = workers_of(session)
+    if options.roles or options.live:
+        casts = named_casts(workers, options.roles, options.live)
+    else:
+        casts = default_casts(workers, exchanges.calls, causes)
     calls, left_out = _selected(exchanges, causes, facts, options)
     lacks = read_lacks(session, exchanges.calls)
-    planner = _Planner(exchanges, causes, facts, gate, options, lacks)
+    inspection = Inspection(gate, rref_classes(exchanges.calls), options.trust)
+    indexes = {call.request.row: call.index for call in exchanges.calls}
+    indexes |= {
+        c.response.row: c.answer for c in exchanges.calls if c.response is not None and c.answer is not None
+    }
+    planner = _Planner(exchanges, causes, facts, options, lacks, inspection, indexes)
     sessions = []
     for number, cast in enumerate(casts):
         its = [call for call in calls if call.job == cast.job]
@@ -103,7 +103,7 @@ def plan(
         )
         sessions.append(planner.session(number, cast, its, [] if left_out else lost, beyond))
     planned = {step.message for one in sessions for step in one.steps}
-    uses = planner.uses()
+    uses = inspection.uses()
     if not options.trust and any(not use.allowed for use in uses):
         # what depends on a refused message is skipped and not judged: all of it is told at once nevertheless
         whole = plan(session, messages, replace(options, trust=True), gate)
@@ -131,16 +131,6 @@ def _spare_answers(made: Plan) -> set[int]:
     return {index for index in spare - given if index is not None}
 
 
-def _casts(session: Session, exchanges: Exchanges, causes: Causes, options: PlanOptions) -> list[Cast]:
-    workers = workers_of(session)
-    if not options.roles and not options.live:
-        return default_casts(workers, exchanges.calls, causes)
-    casts, mistake = named_casts(workers, options.roles, options.live)
-    if mistake is not None:
-        raise PlanError(mistake)
-    return casts
-
-
 def _selected(
     exchanges: Exchanges, causes: Causes, facts: dict[int, JobFacts], options: PlanOptions
 ) -> tuple[list[Exchange], int]:
@@ -148,38 +138,21 @@ def _selected(
     if options.context is None:
         return list(exchanges.calls), 0
     chosen = select(options.context, exchanges.calls, causes, facts)
-    if not chosen:
-        raise PlanError(f"the capture has no autograd context {options.context}")
     calls = [call for call in exchanges.calls if call.index in chosen]
     return calls, sum(not call.control for call in exchanges.calls) - len(calls)
 
 
-class _Planner:
+class _Planner(Struct, eq=False):
     """Plans sessions one by one; what a message names is read once for all of them."""
 
-    def __init__(
-        self,
-        exchanges: Exchanges,
-        causes: Causes,
-        facts: dict[int, JobFacts],
-        gate: Gate,
-        options: PlanOptions,
-        lacks: Lacks,
-    ) -> None:
-        self._lacks = lacks
-        self._all = exchanges.calls
-        self._causes = causes
-        self._doubts = {index: doubt.parents for index, doubt in causes.doubts.items()}
-        self._facts = facts
-        self._gate = gate
-        self._options = options
-        self._made = rref_classes(exchanges.calls)
-        self._named: dict[int, tuple[Named, ...]] = {}
-        """By row."""
-        self._uses: dict[str, dict[int, Named]] = defaultdict(dict)
-        """Name → the messages that would bring it to a live process."""
-        self._indexes: dict[int, int] = {}
-        """Index of each row of a request or an answer."""
+    exchanges: Exchanges
+    causes: Causes
+    facts: dict[int, JobFacts]
+    options: PlanOptions
+    lacks: Lacks
+    inspection: Inspection
+    indexes: dict[int, int]
+    """Index of each row of a request or an answer."""
 
     def session(
         self,
@@ -190,40 +163,29 @@ class _Planner:
         beyond: Beyond,
     ) -> PlannedSession:
         """All steps of one session."""
-        facts = self._facts.get(cast.job, JobFacts())
+        facts = self.facts.get(cast.job, JobFacts())
         by_index = {call.index: call for call in calls}
-        found = stand_ins([call for call in self._all if call.job == cast.job], facts, cast.live)
-        for call in self._all:
-            self._indexes[call.request.row] = call.index
-            if call.response is not None and call.answer is not None:
-                self._indexes[call.response.row] = call.answer
+        found = stand_ins([call for call in self.exchanges.calls if call.job == cast.job], facts, cast.live)
         stage = self._judge(cast, calls, facts, frozenset(), beyond, found)
         if beyond is not nothing_beyond and (loose := _loose(stage, by_index, cast)):
             beyond = partial(_beyond_or_loose, beyond, loose)
             stage = self._judge(cast, calls, facts, frozenset(), beyond, found)
-        known = {index: by_index[index] for index in by_index}
-        blocked = blocked_contexts(stage, known, _within(facts, known), cast.roles)
+        blocked = blocked_contexts(stage, by_index, _within(facts, by_index), cast.roles)
         if blocked:
             stage = self._judge(cast, calls, facts, blocked, beyond, found)
         verdicts = stage.verdicts
         come = arrivals(calls, verdicts)
         times = [time for time, _ in come]
-        steps = [
-            replace(
-                _step(call, verdicts[call.index], cast, times),
-                causes=self._causes_of(call, cast),
-                one_way=call.index in self._lacks.one_way,
-            )
-            for call in order(calls, verdicts, self._causes.parents)
-        ]
+        ordered = order(calls, verdicts, self.causes.parents)
+        steps = [self._step(call, verdicts[call.index], cast, times) for call in ordered]
         return PlannedSession(
             number=number,
             cast=cast,
             steps=_with_orphans(steps, orphans),
             arrivals=tuple(index for _, index in come),
             overlaps=tuple(overlaps(calls, verdicts)),
-            stand_ins=self._used(found, calls, verdicts) if self._options.stand_ins else (),
-            unheard=tuple(name for name in self._lacks.unheard.get(cast.job, ()) if name in cast.live),
+            stand_ins=self._used(found, calls, verdicts) if self.options.stand_ins else (),
+            unheard=tuple(name for name in self.lacks.unheard.get(cast.job, ()) if name in cast.live),
         )
 
     def _used(
@@ -233,16 +195,37 @@ class _Planner:
         needed = {rref for call in calls if verdicts[call.index].happens for rref in rrefs_in(call.request)}
         used = tuple(one for rref, one in found.items() if rref in needed)
         requests = {one.request for one in used}
-        for call in self._all:
+        for call in self.exchanges.calls:
             if call.index in requests and call.response is not None:
                 self._refusal(call.response, call.kind)
         return used
 
+    def _step(self, call: Exchange, verdict: Verdict, cast: Cast, times: Sequence[int]) -> Step:
+        role, to = call.caller, call.callee
+        if verdict.action == "answer" or (call.caller not in cast.roles and call.callee in cast.roles):
+            role, to = to, role
+        return Step(
+            message=call.index,
+            type=call.type,
+            role=role,
+            to=to,
+            sender=call.caller,
+            action=verdict.action,
+            code=verdict.code,
+            text=verdict.text,
+            causes=self._causes_of(call, cast),
+            spare=verdict.spare,
+            one_way=call.index in self.lacks.one_way,
+            answer=call.answer,
+            after=arrived_before(times, call) if verdict.action == "send" else 0,
+            envelopes=_expected(call, verdict),
+        )
+
     def _causes_of(self, call: Exchange, cast: Cast) -> tuple[int, ...]:
-        parent = self._causes.parents.get(call.index)
+        parent, doubt = self.causes.parents.get(call.index), self.causes.doubts.get(call.index)
         if parent is None and call.caller in cast.roles:
             return ()  # it is sent as its own
-        return self._doubts.get(call.index, () if parent is None else (parent,))
+        return doubt.parents if doubt is not None else () if parent is None else (parent,)
 
     def _judge(
         self,
@@ -255,52 +238,31 @@ class _Planner:
     ) -> Stage:
         stage = Stage(
             cast,
-            self._causes,
+            self.causes,
             facts,
             self._refusal,
             blocked,
             beyond,
-            joins=self._options.joins,
+            joins=self.options.joins,
             stand_ins=found,
-            give=self._options.stand_ins,
+            give=self.options.stand_ins,
             unasked=self._unasked,
-            one_way=self._lacks.one_way,
+            one_way=self.lacks.one_way,
         )
         for call in calls:
             stage.judge(call)
         return stage
 
     def _unasked(self, record: RpcRecord, answers: int | None = None) -> str | None:
-        """The same of an answer that nobody expects to be asked for: what it names is noted only where all of
-        it may pass, since nobody should have to allow it."""
-        named = self._names(record, answers)
-        refused = next((one for one in named if not one.allowed), None)
-        if refused is not None and not self._options.trust:
-            return f"{refused.name}: {refused.reason}"
-        return self._refusal(record, answers)
-
-    def _names(self, record: RpcRecord, answers: int | None) -> tuple[Named, ...]:
-        named = self._named.get(record.row)
-        if named is None:
-            named = self._named[record.row] = self._gate.inspect(record, self._made, answers=answers)
-        return named
+        """As `_refusal`, of an answer that nobody expects to be asked for: what it names is noted only where
+        all of it may pass, since nobody should have to allow it."""
+        return self.inspection.objection(record, answers) or self._refusal(record, answers)
 
     def _refusal(self, record: RpcRecord, answers: int | None = None) -> str | None:
         """What the gate refuses in a message that is about to reach a live process; notes what it names.
         `answers`: as the gate has it.
         """
-        named = self._names(record, answers)
-        index = self._indexes[record.row]
-        refused = None
-        for one in named:
-            self._uses[one.name][index] = one
-            if not one.allowed and refused is None:
-                refused = f"{one.name}: {one.reason}"
-        return None if self._options.trust else refused
-
-    def uses(self) -> tuple[GlobalUse, ...]:
-        """Every name, refused ones first."""
-        return global_uses(self._uses)
+        return self.inspection.refusal(record, self.indexes[record.row], answers)
 
 
 def _loose(stage: Stage, calls: dict[int, Exchange], cast: Cast) -> set[int]:
@@ -318,26 +280,6 @@ def _within(facts: JobFacts, calls: dict[int, Exchange]) -> JobFacts:
     edges = {edge: carrier for edge, carrier in facts.edges.items() if carrier.request in calls}
     gradients = {edge: [i for i in its if i in calls] for edge, its in facts.gradients.items()}
     return replace(facts, edges=edges, gradients=gradients)
-
-
-def _step(call: Exchange, verdict: Verdict, cast: Cast, times: Sequence[int]) -> Step:
-    role, to = call.caller, call.callee
-    if verdict.action == "answer" or (call.caller not in cast.roles and call.callee in cast.roles):
-        role, to = to, role
-    return Step(
-        message=call.index,
-        type=call.type,
-        role=role,
-        to=to,
-        sender=call.caller,
-        action=verdict.action,
-        code=verdict.code,
-        text=verdict.text,
-        spare=verdict.spare,
-        answer=call.answer,
-        after=arrived_before(times, call) if verdict.action == "send" else 0,
-        envelopes=_expected(call, verdict),
-    )
 
 
 def _expected(call: Exchange, verdict: Verdict) -> tuple[str, ...]:
@@ -402,7 +344,7 @@ def _notes(session: Session, exchanges: Exchanges) -> list[str]:
             "Capture from before the start of the job."
         )
     for device, messages in named_devices(exchanges.calls).items():
-        shown = ", ".join(f"#{index}" for index in messages[:5]) + (", …" if len(messages) > 5 else "")
+        shown = some_of([f"#{index}" for index in messages], 5)
         notes.append(f"Arguments name {device} ({shown}): it is passed on as it is, wherever tensors are.")
     if len(session.captures) > 1:
         notes.append("The order is that of the captures' own clocks, taken as one.")

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from rpcinspect.replay.planning.facts import JobFacts, rrefs_in
-from rpcinspect.replay.planning.sessions import OPTIMIZER, changes_state
+from rpcinspect.replay.planning.sessions import OPTIMIZER, PlanError, changes_state
 from rpcinspect.rpc.command import ScriptCall
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.semantic import python_udf
@@ -29,8 +29,12 @@ from rpcinspect.run.exchanges import Exchange
 def select(
     context: int, calls: Sequence[Exchange], causes: Causes, facts: Mapping[int, JobFacts]
 ) -> frozenset[int]:
-    """Indexes of the requests that a replay of one context needs; empty if there is no such context."""
-    return frozenset(_Selection(calls, causes, facts).of_context(context))
+    """Indexes of the requests that a replay of one context needs. Raises `PlanError` where there is no such
+    context."""
+    found = frozenset(_Selection(calls, causes, facts).of_context(context))
+    if not found:
+        raise PlanError(f"the capture has no autograd context {context}")
+    return found
 
 
 def needed(

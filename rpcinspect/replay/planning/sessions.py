@@ -1,19 +1,28 @@
-"""Who is played and who is live: the sessions of a replay.
+"""Who is played and who is live: the sessions of a replay, the ids of their workers, the kinds of their
+groups.
 
 In: exchanges with their causes. Out: `Cast`s, each to be replayed against fresh live workers. By default
 every worker that started something of its own is played once, everybody else live. Callers that reach the
 same live worker with something that changes its state are played together, or else the state would be another
 one than the captured. Where that would play and need the same worker (everybody calls everybody), each worker
 is live once and all others are played.
+
+`worker_ids`: an id for each worker of a session, the captured one where it is known: ids are part of the ids
+of contexts, RRefs and autograd messages, so that these stay as they were, too. `group_kinds`: in a static
+group (`init_rpc` with `world_size`) agents gather when they begin and end, in a dynamic one they tell each
+other who joins and leaves; their own calls show which it was.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from rpcinspect.errors import ReplayError, RpcInspectError
+from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.questions import FETCHES, GENERAL, HOUSEKEEPING, REMOTE, is_builtin
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
@@ -21,6 +30,10 @@ from rpcinspect.session.model import Session
 
 OPTIMIZER = ("torch.distributed.optim.", "__torch__.torch.distributed.optim.")
 """How the functions of distributed optimizers begin, those in TorchScript included."""
+
+
+class PlanError(RpcInspectError):
+    """What was asked for does not fit the capture."""
 
 
 class Cast(Struct, frozen=True):
@@ -55,10 +68,9 @@ def default_casts(
 
 def named_casts(
     workers: Mapping[int, Sequence[str]], roles: Sequence[str], live: Sequence[str]
-) -> tuple[list[Cast], str | None]:
-    """The one session that `--role` or `--live` asks for, in every job that has all these workers; or what is
-    wrong.
-    """
+) -> list[Cast]:
+    """The one session that `--role` or `--live` asks for, in every job that has all these workers. Raises
+    `PlanError` where none has them, or nobody is left."""
     named = [*roles, *live]
     casts = []
     for job, names in sorted(workers.items()):
@@ -70,10 +82,10 @@ def named_casts(
         known = sorted({name for names in workers.values() for name in names})
         absent = [name for name in named if name not in known]
         there = f"the capture has {', '.join(known) or 'none'}"
-        return [], f"no worker is called {', '.join(absent or named)}: {there}"
+        raise PlanError(f"no worker is called {', '.join(absent or named)}: {there}")
     if not all(cast.live and cast.roles for cast in casts):
-        return [], "nobody is left to be live" if roles else "nobody is left to be played"
-    return casts, None
+        raise PlanError("nobody is left to be live" if roles else "nobody is left to be played")
+    return casts
 
 
 def changes_state(call: Exchange) -> bool:
@@ -155,3 +167,57 @@ def _groups(
     for caller in callers:
         together[root(caller)].append(caller)
     return list(together.values())
+
+
+MAX_ID = (1 << 15) - 1
+"""Worker ids have 16 bits, with a sign."""
+
+
+def worker_ids(session: Session, cast: Cast, calls: Iterable[Exchange]) -> dict[str, int]:
+    """Name → id of everybody in a session. Raises `ReplayError` if the ids can't be told apart."""
+    names = (*cast.roles, *cast.live)
+    found: dict[str, int] = {}
+    for worker in session.workers:
+        if worker.job == cast.job and worker.name in names and worker.id is not None:
+            found.setdefault(worker.name, worker.id)
+    for call in calls:
+        _learn(found, call, names)
+    taken = set(found.values())
+    free = (number for number in range(MAX_ID) if number not in taken)
+    for name in names:
+        if name not in found:  # nothing of it carries an id, or it was not captured
+            found[name] = next(free)
+    for number in set(found.values()):
+        same = sorted(name for name in found if found[name] == number)
+        if len(same) > 1:
+            raise ReplayError(f"workers of the capture have the same id {number}: {', '.join(same)}")
+    return found
+
+
+def _learn(found: dict[str, int], call: Exchange, names: tuple[str, ...]) -> None:
+    """Autograd envelopes carry the sender's id."""
+    for record, name in ((call.request, call.caller), (call.response, call.callee)):
+        if record is not None and name in names and name not in found:
+            for envelope in record.rpc.envelopes:
+                if isinstance(envelope, RpcWithAutograd) and envelope.from_worker_id >= 0:
+                    found[name] = envelope.from_worker_id
+
+
+GroupKind: TypeAlias = Literal["static", "dynamic"]
+
+GATHERS = ("torch.distributed.rpc.api._gather_to_leader", "torch.distributed.rpc.api._broadcast_to_followers")
+JOINS = "torch.distributed.rpc._utils._update_group_membership"
+LIVE: GroupKind = "dynamic"
+"""What live workers form: nobody needs be rank 0, or wait for all others, and played workers can join."""
+
+
+def group_kinds(calls: Iterable[Exchange]) -> tuple[GroupKind, ...]:
+    """The kinds of the captured jobs' groups, each once; empty if the capture does not show it."""
+    dynamic, static = set[int](), set[int]()
+    for call in calls:
+        if call.control and call.function == JOINS:
+            dynamic.add(call.job)
+        elif call.control and call.function in GATHERS:
+            static.add(call.job)
+    kinds: list[GroupKind] = ["static"] if static - dynamic else []
+    return (*kinds, "dynamic") if dynamic else tuple(kinds)

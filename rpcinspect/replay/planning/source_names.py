@@ -13,9 +13,7 @@ import builtins
 
 from msgspec import Struct
 
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+from rpcinspect.rpc.pickles.known import words_of
 
 
 def _of(module: str, text: str) -> frozenset[str]:
@@ -69,10 +67,10 @@ CLASS_WRAPPERS = (
 """Decorators that give the class back, or one made of the same body: `dataclass` adds methods that set
 attributes and compare them."""
 
-METACLASSES = _names("builtins.type abc.ABCMeta enum.EnumMeta enum.EnumType")
+METACLASSES = words_of("builtins.type abc.ABCMeta enum.EnumMeta enum.EnumType")
 """They make a class of its body, and an object by its `__new__` and `__init__` (enumerations look it up)."""
 
-CONSTANTS = _names(
+CONSTANTS = words_of(
     """
     builtins.object builtins.bool builtins.int builtins.float builtins.complex builtins.str builtins.bytes
     builtins.bytearray builtins.list builtins.tuple builtins.dict builtins.set builtins.frozenset
@@ -162,14 +160,14 @@ BASES: dict[str, Base] = {
 objects can't be made or restored without `--allow`: who knows what its `__init__`, `__setstate__`, `__hash__`
 or `__del__` do with what a capture chose."""
 
-_MODULE_METHODS = _names(
+_MODULE_METHODS = words_of(
     """
     train eval requires_grad_ zero_grad parameters named_parameters buffers named_buffers children
     named_children modules named_modules state_dict load_state_dict get_parameter get_buffer get_submodule
     to cpu cuda float double half bfloat16
     """
 )
-_OPTIMIZER_METHODS = _names("zero_grad state_dict")
+_OPTIMIZER_METHODS = words_of("zero_grad state_dict")
 
 HARMLESS_METHODS: dict[str, frozenset[str]] = {
     **dict.fromkeys(

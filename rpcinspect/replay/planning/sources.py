@@ -74,6 +74,10 @@ class ClassFacts(Struct, frozen=True):
     """What its body, or that of a base in the files, binds, but for declared fields."""
 
 
+REASONS = ("constructing", "loading", "restoring", "calling", "changing", "items", "pairs")
+"""The texts of `ClassFacts`."""
+
+
 class Sources:
     """Definitions in the user's files."""
 
@@ -107,11 +111,6 @@ class Sources:
         found = self._found(file, name)
         return None if found is None else _defined(found, name.rpartition(".")[2] in file.rebuilders)
 
-    def defines(self, module: str, name: str) -> bool:
-        """Whether a file of the user's defines a name, so that only code of these files is its own."""
-        found = self.find(module, name)
-        return found is not None and found.kind != "alias"
-
     def class_facts(self, module: str, name: str) -> ClassFacts | None:
         """What the objects of a class run; None where the name is no class that the files define."""
         file = self._parsed(module)
@@ -120,13 +119,7 @@ class Sources:
             return None
         facts = [self._facts(own) for own in found.classes]
         return ClassFacts(  # of all places that may define it
-            constructing=_first(one.constructing for one in facts),
-            loading=_first(one.loading for one in facts),
-            restoring=_first(one.restoring for one in facts),
-            calling=_first(one.calling for one in facts),
-            changing=_first(one.changing for one in facts),
-            items=_first(one.items for one in facts),
-            pairs=_first(one.pairs for one in facts),
+            **{name: _first(getattr(one, name) for one in facts) for name in REASONS},
             bases=tuple(dict.fromkeys(base for one in facts for base in one.bases)),
             bound=frozenset(name for one in facts for name in one.bound),
         )

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rpcinspect.replay.planning.facts import Carrier, Id, JobFacts, edge_of, rrefs_in
@@ -49,74 +49,59 @@ class Verdict(Struct, frozen=True):
     """As of `Step`."""
 
 
-class Stage:
+class Stage(Struct, eq=False):
     """Judges the requests of one session; call `judge` in the order in which they began."""
 
-    def __init__(
-        self,
-        cast: Cast,
-        causes: Causes,
-        facts: JobFacts,
-        refusal: Refusal,
-        blocked: Collection[tuple[str, int | None]] = (),
-        beyond: Beyond = nothing_beyond,
-        *,
-        joins: bool = False,
-        stand_ins: Mapping[Id, StandIn] = MappingProxyType({}),
-        give: bool = False,
-        unasked: Refusal | None = None,
-        one_way: Collection[int] = (),
-    ) -> None:
-        """`blocked`: (live worker, context) in which a gradient that the worker waits for never comes.
-        `joins`: nothing is sent to live workers in their own name. `stand_ins` could be given for RRefs that
-        are older than the capture, and are if `give` says so. `unasked`: as `refusal`, of answers that live
-        workers get only if they send what is not expected; nothing has to be allowed for these. `one_way`:
-        requests whose answer was not captured, if there was one.
-        """
-        self._beyond = beyond
-        self._stand_ins = stand_ins
-        self._give = give
-        self._roles = frozenset(cast.roles)
-        self._names = self._roles | frozenset(cast.live)
-        self._single = len(cast.live) == 1 and not joins
-        self._causes = causes
-        self._facts = facts
-        self._refusal = refusal
-        self._one_way = frozenset(one_way)
-        self._unasked = refusal if unasked is None else unasked
-        self._blocked = frozenset(blocked)
-        self._calls: dict[int, Exchange] = {}
-        self._reached: set[tuple[str, int | None]] = set()
-        """(worker, context) that took part in something that happens."""
-        self._unreached: dict[tuple[str, int | None], str] = {}
-        """(worker, context) → why something does not take place there, the first time."""
-        self.verdicts: dict[int, Verdict] = {}
-        self._possible: set[int] = set()
-        """Requests of live workers that are skipped, and may take place nevertheless."""
-        self._passes: dict[tuple[str, int | None], list[Exchange]] = defaultdict(list)
-        """(worker, context) → requests that carried a backward pass there."""
+    cast: Cast
+    causes: Causes
+    facts: JobFacts
+    refusal: Refusal
+    blocked: Collection[tuple[str, int | None]] = ()
+    """(live worker, context) in which a gradient that the worker waits for never comes."""
+    beyond: Beyond = nothing_beyond
+    joins: bool = False
+    """Nothing is sent to live workers in their own name."""
+    stand_ins: Mapping[Id, StandIn] = MappingProxyType({})
+    """Which could be given for RRefs that are older than the capture."""
+    give: bool = False
+    """Whether stand-ins are given."""
+    unasked: Refusal | None = None
+    """As `refusal`, of answers that live workers get only if they send what is not expected; nothing has to
+    be allowed for these."""
+    one_way: Collection[int] = ()
+    """Requests whose answer was not captured, if there was one."""
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    calls: dict[int, Exchange] = field(default_factory=dict)
+    reached: set[tuple[str, int | None]] = field(default_factory=set)
+    """(worker, context) that took part in something that happens."""
+    unreached: dict[tuple[str, int | None], str] = field(default_factory=dict)
+    """(worker, context) → why something does not take place there, the first time."""
+    possible: set[int] = field(default_factory=set)
+    """Requests of live workers that are skipped, and may take place nevertheless."""
+    passes: dict[tuple[str, int | None], list[Exchange]] = field(default_factory=lambda: defaultdict(list))
+    """(worker, context) → requests that carried a backward pass there."""
 
     def judge(self, call: Exchange) -> Verdict:
         """The verdict on a request; earlier ones must have been judged."""
-        self._calls[call.index] = call
+        self.calls[call.index] = call
         if call.kind in PASSES:
-            self._passes[call.callee, call.context].append(call)
+            self.passes[call.callee, call.context].append(call)
         verdict = self._judge(call)
         self.verdicts[call.index] = verdict
         for name in (call.caller, call.callee) if call.context is not None else ():
             if verdict.happens:
-                self._reached.add((name, call.context))
+                self.reached.add((name, call.context))
             else:
-                self._unreached.setdefault((name, call.context), verdict.code or "")
+                self.unreached.setdefault((name, call.context), verdict.code or "")
         return verdict
 
     def _judge(self, call: Exchange) -> Verdict:
         if call.control:
             return Verdict("skip", "control", "the agents' own call")
         for name in (call.caller, call.callee):
-            if name not in self._names:
+            if name not in (*self.cast.roles, *self.cast.live):
                 return Verdict("skip", "unsupported", f"nothing tells the name of the worker at {name}")
-        played, answered = call.caller in self._roles, call.callee in self._roles
+        played, answered = call.caller in self.cast.roles, call.callee in self.cast.roles
         if call.caller == call.callee:
             return self._self_call(call, played)
         if played and answered:
@@ -133,11 +118,11 @@ class Stage:
         if verdict.action == "answer" or verdict.happens:
             return verdict
         cause = self._cause(call)
-        causes = [one for one in self._causes.of(call.index)[0] if self.happens(one) or one in self._possible]
+        causes = [one for one in self.causes.of(call.index)[0] if self.happens(one) or one in self.possible]
         if cause is not None and self.happens(cause):
             causes = []  # that is not why it is skipped
         if causes:
-            self._possible.add(call.index)
+            self.possible.add(call.index)
             verdict = replace(verdict, text=f"{verdict.text}, unless it is part of #{causes[0]}")
         if not answered:
             return verdict
@@ -152,14 +137,14 @@ class Stage:
         """Why the captured answer can't be given to a live worker that sends a request all the same: what
         caused it is not always certain, and what a worker sends here is not always what it sent there."""
         answer = call.response
-        if call.index in self._one_way:
+        if call.index in self.one_way:
             return NO_ANSWER
         beyond = self._beyond_engine(call)
         if beyond is not None or answer is None:
             return beyond
         if missing_bytes(answer) or uncertain(answer):
             return _missing(answer, "the answer")
-        refused = self._unasked(answer, call.kind)
+        refused = (self.unasked or self.refusal)(answer, call.kind)
         return None if refused is None else f"the answer: {refused}"
 
     def _expected(self, call: Exchange, answered: bool) -> Verdict:
@@ -171,7 +156,7 @@ class Stage:
             why = f"it follows from #{cause}, which does not take place here"
             return Verdict("skip", "driver-not-live" if parent is None else parent.code, why)
         edge = edge_of(call.request)
-        carrier = self._facts.edges.get(edge) if edge is not None else None
+        carrier = self.facts.edges.get(edge) if edge is not None else None
         lacking = self._without(carrier, "this gradient is for") if carrier is not None else None
         if lacking is not None:
             return lacking
@@ -185,23 +170,23 @@ class Stage:
         beyond = self._beyond_engine(call)
         if beyond is not None:  # what runs no Python of ours, the agent answers by itself
             return Verdict("skip", "unsupported", beyond, happens=call.kind != MessageType.PYTHON_CALL)
-        if call.index in self._one_way:
+        if call.index in self.one_way:
             return Verdict("skip", "missing-bytes", NO_ANSWER)
         if call.response is None:
             return Verdict("answer", text="it was never answered", happens=True)
         if missing_bytes(call.response) or uncertain(call.response):
             return Verdict("skip", "missing-bytes", _missing(call.response, "the answer"))
-        refused = self._refusal(call.response, call.kind)
+        refused = self.refusal(call.response, call.kind)
         if refused is not None:
             return Verdict("skip", "not-allowed", f"the answer: {refused}")
         return Verdict("answer", happens=True)
 
     def _cause(self, call: Exchange) -> int | None:
         """The request that makes a live worker send this one: any that happens is enough for a gradient."""
-        parent = self._causes.parents.get(call.index)
+        parent = self.causes.parents.get(call.index)
         if parent is None or call.kind != MessageType.BACKWARD_AUTOGRAD_REQ or self.happens(parent):
             return parent
-        for other in self._passes[call.caller, call.context]:
+        for other in self.passes[call.caller, call.context]:
             if other.arrived_ns <= call.begin_ns and self.happens(other.index):
                 return other.index
         return parent
@@ -226,18 +211,18 @@ class Stage:
         beyond = self._beyond_engine(call)
         if beyond is not None:
             return Verdict("skip", "unsupported", beyond)
-        refused = self._refusal(request, None)
+        refused = self.refusal(request, None)
         if refused is not None:
             return Verdict("skip", "not-allowed", refused)
         gradient = call.kind == MessageType.BACKWARD_AUTOGRAD_REQ and call.response is not None
-        if gradient and (call.callee, call.context) in self._blocked:
+        if gradient and (call.callee, call.context) in self.blocked:
             text = f"{call.callee} waits in this context for another gradient, which is not sent"
             return Verdict("skip", "no-gradient", text)
         return Verdict("send", text=self._by_stand_ins(call), happens=True)
 
     def _by_stand_ins(self, call: Exchange) -> str | None:
         """What of a request is not the captured one."""
-        used = [self._stand_ins[one] for one in rrefs_in(call.request) if self._stands_in(one)]
+        used = [self.stand_ins[one] for one in rrefs_in(call.request) if self._stands_in(one)]
         if not used:
             return None
         if call.kind in FETCHES and used[0].request == call.index:
@@ -245,13 +230,13 @@ class Stage:
         return "; ".join(one.text for one in used)
 
     def _stands_in(self, rref: Id) -> bool:
-        return self._give and rref in self._stand_ins
+        return self.give and rref in self.stand_ins
 
     def _beyond_engine(self, call: Exchange) -> str | None:
         """Why the engine can't replay a request, or the message that a gradient is for."""
-        text = self._beyond(call)
+        text = self.beyond(call)
         edge = edge_of(call.request) if text is None else None
-        carrier = None if edge is None else self._facts.edges.get(edge)
+        carrier = None if edge is None else self.facts.edges.get(edge)
         known = None if carrier is None else self.verdicts.get(carrier.request)
         if carrier is not None and known is not None and known.code == "unsupported":
             return f"this gradient is for #{carrier.request}: {known.text}"
@@ -259,10 +244,10 @@ class Stage:
 
     def _nested(self, call: Exchange) -> Verdict | None:
         """A played worker sends nothing while it serves a live one: the captured answer has it all."""
-        cause = self._causes.parents.get(call.index)
+        cause = self.causes.parents.get(call.index)
         if cause is None:
             return None
-        parent, request = self.verdicts.get(cause), self._calls.get(cause)
+        parent, request = self.verdicts.get(cause), self.calls.get(cause)
         served = parent is not None and parent.happens and request is not None
         if call.kind == MessageType.BACKWARD_AUTOGRAD_REQ and (request is None or request.kind in PASSES):
             return None  # a gradient that the live worker waits for; its edge decides
@@ -273,9 +258,9 @@ class Stage:
 
     def _unknown_context(self, worker: str, context: int | None) -> Verdict | None:
         """Whether a worker does not have the context that is to be cleaned up, and why."""
-        if context is None or (worker, context) in self._reached:
+        if context is None or (worker, context) in self.reached:
             return None
-        code = self._unreached.get((worker, context), "older-state")
+        code = self.unreached.get((worker, context), "older-state")
         return Verdict("skip", code, f"nothing of this context reaches {worker} here")
 
     def _lacking(self, call: Exchange) -> Verdict | None:
@@ -284,7 +269,7 @@ class Stage:
             return self._unknown_context(call.callee, call.context)
         edge = edge_of(call.request)
         if edge is not None:
-            carrier = self._facts.edges.get(edge)
+            carrier = self.facts.edges.get(edge)
             if carrier is None:
                 text = "the message that this gradient is for was sent before the capture began"
                 return Verdict("skip", "older-state", text)
@@ -296,7 +281,7 @@ class Stage:
         fork = fork_of(call.request) if call.kind in HOUSEKEEPING else None
         if fork is None or call.kind == MessageType.RREF_FORK_REQUEST:
             return None
-        carrier = self._facts.forks.get(fork)
+        carrier = self.facts.forks.get(fork)
         deleted = call.kind == MessageType.RREF_USER_DELETE
         if carrier is None and deleted and all(map(self._stands_in, rrefs_in(call.request))):
             return None  # the owner was told of it
@@ -307,7 +292,7 @@ class Stage:
     def _unknown_fork(self, fork: Id, rrefs: Sequence[Id]) -> Verdict:
         """A fork that no message is known to have brought: it is not older than its RRef."""
         name = f"fork {fork[0]}:{fork[1]}"
-        makers = [self._facts.makers[rref].request for rref in rrefs if rref in self._facts.makers]
+        makers = [self.facts.makers[rref].request for rref in rrefs if rref in self.facts.makers]
         if makers:
             text = f"no message that could be read has brought {name} of the RRef that #{makers[0]} makes"
             return Verdict("skip", "unsupported", text)
@@ -315,9 +300,9 @@ class Stage:
 
     def _lacking_rref(self, rref: Id) -> Verdict | None:
         """Whether a live owner has no value under this id."""
-        facts = self._facts
+        facts = self.facts
         owner = facts.owners.get(rref)
-        if owner is None or owner in self._roles:
+        if owner is None or owner in self.cast.roles:
             return None  # a played owner has nothing but its captured answers, which come by themselves
         maker = facts.makers.get(rref)
         if maker is not None:
@@ -328,8 +313,8 @@ class Stage:
         if self._stands_in(rref):
             return None
         text = f"RRef {rref[0]}:{rref[1]} of {owner} was made before the capture began"
-        if rref in self._stand_ins:
-            text += f"; --stand-ins makes one from #{self._stand_ins[rref].message}"
+        if rref in self.stand_ins:
+            text += f"; --stand-ins makes one from #{self.stand_ins[rref].message}"
         return Verdict("skip", "older-rref", text)
 
     def _without(self, carrier: Carrier, what: str) -> Verdict | None:
@@ -346,7 +331,7 @@ class Stage:
         name = call.caller
         if played:
             return Verdict("skip", "self-call", f"{name} calls itself and is played here")
-        cause = self._causes.parents.get(call.index)
+        cause = self.causes.parents.get(call.index)
         if cause is not None:
             if self.happens(cause):
                 text = f"{name} calls itself while it serves #{cause}"
@@ -355,7 +340,7 @@ class Stage:
                 "skip", "driver-not-live", f"it follows from #{cause}, which does not take place here"
             )
         plain = call.kind in CALLS | FETCHES and call.context is None
-        if self._single and plain:
+        if len(self.cast.live) == 1 and not self.joins and plain:
             verdict = self._to_live(call)
             return verdict if verdict.action == "skip" else Verdict("send", happens=True)
         return Verdict("skip", "self-call", f"{name}'s own program calls itself")

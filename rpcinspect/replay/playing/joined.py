@@ -4,14 +4,13 @@ In: a planned session, and where the user says that the group's store is. Out: t
 Played workers join under their captured names, or others where these are taken, and under ids that nobody
 has had. Nothing is contacted but that store and the addresses of members in it. However it ends, what was
 made in live workers is taken back and the group is left, unless this process is killed at once: then
-`repair.py` helps.
+`running_group.remove_dead` helps.
 """
 
 from __future__ import annotations
 
 import contextlib
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
@@ -19,21 +18,16 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.ids import WORKER
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived, limits_for
 from rpcinspect.replay.peers.handshake import MEMBER_TERMS
-from rpcinspect.replay.peers.loop import Loop, Tap
-from rpcinspect.replay.peers.membership import Membership, NameTakenError, read_members
+from rpcinspect.replay.peers.loop import Loop, RequestArrived, Tap, limits_for
+from rpcinspect.replay.peers.membership import Membership, NameTakenError, farewell, read_members
 from rpcinspect.replay.peers.peer import Peer
-from rpcinspect.replay.peers.running_group import StoreAddress, addresses_of, own_host
-from rpcinspect.replay.peers.signals import HeldSignals
+from rpcinspect.replay.peers.running_group import HeldSignals, StoreAddress, addresses_of, own_host
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.planning.model import PlannedSession
-from rpcinspect.replay.playing.arrived import LiveRecords
 from rpcinspect.replay.playing.material import Material
-from rpcinspect.replay.playing.outcome import StepOutcome
-from rpcinspect.replay.playing.patience import Patience
 from rpcinspect.replay.playing.player import Player
-from rpcinspect.replay.playing.translate import ids_of
+from rpcinspect.replay.playing.translate import LiveRecords, ids_of
 from rpcinspect.replay.playing.uncaptured import acknowledgement, refusal
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
@@ -74,16 +68,13 @@ def check(materials: Iterable[Material], options: JoinOptions) -> None:
 def play_joined(
     material: Material,
     options: JoinOptions,
-    patience: Patience,
+    new_player: Callable[[Material, Loop, Mapping[str, Peer], Membership], Player],
     *,
-    speed: float | None,
-    done: Callable[[StepOutcome], None],
     tap: Tap | None,
-    began: Callable[[Player], None],
     trouble: Callable[[str], None],
 ) -> None:
-    """Plays a session; `began` gets the player once it plays. Raises `ReplayError` where that can't be done,
-    with the group as it was. `trouble` hears that the group could not be left, and what to do about it.
+    """Plays a session with a new player. Raises `ReplayError` where that can't be done, with the group as it
+    was. `trouble` hears that the group could not be left, and what to do about it.
     """
     limits = limits_for(material.largest)
     with options.store.connect(tap=tap) as store, HeldSignals() as signals, Loop(limits, tap=tap) as loop:
@@ -102,16 +93,7 @@ def play_joined(
                 player: Player | None = None
                 try:
                     _join(membership, options)
-                    player = Player(
-                        _in_group(material, names, peers),
-                        loop,
-                        peers,
-                        membership,
-                        patience,
-                        speed=speed,
-                        done=done,
-                    )
-                    began(player)
+                    player = new_player(_in_group(material, names, peers), loop, peers, membership)
                     player.run()
                     return
                 except NameTakenError:
@@ -120,7 +102,7 @@ def play_joined(
                 finally:
                     with signals.quiet():
                         if player is not None:
-                            _release(player, names.renames, loop, peers, membership)
+                            _release(player, names.renames, peers, membership)
                         try:
                             membership.leave()
                         except ReplayError as error:
@@ -156,36 +138,22 @@ def _trouble(error: ReplayError, peers: Iterable[Peer], options: JoinOptions) ->
 
 
 def _release(
-    player: Player,
-    names: Mapping[str, str],
-    loop: Loop,
-    peers: Mapping[str, Peer],
-    membership: Membership,
+    player: Player, names: Mapping[str, str], peers: Mapping[str, Peer], membership: Membership
 ) -> None:
     """Lets live workers, of these names in the group, drop what is left. Requests that come meanwhile are
     acknowledged or refused.
     """
     records = LiveRecords()
-    waiting: set[tuple[str, int]] = set()
-    for role, to, message in player.leftovers.releases():
-        peer = peers[role]
-        with contextlib.suppress(ReplayError):  # the worker is gone, and what it had
-            waiting.add((peer.name, peer.send(names.get(to, to), message, timeout_s=RELEASE_S)))
     by_name = {peer.name: peer for peer in peers.values()}
-    deadline = time.monotonic() + RELEASE_S
-    while waiting and time.monotonic() < deadline:
-        for event in loop.wait(deadline - time.monotonic()):
-            if isinstance(event, RequestArrived):
-                if not membership.handle(event):
-                    live = records.decode(event.message, event.tensors, event.time_ns)
-                    with contextlib.suppress(ReplayError):
-                        by_name[event.peer].answer(event, acknowledgement(live.record) or refusal())
-            elif isinstance(event, ResponseArrived):
-                waiting.discard((event.peer, event.message.id))
-            elif isinstance(event, PipeLost):
-                waiting -= {(event.peer, number) for number in event.unanswered}
-            else:
-                waiting.discard((event.peer, event.message_id))
+
+    def asked(event: RequestArrived) -> None:
+        if not membership.handle(event):
+            live = records.decode(event.message, event.tensors)
+            with contextlib.suppress(ReplayError):  # it is gone
+                by_name[event.peer].answer(event, acknowledgement(live.record) or refusal())
+
+    releases = player.leftovers.releases()
+    farewell(((peers[role], names.get(to, to), message) for role, to, message in releases), RELEASE_S, asked)
 
 
 # --- who is who -------------------------------------------------------------------------------------------

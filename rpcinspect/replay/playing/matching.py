@@ -24,9 +24,8 @@ from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.messages import compare_messages
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replay.planning.model import Spare
-from rpcinspect.replay.playing.arrived import Arrived
-from rpcinspect.replay.playing.translate import Id
+from rpcinspect.replay.planning.model import Spare, some_of
+from rpcinspect.replay.playing.translate import Arrived, Id
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
@@ -49,7 +48,6 @@ from rpcinspect.session.provenance import marks_of
 MAX_TRIALS = 256
 """Captured requests that one live request is compared with, of those that are expected, and of others."""
 
-MAX_SHOWN = 4
 NOTHING_LIKE_IT = "nothing like it was captured"
 
 Key: TypeAlias = tuple[str, str, int, str | None, int | None]
@@ -174,7 +172,7 @@ class Expected:
         unlike = sorted(index for its in left for index in its)
         if not unlike:
             return f"{count:,} of its kind were captured, and that many have come before"
-        shown = ", ".join(f"#{index}" for index in unlike[:MAX_SHOWN]) + (", …" if unlike[MAX_SHOWN:] else "")
+        shown = some_of([f"#{index}" for index in unlike])
         return f"it equals none of its kind that are left, all of which the plan leaves out ({shown})"
 
     def _candidates(self, key: Key, live: Arrived) -> Iterator[tuple[Iterable[Exchange], bool]]:

@@ -1,6 +1,7 @@
 """What a session is played from, and by whom: the same for every engine and every kind of group.
 
-In: nothing. Out: plain records, and what the player asks of those who carry its messages.
+In: a planned session and its captured exchanges. Out: plain records, what the player asks of those who carry
+its messages, and how much memory live workers may take.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from msgspec import Struct, field
 from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replay.peers.events import PeerEvent, RequestArrived
+from rpcinspect.replay.peers.loop import PeerEvent, RequestArrived
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.wire.records import TpMessage
 
@@ -50,6 +52,10 @@ class Material(Struct, frozen=True, kw_only=True):
     def ids_in_group(self) -> Mapping[str, int]:
         """Captured names → ids as they have joined; of all who have."""
         return self.worker_ids if self.live_ids is None else self.live_ids
+
+    def storages(self, record: RpcRecord) -> list[bytes]:
+        """The captured bytes of a message's tensors."""
+        return [b"" if tensor.extent is None else self.read(tensor.extent) for tensor in record.tp.tensors]
 
     def live_name(self, captured: str) -> str:
         """What a worker of the capture is called in the live group."""
@@ -87,3 +93,29 @@ class Members(Protocol):
 
     def handle(self, event: PeerEvent) -> bool:
         """Whether an event was a matter of membership, and is dealt with."""
+
+
+LEAST = 4 * 10**9
+"""A model of some hundred million parameters, with gradients and the state of an optimizer, is made by a
+message of a few numbers."""
+TIMES = 16
+"""Of all bytes that are sent and come back: as if all were kept, with gradients, copies and what is computed
+between them."""
+
+
+def allowance(planned: PlannedSession, calls: Mapping[int, Exchange]) -> int:
+    """Bytes that each live worker of a session may take, beyond those that it has once it has joined.
+    Captured bytes count, not announced ones: a capture can't raise the bound by a lie."""
+    replayed = [calls[step.message] for step in planned.steps if step.action != "skip"]
+    both = [record for call in replayed for record in (call.request, call.response) if record is not None]
+    return max(LEAST, TIMES * sum(map(captured_bytes, both)))
+
+
+def captured_bytes(record: RpcRecord) -> int:
+    """Of payloads and tensors."""
+    tensors = (
+        tensor.descriptor.length - tensor.missing_bytes
+        for tensor in record.tp.tensors
+        if tensor.extent is not None
+    )
+    return sum(map(len, record.tp.payloads)) + sum(tensors)

@@ -20,19 +20,30 @@ from msgspec.structs import replace
 from rpcinspect.equality.difference import Difference, verdict
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import (
+    Loop,
+    PeerEvent,
+    PipeLost,
+    RequestArrived,
+    ResponseArrived,
+    Unanswered,
+)
 from rpcinspect.replay.planning.model import PlannedSession, Spare, Step
 from rpcinspect.replay.planning.steps import NO_ANSWER
-from rpcinspect.replay.playing.arrived import LiveRecords
-from rpcinspect.replay.playing.leftovers import Leftovers
 from rpcinspect.replay.playing.matching import Expected
 from rpcinspect.replay.playing.material import Material, Members, Played
 from rpcinspect.replay.playing.outcome import InboundOutcome, Result, StepOutcome
 from rpcinspect.replay.playing.patience import Patience
 from rpcinspect.replay.playing.schedule import Due, Schedule
-from rpcinspect.replay.playing.translate import learn_own_fork, learn_sent, translate
-from rpcinspect.replay.playing.uncaptured import acknowledgement, receipt, refusal, refused_here, too_much
+from rpcinspect.replay.playing.translate import LiveRecords, learn_own_fork, learn_sent, translate
+from rpcinspect.replay.playing.uncaptured import (
+    Leftovers,
+    acknowledgement,
+    receipt,
+    refusal,
+    refused_here,
+    too_much,
+)
 from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.rpc.message import Message, type_name
 from rpcinspect.rpc.questions import HOUSEKEEPING, missing_bytes, uncertain
@@ -234,28 +245,25 @@ class Player:
         if due.step.action == "send":
             self._send_request(due.step)
         else:
-            self._send_answer(due.step)
+            self._give(due.step, self._requests.pop(due.step.message))
 
     def _send_request(self, step: Step) -> None:
         call = self._call(step)
         peer = self._peers[step.role]
         gone = self._gone.get(step.to) or self._gone.get(step.role)
         if gone is not None:
-            self._finish(StepOutcome(step=step, result="failed", text=f"not sent: {gone}"))
-            self._over(call)
+            self._give_up(step, "failed", f"not sent: {gone}")
             return
         try:
             message = translate(call.request, self._ids, self._live_ids)
             message_id = peer.send(
                 self._material.live_name(step.to),
                 message,
-                self._storages(call.request),
+                self._material.storages(call.request),
                 timeout_s=self._patience.for_answer(call),
             )
         except ReplayError as error:
-            text = f"not sent: {self._not_told(call) or error}"
-            self._finish(StepOutcome(step=step, result="failed", text=text))
-            self._over(call)
+            self._give_up(step, "failed", f"not sent: {self._not_told(call) or error}")
             return
         learn_sent(call.request, self._ids)
         self.leftovers.sent(step.role, step.to, call.request)
@@ -277,9 +285,6 @@ class Player:
             return None
         return f"it needs what the answer to #{min(missing)} was to tell, which did not come so"
 
-    def _send_answer(self, step: Step) -> None:
-        self._give(step, self._requests.pop(step.message))
-
     def _give(self, step: Step, event: RequestArrived) -> None:
         """Answers a live request as the captured one that it repeats was."""
         call = self._call(step)
@@ -287,10 +292,10 @@ class Player:
             return  # nor was that one
         try:
             message = translate(call.response, self._ids, self._live_ids)
-            given = self._peers[step.role].answer(event, message, self._storages(call.response))
+            given = self._peers[step.role].answer(event, message, self._material.storages(call.response))
         except ReplayError as error:
             self._fail_answer(step, f"the answer was not sent: {error}")
-            self._refuse(event)
+            self._reply(event, refusal())
             return
         if given:
             learn_sent(call.response, self._ids)
@@ -301,10 +306,6 @@ class Player:
 
     def _fail_answer(self, step: Step, text: str) -> None:
         self._outcomes[step.message] = StepOutcome(step=step, result="failed", text=text)
-
-    def _storages(self, record: RpcRecord) -> list[bytes]:
-        read = self._material.read
-        return [b"" if tensor.extent is None else read(tensor.extent) for tensor in record.tp.tensors]
 
     # --- what comes -----------------------------------------------------------------------------------------
 
@@ -326,7 +327,7 @@ class Player:
         if sent is None:
             return False  # it came after it was given up
         call = sent.call
-        live = self._live.decode(event.message, event.tensors, event.time_ns)
+        live = self._live.decode(event.message, event.tensors)
         self.leftovers.came(sent.step.role, sent.step.to, live.record)
         latency_s = time.monotonic() - sent.at
         if call.response is None:
@@ -351,7 +352,7 @@ class Player:
         return True
 
     def _take_request(self, event: RequestArrived) -> bool:
-        live = self._live.decode(event.message, event.tensors, event.time_ns)
+        live = self._live.decode(event.message, event.tensors)
         sender, role = self._material.captured_name(event.sender), self._role(event.peer)
         self.leftovers.came(role, sender, live.record)
         match = self._expected.match(sender, role, live)
@@ -384,7 +385,7 @@ class Player:
             if step.code == "missing-bytes" or _lacks_answer(match.call, step):
                 self._refuse_lacking(event, live.record)
             else:
-                self._refuse(event)
+                self._reply(event, refusal())
             return True
         came = StepOutcome(
             step=_as_answered(step), result=result, differences=differences, text=text, same_payload=same
@@ -403,15 +404,13 @@ class Player:
         if sent is None:
             return False
         if sent.step.one_way:
-            self._finish(StepOutcome(step=sent.step, result=None, text=NO_ANSWER))
+            self._give_up(sent.step, None, NO_ANSWER)
         elif sent.call.response is None:
             text = f"as in the capture, no answer came; waited {event.timeout_s:.1f} s"
-            self._finish(StepOutcome(step=sent.step, result="identical", text=text))
+            self._give_up(sent.step, "identical", text)
         else:
-            text = f"no answer within {event.timeout_s:.1f} s"
             self._patience.disappointed(sent.call)
-            self._finish(StepOutcome(step=sent.step, result="unanswered", text=text))
-        self._over(sent.call)
+            self._give_up(sent.step, "unanswered", f"no answer within {event.timeout_s:.1f} s")
         return True
 
     def _take_loss(self, event: PipeLost) -> bool:
@@ -422,8 +421,7 @@ class Player:
         if ended is not None:
             text = ended.text if ended.worker in (event.other, event.peer) else f"{text}; {ended.text}"
         for sent in lost:
-            self._finish(StepOutcome(step=sent.step, result="failed", text=text))
-            self._over(sent.call)
+            self._give_up(sent.step, "failed", text)
         return bool(lost)
 
     def _ended_meanwhile(self) -> Ended | None:
@@ -435,6 +433,11 @@ class Player:
         if found is not None:
             self._gone[found.worker or ""] = found.text
         return found
+
+    def _give_up(self, step: Step, result: Result | None, text: str) -> None:
+        """A request that was to be sent ends without an answer."""
+        self._finish(StepOutcome(step=step, result=result, text=text))
+        self._over(self._call(step))
 
     def _over(self, call: Exchange) -> None:
         """Nothing more comes for a request that was to be sent."""
@@ -470,7 +473,7 @@ class Player:
             self._refuse_lacking(event, record)
             return None, f"nothing that {sender} sent is recorded"
         if answer is None:
-            self._refuse(event)
+            self._reply(event, refusal())
             return "different", why
         self._reply(event, answer)
         return None, f"{why}; acknowledged: when RRefs and contexts go is not the program's doing"
@@ -480,9 +483,6 @@ class Player:
         answer = acknowledgement(record) or receipt(record)
         self._refused_lacking |= answer is None
         self._reply(event, refusal() if answer is None else answer)
-
-    def _refuse(self, event: RequestArrived) -> None:
-        self._reply(event, refusal())
 
     def _reply(self, event: RequestArrived, message: Message) -> None:
         with contextlib.suppress(ReplayError):  # it reads nothing of what it is sent

@@ -268,7 +268,7 @@ class _Gradients:
 
     def _add(self, one: StepOutcome, *, back: bool) -> None:
         message = one.step.message
-        self._results[message] = _worse(self._results.get(message), one.result)
+        self._results[message] = _worst([self._results.get(message), one.result])
         if back:
             self._back.add(message)
 
@@ -282,13 +282,13 @@ class _Gradients:
 def _worst_by_message(steps: Iterable[StepOutcome]) -> dict[int, Result | None]:
     found: dict[int, Result | None] = {}
     for one in steps:
-        found[one.step.message] = _worse(found.get(one.step.message), one.result)
+        found[one.step.message] = _worst([found.get(one.step.message), one.result])
     return found
 
 
-def _worse(a: Result | None, b: Result | None) -> Result | None:
-    """The worse of two results; None, a skip, is none."""
-    return max((one for one in (a, b) if one is not None), key=RANK.__getitem__, default=None)
+def _worst(results: Iterable[Result | None]) -> Result | None:
+    """The worst of results; None, a skip, is none."""
+    return max((one for one in results if one is not None), key=RANK.__getitem__, default=None)
 
 
 def _inbound(outcome: ReplayOutcome) -> Iterator[InboundOutcome]:
@@ -317,9 +317,7 @@ def _verdict(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> Verdi
 
 def _word(results: Iterable[Result | None]) -> Literal["identical", "tolerance", "different", "failed"]:
     """What all results together are called: an answer that does not come is another outcome."""
-    worst_of_all: Result | None = None
-    for result in results:
-        worst_of_all = _worse(worst_of_all, result)
+    worst_of_all = _worst(results)
     if worst_of_all is None:
         return "identical"
     return "different" if worst_of_all == "unanswered" else worst_of_all

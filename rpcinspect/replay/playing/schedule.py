@@ -9,6 +9,9 @@ two wait for each other. Gradients are an exception, see `late_answers`: they do
 come after them, and that one has come is said at once. Calls of different workers that overlapped have an
 order only by their answers: the later one waits for the earlier one's answer; but if nothing happens for a
 while, that may be waiting for the later one, which is sent then.
+
+Mirrors `DistEngine::executeSendFunctionAsync` of torch/csrc/distributed/autograd/engine/dist_engine.cpp, and
+`processRRefBackward` of torch/csrc/distributed/rpc/request_callback_no_python.cpp.
 """
 
 from __future__ import annotations
@@ -21,7 +24,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from rpcinspect.replay.planning.model import PlannedSession, Step
-from rpcinspect.replay.playing.late_answers import gradient_context, late_answers, takes_gradient
+from rpcinspect.rpc.command import (
+    PropagateGradientsReq,
+    PropagateGradientsResp,
+    RRefBackwardReq,
+)
+from rpcinspect.rpc.questions import created
 from rpcinspect.run.exchanges import Exchange
 
 SHORTEST_HOLD_S, LONGEST_HOLD_S = 0.1, 2.0
@@ -272,3 +280,38 @@ def _arrival_time(arrival: tuple[int, int], calls: Mapping[int, Exchange]) -> in
     request, index = arrival
     call = calls[request]
     return call.arrived_ns if request == index or call.end_ns is None else call.end_ns
+
+
+def late_answers(calls: Mapping[int, Exchange]) -> Mapping[int, int]:
+    """Index of a request → the context of the backward pass at whose end its answer may come, though it came
+    before in the capture. A played worker that waited for it before it sends its own gradients of that
+    context would wait for ever, since the pass waits for those. Two cases were seen:
+
+    - of the gradients that a worker is sent together, it answers the one that it takes up first when its
+      whole part of the pass is done, the others at once. Which one that is, its threads decide.
+    - `RRef.backward` may begin in the thread that has just made the remote object. That thread answers the
+      request for the object when the pass is done.
+    """
+    passes: dict[tuple[int, int], int] = {}
+    """RRef → the context in which a backward pass begins at it."""
+    for call in calls.values():
+        command = call.request.rpc.command
+        if isinstance(command, RRefBackwardReq):
+            passes[command.rref_id.to_value()] = command.autograd_context_id
+    found: dict[int, int] = {}
+    for index, call in calls.items():
+        made = created(call.request)
+        context = gradient_context(call) if made is None else passes.get(made[0])
+        if context is not None:
+            found[index] = context
+    return found
+
+
+def gradient_context(call: Exchange) -> int | None:
+    """The context of a gradient; None: the request is none."""
+    return call.context if isinstance(call.request.rpc.command, PropagateGradientsReq) else None
+
+
+def takes_gradient(call: Exchange) -> bool:
+    """Whether a request is a gradient that is taken; such an answer waits for nothing."""
+    return call.response is not None and isinstance(call.response.rpc.command, PropagateGradientsResp)

@@ -14,6 +14,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from msgspec import Struct, field
+
 from rpcinspect.replay.playing.outcome import FoundSeed, SeedSearch, SessionOutcome, StepOutcome
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.run.exchanges import Exchange
@@ -63,39 +65,36 @@ def search(
     )
 
 
-class _Search:
+class _Search(Struct):
     """Tries one seed after the other, for all workers that have none yet."""
 
-    def __init__(
-        self, tries: range, given: Seeds, play: Play, first: Mapping[str, int], deadline: float
-    ) -> None:
-        self._tries = tries
-        self._given = given
-        self._play = play
-        self._first = first
-        self._deadline = deadline
-        self.found: dict[str, int] = {}
-        self.tried = 0
-        self.out_of_time = False
+    tries: range
+    given: Seeds
+    play: Play
+    first: Mapping[str, int]
+    deadline: float
+    found: dict[str, int] = field(default_factory=dict)
+    tried: int = 0
+    out_of_time: bool = False
 
     def run(self) -> None:
         """What a worker sends may depend on what another one drew: those are looked at again once the
         other's seed is known."""
         known = -1
-        while known < len(self.found) < len(self._first) and not self.out_of_time:
+        while known < len(self.found) < len(self.first) and not self.out_of_time:
             known = len(self.found)
             self._pass()
 
     def _pass(self) -> None:
-        for seed in self._tries:
-            wanted = {worker: m for worker, m in self._first.items() if worker not in self.found}
+        for seed in self.tries:
+            wanted = {worker: m for worker, m in self.first.items() if worker not in self.found}
             if not wanted:
                 return
-            if time.monotonic() > self._deadline:
+            if time.monotonic() > self.deadline:
                 self.out_of_time = True
                 return
-            own = self._given.own | dict.fromkeys(wanted, seed) | self.found
-            outcome = self._play(Seeds(everybody=self._given.everybody, own=own), _until(wanted.values()))
+            own = self.given.own | dict.fromkeys(wanted, seed) | self.found
+            outcome = self.play(Seeds(everybody=self.given.everybody, own=own), _until(wanted.values()))
             self.tried += 1
             results = {one.step.message: one.result for one in outcome.steps}
             self.found |= {w: seed for w, message in wanted.items() if results.get(message) == "identical"}

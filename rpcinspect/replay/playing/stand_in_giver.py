@@ -14,13 +14,10 @@ import pickletools
 import time
 from collections.abc import Collection, Mapping
 
-from msgspec.structs import replace
-
 from rpcinspect.equality.ids import FORK, RREF
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.control_calls import NO_TENSORS, cast_pickle
-from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived, Unanswered
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.control_calls import cast_pickle
+from rpcinspect.replay.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, Unanswered
 from rpcinspect.replay.planning.model import StandIn
 from rpcinspect.replay.playing.material import Material, Members, Played
 from rpcinspect.rpc.command import (
@@ -31,7 +28,7 @@ from rpcinspect.rpc.command import (
     ScriptRemoteCall,
     ScriptRRefFetchRet,
 )
-from rpcinspect.rpc.command_codec import message_type_of, to_payload
+from rpcinspect.rpc.command_codec import to_message
 from rpcinspect.rpc.message import Message, MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId
@@ -58,12 +55,11 @@ def give(material: Material, loop: Loop, peers: Mapping[str, Played], members: M
         own = GloballyUniqueId(material.worker_ids[role], OWN_IDS + number)
         answer = material.calls[stand_in.request].response
         assert answer is not None
-        storages = [b"" if one.extent is None else material.read(one.extent) for one in answer.tp.tensors]
         rref = _live(material, RREF, stand_in.rref)
         made = made_by(answer, rref, own)
-        sent = [peers[role].send(stand_in.owner, made, storages, timeout_s=TIMEOUT_S)]
+        sent = [peers[role].send(stand_in.owner, made, material.storages(answer), timeout_s=TIMEOUT_S)]
         for fork in stand_in.forks:
-            told = _message(RRefForkRequest(rref, _live(material, FORK, fork)))
+            told = to_message(RRefForkRequest(rref, _live(material, FORK, fork)))
             sent.append(peers[role].send(stand_in.owner, told, timeout_s=TIMEOUT_S))
         waiting |= dict.fromkeys(sent, stand_in)
     _await(role, loop, members, waiting)
@@ -90,7 +86,7 @@ def made_by(answer: RpcRecord, rref: GloballyUniqueId, fork: GloballyUniqueId) -
             ret_rref_id=rref,
             ret_fork_id=fork,
         )
-    return replace(_message(made), tensor_table=answer.rpc.message.tensor_table)
+    return to_message(made, answer.rpc.message.tensor_table)
 
 
 def opcodes_of_value(data: bytes) -> bytes:
@@ -119,10 +115,6 @@ def _live(material: Material, kind: str, captured: tuple[int, int]) -> GloballyU
     own = GloballyUniqueId(*captured)
     partner = material.ids.translate(kind, own)
     return partner if isinstance(partner, GloballyUniqueId) else own
-
-
-def _message(command: Command) -> Message:
-    return Message(message_type_of(command), 0, to_payload(command), NO_TENSORS)
 
 
 def _await(role: str, loop: Loop, members: Members, waiting: dict[int, StandIn]) -> None:

@@ -1,4 +1,5 @@
-"""Captured messages as they must be sent now: with the ids that live workers gave to the same things.
+"""Captured messages as they must be sent now: with the ids that live workers gave to the same things; and
+live messages as records, so that they are compared and matched as captured ones are.
 
 In: a captured record and what was learned of ids so far (captured → live). Out: a message. Most ids stay as
 they are in a fresh group with the captured names and ids; those that live workers make can be others: of
@@ -6,17 +7,23 @@ autograd messages, contexts, RRefs, forks, profilings. A message without such an
 for byte; in any other only these ids change. Python pickles are changed opcode by opcode, never loaded.
 
 Not found: ids that user code passes as plain integers; only the context of an optimizer's step is known.
+
+`LiveRecords`: a message and its storages, as a peer hands them on → an `RpcRecord` and a reader of its bytes.
+What such a record says of its journey means nothing; its type, its contents and its tensors do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, NO_ID, PROFILING, RREF, WORKER, IdMap
 from rpcinspect.errors import DecodeError, ReplayError
+from rpcinspect.replay.peers.pipe_end import cpu_descriptor
 from rpcinspect.replay.planning.selection import optimizer_context
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -41,8 +48,11 @@ from rpcinspect.rpc.pickles.patch import Numbered, number_integers, rewrite
 from rpcinspect.rpc.pickles.semantic import RRefForkData, beside_fork, python_udf, rref_fork, worker_info
 from rpcinspect.rpc.pickles.tree import Call, Value, children
 from rpcinspect.rpc.questions import created
-from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId, pack_id, unpack_id
+from rpcinspect.wire.ranges import Extent
+from rpcinspect.wire.records import NO_FLOW, Pipe, Placement, TpMessage, TpTensor
+from rpcinspect.wire.tensorpipe import Layout
 
 HIGHEST_LOCAL_ID = (1 << LOCAL_ID_BITS) - 1
 
@@ -334,3 +344,35 @@ FIELDS: dict[type, tuple[tuple[str, str], ...]] = {
     RRefBackwardReq: (("rref_id", RREF), ("autograd_context_id", CONTEXT)),
 }
 """Commands → their fields that hold ids. Gradients carry an `AutogradMetadata`."""
+
+
+class Arrived(Struct, frozen=True):
+    """A live message, decoded."""
+
+    record: RpcRecord
+    read: Read
+
+
+class LiveRecords:
+    """Decodes live messages; remembers byte patterns that repeat."""
+
+    def __init__(self) -> None:
+        self._decoder = RecordDecoder()
+
+    def decode(self, message: Message, tensors: Sequence[bytes]) -> Arrived:
+        """The record of a message; damage becomes its problems."""
+        storages, payloads = tuple(tensors), message.to_payloads()
+        descriptor = cpu_descriptor(payloads, storages)
+        carried = [
+            TpTensor(one, Placement.CERTAIN, Extent(one.length, ((n, 0, one.length),) if one.length else ()))
+            for n, one in enumerate(descriptor.tensors)
+        ]
+        tp = TpMessage(_NO_PIPE, True, descriptor, Layout.V1_9, b"", payloads, None, carried)
+
+        def read(extent: Extent) -> bytes:
+            return b"".join([storages[number][at : at + length] for number, at, length in extent.pieces])
+
+        return Arrived(self._decoder.decode(tp), read)
+
+
+_NO_PIPE = Pipe(-1, NO_FLOW)

@@ -13,17 +13,220 @@ worker's own graph, of which no message tells, the arguments of that call depend
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from rpcinspect.replay.planning.facts import rrefs_in
-from rpcinspect.replay.reproduction.program_model import Await, Link, Pass, Program, Send, Timed
-from rpcinspect.replay.reproduction.program_order import ends, put_after, put_behind
-from rpcinspect.replay.reproduction.program_parts import joined, parts_of
-from rpcinspect.replay.reproduction.reproduced import Gradient, Reproduction
+from rpcinspect.replay.planning.order import merge
+from rpcinspect.replay.planning.sessions import OPTIMIZER
+from rpcinspect.replay.reproduction.reproduced import (
+    Await,
+    Block,
+    Gradient,
+    Link,
+    Pass,
+    Program,
+    Reproduction,
+    Send,
+    Timed,
+    Together,
+    needing_gradient,
+)
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.questions import PASSES
+from rpcinspect.rpc.pickles.semantic import python_udf
+from rpcinspect.rpc.questions import GENERAL, PASSES, REMOTE, is_builtin
+from rpcinspect.rpc.types import unpack_id
 from rpcinspect.run.exchanges import Exchange
+
+
+def ends(timed: Sequence[Timed]) -> list[tuple[int, int]]:
+    """(when it was over, request) of a worker's steps that others may come after, by time."""
+    found = []
+    for item in timed:
+        if isinstance(item.event, Pass):
+            ends = [g.call.end_ns for g in item.event.sent] or [item.event.first.end_ns]
+            known = [end for end in ends if end is not None]
+            if known:
+                found.append((max(known), item.event.first.index))
+        elif item.event.call.end_ns is not None:
+            found.append((item.event.call.end_ns, item.event.call.index))
+    return sorted(set(found))
+
+
+def put_behind(made: Reproduction, timed: Sequence[Timed]) -> None:
+    """Calls of several workers that overlapped at one go by their answers, as in a replay.
+
+    Who goes behind a call that began later is sent later, so that what any step waits for is earlier than
+    itself, and nobody waits for ever.
+    """
+    sends = {item.event.call.index: (item, item.event) for item in timed if isinstance(item.event, Send)}
+    passes: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for item in timed:
+        if isinstance(item.event, Pass):
+            passes[item.event.first.job, item.event.first.caller].append(item.time_ns)
+    latest: dict[tuple[int, str], dict[str, Exchange]] = defaultdict(dict)
+    """(job, callee) → caller → its last call."""
+    own: dict[tuple[int, str], int] = {}
+    """(job, caller) → when its last call is sent."""
+    told: set[int] = set()
+    for call in merge([call for call in made.calls.values() if call.kind in GENERAL - PASSES]):
+        (item, event), key = sends[call.index], (call.job, call.caller)
+        if item.time_ns < call.begin_ns:
+            continue  # it had to come before a call that uses what it makes
+        item.time_ns = max(item.time_ns, own.get(key, 0))
+        behind = []
+        for other in latest[call.job, call.callee].values():
+            begin = sends[other.index][0].time_ns
+            overlaps = other.end_ns is None or other.end_ns >= call.begin_ns
+            passed = any(item.time_ns <= time <= begin for time in passes[key])
+            if other.caller != call.caller and overlaps and not passed:
+                behind.append(other.index)
+                item.time_ns = max(item.time_ns, begin)
+        told.update(behind)
+        event = item.event = replace(event, behind=tuple(sorted(behind)))
+        sends[call.index] = item, event
+        latest[call.job, call.callee][call.caller] = call
+        own[key] = item.time_ns
+    for index in told:
+        item, event = sends[index]
+        item.event = replace(event, told=True)
+
+
+def put_after(timed: Sequence[Timed], others: Sequence[Sequence[tuple[int, int]]]) -> None:
+    """For each step the last of every other worker that was over when it began, if that is news."""
+    known = [-1] * len(others)
+    for item in timed:
+        if isinstance(item.event, Await):
+            continue
+        call = item.event.first if isinstance(item.event, Pass) else item.event.call
+        begin = min(item.time_ns, call.begin_ns)
+        news = []
+        for which, its in enumerate(others):
+            place = bisect_left(its, (begin, -1)) - 1
+            if place > known[which]:
+                known[which] = place
+                news.append(its[place][1])
+        item.event = replace(item.event, after=tuple(news))
+
+
+def joined(timed: Sequence[Timed]) -> list[Timed]:
+    """Calls that are answered before anything else happens become synchronous."""
+    out: list[Timed] = []
+    for item in timed:
+        last = out[-1].event if out else None
+        if isinstance(item.event, Await) and isinstance(last, Send) and last.call is item.event.call:
+            out[-1].event = replace(last, waits=True)
+        else:
+            out.append(item)
+    return out
+
+
+def parts_of(timed: Sequence[Timed]) -> list[Block | Together]:
+    """One block after the other where contexts do not overlap."""
+    spans: dict[int, list[int]] = defaultdict(list)
+    for place, item in enumerate(timed):
+        if item.context is not None:
+            spans[item.context].append(place)
+    parts: list[Block | Together] = []
+    place = 0
+    while place < len(timed):
+        end = _cluster_end(timed, spans, place)
+        its = timed[place:end]
+        contexts = list(dict.fromkeys(item.context for item in its if item.context is not None))
+        plain = [item for item in its if item.context is None]
+        if len(contexts) > 1 or (contexts and not all(_may_stand_in_context(item) for item in plain)):
+            parts.append(_together(its, contexts))
+        else:
+            context = contexts[0] if contexts else None
+            last = parts[-1] if parts else None
+            events = [item.event for item in its]
+            if context is None and isinstance(last, Block) and last.context is None:
+                last.events += events
+            else:
+                parts.append(Block(context, events))
+        place = end
+    _number(parts)
+    return parts
+
+
+def _cluster_end(timed: Sequence[Timed], spans: dict[int, list[int]], start: int) -> int:
+    """Behind everything that overlaps with what begins at `start`."""
+    end, place = start + 1, start
+    while place < end:
+        context = timed[place].context
+        if context is not None:
+            end = max(end, spans[context][-1] + 1)
+        place += 1
+    return end
+
+
+def _may_stand_in_context(item: Timed) -> bool:
+    """Whether it is the same inside of a context's block: torch wraps operators only if a tensor requires
+    grad, and an answer may be waited for anywhere."""
+    event = item.event
+    if isinstance(event, Await):
+        return True
+    if isinstance(event, Pass):
+        return False
+    request = event.call.request
+    return is_builtin(request.rpc.command) and not needing_gradient(request) and event.call.kind not in REMOTE
+
+
+def _together(its: Sequence[Timed], contexts: Sequence[int]) -> Together:
+    """A lane for each context, in the order in which these were made, and one for what is in none."""
+    lanes = [[item for item in its if item.context == context] for context in sorted(contexts)]
+    plain = [item for item in its if item.context is None]
+    lanes = [joined(lane) for lane in [*lanes, plain] if lane]
+    overs = [ends(lane) for lane in lanes]
+    for number, lane in enumerate(lanes):
+        before = [item.event.after for item in lane]
+        put_after(lane, overs[:number] + overs[number + 1 :])
+        for item, after in zip(lane, before, strict=True):
+            if not isinstance(item.event, Await):
+                item.event = replace(item.event, after=(*after, *item.event.after))
+    return Together([Block(lane[0].context, [item.event for item in lane]) for lane in lanes])
+
+
+def _number(parts: Sequence[Block | Together]) -> None:
+    """Says where ids of contexts matter: user code was given one, which is to be the same again."""
+    expected = 0
+    for part in parts:
+        for block in [part] if isinstance(part, Block) else part.lanes:
+            if block.context is None:
+                continue
+            number = unpack_id(block.context)[1]
+            given = _integers(block)
+            if block.context in given and number > expected and number - expected <= MAX_SKIPPED_CONTEXTS:
+                block.skips = number
+                expected = number
+            expected += 1
+
+
+def _integers(block: Block) -> set[int]:
+    """Integers among the arguments of calls to Python functions, other than those of optimizers."""
+    found: set[int] = set()
+    for event in block.events:
+        if (
+            isinstance(event, Send)
+            and not is_optimizers(event.call)
+            and event.call.request.facts.pickle is not None
+        ):
+            udf = python_udf(event.call.request.facts.pickle.root)
+            args = udf.args if udf is not None and type(udf.args) is tuple else ()
+            found.update(arg for arg in args if type(arg) is int)
+    return found
+
+
+def is_optimizers(call: Exchange) -> bool:
+    """Whether a distributed optimizer made it, one of whose arguments is then the id of a context."""
+    return call.function is not None and call.function.startswith(OPTIMIZER)
+
+
+MAX_SKIPPED_CONTEXTS = 10_000
+
 
 Key: TypeAlias = tuple[int, str]
 """(job, worker)"""
@@ -86,17 +289,9 @@ def _begins(made: Reproduction, own: Sequence[Exchange]) -> dict[int, int]:
 
 def _passes(made: Reproduction, program: Program, context: int, own: Sequence[Exchange]) -> list[Pass]:
     """The passes of one context of a worker, with what they are made of."""
-    worker = program.worker
-    sent = [
-        g
-        for g in made.sent.values()
-        if (g.call.job, g.call.caller, g.call.context) == (program.job, worker, context)
-    ]
-    back = [
-        g
-        for g in made.back.values()
-        if (g.call.job, g.call.callee, g.call.context) == (program.job, worker, context)
-    ]
+    here = program.job, program.worker, context
+    sent = [g for g in made.sent.values() if (g.call.job, g.call.caller, g.call.context) == here]
+    back = [g for g in made.back.values() if (g.call.job, g.call.callee, g.call.context) == here]
     triggers = [c for c in own if c.context == context and c.kind == MessageType.RREF_BACKWARD_REQ]
     forward = [c for c in own if c.context == context and c.kind not in PASSES]
     begins: list[tuple[int, int, Gradient | Exchange]] = [(g.call.begin_ns, g.call.index, g) for g in sent]

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rpcinspect.replay.planning.facts import Id, JobFacts, edge_of, read_facts, rrefs_in
-from rpcinspect.replay.planning.gate import Gate, global_uses
-from rpcinspect.replay.planning.plan import PlanError
-from rpcinspect.replay.planning.rref_classes import Made, rref_classes
+from rpcinspect.replay.planning.gate import Gate, Inspection
+from rpcinspect.replay.planning.helpers import rref_classes
 from rpcinspect.replay.planning.selection import needed, select
-from rpcinspect.replay.planning.sessions import workers_of
+from rpcinspect.replay.planning.sessions import PlanError, workers_of
 from rpcinspect.replay.reproduction.reproduced import (
     Gradient,
     Handle,
@@ -32,7 +31,6 @@ from rpcinspect.replay.reproduction.reproduced import (
 from rpcinspect.rpc.command import PropagateGradientsReq, UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
 from rpcinspect.rpc.pickles.places import rref_places, tensor_places
-from rpcinspect.rpc.pickles.verdicts import Named
 from rpcinspect.rpc.questions import FETCHES, HOUSEKEEPING, created, missing_bytes, rref_of, uncertain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
@@ -72,8 +70,8 @@ def reproduction(
     chosen = _chosen(exchanges.calls, causes, facts, options)
     _check_names(session, options)
     made = Reproduction(trusted=options.trust)
-    classes = rref_classes(exchanges.calls)
-    judge = _Judge(made, causes, facts, gate, unwritable, options, workers_of(session), classes)
+    inspection = Inspection(gate, rref_classes(exchanges.calls), options.trust)
+    judge = _Judge(made, causes, facts, inspection, unwritable, options, workers_of(session))
     taken = [call for call in exchanges.calls if call.index in chosen and not call.control]
     for call in taken:
         judge.judge(call)
@@ -87,10 +85,7 @@ def _chosen(
     calls: Sequence[Exchange], causes: Causes, facts: Mapping[int, JobFacts], options: ReproductionOptions
 ) -> frozenset[int]:
     if options.context is not None:
-        found = select(options.context, calls, causes, facts)
-        if not found:
-            raise PlanError(f"the capture has no autograd context {options.context}")
-        return found
+        return select(options.context, calls, causes, facts)
     if options.message is None:
         return frozenset(call.index for call in calls)
     for call in calls:
@@ -133,36 +128,23 @@ MAX_MAKERS = 100
 """RRefs of which one makes the next, that are followed."""
 
 
-class _Judge:
+class _Judge(Struct, eq=False):
     """Takes requests in the order in which they began."""
 
-    def __init__(
-        self,
-        made: Reproduction,
-        causes: Causes,
-        facts: Mapping[int, JobFacts],
-        gate: Gate,
-        unwritable: Unwritable,
-        options: ReproductionOptions,
-        workers: Mapping[int, Sequence[str]],
-        classes: Mapping[Id, Made],
-    ) -> None:
-        self._classes = classes
-        self._made = made
-        self._causes = causes
-        self._facts = facts
-        self._gate = gate
-        self._unwritable = unwritable
-        self._options = options
-        self._workers = workers
-        self._skipped: dict[int, Skipped] = {}
-        self._by_index: dict[int, Exchange] = {}
-        self._deciding: set[int] = set()
-        self._uses: dict[str, dict[int, Named]] = {}
-        self._fetched: dict[tuple[int, str, Id], Exchange] = {}
-        """(job, owner, RRef) → a fetch that the owner answered."""
-        self._waiting: list[Exchange] = []
-        """Requests that may use an RRef of their sender whose value only a later fetch tells."""
+    made: Reproduction
+    causes: Causes
+    facts: Mapping[int, JobFacts]
+    inspection: Inspection
+    unwritable: Unwritable
+    options: ReproductionOptions
+    workers: Mapping[int, Sequence[str]]
+    skipped: dict[int, Skipped] = field(default_factory=dict)
+    by_index: dict[int, Exchange] = field(default_factory=dict)
+    deciding: set[int] = field(default_factory=set)
+    fetched: dict[tuple[int, str, Id], Exchange] = field(default_factory=dict)
+    """(job, owner, RRef) → a fetch that the owner answered."""
+    waiting: list[Exchange] = field(default_factory=list)
+    """Requests that may use an RRef of their sender whose value only a later fetch tells."""
 
     def judge(self, call: Exchange) -> None:
         """Decides about one request."""
@@ -171,66 +153,66 @@ class _Judge:
         if call.kind in FETCHES and call.response is not None and self._whole(call.response):
             rref = rref_of(call.request)
             if rref is not None:
-                self._fetched.setdefault((call.job, call.callee, rref), call)
-        self._waiting.append(call)
+                self.fetched.setdefault((call.job, call.callee, rref), call)
+        self.waiting.append(call)
 
     def finish(self) -> None:
         """Decides; only now all fetches are known."""
-        self._by_index = {call.index: call for call in self._waiting}
-        for call in self._waiting:
+        self.by_index = {call.index: call for call in self.waiting}
+        for call in self.waiting:
             if call.kind == MessageType.BACKWARD_AUTOGRAD_REQ:
                 self._gradient(call)
             else:
                 self._own(call)
         self._drop_blocked()
-        self._made.skipped = tuple(self._skipped[index] for index in sorted(self._skipped))
-        self._made.globals = global_uses(self._uses)
+        self.made.skipped = tuple(self.skipped[index] for index in sorted(self.skipped))
+        self.made.globals = self.inspection.uses()
 
     # --- calls ----------------------------------------------------------------------------------------------
 
     def _own(self, call: Exchange) -> None:
         """Decides about a call, but first about those that made its RRefs: they may have begun later on the
         wire, since each pipe has its own pace."""
-        if not self._causes.own(call.index) or call.index in self._made.calls or call.index in self._skipped:
+        if not self.causes.own(call.index) or call.index in self.made.calls or call.index in self.skipped:
             return
         for rref in rrefs_in(call.request):
-            maker = self._facts[call.job].makers.get(rref)
-            if maker is not None and maker.request in self._by_index and maker.request != call.index:
-                self._own_once(self._by_index[maker.request])
+            maker = self.facts[call.job].makers.get(rref)
+            if maker is not None and maker.request in self.by_index and maker.request != call.index:
+                self._own_once(self.by_index[maker.request])
         reason = self._against(call)
         if reason is not None:
             self._skip(call, *reason)
             return
-        self._made.calls[call.index] = call
+        self.made.calls[call.index] = call
         made = created(call.request)
         if made is not None:
-            self._made.handles.setdefault((call.job, call.caller, made[0]), Handle("made", call.index))
+            self.made.handles.setdefault((call.job, call.caller, made[0]), Handle("made", call.index))
         if call.response is None:
             return
         if not self._whole(call.response):
-            self._made.uncompared[call.index] = "not all bytes of the answer were captured"
+            self.made.uncompared[call.index] = "not all bytes of the answer were captured"
             return
         refused = self._refusal(call.response, call.answer)
-        unwritable = self._unwritable(call.response)
+        unwritable = self.unwritable(call.response)
         if refused is None and unwritable is not None:
-            self._made.uncompared[call.index] = unwritable
+            self.made.uncompared[call.index] = unwritable
         value = value_of(call.response.rpc.command, call.response)
         for rref, place in rref_places(value).items():
-            self._made.handles.setdefault((call.job, call.caller, rref), Handle("answer", call.index, place))
+            self.made.handles.setdefault((call.job, call.caller, rref), Handle("answer", call.index, place))
 
     def _own_once(self, call: Exchange) -> None:
         """A hostile capture may have RRefs that make each other."""
-        if call.index not in self._deciding and len(self._deciding) < MAX_MAKERS:
-            self._deciding.add(call.index)
+        if call.index not in self.deciding and len(self.deciding) < MAX_MAKERS:
+            self.deciding.add(call.index)
             self._own(call)
-            self._deciding.discard(call.index)
+            self.deciding.discard(call.index)
 
     def _against(self, call: Exchange) -> tuple[str, str] | None:
-        request, options = call.request, self._options
+        request, options = call.request, self.options
         if call.caller in options.live or (options.roles and call.caller not in options.roles):
             return "driver-not-live", f"{call.caller} does nothing of its own here"
         for name in (call.caller, call.callee):
-            if name not in self._workers[call.job]:
+            if name not in self.workers[call.job]:
                 return "unsupported", f"nothing tells the name of the worker at {name}"
         if missing_bytes(request) or uncertain(request):
             return "missing-bytes", "bytes of the request were not captured"
@@ -245,30 +227,30 @@ class _Judge:
         refused = self._refusal(request, call.index)
         if refused is not None:
             return "not-allowed", refused
-        unwritable = self._unwritable(request)
+        unwritable = self.unwritable(request)
         return None if unwritable is None else ("unsupported", unwritable)
 
     def _created_here(self, call: Exchange) -> bool:
         assert call.context is not None
-        name = self._facts[call.job].names.get(unpack_id(call.context)[0])
+        name = self.facts[call.job].names.get(unpack_id(call.context)[0])
         return name is None or name == call.caller
 
     def _without(self, call: Exchange, rref: Id) -> tuple[str, str] | None:
         """Why the sender does not have an RRef in the script."""
         key = (call.job, call.caller, rref)
         title = f"RRef {rref[0]}:{rref[1]}"
-        if key in self._made.handles:
+        if key in self.made.handles:
             return None
-        facts = self._facts[call.job]
+        facts = self.facts[call.job]
         if facts.owners.get(rref) == call.caller:
-            fetch = self._fetched.get(key)
+            fetch = self.fetched.get(key)
             if fetch is not None and self._writable(fetch):
-                self._made.handles[key] = Handle("owned", fetch.index)
-                self._made.fetched[fetch.index] = fetch
+                self.made.handles[key] = Handle("owned", fetch.index)
+                self.made.fetched[fetch.index] = fetch
                 return None
             return "outside-rpc", f"the value of {title}, which its sender owns, is in no message"
         for carrier in (facts.makers.get(rref), facts.mentions.get(rref)):
-            known = self._skipped.get(carrier.request) if carrier is not None else None
+            known = self.skipped.get(carrier.request) if carrier is not None else None
             if known is not None:
                 return known.code, f"{title} came with #{known.call.index}, which is not in here"
         if rref in facts.makers:
@@ -279,19 +261,19 @@ class _Judge:
         """Whether the answer can be written down."""
         assert fetch.response is not None
         allowed = self._refusal(fetch.response, fetch.answer) is None
-        return allowed and self._unwritable(fetch.response) is None
+        return allowed and self.unwritable(fetch.response) is None
 
     # --- gradients ------------------------------------------------------------------------------------------
 
     def _gradient(self, call: Exchange) -> None:
         """One that a worker sends for an answer that it got, or that comes back for what it sent."""
         edge = edge_of(call.request)
-        carrier = self._facts[call.job].edges.get(edge) if edge is not None else None
+        carrier = self.facts[call.job].edges.get(edge) if edge is not None else None
         if carrier is None:
-            if self._causes.own(call.index):
+            if self.causes.own(call.index):
                 self._skip(call, "older-state", "what it is for was sent before the capture began")
             return
-        ours, lost = self._made.calls.get(carrier.request), self._skipped.get(carrier.request)
+        ours, lost = self.made.calls.get(carrier.request), self.skipped.get(carrier.request)
         at = call.caller if carrier.is_answer else call.callee
         if lost is not None and lost.call.caller == at:
             self._skip(call, lost.code, f"it is for #{carrier.request}, which is not in here")
@@ -307,27 +289,27 @@ class _Judge:
         elif not isinstance(command, PropagateGradientsReq) or len(command.grads) != len(tensors):
             self._skip(call, "unsupported", "it does not fit the message that it is for")
         elif not carrier.is_answer:
-            self._made.back[call.index] = gradient
+            self.made.back[call.index] = gradient
         elif set(tensors) - set(tensor_places(value_of(message.rpc.command, message))):
             self._skip(call, "unsupported", "its tensors can't be found in the answer that they came with")
         else:
-            self._made.sent[call.index] = gradient
+            self.made.sent[call.index] = gradient
 
     def _drop_blocked(self) -> None:
         """A pass that lacks a gradient would wait for it: nothing is sent in such a context."""
         blocked = {
             (s.call.job, s.call.caller, s.call.context)
-            for s in self._skipped.values()
+            for s in self.skipped.values()
             if s.call.kind == MessageType.BACKWARD_AUTOGRAD_REQ
         }
-        for index, gradient in list(self._made.sent.items()):
+        for index, gradient in list(self.made.sent.items()):
             call = gradient.call
             if (call.job, call.caller, call.context) in blocked:
-                del self._made.sent[index]
+                del self.made.sent[index]
                 self._skip(call, "no-gradient", "a gradient that its pass waits for is not in here")
-        for index, gradient in list(self._made.back.items()):
+        for index, gradient in list(self.made.back.items()):
             if (gradient.call.job, gradient.call.callee, gradient.call.context) in blocked:
-                del self._made.back[index]
+                del self.made.back[index]
 
     # --- the gate -------------------------------------------------------------------------------------------
 
@@ -335,15 +317,10 @@ class _Judge:
         return not (missing_bytes(record) or uncertain(record))
 
     def _skip(self, call: Exchange, code: str, text: str) -> None:
-        self._skipped[call.index] = Skipped(call, code, text)
+        self.skipped[call.index] = Skipped(call, code, text)
 
     def _refusal(self, record: RpcRecord | None, index: int | None) -> str | None:
         """What the gate refuses in a message that is about to be written down; notes what it names."""
         if record is None or index is None:
             return None
-        refused = None
-        for one in self._gate.inspect(record, self._classes):
-            self._uses.setdefault(one.name, {})[index] = one
-            if not one.allowed and refused is None:
-                refused = f"{one.name}: {one.reason}"
-        return None if self._options.trust else refused
+        return self.inspection.refusal(record, index)

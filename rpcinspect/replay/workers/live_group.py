@@ -8,12 +8,13 @@ user code.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from types import TracebackType
+from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from rpcinspect.errors import ReplayError
+from rpcinspect.files.closing import Closing
 from rpcinspect.replay.planning.devices import DeviceMaps
 from rpcinspect.replay.workers.ended import Ended, Exit, count_oom_kills
 from rpcinspect.replay.workers.seeds import Seeds
@@ -34,21 +35,16 @@ class Gradient(Struct, frozen=True, kw_only=True):
     """In C order; None: there were too many bytes to show."""
 
 
-class LiveWorker:
+class LiveWorker(Struct, frozen=True):
     """A worker of torch under a captured name and id."""
 
-    def __init__(self, name: str, worker_id: int, child: Child) -> None:
-        self.name = name
-        self.worker_id = worker_id
-        self.child = child
+    name: str
+    worker_id: int
+    child: Child
 
-    def gradients(self, context_id: int, timeout_s: float = 30.0) -> tuple[Gradient, ...]:
+    def gradients(self, context_id: int) -> tuple[Gradient, ...]:
         """`get_gradients(context_id)`; `ReplayError` if the worker has no such context, or doesn't answer."""
-        self.child.control.send({"do": "gradients", "context_id": context_id})
-        answer = self.child.control.receive(timeout_s)
-        if answer is None:
-            raise ReplayError(f"{self.name} has ended")
-        what, blob = answer
+        what, blob = self._ask("gradients", context_id=context_id)
         if "error" in what:
             raise ReplayError(f"{self.name}: {what['error']}")
         try:
@@ -56,23 +52,24 @@ class LiveWorker:
         except (KeyError, TypeError, ValueError) as error:
             raise ReplayError(f"{self.name} says something else than gradients") from error
 
-    def has_context(self, context_id: int, timeout_s: float = 30.0) -> bool:
+    def has_context(self, context_id: int) -> bool:
         """Whether it takes part in an autograd context that was not cleaned up. Raises `ReplayError` if it
         does not answer."""
-        self.child.control.send({"do": "context", "context_id": context_id})
-        answer = self.child.control.receive(timeout_s)
-        if answer is None:
-            raise ReplayError(f"{self.name} has ended")
-        return answer[0].get("there") is not False
+        return self._ask("context", context_id=context_id)[0].get("there") is not False
 
     def leave(self, timeout_s: float = 30.0) -> bool:
         """A graceful shutdown of its agent; whether that went well within the time."""
         try:
-            self.child.control.send({"do": "leave"})
-            answer = self.child.control.receive(timeout_s)
+            return self._ask("leave", timeout_s)[0].get("left") is True
         except ReplayError:
             return False
-        return answer is not None and answer[0].get("left") is True
+
+    def _ask(self, what: str, timeout_s: float = 30.0, **more: int) -> tuple[Object, bytes]:
+        self.child.control.send({"do": what, **more})
+        answer = self.child.control.receive(timeout_s)
+        if answer is None:
+            raise ReplayError(f"{self.name} has ended")
+        return answer
 
 
 class _Process(Struct):
@@ -85,7 +82,7 @@ class _Process(Struct):
     """The bound that it has."""
 
 
-class LiveGroup:
+class LiveGroup(Closing):
     """A store and the workers around it. Use it in a `with` statement: leaving it ends all of them."""
 
     def __init__(self, workers: Workers, memory: int | None = None) -> None:
@@ -101,20 +98,15 @@ class LiveGroup:
         self.port: int = int(ready["port"])
         """Of the store, on 127.0.0.1."""
         self.workers: dict[str, LiveWorker] = {}
-        self.agents: dict[str, Child] = {}
-        """Processes that play workers."""
         self.maps: DeviceMaps = {}
         """Caller → callee → own device → its device, of everybody; to be set before anybody is started."""
         self.seeds = Seeds()
         """Of random numbers; to be set before anybody is started."""
 
-    def start(
-        self, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None = None
-    ) -> LiveWorker:
-        """Starts a worker and waits until it is a member. `device_maps`: callee → own device → its device,
-        of CPUs only where there is no GPU. Raises `ReplayError` with the end of what the worker wrote.
-        """
-        command = self._command("worker", name, worker_id, device_maps)
+    def start(self, name: str, worker_id: int) -> LiveWorker:
+        """Starts a worker and waits until it is a member. Raises `ReplayError` with the end of what the
+        worker wrote."""
+        command = self._command("worker", name, worker_id)
         child, _ = self._fork(command, f"the live worker {name}", name)
         worker = self.workers[name] = LiveWorker(name, worker_id, child)
         return worker
@@ -122,10 +114,8 @@ class LiveGroup:
     def start_agent(self, name: str, worker_id: int, contexts: int) -> Child:
         """Starts a process in which torch's agent plays a worker, see `agent/main.py`, in so many autograd
         contexts. As `start`."""
-        command = self._command("agent", name, worker_id, None) | {"contexts": contexts}
-        child, _ = self._fork(command, f"the process that plays {name}", name)
-        self.agents[name] = child
-        return child
+        command = self._command("agent", name, worker_id) | {"contexts": contexts}
+        return self._fork(command, f"the process that plays {name}", name)[0]
 
     def ended(self, timeout_s: float = 0.0) -> tuple[Ended, ...]:
         """The processes that have ended before they were to, in that order; waits for the first one."""
@@ -153,17 +143,14 @@ class LiveGroup:
         self._processes.append(_Process(who, worker, child, self._memory if bounded else None))
         return child, ready
 
-    def _command(
-        self, role: str, name: str, worker_id: int, device_maps: Mapping[str, Mapping[str, str]] | None
-    ) -> Object:
+    def _command(self, role: str, name: str, worker_id: int) -> Object:
         options = self._all.options
-        maps = self.maps.get(name, {}) if device_maps is None else device_maps
         return {
             "role": role,
             "name": name,
             "id": worker_id,
             "port": self.port,
-            "device_maps": {key: dict(value) for key, value in maps.items()},
+            "device_maps": {key: dict(value) for key, value in self.maps.get(name, {}).items()},
             "all_maps": self.maps,
             "cuda": options.cuda,
             "seed": self.seeds.of(name),
@@ -173,34 +160,15 @@ class LiveGroup:
 
     def close(self) -> None:
         """Ends the workers, then the store; calling it again is fine."""
-        for child in self.agents.values():
-            child.end()
-        for worker in self.workers.values():
-            worker.child.end()
-        self._store.end()
-
-    def __enter__(self) -> LiveGroup:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        for one in reversed(self._processes):
+            one.child.end()
 
 
 def _gradients(rows: Sequence[Object], blob: bytes) -> tuple[Gradient, ...]:
     found, start = [], 0
     for row in rows:
-        length = row["bytes"]
-        data = None if length is None else blob[start : start + length]
-        start += length or 0
-        found.append(
-            Gradient(
-                dtype=str(row["dtype"]),
-                shape=tuple(int(size) for size in row["shape"]),
-                layout=str(row["layout"]),
-                parameter=bool(row["parameter"]),
-                data=data,
-            )
-        )
+        end = start + (row["bytes"] or 0)
+        data = None if row["bytes"] is None else blob[start:end]
+        found.append(replace(convert({**row, "data": None}, Gradient), data=data))
+        start = end
     return tuple(found)

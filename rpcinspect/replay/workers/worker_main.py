@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import importlib.machinery
-import importlib.util
+import importlib
 import json
 import os
 import random
@@ -206,17 +205,6 @@ def set_parent_death_signal(number: int) -> None:
 # --- what is imported ---------------------------------------------------------------------------------------
 
 
-def load_main(path: str) -> None:
-    """Makes `__main__.f` and `__mp_main__.f` of a script resolve, without its `if __name__ == "__main__"`."""
-    loader = importlib.machinery.SourceFileLoader("__mp_main__", path)
-    spec = importlib.util.spec_from_file_location("__mp_main__", path, loader=loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["__main__"] = sys.modules["__mp_main__"] = module
-    sys.argv = [path]
-    loader.exec_module(module)
-
-
 def load(options: dict[str, Any]) -> None:
     """torch and what the user named."""
     import torch.distributed.autograd
@@ -226,6 +214,9 @@ def load(options: dict[str, Any]) -> None:
     for name in options["imports"]:
         importlib.import_module(name)
     if options["main"] is not None:
+        from rpcinspect.replay.workers.live_worker import load_main
+
+        sys.argv = [options["main"]]
         load_main(options["main"])
     for module in sorted({name.rpartition(".")[0] for name in options["names"]}):
         load_named(module)

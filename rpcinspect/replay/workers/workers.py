@@ -20,12 +20,12 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
+from rpcinspect.files.closing import Closing
 from rpcinspect.replay.workers.ended import Exit
 from rpcinspect.replay.workers.worker_protocol import ControlSocket, Object, SilenceError
 
@@ -99,7 +99,7 @@ class Child:
         self._output.close()
 
 
-class Workers:
+class Workers(Closing):
     """The process that all live workers are forked from. Use it in a `with` statement."""
 
     def __init__(self, options: WorkerOptions | None = None) -> None:
@@ -232,14 +232,6 @@ class Workers:
             self._output.close()
             for child in self._children.values():
                 child.release()
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _spawn(self, theirs: ControlSocket) -> subprocess.Popen[bytes]:
         options = self.options

@@ -19,7 +19,8 @@ from __future__ import annotations
 from rpcinspect.rpc.pickles.tree import Global
 
 
-def _names(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text."""
     return frozenset(text.split())
 
 
@@ -27,7 +28,7 @@ def _globals(table: dict[str, frozenset[str]]) -> frozenset[Global]:
     return frozenset(Global(module, name) for module, names in table.items() for name in names)
 
 
-EXCEPTION_NAMES = _names(
+EXCEPTION_NAMES = words_of(
     """
     BaseException BaseExceptionGroup Exception ExceptionGroup GeneratorExit KeyboardInterrupt SystemExit
     ArithmeticError AssertionError AttributeError BlockingIOError BrokenPipeError BufferError
@@ -42,13 +43,13 @@ EXCEPTION_NAMES = _names(
     SyntaxWarning UnicodeWarning UserWarning
     """
 )
-_BUILTIN_TYPES = _names(
+_BUILTIN_TYPES = words_of(
     """
     object int float complex bool str bytes bytearray list tuple dict set frozenset slice range
     NotImplemented Ellipsis
     """
 )
-_DTYPES = _names(
+_DTYPES = words_of(
     """
     float16 float32 float64 half float double bfloat16 complex32 complex64 complex128 cfloat cdouble chalf
     bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 short int long qint8 qint32 quint8 quint4x2
@@ -57,41 +58,41 @@ _DTYPES = _names(
     float4_e2m1fn_x2
     """
 )
-_TORCH = _names(
+_TORCH = words_of(
     """
     device Size Tensor strided sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged
     contiguous_format channels_last channels_last_3d preserve_format per_tensor_affine per_tensor_symmetric
     per_channel_affine per_channel_symmetric per_channel_affine_float_qparams
     """
 )
-_ARITHMETIC = _names(
+_ARITHMETIC = words_of(
     """
     add sub mul truediv floordiv mod pow matmul neg pos abs and_ or_ xor invert lshift rshift eq ne lt le gt
     ge not_ truth is_ is_not getitem contains index concat
     """
 )
-_NUMPY_TYPES = _names(
+_NUMPY_TYPES = words_of(
     """
     dtype bool bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64
     complex64 complex128 str_ bytes_ datetime64 timedelta64
     """
 )
 _LAYERS: dict[str, frozenset[str]] = {
-    "activation": _names(
+    "activation": words_of(
         "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish "
         "PReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmin Softplus Softshrink Softsign Tanh Tanhshrink "
         "Threshold"
     ),
-    "container": _names("ModuleDict ModuleList ParameterList Sequential"),
-    "dropout": _names("Dropout"),
-    "flatten": _names("Flatten Unflatten"),
-    "linear": _names("Identity Linear"),
-    "loss": _names(
+    "container": words_of("ModuleDict ModuleList ParameterList Sequential"),
+    "dropout": words_of("Dropout"),
+    "flatten": words_of("Flatten Unflatten"),
+    "linear": words_of("Identity Linear"),
+    "loss": words_of(
         "BCELoss BCEWithLogitsLoss CosineEmbeddingLoss CrossEntropyLoss HingeEmbeddingLoss HuberLoss "
         "KLDivLoss L1Loss MSELoss MarginRankingLoss NLLLoss SmoothL1Loss SoftMarginLoss TripletMarginLoss"
     ),
-    "normalization": _names("LayerNorm RMSNorm"),
-    "sparse": _names("Embedding"),
+    "normalization": words_of("LayerNorm RMSNorm"),
+    "sparse": words_of("Embedding"),
 }
 LAYERS = _globals({f"torch.nn.modules.{module}": names for module, names in _LAYERS.items()})
 """Layers of torch that jobs name as the class of a remote module, and that no arguments and tensors of a
@@ -101,17 +102,17 @@ others were: they need `--allow`."""
 OPTIMIZERS = _globals(
     {
         **{
-            f"torch.distributed.optim.functional_{name.lower()}": _names(f"_Functional{name}")
+            f"torch.distributed.optim.functional_{name.lower()}": words_of(f"_Functional{name}")
             for name in ("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "RMSprop", "Rprop", "SGD")
         },
         **{
-            f"torch.optim.{name.lower()}": _names(name)
+            f"torch.optim.{name.lower()}": words_of(name)
             for name in (
                 *("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop"),
                 *("Rprop", "SGD"),
             )
         },
-        "torch.optim.sparse_adam": _names("SparseAdam"),
+        "torch.optim.sparse_adam": words_of("SparseAdam"),
     }
 )
 """DistributedOptimizer names the class that is to be made."""
@@ -119,26 +120,26 @@ OPTIMIZERS = _globals(
 EXCEPTIONS = _globals(
     {
         "builtins": EXCEPTION_NAMES,
-        "torch": _names("OutOfMemoryError AcceleratorError"),
-        "torch._C": _names("AcceleratorError JITException OutOfMemoryError _LinAlgError"),
-        "torch.cuda": _names("OutOfMemoryError"),
-        "torch._C._distributed_c10d": _names(
+        "torch": words_of("OutOfMemoryError AcceleratorError"),
+        "torch._C": words_of("AcceleratorError JITException OutOfMemoryError _LinAlgError"),
+        "torch.cuda": words_of("OutOfMemoryError"),
+        "torch._C._distributed_c10d": words_of(
             "DistBackendError DistError DistNetworkError DistStoreError DistQueueEmptyError"
         ),
-        "torch.distributed": _names(
+        "torch.distributed": words_of(
             "DistBackendError DistError DistNetworkError DistStoreError DistQueueEmptyError"
         ),
-        "concurrent.futures._base": _names("CancelledError TimeoutError"),
-        "decimal": _names("InvalidOperation DivisionByZero"),
-        "_pickle": _names("PickleError PicklingError UnpicklingError"),
-        "pickle": _names("PickleError PicklingError UnpicklingError"),
-        "_queue": _names("Empty"),
-        "queue": _names("Empty Full"),
-        "json.decoder": _names("JSONDecodeError"),
-        "socket": _names("gaierror herror timeout"),
-        "struct": _names("error"),
-        "subprocess": _names("CalledProcessError SubprocessError TimeoutExpired"),
-        "zlib": _names("error"),
+        "concurrent.futures._base": words_of("CancelledError TimeoutError"),
+        "decimal": words_of("InvalidOperation DivisionByZero"),
+        "_pickle": words_of("PickleError PicklingError UnpicklingError"),
+        "pickle": words_of("PickleError PicklingError UnpicklingError"),
+        "_queue": words_of("Empty"),
+        "queue": words_of("Empty Full"),
+        "json.decoder": words_of("JSONDecodeError"),
+        "socket": words_of("gaierror herror timeout"),
+        "struct": words_of("error"),
+        "subprocess": words_of("CalledProcessError SubprocessError TimeoutExpired"),
+        "zlib": words_of("error"),
     }
 )
 """What the answer of a failed call may name: torch calls it with the text of the failure."""
@@ -147,42 +148,42 @@ VALUES = (
     _globals(
         {
             "builtins": _BUILTIN_TYPES,
-            "collections": _names(
+            "collections": words_of(
                 "OrderedDict defaultdict deque Counter ChainMap UserDict UserList UserString"
             ),
-            "datetime": _names("date datetime time timedelta timezone"),
-            "decimal": _names("Decimal"),
-            "fractions": _names("Fraction"),
+            "datetime": words_of("date datetime time timedelta timezone"),
+            "decimal": words_of("Decimal"),
+            "fractions": words_of("Fraction"),
             "numpy": _NUMPY_TYPES,
             "operator": _ARITHMETIC,
             "_operator": _ARITHMETIC,
-            "pathlib": _names("PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"),
-            "pathlib._local": _names("PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"),
+            "pathlib": words_of("PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"),
+            "pathlib._local": words_of("PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"),
             "torch": _DTYPES | _TORCH,
-            "torch._tensor": _names("Tensor"),
-            "torch.nn.parameter": _names("Parameter"),
-            "uuid": _names("UUID"),
+            "torch._tensor": words_of("Tensor"),
+            "torch.nn.parameter": words_of("Parameter"),
+            "uuid": words_of("UUID"),
         }
     )
     | EXCEPTIONS
     | LAYERS
     | OPTIMIZERS
-) - _globals({"builtins": _names("UnicodeDecodeError UnicodeEncodeError UnicodeTranslateError")})
+) - _globals({"builtins": words_of("UnicodeDecodeError UnicodeEncodeError UnicodeTranslateError")})
 """What may be a value, an item, an attribute or a state."""
 
 HELPERS = _globals(
     {
-        "_remote_module_non_scriptable": _names("_remote_forward"),
-        "torch._C._distributed_autograd": _names("get_gradients"),
-        "torch.distributed.nn.api.remote_module": _names(
+        "_remote_module_non_scriptable": words_of("_remote_forward"),
+        "torch._C._distributed_autograd": words_of("get_gradients"),
+        "torch.distributed.nn.api.remote_module": words_of(
             "_create_module _create_module_with_interface _instantiate_template _param_rrefs"
         ),
-        "torch.distributed.optim.optimizer": _names(
+        "torch.distributed.optim.optimizer": words_of(
             "_local_optimizer_step _new_local_optimizer _new_script_local_optimizer "
             "_script_local_optimizer_step"
         ),
-        "torch.distributed.rpc.api": _names("_rref_typeof_on_owner _rref_typeof_on_user get_worker_info"),
-        "torch.distributed.rpc.rref_proxy": _names("_local_invoke _local_invoke_async_execution"),
+        "torch.distributed.rpc.api": words_of("_rref_typeof_on_owner _rref_typeof_on_user get_worker_info"),
+        "torch.distributed.rpc.rref_proxy": words_of("_local_invoke _local_invoke_async_execution"),
     }
 )
 """Functions of torch's own Python code that it calls by RPC (torch 2.2 to 2.15)."""
@@ -190,7 +191,7 @@ HELPERS = _globals(
 GENERATED = frozenset(Global("_remote_module_non_scriptable", name) for name in ("forward", "forward_async"))
 """The methods that torch writes for RemoteModule; they travel inside of one, and nowhere else."""
 
-DANGEROUS = _names(
+DANGEROUS = words_of(
     """
     os posix nt subprocess commands pty platform signal multiprocessing threading _thread asyncio
     concurrent sched ctypes _ctypes cffi resource webbrowser _posixsubprocess atexit uuid._get_command_stdout
@@ -228,14 +229,14 @@ ADDRESSES = frozenset({"__array_interface__", "__array_struct__", "__cuda_array_
 
 HARMLESS = _globals(
     {
-        "_thread": _names("get_ident get_native_id"),
-        "os": _names("getpid getppid cpu_count uname"),
-        "platform": _names("machine node platform python_version system"),
-        "posix": _names("getpid getppid cpu_count uname"),
-        "socket": _names("gethostname getfqdn"),
-        "_socket": _names("gethostname"),
-        "sys": _names("getsizeof intern"),
-        "threading": _names("get_ident get_native_id"),
+        "_thread": words_of("get_ident get_native_id"),
+        "os": words_of("getpid getppid cpu_count uname"),
+        "platform": words_of("machine node platform python_version system"),
+        "posix": words_of("getpid getppid cpu_count uname"),
+        "socket": words_of("gethostname getfqdn"),
+        "_socket": words_of("gethostname"),
+        "sys": words_of("getsizeof intern"),
+        "threading": words_of("get_ident get_native_id"),
     }
 )
 """Of the modules in `DANGEROUS`, what jobs call to say where they are. It passes nowhere for that."""

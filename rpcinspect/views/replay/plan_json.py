@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from rpcinspect.replay.planning.group_kind import LIVE
 from rpcinspect.replay.planning.model import GlobalUse, Plan, PlannedSession, Step
+from rpcinspect.replay.planning.sessions import LIVE
 from rpcinspect.views.contract.jsonl import lines
 from rpcinspect.views.contract.message import text
 

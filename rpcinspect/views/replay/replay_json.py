@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.replay.peers.recorder import NOT_RECORDED
-from rpcinspect.replay.planning.group_kind import LIVE
 from rpcinspect.replay.planning.model import PlannedSession
+from rpcinspect.replay.planning.sessions import LIVE
 from rpcinspect.replay.playing.outcome import (
     InboundOutcome,
     Recording,

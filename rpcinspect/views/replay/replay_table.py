@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.replay.peers.recorder import NOT_RECORDED
-from rpcinspect.replay.planning.group_kind import LIVE
 from rpcinspect.replay.planning.model import REASONS
+from rpcinspect.replay.planning.sessions import LIVE
 from rpcinspect.replay.playing.outcome import (
     InboundOutcome,
     Recording,

@@ -10,19 +10,34 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from rpcinspect.replay.reproduction.program_model import Await, Block, Link, Pass, Program, Send, Together
-from rpcinspect.replay.reproduction.reproduced import Gradient, Handle, Reproduction
+from rpcinspect.replay.reproduction.reproduced import (
+    Await,
+    Block,
+    Gradient,
+    Handle,
+    Link,
+    Pass,
+    Program,
+    Reproduction,
+    Send,
+    Together,
+)
 from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
 from rpcinspect.rpc.questions import FETCHES, REMOTE, failed, rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.views.reproducer.calls import answer_source, call_items, failure_of
-from rpcinspect.views.reproducer.layout import INDENT, Brackets, Item, Source, brackets, lay_out
-from rpcinspect.views.reproducer.python_names import quoted
+from rpcinspect.views.reproducer.calls import (
+    Failure,
+    Variables,
+    answer_source,
+    call_items,
+    failure_of,
+    integers_of,
+)
+from rpcinspect.views.reproducer.python_names import INDENT, Brackets, Item, Source, lay_out, quoted
 from rpcinspect.views.reproducer.python_source import SourceWriter
 from rpcinspect.views.reproducer.tensors import TensorCollection, name_of
-from rpcinspect.views.reproducer.variables import Variables, integers_of
 
 
 class ProgramWriter:
@@ -86,25 +101,22 @@ class ProgramWriter:
         self._tensors.add(fetch.answer, fetch.response)
         value = answer_source(fetch.response, self._writer, self._its.names(fetch.answer, {}))
         self._line(f"# its own object, as it was when message {fetch.answer} told of it")
-        self._source(Brackets("rpc.RRef(", (Item("", value),), ")"), lead=f"own{fetch.index} = ")
+        self._source(Brackets("rpc.RRef(", (value,), ")"), lead=f"own{fetch.index} = ")
 
     def _block(self, block: Block, *, entered: bool = False) -> None:
-        if block.context is None:
-            if entered:
-                self._line("entered()")
-            for event in block.events:
-                self._event(event, block)
-            return
         if block.skips is not None:
             self.uses.add("skip_contexts")
             self._line(f"skip_contexts({block.skips})")
         head = len(self.lines)
-        self._line("with dist_autograd.context() as context_id:")
-        self._depth += 1
+        if block.context is not None:
+            self._line("with dist_autograd.context() as context_id:")
+            self._depth += 1
         if entered:
             self._line("entered()")
         for event in block.events:
             self._event(event, block)
+        if block.context is None:
+            return
         self._depth -= 1
         if not any("context_id" in line for line in self.lines[head + 1 :]):
             self.lines[head] = self.lines[head].replace(" as context_id", "")
@@ -136,7 +148,7 @@ class ProgramWriter:
             self._tell_unanswered()
             self._depth -= 1
         self.lines.append("")
-        self._source(Brackets("at_once(", tuple(Item("", name) for name in functions), ")"))
+        self._source(Brackets("at_once(", functions, ")"))
 
     def _event(self, event: Send | Await | Pass, block: Block) -> None:
         if isinstance(event, Send):
@@ -158,7 +170,7 @@ class ProgramWriter:
         self._tell_tensors(call.index, call.request)
         self._after(event.after)
         if event.behind:
-            self._source(Brackets("check.behind(", tuple(Item("", str(m)) for m in event.behind), ")"))
+            self._source(Brackets("check.behind(", tuple(str(m) for m in event.behind), ")"))
         if call.kind in FETCHES:
             rref = rref_of(call.request)
             assert rref is not None
@@ -170,7 +182,7 @@ class ProgramWriter:
         names = self._its.names(
             call.index, self._its.arguments(call), ours=True, integers=integers_of(call, block)
         )
-        items = (Item("", quoted(call.callee)), *call_items(call.request, self._writer, names))
+        items = (quoted(call.callee), *call_items(call.request, self._writer, names))
         if call.kind in REMOTE:
             self._source(Brackets("rpc.remote(", items, ")"), lead=f"rref{call.index} = ")
             if event.told:
@@ -209,21 +221,22 @@ class ProgramWriter:
             return
         expected = answer_source(record, self._writer, self._its.names(call.answer, {}))
         self._source(source, lead=f"out{call.index} = ")
-        items = (Item("", str(call.index)), Item("", f"out{call.index}"), Item("", expected))
+        items = (str(call.index), f"out{call.index}", expected)
         self._source(Brackets("check.answer(", items, ")"))
 
-    def _expect_error(self, message: int, record: RpcRecord, source: Source) -> None:
-        failure = failure_of(record, self._writer)
+    def _expect_error(self, message: int, record: RpcRecord | None, source: Source) -> None:
+        """`record`: None where no answer came, for which a script does not wait for ever."""
+        failure = Failure("RuntimeError", None) if record is None else failure_of(record, self._writer)
         text = "None" if failure.text is None else quoted(failure.text)
-        items = tuple(Item("", part) for part in (str(message), failure.type, text))
-        self._source(Brackets("with check.error(", items, ")"), tail=":")
+        tail = ":" if record is not None else ":  # it was never answered"
+        self._source(Brackets("with check.error(", (str(message), failure.type, text), ")"), tail=tail)
         self._depth += 1
         self._source(source)
         self._depth -= 1
 
     def _after(self, messages: Sequence[int]) -> None:
         if messages:
-            self._source(Brackets("check.after(", tuple(Item("", str(m)) for m in messages), ")"))
+            self._source(Brackets("check.after(", tuple(str(m) for m in messages), ")"))
 
     def _tell_tensors(self, message: int, record: RpcRecord) -> None:
         shown = []
@@ -249,9 +262,9 @@ class ProgramWriter:
         tensors = self._its.leaves(call)
         outputs, rows = self._linked(link)
         items = (
-            Item("", brackets("[", [f't["{name}"]' for name in tensors], "]")),
-            Item("", brackets("[", list(outputs), "]")),
-            Item("", brackets("[", [brackets("[", list(row), "]") for row in rows], "]")),
+            Brackets("[", [f't["{name}"]' for name in tensors], "]"),
+            Brackets("[", list(outputs), "]"),
+            Brackets("[", [Brackets("[", list(row), "]") for row in rows], "]"),
         )
         requests = ", ".join(str(index) for index in sorted(link.outputs))
         self._line(f"# they were computed from the answer to {requests}; how, no message tells")
@@ -283,25 +296,14 @@ class ProgramWriter:
             self._expect_gradient(gradient)
         answered = [g.call for g in one.sent] + ([one.trigger] if one.trigger is not None else [])
         errors = [c for c in answered if c.response is not None and failed(c.response)]
-        hung = [c for c in answered if c.response is None]
         source = self._backward(one)
-        gradients = {g.call.index for g in one.sent}
-        if errors:
-            record = errors[0].response
-            assert record is not None
-            self._expect_error(errors[0].index, record, source)
-            (self.gradients if errors[0].index in gradients else self.answers).append(errors[0].index)
-            return
-        if hung:
-            self._line(f"with check.error({hung[0].index}, RuntimeError, None):  # it was never answered")
-            self._depth += 1
-            self._source(source)
-            self._depth -= 1
-            (self.gradients if hung[0].index in gradients else self.answers).append(hung[0].index)
+        for broken in (errors or [c for c in answered if c.response is None])[:1]:
+            self._expect_error(broken.index, broken.response, source)
+            (self.gradients if broken.index in sent else self.answers).append(broken.index)
             return
         self._source(source)
         over = [*sent, *([one.trigger.index] if one.trigger is not None else [])]
-        self._source(Brackets("check.sent(", tuple(Item("", str(index)) for index in over), ")"))
+        self._source(Brackets("check.sent(", tuple(str(index) for index in over), ")"))
         self.gradients += sent
         if one.trigger is not None:
             self.answers.append(one.trigger.index)
@@ -312,15 +314,15 @@ class ProgramWriter:
         if one.trigger is not None:
             rref = rref_of(one.trigger.request)
             assert rref is not None
-            return Brackets(f"{self._its.handle(rref)}.backward(", (Item("", "context_id"), *grad), ")")
+            return Brackets(f"{self._its.handle(rref)}.backward(", ("context_id", *grad), ")")
         self.uses.add("recorded")
         outputs = [source for gradient in one.roots for source in self._its.outputs(gradient)]
         given = [source for gradient in one.roots for source in self._its.given(gradient)]
         for gradient in one.linked:
             self._its.given(gradient)
-        items = (Item("", brackets("[", list(outputs), "]")), Item("", brackets("[", list(given), "]")))
-        root = brackets("[", [Brackets("recorded(", items, ")")], "]")
-        return Brackets("dist_autograd.backward(", (Item("", "context_id"), Item("", root), *grad), ")")
+        items = (Brackets("[", list(outputs), "]"), Brackets("[", list(given), "]"))
+        root = Brackets("[", [Brackets("recorded(", items, ")")], "]")
+        return Brackets("dist_autograd.backward(", ("context_id", root, *grad), ")")
 
     def _expect_gradient(self, gradient: Gradient) -> None:
         """Of tensors that are one and the same, the sum comes."""
@@ -330,9 +332,9 @@ class ProgramWriter:
         for i, given in zip(gradient.tensors, self._its.given(gradient), strict=True):
             came.setdefault(names.get(i, f't["{name_of(call.index, i)}"]'), []).append(given)
         items = (
-            Item("", str(gradient.call.index)),
-            Item("", brackets("[", list(came), "]")),
-            Item("", brackets("[", [" + ".join(given) for given in came.values()], "]")),
+            str(gradient.call.index),
+            Brackets("[", list(came), "]"),
+            Brackets("[", [" + ".join(given) for given in came.values()], "]"),
         )
         self._source(Brackets("check.gradient(", items, ")"))
         self.gradients.append(gradient.call.index)

@@ -1,7 +1,12 @@
-"""Names and literals of Python source, checked and escaped: what a captured pickle may make of a script.
+"""Names and literals of Python source and the comments of a reproducer: what captured pickles may make of a
+script, checked and escaped; and source in lines that are not too long, as the usual formatters write it.
 
-In: globals as pickles name them, and text. Out: expressions, import statements, literals, all in ASCII. A
+In: globals as pickles name them, places in values, text. Out: expressions, import statements, literals,
+comments, all in ASCII. The user's modules must not take a name that the script has (`RESERVED`). A
 name that is none, or that hides behind letters that look alike, raises `NoSourceError`.
+
+`lay_out`: text, and brackets with items → the same on one line where that fits, otherwise one item per line
+with a comma behind each, which is what black and `ruff format` leave as it is.
 """
 
 from __future__ import annotations
@@ -9,10 +14,65 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-from collections.abc import Collection
+import textwrap
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
+from msgspec import Struct
+
+from rpcinspect.rpc.pickles.known import words_of
+from rpcinspect.rpc.pickles.places import Place
 from rpcinspect.rpc.pickles.tree import Global
-from rpcinspect.views.reproducer.layout import WIDTH
+
+WIDTH = 88
+INDENT = "    "
+
+
+class Brackets(Struct, frozen=True):
+    """`open item, item close`."""
+
+    open: str
+    items: Sequence[Source]
+    close: str
+    single_comma: bool = False
+    """A comma behind an item that is the only one: a tuple's."""
+
+
+class Item(Struct, frozen=True):
+    """An item with what stands before it: `x=`, `"key": `."""
+
+    prefix: str
+    source: Source
+
+
+Source: TypeAlias = str | Brackets | Item
+
+
+def flat(source: Source) -> str:
+    """On one line."""
+    if isinstance(source, str):
+        return source
+    if isinstance(source, Item):
+        return source.prefix + flat(source.source)
+    inner = ", ".join(map(flat, source.items))
+    comma = "," if source.single_comma and len(source.items) == 1 else ""
+    return f"{source.open}{inner}{comma}{source.close}"
+
+
+def lay_out(source: Source, *, lead: str = "", tail: str = "", depth: int = 0) -> str:
+    """`lead` + source + `tail` with `depth` levels of indentation; the first line is indented too."""
+    return INDENT * depth + _lay(source, lead, tail, depth)
+
+
+def _lay(source: Source, lead: str, tail: str, depth: int) -> str:
+    if isinstance(source, Item):
+        return _lay(source.source, lead + source.prefix, tail, depth)
+    line = lead + flat(source) + tail
+    if isinstance(source, str) or not source.items or len(line) <= WIDTH - len(INDENT) * depth:
+        return line
+    indent = INDENT * (depth + 1)
+    rows = [indent + _lay(item, "", ",", depth + 1) for item in source.items]
+    return "\n".join([lead + source.open, *rows, INDENT * depth + source.close + tail])
 
 
 class NoSourceError(Exception):
@@ -126,3 +186,41 @@ def _as_sorted(module: str, name: str) -> tuple[str, int, str]:
 
 
 MAINS = frozenset({"__main__", "__mp_main__"})
+
+
+def accessor(place: Place) -> str:
+    """`[0]["x"].y`"""
+    text = ""
+    for step in place:
+        key = quoted(step.key) if isinstance(step.key, str) else str(step.key)
+        text += f".{step.key}" if step.attribute else f"[{key}]"
+    return text
+
+
+def comment_text(text: str) -> str:
+    """Captured text for a comment or a docstring: ASCII, on one line."""
+    return ascii(text)[1:-1]
+
+
+def comment(line: str) -> str:
+    """Comment lines of a sentence."""
+    plain = comment_text(line)
+    indent = "#   " if plain.startswith("  ") else "# "
+    return "\n".join(textwrap.wrap(plain.strip(), 86, initial_indent=indent, subsequent_indent=indent)) or "#"
+
+
+HELPERS = ("recorded", "through", "make_object", "rref_of", "skip_contexts", "at_once")
+STANDARD = words_of(
+    "contextlib functools json mmap multiprocessing os socket struct sys tempfile time traceback"
+)
+RESERVED = STANDARD | words_of(
+    """
+    torch dist dist_autograd rpc Path HERE TIMEOUT DEADLINE GROUPS GRADIENTS ANSWERS AWAITED Recorded recorded
+    through make_object RRefOf skip_contexts at_once Check wait_until difference tensor_difference parts
+    bits_difference as_bytes load build work run run_group main t check context_id entered others numpy
+    threading random SEEDS reproduce
+    """
+)
+"""Names that the script itself has."""
+VARIABLE = re.compile(r"(out|future|rref|in|own|context_)\d+")
+"""Names of what belongs to one message, by its number."""

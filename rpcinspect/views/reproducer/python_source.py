@@ -1,7 +1,7 @@
 """The inert tree as Python source that makes the same value: what a person would write, with names imported.
 
 In: any value of either dialect, with names for its tensors and RRefs. Out: source in pieces that
-`views.layout` lays out, and the imports that it needs. Nothing is ever evaluated. All text is written in
+`lay_out` puts into lines, and the imports that it needs. Nothing is ever evaluated. All text is written in
 ASCII, every name is checked to be one. What has no source raises `NoSourceError`: what only loading would
 make known, and what is too large to be read by anybody.
 """
@@ -16,8 +16,17 @@ from msgspec import Struct
 
 from rpcinspect.rpc.pickles import numpy_nodes, semantic
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, PersistentRef, Set, Value
-from rpcinspect.views.reproducer.layout import Brackets, Item, Source, brackets
-from rpcinspect.views.reproducer.python_names import Imports, NoSourceError, is_name, quoted, quoted_bytes
+from rpcinspect.views.reproducer.python_names import (
+    Brackets,
+    Imports,
+    Item,
+    NoSourceError,
+    Source,
+    flat,
+    is_name,
+    quoted,
+    quoted_bytes,
+)
 
 MAX_DEPTH = 40
 MAX_NODES = 100_000
@@ -89,10 +98,10 @@ class SourceWriter:
         return [self._value(value) for value in values]
 
     def _tuple(self, value: tuple[Value, ...]) -> Source:
-        return brackets("(", self._all(value), ")", single_comma=True)
+        return Brackets("(", self._all(value), ")", single_comma=True)
 
     def _list(self, value: list[Value]) -> Source:
-        return brackets("[", self._all(value), "]")
+        return Brackets("[", self._all(value), "]")
 
     def _dict(self, value: Dict) -> Source:
         items = []
@@ -106,7 +115,7 @@ class SourceWriter:
         items = self._all(value.items)
         if not items:
             return "frozenset()" if value.frozen else "set()"
-        return brackets("frozenset({" if value.frozen else "{", items, "})" if value.frozen else "}")
+        return Brackets("frozenset({" if value.frozen else "{", items, "})" if value.frozen else "}")
 
     def _global(self, value: Global) -> Source:
         return self.name(value)
@@ -159,7 +168,7 @@ class SourceWriter:
             if type(node.args[1]) is not bool:
                 raise NoSourceError("a parameter that is not written as torch writes them")
             grad = () if node.args[1] else (Item("requires_grad=", "False"),)
-            return Brackets("torch.nn.Parameter(", (Item("", self._value(node.args[0])), *grad), ")")
+            return Brackets("torch.nn.Parameter(", (self._value(node.args[0]), *grad), ")")
         raw = numpy_nodes.raw_bytes(node)
         if type(raw) is bytes:
             return quoted_bytes(raw)
@@ -172,17 +181,17 @@ class SourceWriter:
         if type(args) is not tuple or len(args) != 2 or type(args[1]) is not str or not is_name(args[1]):
             raise NoSourceError("an attribute that only loading makes known")
         owner = self._value(args[0])
-        if isinstance(owner, str):
-            return f"{owner}.{args[1]}"
-        return Brackets(owner.open, owner.items, f"{owner.close}.{args[1]}", owner.single_comma)
+        if isinstance(owner, Brackets):
+            return Brackets(owner.open, owner.items, f"{owner.close}.{args[1]}", owner.single_comma)
+        return f"{flat(owner)}.{args[1]}"
 
-    def _arguments(self, args: tuple[Value, ...], kwargs: Value) -> tuple[Item, ...]:
-        items = [Item("", self._value(value)) for value in args]
+    def _arguments(self, args: tuple[Value, ...], kwargs: Value) -> list[Source]:
+        items = [self._value(value) for value in args]
         for key, value in kwargs.pairs if type(kwargs) is Dict else ():
             if type(key) is not str or not is_name(key):
                 raise NoSourceError("a keyword that is no name")
             items.append(Item(f"{key}=", self._value(value)))
-        return tuple(items)
+        return items
 
     def _collection(self, node: Call) -> Source:
         """Collections of Python's own, made empty and filled."""
@@ -191,12 +200,12 @@ class SourceWriter:
         function = self.name(node.function)
         content: Source
         if node.pairs:
-            content = brackets("[", [self._tuple(pair) for pair in node.pairs], "]")
+            content = Brackets("[", [self._tuple(pair) for pair in node.pairs], "]")
             if any(type(key) is str for key, _ in node.pairs):
                 content = self._dict(Dict(node.pairs))
         else:
             content = self._list(node.items)
-        return Brackets(f"{function}(", (*self._arguments(node.args, None), Item("", content)), ")")
+        return Brackets(f"{function}(", (*self._arguments(node.args, None), content), ")")
 
     def _partial(self, node: Call) -> Source:
         """`functools.partial`, whose state is (function, args, kwargs, attributes)."""
@@ -216,13 +225,13 @@ class SourceWriter:
         if node.how == "newobj_ex" or type(function) is not Global:
             raise NoSourceError("there is no source for how it is made")
         name = self.name(function)
-        items = [Item("", name)]
+        items: list[Source] = [name]
         if args:
             items.append(Item("args=", self._tuple(args)))
         if node.has_state:
             items.append(Item("state=", self._value(node.state)))
         self.helpers.add("make_object")
-        return Brackets("make_object(", tuple(items), ")")
+        return Brackets("make_object(", items, ")")
 
     def _array(self, node: Call) -> Source:
         parts = numpy_nodes.array(node)
@@ -236,7 +245,7 @@ class SourceWriter:
         data = quoted_bytes(bytes(raw))
         shape = self._value(parts[0])
         made = f"numpy.frombuffer({data}, dtype={quoted(code)})"
-        return Brackets(f"{made}.reshape(", (Item("", shape),), ").copy()")
+        return Brackets(f"{made}.reshape(", (shape,), ").copy()")
 
     def _scalar(self, node: Call) -> Source:
         parts = numpy_nodes.scalar(node)

@@ -7,26 +7,38 @@ ASCII; whatever is captured stands in it as a literal or as a checked name, or i
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct, field
 
 from rpcinspect import __version__
-from rpcinspect.replay.reproduction.program_model import awaited
 from rpcinspect.replay.reproduction.programs import programs
-from rpcinspect.replay.reproduction.reproduced import Reproduction
+from rpcinspect.replay.reproduction.reproduced import Reproduction, awaited
 from rpcinspect.replay.reproduction.reproduction import Unwritable
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.questions import failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.reproducer.calls import answer_source, call_items, failure_of
-from rpcinspect.views.reproducer.layout import Brackets, Item, Source, brackets, lay_out
-from rpcinspect.views.reproducer.names import HELPERS, RESERVED, STANDARD, VARIABLE, comment, comment_text
 from rpcinspect.views.reproducer.program import ProgramWriter
-from rpcinspect.views.reproducer.python_names import Imports, NoSourceError, is_name, quoted
+from rpcinspect.views.reproducer.python_names import (
+    HELPERS,
+    RESERVED,
+    STANDARD,
+    VARIABLE,
+    Brackets,
+    Imports,
+    Item,
+    NoSourceError,
+    Source,
+    comment,
+    comment_text,
+    is_name,
+    lay_out,
+    quoted,
+)
 from rpcinspect.views.reproducer.python_source import Names, SourceWriter
 from rpcinspect.views.reproducer.tensors import TensorCollection, unwritable_tensors
 from rpcinspect.wire.ranges import CaptureBytes
@@ -133,13 +145,13 @@ class _Script:
                 {"function": function, "title": _title(one.worker), "lines": one.lines}
                 for function, one in zip(self._functions.values(), written, strict=True)
             ],
-            groups=lay_out(self._groups(), lead="GROUPS = ").removeprefix("GROUPS = "),
-            gradients=_numbers(gradients, "GRADIENTS = "),
-            answers=_numbers(answers, "ANSWERS = "),
-            awaited=_numbers([index for _, index in awaited(self._programs)], "AWAITED = "),
+            groups=_value("GROUPS", self._groups()),
+            gradients=_value("GRADIENTS", _numbers(gradients)),
+            answers=_value("ANSWERS", _numbers(answers)),
+            awaited=_value("AWAITED", _numbers(index for _, index in awaited(self._programs))),
             threads=self._wanted.threads,
             seeded=bool(self._wanted.seeds.own) or self._wanted.seeds.everybody is not None,
-            seeds=lay_out(self._seeds(), lead="SEEDS = ").removeprefix("SEEDS = "),
+            seeds=_value("SEEDS", self._seeds()),
             seed=self._wanted.seeds.everybody,
             uses_autograd=any("dist_autograd" in line for one in written for line in one.lines),
             **{f"uses_{name}": name in uses for name in HELPERS},
@@ -184,7 +196,7 @@ class _Script:
                 function = self._functions.get((job, worker.name), "None")
                 items.append(Item(f"{quoted(worker.name)}: ", function))
             groups.append(Brackets("{", tuple(items), "}"))
-        return brackets("[", groups, "]")
+        return Brackets("[", groups, "]")
 
     def _standard(self, uses: set[str]) -> frozenset[str]:
         """Modules of Python's own that the script imports."""
@@ -239,10 +251,14 @@ def _title(worker: str) -> str:
     return f"What {comment_text(worker)} sent of its own.".replace("\\", "/").replace('"', "'")
 
 
-def _numbers(numbers: Sequence[int], lead: str) -> str:
+def _numbers(numbers: Iterable[int]) -> Source:
     """A tuple, in order."""
-    items: list[Source] = [str(number) for number in sorted(numbers)]
-    source = brackets("(", items, ")", single_comma=True)
+    return Brackets("(", [str(number) for number in sorted(numbers)], ")", single_comma=True)
+
+
+def _value(name: str, source: Source) -> str:
+    """What stands behind `name = `, in lines that have room for that."""
+    lead = f"{name} = "
     return lay_out(source, lead=lead).removeprefix(lead)
 
 

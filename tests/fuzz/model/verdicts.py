@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from rpcinspect.replay.planning.gate import Allowance, Gate
-from rpcinspect.replay.planning.rref_classes import Made
+from rpcinspect.replay.planning.helpers import Made
 from rpcinspect.replay.planning.sources import Sources
 from rpcinspect.rpc.decode import RpcDecoder
 from rpcinspect.rpc.message import Message

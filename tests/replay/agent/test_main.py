@@ -58,6 +58,7 @@ def test_gradients_leave_in_the_order_of_the_capture() -> None:
 def test_arguments_by_place_and_by_name() -> None:
     code = """
 schema = torch._C.parse_schema("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
-print(json.dumps([*a.operands(schema, ["x", "y", 2]), schema.name]))
+from rpcinspect.replay.agent.tensors import operands
+print(json.dumps([*operands(schema, ["x", "y", 2]), schema.name]))
 """
     assert run(code) == [["x", "y"], {"alpha": 2}, "aten::add"]

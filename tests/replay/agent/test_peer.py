@@ -15,8 +15,14 @@ from rpcinspect.equality.ids import IdMap
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.agent.passes import Passes
 from rpcinspect.replay.agent.peer import AgentPeer, Part
-from rpcinspect.replay.peers.events import PeerEvent, PipeLost, RequestArrived, ResponseArrived, Unanswered
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import (
+    Loop,
+    PeerEvent,
+    PipeLost,
+    RequestArrived,
+    ResponseArrived,
+    Unanswered,
+)
 from rpcinspect.replay.workers.worker_protocol import ControlSocket
 from rpcinspect.rpc.command import PythonCall, PythonResp, ScriptCall
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, peel

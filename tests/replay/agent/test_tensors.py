@@ -78,3 +78,23 @@ back = a.value(told, tensors, {})
 print(json.dumps([back[0] is value[0], back[1:] == value[1:], [type(x).__name__ for x in back[1]]]))
 """
     assert json.loads(in_process(code)) == [True, True, ["int", "bool", "NoneType", "str"]]
+
+
+pytest.importorskip("torch")
+
+IDS = """
+import json
+from rpcinspect.replay.agent.tensors import ids_of
+guid = "GloballyUniqueId(created_on={}, local_id={})"
+shown = f"UserRRef(RRefId = {guid.format(1, 20)}, ForkId = {guid.format(1, 21)})"
+try:
+    ids_of("OwnerRRef(GloballyUniqueId(created_on=0, local_id=1))")
+    wrong = False
+except RuntimeError:
+    wrong = True
+print(json.dumps([ids_of(shown), wrong]))
+"""
+
+
+def test_ids_as_torch_shows_them() -> None:
+    assert json.loads(in_process(IDS)) == [[[1, 20], [1, 21]], True]

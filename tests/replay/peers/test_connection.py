@@ -12,15 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.replay.peers.connection import Connection
-from rpcinspect.replay.peers.control_calls import device_infos_call
-from rpcinspect.replay.peers.events import PeerLimits
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PeerLimits
 from rpcinspect.replay.peers.membership import PREFIX
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.wire.tensorpipe import frame
-from tests.replay.live_calls import run
+from tests.replay.live_calls import device_infos_call, run
 
 QUICK = PeerLimits(timeout_s=0.2)
 

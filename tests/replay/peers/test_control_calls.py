@@ -13,12 +13,12 @@ from rpcinspect.replay.peers.control_calls import (
     GetDeviceInfos,
     UpdateGroupMembership,
     control_answer,
-    device_infos_call,
     membership_call,
     read_control_call,
 )
 from rpcinspect.rpc.message import Message, MessageType
 from tests.places import recorded
+from tests.replay.live_calls import device_infos_call
 
 
 @pytest.mark.parametrize("is_join", [True, False])

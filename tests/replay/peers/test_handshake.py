@@ -9,15 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from rpcinspect.replay.peers.control_calls import device_infos_call
-from rpcinspect.replay.peers.events import PeerLimits, PipeLost, RequestArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PeerLimits, PipeLost, RequestArrived
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.wire.nop import write_int
 from rpcinspect.wire.tensorpipe import frame, read_brochure_answer, write_brochure
 from rpcinspect.wire.tensorpipe_types import Brochure, BrochureAnswer, Layout, TpDevice
 from tests.replay.hostile import BROCHURE, HELLO, connect, message, receive_frame, requested
 from tests.replay.hostile_ends import CPU, good_answer, hostile_client, turn
+from tests.replay.live_calls import device_infos_call
 
 LIMITS = PeerLimits(timeout_s=0.4, connections=8)
 

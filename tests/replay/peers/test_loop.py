@@ -4,14 +4,43 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import pytest
+from msgspec.structs import fields
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.control_calls import GetDeviceInfos, control_answer, device_infos_call
-from rpcinspect.replay.peers.events import PeerEvent, RequestArrived, Unanswered
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers import loop
+from rpcinspect.replay.peers.control_calls import GetDeviceInfos, control_answer
+from rpcinspect.replay.peers.loop import (
+    DEFAULT_PEER_LIMITS,
+    Loop,
+    PeerEvent,
+    PeerLimits,
+    PipeLost,
+    RequestArrived,
+    Unanswered,
+)
 from rpcinspect.replay.peers.peer import Peer
+from tests.replay.live_calls import device_infos_call
+
+
+def test_every_bound_is_finite_and_used() -> None:
+    folder = Path(loop.__file__).parents[1]
+    sources = "".join(
+        [path.read_text(encoding="utf-8") for path in folder.rglob("*.py") if path.name != "loop.py"]
+    )
+    for bound in fields(PeerLimits):
+        assert 0 < getattr(DEFAULT_PEER_LIMITS, bound.name) < 1 << 40
+        assert f"limits.{bound.name}" in sources, f"nothing looks at {bound.name}"
+
+
+def test_events_can_be_compared() -> None:
+    one, two = (
+        PipeLost(peer="a", other="b", pipe=1, inbound=False, reason="r", unanswered=(0,)) for _ in range(2)
+    )
+    assert one == two
+    assert len({one, two}) == 1
 
 
 def event(number: int) -> Unanswered:

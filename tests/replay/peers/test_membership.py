@@ -13,16 +13,14 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.control_calls import NO_TENSORS, device_infos_call
-from rpcinspect.replay.peers.events import PipeLost, RequestArrived, ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.membership import MEMBERS, PREFIX, TOKEN, Membership, read_members
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.workers.live_group import LiveGroup
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from tests.replay.captured import autograd_message_id, captured, remapped
-from tests.replay.live_calls import SECONDS, python_call, value_of
+from tests.replay.live_calls import SECONDS, device_infos_call, members, python_call, value_of
 
 RET = int(MessageType.PYTHON_RET)
 BACKWARD = int(MessageType.BACKWARD_AUTOGRAD_REQ)
@@ -45,7 +43,7 @@ def loop() -> Iterator[Loop]:
 def test_a_peer_joins_is_known_and_leaves(group: LiveGroup, store: StoreClient, loop: Loop) -> None:
     group.start("worker1", 1)
     peer = Peer(loop, "worker0", 0)
-    with Membership(store, [peer]):
+    with members(store, [peer]):
         assert read_members(store) == {"worker1": 1, "worker0": 0}
         infos = peer.call(
             "worker1",
@@ -79,7 +77,7 @@ def test_a_peer_that_never_joined_can_ask_but_not_be_asked(
 def test_a_live_worker_asks_a_played_one(group: LiveGroup, store: StoreClient, loop: Loop) -> None:
     group.start("worker1", 1)
     peers = [Peer(loop, "worker0", 0), Peer(loop, "worker2", 2)]
-    with Membership(store, peers) as membership:
+    with members(store, peers) as membership:
         message_id = peers[0].send("worker1", ask("worker2", "anything"), timeout_s=SECONDS)
         asked: RequestArrived | None = None
         answer: ResponseArrived | None = None
@@ -110,7 +108,7 @@ def test_two_live_workers_call_each_other(group: LiveGroup, store: StoreClient, 
     group.start("worker1", 1)
     group.start("worker2", 2)
     peer = Peer(loop, "worker0", 0)
-    with Membership(store, [peer]):
+    with members(store, [peer]):
         for asked, other in (("worker1", "worker2"), ("worker2", "worker1")):
             answer = peer.call(asked, ask(other, "four"), timeout_s=SECONDS)
             assert value_of(answer) == 4
@@ -119,7 +117,7 @@ def test_two_live_workers_call_each_other(group: LiveGroup, store: StoreClient, 
 def test_a_worker_that_joins_later_is_answered(group: LiveGroup, store: StoreClient, loop: Loop) -> None:
     peer = Peer(loop, "worker0", 0)
     group.start("worker1", 1)
-    with Membership(store, [peer]) as membership:
+    with members(store, [peer]) as membership:
         peer.send("worker1", ask("worker1", "four"), timeout_s=SECONDS)
         # While a worker joins it asks all members for their devices: somebody must be there to answer.
         started = threading.Thread(target=group.start, args=("worker2", 2))
@@ -180,7 +178,7 @@ def test_a_member_that_does_not_answer(group: LiveGroup, store: StoreClient, loo
 def test_a_worker_killed_mid_call(group: LiveGroup, store: StoreClient, loop: Loop) -> None:
     worker = group.start("worker1", 1)
     peer = Peer(loop, "worker0", 0)
-    with Membership(store, [peer], timeout_s=2.0):
+    with members(store, [peer], timeout_s=2.0):
         message_id = peer.send("worker1", python_call("time", "sleep", 60), timeout_s=SECONDS)
         peer.call("worker1", device_infos_call(), timeout_s=SECONDS)
         os.kill(worker.child.pid, signal.SIGKILL)
@@ -207,7 +205,7 @@ def test_a_captured_backward_pass_gives_the_same_gradients(
         requests = [m for m in ours if m.from_client]
         assert len(wanted) == 2
         peer = Peer(loop, "worker0", 0)
-        with Membership(store, [peer]):
+        with members(store, [peer]):
             live_ids: dict[int, int] = {}
             for request in [m for m in requests if m.message.type == MessageType.FORWARD_AUTOGRAD_REQ]:
                 live = peer.call("worker1", request.message, request.tensors, timeout_s=SECONDS)

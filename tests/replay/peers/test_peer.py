@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers import connection
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
-from rpcinspect.replay.peers.events import (
+from rpcinspect.replay.peers.loop import (
+    Loop,
     PeerEvent,
     PeerLimits,
     PipeLost,
@@ -23,9 +23,8 @@ from rpcinspect.replay.peers.events import (
     ResponseArrived,
     Unanswered,
 )
-from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.peer import Peer
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 
 CALL, RET = int(MessageType.PYTHON_CALL), int(MessageType.PYTHON_RET)

@@ -26,10 +26,8 @@ import rpcinspect
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import OutputError
 from rpcinspect.replay.peers import recorder
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
-from rpcinspect.replay.peers.events import RequestArrived, ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
-from rpcinspect.replay.peers.membership import PREFIX, Membership
+from rpcinspect.replay.peers.loop import Loop, RequestArrived, ResponseArrived
+from rpcinspect.replay.peers.membership import PREFIX
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.recorder import Recorder
 from rpcinspect.replay.peers.store_client import StoreClient
@@ -38,12 +36,12 @@ from rpcinspect.replay.playing.outcome import Recording
 from rpcinspect.replay.replayer import ReplayOptions, replay
 from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.replay.workers.workers import WorkerOptions
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.run.exchanges import read_exchanges
 from rpcinspect.wire.tcp_frames import MAX_PAYLOAD, Endpoint
 from tests.replay.captured import autograd_message_id, captured, remapped
-from tests.replay.live_calls import SECONDS
+from tests.replay.live_calls import SECONDS, members
 from tests.wire.reading import Reading, read_streams
 
 ENDS: tuple[tuple[Endpoint, Endpoint], ...] = (
@@ -382,7 +380,7 @@ def test_a_replayed_backward_pass_is_decoded_from_its_recording(
         then = {m.message.id: m.message for m in ours if not m.from_client}
         peer = Peer(loop, "worker0", 0, host=host)
         played = Played(loop, peer)
-        with Membership(store, [peer]):
+        with members(store, [peer]):
             live_ids: dict[int, int] = {}
             for m in [m for m in ours if m.from_client]:
                 if m.message.type == MessageType.FORWARD_AUTOGRAD_REQ:

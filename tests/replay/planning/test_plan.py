@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from rpcinspect.replay.planning.gate import Allowance, Gate
 from rpcinspect.replay.planning.model import REASONS, Plan, PlannedSession, Step
-from rpcinspect.replay.planning.plan import PlanError, PlanOptions, plan
+from rpcinspect.replay.planning.plan import PlanOptions, plan
+from rpcinspect.replay.planning.sessions import PlanError
 from rpcinspect.replay.planning.sources import Sources
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.run.exchanges import Exchange, Exchanges, read_exchanges

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rpcinspect.replay.planning.facts import read_facts, rrefs_in
 from rpcinspect.replay.planning.selection import needed, optimizer_context, select
+from rpcinspect.replay.planning.sessions import PlanError
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run, open_run
 from tests.replay.planning.test_sessions import remote
@@ -32,8 +35,9 @@ def test_a_context_alone() -> None:
         assert chosen(context, opened) == its
 
 
-def test_an_unknown_context_is_nothing() -> None:
-    assert chosen(99, of_capture("basic_chain.pcap")) == set()
+def test_an_unknown_context_is_told() -> None:
+    with pytest.raises(PlanError, match="no autograd context 99"):
+        chosen(99, of_capture("basic_chain.pcap"))
 
 
 def test_nested_calls_and_what_they_are_nested_in_come_along() -> None:

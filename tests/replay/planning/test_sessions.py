@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from rpcinspect.replay.planning.sessions import Cast, changes_state, default_casts, named_casts, workers_of
+from rpcinspect.errors import ReplayError
+from rpcinspect.replay.planning.sessions import (
+    Cast,
+    PlanError,
+    changes_state,
+    default_casts,
+    named_casts,
+    worker_ids,
+    workers_of,
+)
 from rpcinspect.rpc.command import Command, PythonRemoteCall, RemoteRet
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.exchanges import read_exchanges
 from rpcinspect.run.run import open_run
+from tests.commands.runner import CHAIN, rpcinspect
 from tests.places import recorded
 from tests.replay.talks import Workers, udf
-from tests.truth import CAPTURES
+from tests.session.records import entry
+from tests.truth import CAPTURES, workload
 
 ALL = {0: ("w0", "w1", "w2", "w3")}
 
@@ -94,8 +108,7 @@ def test_what_is_known_to_change_state(function: str, changes: bool) -> None:
     ],
 )
 def test_named(roles: Sequence[str], live: Sequence[str], expected: object) -> None:
-    (cast,), mistake = named_casts(ALL, roles, live)
-    assert mistake is None
+    (cast,) = named_casts(ALL, roles, live)
     assert (cast.roles, cast.live) == expected
 
 
@@ -108,7 +121,8 @@ def test_named(roles: Sequence[str], live: Sequence[str], expected: object) -> N
     ],
 )
 def test_mistakes(roles: Sequence[str], live: Sequence[str], told: str) -> None:
-    assert named_casts(ALL, roles, live) == ([], told)
+    with pytest.raises(PlanError, match=re.escape(told)):
+        named_casts(ALL, roles, live)
 
 
 def of_capture(path: Path) -> list[Cast]:
@@ -137,3 +151,79 @@ def test_torchs_own_tests(name: str, count: int, live: int) -> None:
     assert [len(cast.live) for cast in found] == [live] * count
     for cast in found:
         assert {*cast.roles, *cast.live} == {"worker0", "worker1", "worker2", "worker3"}
+
+
+CAST = Cast(0, ("w0",), ("w1", "w2"), "a test")
+
+
+def test_workers_without_an_id_get_free_ones() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 0, 10)
+    session, _ = workers.heard()
+    ids = worker_ids(session, CAST, workers.calls())
+    assert set(ids) == {"w0", "w1", "w2"}
+    assert sorted(ids.values()) == [0, 1, 2]
+
+
+def test_ids_are_learned_from_the_envelopes_of_requests_and_answers() -> None:
+    workers = Workers(3)
+    workers.call(1, 2, 0, 10, context=(1 << 48, 1), grads=(1, 1))
+    session, _ = workers.heard()
+    assert worker_ids(session, CAST, workers.calls()) == {"w0": 0, "w1": 1, "w2": 2}
+
+
+def test_the_store_tells_ids() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10)
+    session = workers.finish(entry("names/5", "w0"), entry("names/3", "w1"))
+    calls = read_exchanges(session, workers.records).calls
+    assert worker_ids(session, Cast(0, ("w0",), ("w1",), ""), calls) == {"w0": 5, "w1": 3}
+
+
+def test_free_ids_are_none_of_the_captured_ones() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 0, 10)
+    session = workers.finish(entry("names/0", "w2"))
+    calls = read_exchanges(session, workers.records).calls
+    ids = worker_ids(session, CAST, calls)
+    assert ids["w2"] == 0
+    assert sorted(ids.values()) == [0, 1, 2]
+
+
+def test_two_workers_with_one_id_can_not_be_played() -> None:
+    """They would be one worker for the live ones."""
+    workers = Workers(3)
+    workers.call(0, 1, 0, 10)
+    session = workers.finish(entry("names/4", "w0"), entry("names/7", "w1"))
+    twins = replace(session, workers=tuple(replace(worker, id=4) for worker in session.workers))
+    with pytest.raises(ReplayError, match=r"have the same id 4: w0, w1"):
+        worker_ids(twins, Cast(0, ("w0",), ("w1",), ""), workers.calls())
+
+
+def test_other_jobs_tell_nothing() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10)
+    session = workers.finish(entry("names/5", "w0"), entry("names/3", "w1"))
+    ids = worker_ids(session, Cast(1, ("w0",), ("w1",), ""), ())
+    assert ids == {"w0": 0, "w1": 1}
+
+
+def test_a_static_group_is_played_as_a_dynamic_one(tmp_path: Path) -> None:
+    """The job's workers joined with a world size. The recording of the replay is a capture in which members
+    tell each other of a new one, and is played again itself."""
+    pytest.importorskip("torch")
+    assert {event["world_size"] for event in workload("basic_chain").of("worker")} == {2}
+    first = tmp_path / "first.pcap"
+    ran = rpcinspect("replay", CHAIN, "--path", CAPTURES, "--record", first)
+    assert ran.code == 0
+    assert "the captured group was static (init_rpc with world_size); here it is dynamic" in ran.out
+    decoded = rpcinspect("decode", first, "--all").out
+    assert "_update_group_membership" in decoded
+    assert "_gather_to_leader" not in decoded
+    again = rpcinspect("replay", first, "--path", CAPTURES, "--format", "jsonl").objects[-1]
+    assert (again["verdict"], again["groups"]) == ("identical", {"captured": ["dynamic"], "live": "dynamic"})
+
+
+def test_a_plan_tells_it_too() -> None:
+    (*_, made) = rpcinspect("replay", CHAIN, "--plan", "--format", "jsonl").objects
+    assert made["groups"] == {"captured": ["static"], "live": "dynamic"}

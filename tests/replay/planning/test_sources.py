@@ -11,6 +11,12 @@ from rpcinspect.errors import OutputError
 from rpcinspect.replay.planning.sources import NO_ITEMS, Definition, Sources
 
 
+def defines(sources: Sources, module: str, name: str) -> bool:
+    """Whether a file of the user's defines a name, so that only code of these files is its own."""
+    found = sources.find(module, name)
+    return found is not None and found.kind != "alias"
+
+
 def defined(tmp_path: Path, source: str) -> Callable[[str], str | None]:
     """How a file defines a name: its kind, and what an alias is."""
     (tmp_path / "job.py").write_text(source)
@@ -76,28 +82,28 @@ def test_modules_are_found_as_python_finds_them(tmp_path: Path) -> None:
     (tmp_path / "pkg" / "sub" / "leaf.py").write_text("def low(): ...")
     (tmp_path / "alone.py").write_text("def here(): ...")
     sources = Sources(None, [tmp_path])
-    assert sources.defines("pkg", "top")
-    assert sources.defines("pkg.sub.leaf", "low")
-    assert sources.defines("alone", "here")
-    assert not sources.defines("alone", "there")
-    assert not sources.defines("pkg.sub", "low")
-    assert not sources.defines("nowhere", "here")
+    assert defines(sources, "pkg", "top")
+    assert defines(sources, "pkg.sub.leaf", "low")
+    assert defines(sources, "alone", "here")
+    assert not defines(sources, "alone", "there")
+    assert not defines(sources, "pkg.sub", "low")
+    assert not defines(sources, "nowhere", "here")
 
 
 def test_a_single_file_is_one_module(tmp_path: Path) -> None:
     (tmp_path / "alone.py").write_text("def here(): ...")
     sources = Sources(None, [tmp_path / "alone.py"])
-    assert sources.defines("alone", "here")
-    assert not sources.defines("other", "here")
+    assert defines(sources, "alone", "here")
+    assert not defines(sources, "other", "here")
 
 
 def test_the_main_script_is_main_in_both_ways(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("def step(): ...")
     sources = Sources(tmp_path / "train.py")
-    assert sources.defines("__main__", "step")
-    assert sources.defines("__mp_main__", "step")
-    assert not sources.defines("train", "step")
-    assert not sources.defines("__main__", "other")
+    assert defines(sources, "__main__", "step")
+    assert defines(sources, "__mp_main__", "step")
+    assert not defines(sources, "train", "step")
+    assert not defines(sources, "__main__", "other")
 
 
 def test_nobody_takes_the_place_of_a_standard_module_or_leaves_the_folder(tmp_path: Path) -> None:
@@ -106,8 +112,8 @@ def test_nobody_takes_the_place_of_a_standard_module_or_leaves_the_folder(tmp_pa
     (tmp_path / "out.py").write_text("def f(): ...")
     sources = Sources(None, [tmp_path / "in"])
     for module in ("os", "..out", "../out", "in.os", "", "."):
-        assert not sources.defines(module, "system")
-        assert not sources.defines(module, "f")
+        assert not defines(sources, module, "system")
+        assert not defines(sources, module, "f")
 
 
 def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
@@ -251,7 +257,7 @@ def test_sources_of_the_hostile_captures(tmp_path: Path) -> None:
     )
     sources = Sources(None, [tmp_path])
     for name in ("RunDir", "RunDir.log", "Net", "Net.forward", "step"):
-        assert sources.defines("tools", name)
+        assert defines(sources, "tools", name)
     aliases = {
         "RunDir.write_text": "inherited from type(pathlib.Path())",
         "sh": "subprocess.getoutput",
@@ -261,7 +267,7 @@ def test_sources_of_the_hostile_captures(tmp_path: Path) -> None:
     }
     for name, of in aliases.items():
         assert sources.find("tools", name) == Definition("alias", of)
-        assert not sources.defines("tools", name)
+        assert not defines(sources, "tools", name)
     facts = sources.class_facts("tools", "RunDir")
     assert facts is not None
     assert facts.restoring == facts.constructing == "it inherits from type(pathlib.Path())"
@@ -282,7 +288,7 @@ def test_what_is_compiled_or_a_submodule_is_an_alias(tmp_path: Path) -> None:
     assert sources.find("pkg", "train") == Definition("alias", "the module pkg.train")
     assert sources.find("pkg", "train.run") == Definition("alias", "the module pkg.train")
     assert sources.find("pkg", "work") == Definition("alias", "pkg.train.work")
-    assert sources.defines("pkg", "other")
+    assert defines(sources, "pkg", "other")
     assert sources.find("fast", "f") == Definition("alias", "in fast.cpython-399-x.so, which is compiled")
     assert sources.files() == {"pkg": str(tmp_path / "pkg" / "__init__.py")}
 
@@ -305,6 +311,6 @@ def test_long_expressions(tmp_path: Path) -> None:
         "x = " + "+".join(["1"] * 900) + "\ny = " + "x." * 400 + "x\ndef f(): ..."
     )
     sources = Sources(None, [tmp_path])
-    assert sources.defines("job", "x")
-    assert sources.defines("job", "f")
-    assert not sources.defines("job", "y")
+    assert defines(sources, "job", "x")
+    assert defines(sources, "job", "f")
+    assert not defines(sources, "job", "y")

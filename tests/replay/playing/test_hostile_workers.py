@@ -14,12 +14,11 @@ from collections.abc import Callable
 import pytest
 
 from rpcinspect.replay.peers.connection import Connection
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
-from rpcinspect.replay.peers.events import DEFAULT_PEER_LIMITS, PeerLimits, RequestArrived, limits_for
+from rpcinspect.replay.peers.loop import DEFAULT_PEER_LIMITS, PeerLimits, RequestArrived, limits_for
 from rpcinspect.replay.peers.loopback import parse_address
 from rpcinspect.rpc.command import PythonCall, PythonResp
 from rpcinspect.rpc.command_codec import to_payload
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from tests.fuzz.bounds import bounded
 from tests.replay.hostile import descriptor, message
 from tests.replay.scripted import Played, Scripted, captured_answer, message_of, play

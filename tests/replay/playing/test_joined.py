@@ -16,8 +16,7 @@ from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.loop import Loop
 from rpcinspect.replay.peers.membership import IS_STATIC, MEMBERS, PREFIX, TOKEN, read_members
 from rpcinspect.replay.peers.peer import Peer
-from rpcinspect.replay.peers.repair import remove_dead
-from rpcinspect.replay.peers.running_group import StoreAddress
+from rpcinspect.replay.peers.running_group import StoreAddress, remove_dead
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.planning.model import PlannedSession, Step

@@ -16,8 +16,8 @@ from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.planning.model import Spare
-from rpcinspect.replay.playing.arrived import Arrived
 from rpcinspect.replay.playing.matching import MAX_TRIALS, NOTHING_LIKE_IT, Expected
+from rpcinspect.replay.playing.translate import Arrived
 from rpcinspect.rpc.command import (
     Command,
     PropagateGradientsReq,

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replay.planning.model import PlannedSession
+from rpcinspect.replay.planning.plan import PlanOptions, plan
 from rpcinspect.replay.planning.sessions import Cast
-from rpcinspect.replay.playing.material import Material
+from rpcinspect.replay.playing import material as module
+from rpcinspect.replay.playing.material import LEAST, TIMES, Material, allowance, captured_bytes
+from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.run import Run
+from tests.replay.hostile_captures import Job
 from tests.replay.scripted import read_ones
+from tests.replay.talks import udf
+from tests.truth import capture_of
 
 
 def material(**more: object) -> Material:
@@ -30,3 +44,45 @@ def test_names_both_ways() -> None:
 def test_ids_as_captured_or_as_joined() -> None:
     assert material().ids_in_group == {"w0": 0, "w1": 1, "w2": 2}
     assert material(live_ids={"w0": 32767, "w1": 5}).ids_in_group == {"w0": 32767, "w1": 5}
+
+
+@contextmanager
+def session_of(path: Path) -> Iterator[tuple[PlannedSession, dict[int, Exchange]]]:
+    """The first session of a capture, everything allowed."""
+    with Run.open([str(path)]) as opened:
+        made = plan(opened.session, opened.messages, PlanOptions(trust=True))
+        yield made.sessions[0], read_exchanges(opened.session, opened.messages).by_index()
+
+
+def test_small_captures_have_the_least() -> None:
+    with session_of(capture_of("basic_chain")) as (planned, calls):
+        assert allowance(planned, calls) == LEAST
+
+
+def test_large_ones_have_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is sent and what comes back count, and nothing that is skipped."""
+    monkeypatch.setattr(module, "LEAST", 0)
+    path = (
+        Job()
+        .call(udf("app.f"), b"\x80\x02B" + (1 << 20).to_bytes(4, "little") + bytes(1 << 20) + b".")
+        .write(tmp_path)
+    )
+    with session_of(path) as (planned, calls):
+        most = allowance(planned, calls)
+        assert TIMES << 20 < most < TIMES << 21
+        none = replace(planned, steps=tuple(replace(step, action="skip") for step in planned.steps))
+        assert allowance(none, calls) == 0
+
+
+def test_only_captured_bytes_count() -> None:
+    """In a capture of TCP alone, tensors went through shared memory: announced, and not there."""
+    with session_of(capture_of("transport_matrix_uv_only")) as (_, calls):
+        with_tensors = [call.request for call in calls.values() if call.request.tp.tensors]
+        assert with_tensors
+        for record in with_tensors:
+            assert all(tensor.missing_bytes for tensor in record.tp.tensors)
+            assert captured_bytes(record) == sum(map(len, record.tp.payloads))
+    with session_of(capture_of("basic_chain")) as (_, calls):
+        record = next(call.request for call in calls.values() if len(call.request.tp.tensors) == 2)
+        tensors = sum(tensor.descriptor.length for tensor in record.tp.tensors)
+        assert captured_bytes(record) == sum(map(len, record.tp.payloads)) + tensors

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
-from rpcinspect.replay.peers.events import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
+from rpcinspect.replay.peers.loop import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.peer import Peer
-from rpcinspect.replay.playing.arrived import LiveRecords
 from rpcinspect.replay.playing.matching import NOTHING_LIKE_IT
+from rpcinspect.replay.playing.translate import LiveRecords
 from rpcinspect.replay.playing.uncaptured import NOT_THERE
 from rpcinspect.replay.workers.ended import Ended, Exit
 from rpcinspect.rpc.command import (
@@ -33,7 +32,7 @@ from rpcinspect.rpc.command import (
     RRefUserDelete,
 )
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 from tests.replay.scripted import STORAGE, Played, Scripted, captured_answer, message_of, planned_of, play
 from tests.replay.talks import NONE, Workers, udf
@@ -631,7 +630,7 @@ class Trainer:
         self.gradients: list[int] = []
 
     def __call__(self, worker: Scripted, request: RequestArrived) -> None:
-        record = LiveRecords().decode(request.message, request.tensors, 0).record
+        record = LiveRecords().decode(request.message, request.tensors).record
         if not isinstance(record.rpc.command, PropagateGradientsReq):
             (envelope,) = record.rpc.envelopes
             assert isinstance(envelope, RpcWithAutograd)

@@ -10,9 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replay.peers.control_calls import NO_TENSORS, cast_pickle
-from rpcinspect.replay.peers.events import ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.control_calls import cast_pickle
+from rpcinspect.replay.peers.loop import Loop, ResponseArrived
 from rpcinspect.replay.peers.membership import PREFIX, Membership
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
@@ -28,7 +27,7 @@ from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.replay.workers.workers import Workers
 from rpcinspect.rpc.command import PythonRRefFetchCall
 from rpcinspect.rpc.command_codec import to_payload
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.questions import FETCHES, rref_of
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.exchanges import Exchange, read_exchanges

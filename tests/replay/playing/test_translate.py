@@ -7,19 +7,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import rpcinspect
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
-from rpcinspect.equality.messages import compare_messages
+from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.control_calls import NO_TENSORS
-from rpcinspect.replay.peers.events import RequestArrived, ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, RequestArrived, ResponseArrived
 from rpcinspect.replay.peers.membership import PREFIX, Membership
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
-from rpcinspect.replay.playing.translate import PACKED, ids_of, learn_own_fork, learn_sent, translate
+from rpcinspect.replay.playing.translate import (
+    PACKED,
+    LiveRecords,
+    ids_of,
+    learn_own_fork,
+    learn_sent,
+    translate,
+)
 from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.rpc.command import (
     Command,
@@ -32,18 +39,22 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.pickles.patch import integer
 from rpcinspect.rpc.pickles.semantic import RRefForkData, python_udf, rref_fork
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id, unpack_id
 from rpcinspect.run.run import Run
+from rpcinspect.wire.ranges import Extent
 from tests.equality.builders import STRICT, from_parts, record
 from tests.places import recorded, recordings
-from tests.replay.live_calls import SECONDS, python_call, value_of
+from tests.replay.captured import captured
+from tests.replay.live_calls import SECONDS, members, python_call, value_of
 from tests.replay.talks import udf
 from tests.session.records import tp_message
+from tests.truth import CAPTURES
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL = [path for path in recordings(".", "torch") if "stress" not in path.name]
@@ -271,7 +282,7 @@ def joined(group: LiveGroup) -> Iterator[tuple[Peer, Loop, Membership]]:
         Loop() as loop,
     ):
         peer = Peer(loop, "worker0", 0)
-        with Membership(store, [peer]) as membership:
+        with members(store, [peer]) as membership:
             yield peer, loop, membership
 
 
@@ -365,3 +376,59 @@ def test_an_rref_that_a_live_worker_has_not_told_of() -> None:
     ids = IdMap()
     ids.same(RREF, GloballyUniqueId(1, 5), GloballyUniqueId(1, 7))
     translate(request, ids, [1])
+
+
+@pytest.mark.parametrize("name", ["basic_chain", "profiled_legacy", "rref_relay", "ps_race"])
+def test_a_captured_message_that_arrives_is_the_captured_one(name: str) -> None:
+    path = min(CAPTURES.glob(f"{name}.pcap*"))
+    live = LiveRecords()
+    with captured(str(path)) as messages:
+        assert messages
+        for one in messages:
+            extents = [id(tensor.extent) for tensor in one.record.tp.tensors]
+            storages = dict(zip(extents, one.tensors, strict=True))
+
+            def read(extent: Extent, storages: dict[int, bytes] = storages) -> bytes:
+                return storages[id(extent)]
+
+            came = live.decode(one.message, one.tensors)
+            assert same_payload(one.record, came.record)
+            assert type(came.record.rpc.command) is type(one.record.rpc.command)
+            assert came.record.rpc.envelopes == one.record.rpc.envelopes
+            assert came.record.problems == ()
+            assert [came.read(t.extent) for t in came.record.tp.tensors if t.extent] == list(one.tensors)
+            assert compare_messages(one.record, came.record, read, came.read, STRICT, IdMap()) == []
+
+
+def test_parts_of_a_storage_can_be_read() -> None:
+    table = to_tensor_table(
+        [
+            TensorMeta(dtype="uint8", sizes=(n,), strides=(1,), storage=i, storage_numel=n)
+            for i, n in ((0, 3), (1, 5))
+        ]
+    )
+    message = Message(int(MessageType.PYTHON_CALL), 7, b"\0" + udf("app.f"), table)
+    came = LiveRecords().decode(message, [b"abc", b"defgh"])
+    assert isinstance(came.record.rpc.command, PythonCall)
+    assert came.read(Extent(4, ((1, 1, 2), (0, 0, 2)))) == b"efab"
+    assert came.read(Extent(0, ())) == b""
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from([int(kind) for kind in MessageType] + [0, 9999]),
+    st.one_of(st.binary(max_size=60), st.just(b"\0" + udf("app.f"))),
+    st.one_of(st.binary(max_size=60), st.just(NO_TENSORS)),
+    st.lists(st.binary(max_size=8), max_size=2),
+)
+def test_damage_becomes_problems(kind: int, payload: bytes, table: bytes, tensors: list[bytes]) -> None:
+    """Whatever comes can be decoded, and compared with itself and with what it is not."""
+    live = LiveRecords()
+    came = live.decode(Message(kind, 1, payload, table), tensors)
+    again = live.decode(Message(kind, 2, payload, table), tensors)
+    good = live.decode(Message(int(MessageType.PYTHON_CALL), 1, b"\0" + udf("app.f"), NO_TENSORS), [])
+    for problem in came.record.problems:
+        assert problem.reason
+    compare_messages(came.record, again.record, came.read, again.read, STRICT)
+    compare_messages(good.record, came.record, good.read, came.read, STRICT)
+    compare_messages(came.record, good.record, came.read, good.read, STRICT)

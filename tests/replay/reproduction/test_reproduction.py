@@ -10,10 +10,9 @@ import pytest
 
 from rpcinspect.replay.planning.facts import rrefs_in
 from rpcinspect.replay.planning.gate import Allowance, Gate
-from rpcinspect.replay.planning.plan import PlanError
-from rpcinspect.replay.reproduction.program_model import Send, blocks_of
+from rpcinspect.replay.planning.sessions import PlanError
 from rpcinspect.replay.reproduction.programs import programs
-from rpcinspect.replay.reproduction.reproduced import Handle, Reproduction
+from rpcinspect.replay.reproduction.reproduced import Handle, Reproduction, Send, blocks_of
 from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.replay.peers.events import ResponseArrived
-from rpcinspect.replay.peers.loop import Loop
+from rpcinspect.replay.peers.loop import Loop, ResponseArrived
 from rpcinspect.replay.peers.membership import PREFIX
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient

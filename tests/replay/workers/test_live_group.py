@@ -14,7 +14,7 @@ import pytest
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.loop import Loop
-from rpcinspect.replay.peers.membership import PREFIX, Membership
+from rpcinspect.replay.peers.membership import PREFIX
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.workers.live_group import LiveGroup
@@ -27,7 +27,7 @@ from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from tests.replay.left_behind import descendants
-from tests.replay.live_calls import SECONDS, run
+from tests.replay.live_calls import SECONDS, members, run
 
 SCRIPT = '''
 """A user's script, started as `python train.py`."""
@@ -250,7 +250,8 @@ def test_processes_that_a_worker_starts_end_with_it(group: LiveGroup) -> None:
 
 
 def test_device_maps_between_live_workers(group: LiveGroup) -> None:
-    group.start("w0", 0, {"w1": {"cpu": "cpu"}})
+    group.maps = {"w0": {"w1": {"cpu": "cpu"}}}
+    group.start("w0", 0)
     group.start("w1", 1)
     assert "'w1'" in str(run(group, "w0", "torch.distributed.rpc.backend_registry", "_get_device_infos"))
 
@@ -279,7 +280,7 @@ def test_gradients_are_shown(group: LiveGroup) -> None:
     request = Message(int(MessageType.FORWARD_AUTOGRAD_REQ), 0, payload, to_tensor_table(metas))
     with StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store, Loop() as loop:
         peer = Peer(loop, "worker0", 0)
-        with Membership(store, [peer]):
+        with members(store, [peer]):
             data = struct.pack("<3f", 1.0, 2.0, 3.0)
             answer = peer.call("worker1", request, [data], timeout_s=SECONDS)
             assert answer.message.type == MessageType.FORWARD_AUTOGRAD_RESP

@@ -2,11 +2,53 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+from rpcinspect.rpc.pickles.places import Step
 from rpcinspect.rpc.pickles.tree import Global
-from rpcinspect.views.reproducer.names import VARIABLE
-from rpcinspect.views.reproducer.python_names import Imports, NoSourceError, is_name, quoted, quoted_bytes
+from rpcinspect.views.reproducer.python_names import (
+    VARIABLE,
+    WIDTH,
+    Brackets,
+    Imports,
+    Item,
+    NoSourceError,
+    accessor,
+    comment,
+    flat,
+    is_name,
+    lay_out,
+    quoted,
+    quoted_bytes,
+)
+
+
+def nested(depth: int, width: int) -> Brackets:
+    inner = nested(depth - 1, width) if depth else Brackets("[", [str(n) for n in range(width)], "]")
+    return Brackets(
+        "call(", (Item("", '"name"'), Item("args=", Brackets("(", [inner], ")", single_comma=True))), ")"
+    )
+
+
+@pytest.mark.parametrize("depth", range(5))
+@pytest.mark.parametrize("width", [0, 3, 40])
+def test_it_says_the_same_in_lines_that_fit(depth: int, width: int) -> None:
+    source = nested(depth, width)
+    laid = lay_out(source, lead="out = ", depth=1)
+    assert ast.dump(ast.parse(laid.strip())) == ast.dump(ast.parse(f"out = {flat(source)}"))
+    assert all(len(line) <= WIDTH for line in laid.split("\n"))
+
+
+def test_short_ones_stay_on_a_line() -> None:
+    assert lay_out(nested(0, 2), lead="x = ", tail=":", depth=1) == '    x = call("name", args=([0, 1],)):'
+
+
+def test_a_tuple_of_one() -> None:
+    assert flat(Brackets("(", ["1"], ")", single_comma=True)) == "(1,)"
+    assert flat(Brackets("(", ["1", "2"], ")", single_comma=True)) == "(1, 2)"
+    assert flat(Brackets("(", [], ")", single_comma=True)) == "()"
 
 
 def test_names_that_are_taken_get_others() -> None:
@@ -65,3 +107,21 @@ def test_literals() -> None:
     assert [quoted(text) for text in ("a", "it's", 'a "b"')] == ['"a"', '"it\'s"', "'a \"b\"'"]
     assert quoted_bytes(b"a") == 'b"a"'
     assert [text for text in ("a", "1a", "class", "é", "_") if is_name(text)] == ["a", "_"]
+
+
+def test_accessors() -> None:
+    assert accessor((Step(False, 0), Step(False, "it's"), Step(True, "x"))) == '[0]["it\'s"].x'
+
+
+def test_comments_stay_comments() -> None:
+    hostile = 'x"""\nimport os\r\u2028\u202e' + "y" * 500
+    for line in comment(hostile).split("\n"):
+        assert line.startswith("# ")
+        assert line.isascii()
+        assert line.isprintable()
+
+
+def test_variables_are_names_with_a_number() -> None:
+    assert [bool(VARIABLE.fullmatch(name)) for name in ("out6", "rref8", "context_0", "out", "output6")] == [
+        *(True, True, True, False, False)
+    ]

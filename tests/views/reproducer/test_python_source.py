@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 
 from rpcinspect.rpc.pickles.python import read_python_pickle
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, PersistentRef, Set
-from rpcinspect.views.reproducer.layout import flat, lay_out
-from rpcinspect.views.reproducer.names import VARIABLE
-from rpcinspect.views.reproducer.python_names import Imports, NoSourceError
+from rpcinspect.views.reproducer.python_names import VARIABLE, Imports, NoSourceError, flat, lay_out
 from rpcinspect.views.reproducer.python_source import Names, SourceWriter
 from rpcinspect.views.reproducer.script import TEMPLATES
 

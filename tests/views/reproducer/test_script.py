@@ -17,7 +17,7 @@ from rpcinspect.replay.planning.gate import Gate
 from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.run.run import Run
-from rpcinspect.views.reproducer.names import RESERVED
+from rpcinspect.views.reproducer.python_names import RESERVED
 from rpcinspect.views.reproducer.script import Reproducer, Wanted, reproducer, unwritable
 from tests.truth import CAPTURES
 
