@@ -52,7 +52,7 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId, pack_id, unpack_id
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import NO_FLOW, Pipe, Placement, TpMessage, TpTensor
-from rpcinspect.wire.tensorpipe import Layout
+from rpcinspect.wire.tensorpipe_types import Layout
 
 HIGHEST_LOCAL_ID = (1 << LOCAL_ID_BITS) - 1
 

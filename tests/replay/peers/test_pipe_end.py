@@ -16,7 +16,8 @@ from rpcinspect.replay.peers.loopback import loopback_host
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.rpc.message import NO_TENSORS
 from rpcinspect.wire.channel import MPT, MPT_LANES
-from rpcinspect.wire.tensorpipe import LaneAdvertisement, MptServerHello, frame, write_mpt_hello
+from rpcinspect.wire.tensorpipe import frame, write_mpt_hello
+from rpcinspect.wire.tensorpipe_types import LaneAdvertisement, MptServerHello
 from tests.replay.hostile import descriptor, message
 from tests.replay.hostile_ends import CPU, Hostile, good_answer, hostile_client, hostile_server, turn
 from tests.replay.live_calls import device_infos_call
