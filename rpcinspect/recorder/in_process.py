@@ -29,9 +29,7 @@ class Recording:
 
     def __init__(self, path: Path, tensors: Tensors, when_full: WhenFull, queue_bytes: int) -> None:
         self.path = path
-        self._tensors = tensors
-        self._when_full = when_full
-        self._queue_bytes = queue_bytes
+        self._options = (tensors, when_full, queue_bytes)
         self._recorders: rpcinspect_agent.Recorders | None = None
 
     def __enter__(self) -> Recording:
@@ -45,7 +43,7 @@ class Recording:
         rpc = rpcinspect_agent.torch_rpc()
         if rpc._is_current_rpc_agent_set():
             raise RecordError("RPC has been started before: recording begins before init_rpc")
-        settings = library.settings(self.path, self._tensors, self._when_full, self._queue_bytes)
+        settings = library.settings(self.path, *self._options)
         self._recorders = rpcinspect_agent.stand_in_for(rpc, settings)
         # the process may end before the block does; not atexit, which children of multiprocessing do not run
         Finalize(None, self._recorders.close, exitpriority=-100)

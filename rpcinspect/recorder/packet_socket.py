@@ -119,27 +119,22 @@ def open_socket(interface: str) -> socket.socket:
 
 def _has_ethernet_headers(interface: str) -> bool:
     """Of an interface that is there and up."""
+    there = ", ".join([*(name for _, name in socket.if_nameindex()), ANY])
+    missing = f"there is no such interface; there are {there}"
     name = interface.encode()
     if not 0 < len(name) < 16:
-        raise RecordError(f"--interface {interface}: there is no such interface; {_there()}")
+        raise RecordError(f"--interface {interface}: {missing}")
     request = struct.pack("16s24x", name)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             flags = struct.unpack_from("=H", fcntl.ioctl(sock, SIOCGIFFLAGS, request), 16)[0]
             kind = struct.unpack_from("=H", fcntl.ioctl(sock, SIOCGIFHWADDR, request), 16)[0]
         except OSError as error:
-            if error.errno == errno.ENODEV:
-                raise RecordError(
-                    f"--interface {interface}: there is no such interface; {_there()}"
-                ) from error
-            raise RecordError(f"--interface {interface}: {error.strerror}") from error
+            why = missing if error.errno == errno.ENODEV else error.strerror
+            raise RecordError(f"--interface {interface}: {why}") from error
     if not flags & IFF_UP:
         raise RecordError(f"--interface {interface}: is down")
     return kind in (ARPHRD_ETHER, ARPHRD_LOOPBACK)
-
-
-def _there() -> str:
-    return f"there are {', '.join([*(name for _, name in socket.if_nameindex()), ANY])}"
 
 
 def _attach(sock: socket.socket, program: tuple[tuple[int, int, int, int], ...]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from calendar import timegm
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -128,7 +129,6 @@ class _Known:
                 self._ends[failure.caller, failure.callee].append(failure.time_ns)
         self.names = {*session.clients, *session.servers, *(w.name for w in session.workers if w.name)}
         self._names_of = _names_of(session)
-        self._rows: dict[tuple[int, int], int] | None = None
 
     def event(self, file: int, line: LogLine, fit: _Fit | None) -> LogEvent:
         said = line.said
@@ -206,16 +206,16 @@ class _Known:
         said = line.said
         if said.request is None or said.pair is None:
             return None
-        messages = self._session.messages
-        if self._rows is None:
-            self._rows = {
-                (messages.pipe[row], messages.id[row]): row
-                for row in range(len(messages))
-                if messages.from_client[row]
-            }
         rows = [self._rows.get((pipe, said.request)) for pipe in self._pipes.get(said.pair, ())]
         found = [row for row in rows if row is not None]
         return found[0] if len(found) == 1 else None
+
+    @cached_property
+    def _rows(self) -> dict[tuple[int, int], int]:
+        """(pipe, id) of each request → its row."""
+        messages = self._session.messages
+        rows = [row for row in range(len(messages)) if messages.from_client[row]]
+        return {(messages.pipe[row], messages.id[row]): row for row in rows}
 
     def fit(self, log: WorkerLog, zone_s: int | None) -> _Fit | None:
         """The zone of times that have none; None where nothing speaks for any."""
