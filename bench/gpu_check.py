@@ -146,8 +146,8 @@ def sniffed(path: Path) -> Iterator[None]:
         yield
     finally:
         report = sniffer.finish()
-    if report.dropped or report.failed:
-        raise RuntimeError(f"{report.dropped} packets lost; {report.failed or 'no error'}")
+    if report.dropped or report.ended_early:
+        raise RuntimeError(f"{report.dropped} packets lost; {report.ended_early or 'no error'}")
 
 
 def name_of(device: Any) -> str:

@@ -26,8 +26,8 @@ from typing import Any
 
 from rpcinspect.errors import RecordError
 from rpcinspect.recorder.agent import Agent
-from rpcinspect.recorder.mechanism import Mechanism
 from rpcinspect.recorder.namespace import enter_own_network
+from rpcinspect.recorder.record import Mechanism
 from rpcinspect.recorder.wire import Wire
 
 CALLS = {"4 floats": 300, "1 MiB": 40, "forward + backward": 40}
@@ -37,14 +37,6 @@ RESAMPLES = 4000
 
 Measured = dict[str, tuple[float, float]]
 """Workload → (seconds, seconds of the workers' processors)."""
-
-
-class Quiet:
-    """Notes that nobody reads."""
-
-    def follow(self, rpc: Any, why_not: Callable[[Any], str | None]) -> None: ...
-
-    def at_end(self, close: Callable[[], Any]) -> None: ...
 
 
 # --- in the workers ---------------------------------------------------------------------------------------
@@ -71,7 +63,7 @@ def worker(
     if mode == "wire":
         by_wire.force(rpc.TensorPipeRpcBackendOptions)
     elif mode != "stock":
-        recorders = by_agent.install(rpc, settings, Quiet())
+        recorders = by_agent.stand_in_for(rpc, settings)
     options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=4, rpc_timeout=60)
     rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2, rpc_backend_options=options)
     if rank == 0:
@@ -132,9 +124,8 @@ def run(mode: str, folder: Path, port: int, calls: dict[str, int]) -> tuple[Meas
     try:
         settings: dict[str, Any] = {}
         if mechanism is not None:
-            mechanism.prepare()
             settings = dict(mechanism.settings())
-            mechanism.begin(mechanism.stage(), folder)
+            mechanism.begin(mechanism.stage())
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe(duplex=False)
         workers = [

@@ -70,7 +70,7 @@ CHILDREN = (
         f"rpcinspect.recorder.startup.{name}"
         for name in ("sitecustomize", "rpcinspect_notes", "rpcinspect_wire", "rpcinspect_agent")
     ),
-    *(f"rpcinspect.recorder.native.{name}" for name in ("build", "trusted")),
+    "rpcinspect.recorder.native.build",
 )
 """What runs in processes of its own: live workers, where the user's code runs, torch's agents that play
 workers, and what is in the processes of a recorded command. Nothing else of ours may import it."""

@@ -20,10 +20,9 @@ from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.output import say
 from rpcinspect.commands.recorded import looked_into
 from rpcinspect.errors import CommandError, RecordError, RpcInspectError
+from rpcinspect.files.output import open_growing
 from rpcinspect.recorder.agent import Agent
-from rpcinspect.recorder.mechanism import Mechanism, Recorded
-from rpcinspect.recorder.record import Outcome, record
-from rpcinspect.recorder.recording_file import begin_recording
+from rpcinspect.recorder.record import Mechanism, Outcome, Recorded, record
 from rpcinspect.recorder.summary import counted, summary
 from rpcinspect.recorder.wire import Wire
 
@@ -119,7 +118,7 @@ def hidden(path: Path) -> Iterator[None]:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise RecordError(f"{path}: can't be written: {error.strerror}") from error
-    os.close(begin_recording(path))
+    os.close(open_growing(path))
     try:
         yield
     finally:

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.recorder.mechanism import Recorded
 from rpcinspect.recorder.notes import Note
+from rpcinspect.recorder.record import Recorded
 from rpcinspect.recorder.summary import counted
 from rpcinspect.views.empty import empty_line
 

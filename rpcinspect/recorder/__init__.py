@@ -4,8 +4,9 @@ In: a command line and a file to write. Out: a capture, and what is told of it a
 the stages that decode.
 
     launcher    runs the command; knows no mechanism
-    mechanism   what a way of recording must offer
+    record      joins the parts, and says what a way of recording must offer
     wire        one of them: packets; with sniffer, namespace
+    agent       the other: messages; with library, queue_file
     notes       what the processes of the command tell of themselves
     summary     what was recorded, in lines for people
     startup/    what runs inside the processes of the command

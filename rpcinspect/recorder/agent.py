@@ -15,24 +15,22 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rpcinspect.errors import RecordError
-from rpcinspect.recorder.library import Library, build_agent, interpreter_of
-from rpcinspect.recorder.mechanism import Recorded
-from rpcinspect.recorder.notes import Note
-from rpcinspect.recorder.processes import is_running
-from rpcinspect.recorder.queue_file import Left, open_log, read_counts, recover
-from rpcinspect.recorder.recording_file import begin_recording
+from rpcinspect.files.output import open_growing
+from rpcinspect.recorder.library import QUEUE_BYTES, build_agent, interpreter_of
+from rpcinspect.recorder.notes import Note, is_running
+from rpcinspect.recorder.queue_file import Queue, open_log, read_queue, recover
+from rpcinspect.recorder.record import Mechanism, Recorded
 from rpcinspect.recorder.summary import counted
 
 FIRST_LINE = b'{"rpclog":1}\n'
-QUEUE_BYTES = 64 << 20
 SHARED_MEMORY = Path("/dev/shm")
 ROOM = 16
 """Queues for which there must be room in shared memory; else they are files on a disk."""
 QUEUE = ".queue"
 
 
-class Agent:
-    """Messages, from within the processes."""
+class Agent(Mechanism):
+    """Messages, from within the processes, which write them by themselves."""
 
     via = "agent"
 
@@ -43,35 +41,22 @@ class Agent:
         *,
         tensors: str = "all",
         when_full: str = "wait",
-        queue_bytes: int = QUEUE_BYTES,
         tell: Callable[[str], object] = lambda line: None,
     ) -> None:
         """Builds the library, if that was not done before; `RecordError`: it can't be."""
         self._file = file
-        self._library: Library = build_agent(interpreter_of(command), tell)
-        self._tensors = tensors
-        self._when_full = when_full
-        self._queue_bytes = queue_bytes
+        self._settings = build_agent(interpreter_of(command), tell).settings(file, tensors, when_full)
         self._queues: Path | None = None
         self._begin_ns = 0
 
-    def prepare(self) -> None:
-        """A folder for queues."""
+    def settings(self) -> Mapping[str, object]:
+        """See startup/rpcinspect_agent.py. There is a folder for queues then."""
         try:
-            self._queues = Path(tempfile.mkdtemp(prefix="rpcinspect-", dir=_place(self._queue_bytes)))
+            self._queues = Path(tempfile.mkdtemp(prefix="rpcinspect-", dir=_place()))
         except OSError as error:
             raise RecordError(f"{error.filename}: can't be written: {error.strerror}") from error
-
-    def settings(self) -> Mapping[str, object]:
-        """See startup/rpcinspect_agent.py."""
-        assert self._queues is not None
         return {
-            "output": str(self._file.resolve()),
-            "library": self._library.path,
-            "torch": self._library.torch,
-            "tensors": self._tensors,
-            "when_full": self._when_full,
-            "queue_bytes": self._queue_bytes,
+            **self._settings,
             "queues": str(self._queues),
             "failed_mark": str(self._mark),
             "launcher": os.getpid(),
@@ -83,43 +68,39 @@ class Agent:
         assert self._queues is not None
         return self._queues / "failed"
 
-    def stage(self) -> Sequence[int]:
-        """Nothing: whatever the command may do, its processes may write a file."""
-        return ()
-
-    def begin(self, descriptors: Sequence[int], notes: Path) -> None:
+    def begin(self, descriptors: Sequence[int]) -> None:
         """The log begins; nothing runs beside the command."""
         self._begin_ns = time.time_ns()
-        with os.fdopen(begin_recording(self._file), "wb", buffering=0) as file:
+        with os.fdopen(open_growing(self._file), "wb", buffering=0) as file:
             try:
                 file.write(FIRST_LINE)
             except OSError as error:
                 raise RecordError(f"{self._file}: can't be written: {error.strerror}") from error
 
-    def look(self) -> None:
-        """Nothing runs beside the command."""
-
     def finish(self, notes: Sequence[Note]) -> Recorded:
         """What is left in queues of processes that are gone goes into the log."""
         assert self._queues is not None
-        lefts: list[Left] = []
+        queues: list[Queue] = []
         problem = None
-        for queue in sorted(self._queues.glob(f"*{QUEUE}")):
-            try:
-                left = read_counts(queue) if is_running(_pid(queue)) else recover(queue, self._file.resolve())
-            except OSError as error:
-                problem = f"{self._file}: {error.strerror}"
-                left = read_counts(queue)
-            if left is not None:
-                lefts.append(left)
-        dropped = sum(left.dropped for left in lefts)
+        for path in sorted(self._queues.glob(f"*{QUEUE}")):
+            is_left = not is_running(_pid(path))
+            queue = read_queue(path)
+            if queue is None:
+                continue
+            queues.append(queue)
+            if is_left:
+                try:
+                    recover(queue, path, self._file.resolve())
+                except OSError as error:
+                    problem = f"{self._file}: {error.strerror}"
+        dropped = sum(queue.dropped for queue in queues)
         ended_early = _text(self._mark) or problem
         if not dropped and ended_early is None and all(note.recorded for note in notes):
             self._write_span()
         return Recorded(
             file=self._file,
             bytes=self._file.stat().st_size if self._file.exists() else 0,
-            messages=counted(sum(left.messages for left in lefts), "message"),
+            messages=counted(sum(queue.messages for queue in queues), "message"),
             dropped=dropped,
             ended_early=ended_early,
         )
@@ -135,13 +116,13 @@ class Agent:
             shutil.rmtree(self._queues, ignore_errors=True)
 
 
-def _place(queue_bytes: int) -> str | None:
+def _place() -> str | None:
     """Shared memory that is no disk, where there is enough of it."""
     try:
         room = os.statvfs(SHARED_MEMORY)
     except OSError:
         return None
-    enough = room.f_bavail * room.f_frsize >= ROOM * queue_bytes
+    enough = room.f_bavail * room.f_frsize >= ROOM * QUEUE_BYTES
     return str(SHARED_MEMORY) if enough and os.access(SHARED_MEMORY, os.W_OK) else None
 
 

@@ -11,7 +11,6 @@ on.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import errno
 import json
@@ -31,6 +30,7 @@ WAITED_FOR = (*PASSED_ON, signal.SIGCHLD)
 SI_KERNEL = 0x80
 """The sender of a signal: the terminal, which has sent it to the command too."""
 LOOK_SECONDS = 1.0
+"""Whether the command has ended is looked at so often: another thread may have got the signal."""
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 MAX_DESCRIPTORS = 8
 MAX_REPORT = 1 << 14
@@ -47,6 +47,13 @@ def find_program(name: str) -> str:
     raise CommandError(f"{name}: no such command", NOT_FOUND)
 
 
+def fork() -> int:
+    """A new process, which needs no other thread than the one that calls; what `os.fork` gives."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 class Command(Closing):
     """A command's process; use it in a `with` statement, which ends a process that has not begun."""
 
@@ -59,12 +66,7 @@ class Command(Closing):
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever ignores it has passed that on, and wait fails
         self._begun = False
-        self._status: int | None = None
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # other threads than this one are not needed there
-            self.pid = os.fork()
+        self.pid = fork()
         if self.pid == 0:
             self._ours.close()
             _become(theirs, self._program, list(arguments), dict(environment), stage, self._mask)
@@ -92,35 +94,28 @@ class Command(Closing):
         self._ours.sendall(b"!")
         failed = self._ours.recv(MAX_REPORT)  # nothing comes once the program has replaced ours
         if failed:
-            _, self._status = os.waitpid(self.pid, 0)
+            os.waitpid(self.pid, 0)
             number = int(failed)
             code = NOT_FOUND if number == errno.ENOENT else NOT_RUNNABLE
             raise CommandError(f"{self._program}: can't be run: {os.strerror(number)}", code)
 
-    def wait(self, look: Callable[[], None]) -> int:
-        """The exit code; passes on signals, and calls `look` once a second and when a child has ended."""
+    def wait(self) -> int:
+        """The exit code; passes on signals meanwhile."""
         while True:
             got = signal.sigtimedwait(WAITED_FOR, LOOK_SECONDS)
             if got is not None and got.si_signo != signal.SIGCHLD and got.si_code != SI_KERNEL:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, got.si_signo)
-            if self._ended():
-                assert self._status is not None
-                return _exit_code(self._status)
-            look()
-
-    def _ended(self) -> bool:
-        if self._status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
-                self._status = status
-        return self._status is not None
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
 
     def close(self) -> None:
         """Lets go of the process; one that has not begun ends."""
         self._ours.close()
-        if not self._begun and self._status is None:
-            _, self._status = os.waitpid(self.pid, 0)
+        if not self._begun:
+            os.waitpid(self.pid, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
 
@@ -140,10 +135,7 @@ def _become(
         except RecordError as refused:
             error = str(refused)
         report = json.dumps({"error": error}).encode()
-        rights = (
-            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-        )
-        control.sendmsg([report], rights)
+        socket.send_fds(control, [report], descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         if error is None and control.recv(1):  # else our parent gave up, or is gone
@@ -156,8 +148,3 @@ def _become(
                 control.sendall(str(failed.errno).encode())
     finally:
         os._exit(NOT_RUNNABLE)
-
-
-def _exit_code(status: int) -> int:
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code

@@ -21,6 +21,7 @@ from msgspec import Struct
 from rpcinspect.errors import RecordError
 
 BUILD = Path(__file__).resolve().parent / "native" / "build.py"
+QUEUE_BYTES = 64 << 20
 MAX_LINE = 1 << 10
 """Bytes of a script that name its interpreter."""
 
@@ -31,6 +32,19 @@ class Library(Struct, frozen=True):
     path: str
     torch: str
     """The release that it was built for: in a process with another one it is not used."""
+
+    def settings(
+        self, log: Path, tensors: str, when_full: str, queue_bytes: int = QUEUE_BYTES
+    ) -> dict[str, object]:
+        """What startup/rpcinspect_agent.py is told in any case."""
+        return {
+            "library": self.path,
+            "torch": self.torch,
+            "output": str(log.resolve()),
+            "tensors": tensors,
+            "when_full": when_full,
+            "queue_bytes": queue_bytes,
+        }
 
 
 def build_agent(interpreter: str, tell: Callable[[str], object] = lambda line: None) -> Library:

@@ -1,4 +1,4 @@
-"""What the processes of a command told of themselves, see startup/rpcinspect_notes.py.
+"""What the processes of a command told of themselves, see startup/rpcinspect_notes.py, and who still runs.
 
 In: the folder of notes. Out: `Note`s, by worker id. They are written by processes of the user: one that
 can't be read is passed over.
@@ -6,29 +6,32 @@ can't be read is passed over.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import os
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 
 class Note(Struct, frozen=True, kw_only=True):
     """One process that started RPC, or would have."""
 
     pid: int
-    name: str | None
-    id: int | None
-    torch: str | None
+    name: str | None = None
+    id: int | None = None
+    torch: str | None = None
     recorded: bool
-    why: str | None
-    ended: bool
-    """It ended by itself, and said so."""
-    counters: Mapping[str, int]
-    """What its recorder counted: messages, bytes, dropped, failed."""
+    why: str | None = None
+    ended: str | None = None
+    """`clean`: it ended by itself, and said so."""
+    messages: int = 0
+    """What its recorder counted, as the three that follow."""
+    bytes: int = 0
+    dropped: int = 0
+    failed: int = 0
 
 
-COUNTERS = ("messages", "bytes", "dropped", "failed")
 _MAX_BYTES = 1 << 16
 
 
@@ -44,17 +47,20 @@ def read_notes(folder: Path) -> list[Note]:
 def _read(path: Path) -> Note | None:
     try:
         with path.open("rb") as file:
-            content = json.loads(file.read(_MAX_BYTES))
-        name, number, why, torch = (content.get(key) for key in ("name", "id", "why", "torch"))
-        return Note(
-            pid=int(content["pid"]),
-            name=None if name is None else str(name),
-            id=None if number is None else int(number),
-            torch=None if torch is None else str(torch),
-            recorded=content["recorded"] is True,
-            why=None if why is None else str(why),
-            ended=content.get("ended") == "clean",
-            counters={key: int(content[key]) for key in COUNTERS if key in content},
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return convert(json.loads(file.read(_MAX_BYTES)), Note)
+    except (OSError, ValueError, ValidationError):
         return None
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process still runs; one that has ended and was not waited for does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    with contextlib.suppress(OSError, IndexError):
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return stat.rpartition(")")[2].split()[0] != "Z"
+    return True

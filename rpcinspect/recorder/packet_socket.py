@@ -1,6 +1,6 @@
 """Packets of an interface from the kernel: an AF_PACKET socket with a ring of memory that the kernel fills.
 
-In: the name of an interface. Out: blocks of packets, each with its time in nanoseconds, whole: a packet of
+In: the name of an interface. Out: blocks of packets, as records of a pcap of nanoseconds, whole: a packet of
 the loopback may be longer than any that a network carries. What finds no room in the ring is lost, and
 counted. Needs CAP_NET_RAW in the network namespace; the ring needs no further right, unlike a large socket
 buffer.
@@ -22,8 +22,7 @@ import mmap
 import os
 import socket
 import struct
-
-from msgspec import Struct
+from typing import TypeAlias
 
 from rpcinspect.errors import RecordError
 
@@ -53,6 +52,8 @@ STATUS_AT, TP_STATUS_USER = 8, 1
 PACKET = struct.Struct("=IIIIIIHH")
 ADDRESS_AT = 48
 ADDRESS = struct.Struct("=H2siHBB8s")
+RECORD = struct.Struct("<IIII")
+"""Of a pcap: seconds, nanoseconds, length of what is there, length as it was."""
 
 LINK_ETHERNET, LINK_LINUX_SLL = 1, 113
 
@@ -89,16 +90,9 @@ TCP_ONLY = (
 NOTHING = ((_RET, 0, 0, 0),)
 
 
-class Packet(Struct, frozen=True):
-    """One packet, in memory that the kernel takes back after its block."""
-
-    seconds: int
-    nanoseconds: int
-    length: int
-    """As it was; more than what is there, if it was cut."""
-    header: bytes
-    """What is put before the data, for interfaces that have no Ethernet header."""
-    data: memoryview
+Packet: TypeAlias = tuple[bytes, memoryview]
+"""The header of the record, with what is put before the data of interfaces that have no Ethernet header; the
+data, in memory that the kernel takes back after its block."""
 
 
 def open_socket(interface: str) -> socket.socket:
@@ -125,27 +119,22 @@ def open_socket(interface: str) -> socket.socket:
 
 def _has_ethernet_headers(interface: str) -> bool:
     """Of an interface that is there and up."""
+    there = ", ".join([*(name for _, name in socket.if_nameindex()), ANY])
+    missing = f"there is no such interface; there are {there}"
     name = interface.encode()
     if not 0 < len(name) < 16:
-        raise RecordError(f"--interface {interface}: there is no such interface; {_there()}")
+        raise RecordError(f"--interface {interface}: {missing}")
     request = struct.pack("16s24x", name)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             flags = struct.unpack_from("=H", fcntl.ioctl(sock, SIOCGIFFLAGS, request), 16)[0]
             kind = struct.unpack_from("=H", fcntl.ioctl(sock, SIOCGIFHWADDR, request), 16)[0]
         except OSError as error:
-            if error.errno == errno.ENODEV:
-                raise RecordError(
-                    f"--interface {interface}: there is no such interface; {_there()}"
-                ) from error
-            raise RecordError(f"--interface {interface}: {error.strerror}") from error
+            why = missing if error.errno == errno.ENODEV else error.strerror
+            raise RecordError(f"--interface {interface}: {why}") from error
     if not flags & IFF_UP:
         raise RecordError(f"--interface {interface}: is down")
     return kind in (ARPHRD_ETHER, ARPHRD_LOOPBACK)
-
-
-def _there() -> str:
-    return f"there are {', '.join([*(name for _, name in socket.if_nameindex()), ANY])}"
 
 
 def _attach(sock: socket.socket, program: tuple[tuple[int, int, int, int], ...]) -> None:
@@ -196,7 +185,9 @@ class Ring:
             following, seconds, nanoseconds, captured, length, _, data_at, network_at = unpack(view, at)
             start = at + (network_at if self._cooked else data_at)
             header = self._cooked_header(at) if self._cooked else b""
-            packets.append(Packet(seconds, nanoseconds, length, header, view[start : start + captured]))
+            lengths = captured + len(header), length + len(header)
+            record = RECORD.pack(seconds, nanoseconds, *lengths) + header
+            packets.append((record, view[start : start + captured]))
             at += following
         return packets
 

@@ -1,7 +1,9 @@
-"""A command is run and recorded: what joins launcher, mechanism and notes.
+"""A command is run and recorded: what joins launcher, notes and a way of recording, and what such a way must
+offer.
 
-In: a command line and a mechanism. Out: an `Outcome`: the exit code of the command, what was recorded, what
-its processes said. `RecordError` or `CommandError`: nothing has run.
+In: a command line and a `Mechanism`, of which `wire` and `agent` have one each. Out: an `Outcome`: the exit
+code of the command, what was recorded, what its processes said. `RecordError`, `CommandError` or
+`OutputError`: nothing has run.
 """
 
 from __future__ import annotations
@@ -10,18 +12,67 @@ import contextlib
 import json
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rpcinspect.recorder.launcher import Command
-from rpcinspect.recorder.mechanism import Mechanism, Recorded
-from rpcinspect.recorder.notes import Note, read_notes
-from rpcinspect.recorder.processes import is_running
+from rpcinspect.recorder.notes import Note, is_running, read_notes
 
 VARIABLE = "RPCINSPECT_RECORD"
 STARTUP = Path(__file__).resolve().parent / "startup"
+
+
+class Recorded(Struct, frozen=True, kw_only=True):
+    """What came of a recording, in numbers."""
+
+    file: Path
+    bytes: int
+    """Of the file."""
+    packets: int | None = None
+    messages: str | None = None
+    """How many, in words."""
+    dropped: int = 0
+    """Packets or messages that were lost: they came too fast."""
+    ended_early: str | None = None
+    """Why the recording ended before the command did."""
+    warnings: Sequence[str] = field(default=())
+    """What else makes the recording less than it should be, a line each."""
+
+
+class Mechanism(ABC):
+    """One way of recording one command, asked in the order below."""
+
+    via: ClassVar[str]
+
+    def settings(self) -> Mapping[str, object]:
+        """What the hook of that name finds in RPCINSPECT_RECORD, beside `via` and `notes`; by default
+        nothing. `RecordError`: it can't begin.
+        """
+        return {}
+
+    def stage(self) -> Sequence[int]:
+        """In the process that becomes the command, which has one thread: descriptors that our process gets,
+        by default none. `RecordError`: it can't begin.
+        """
+        return ()
+
+    @abstractmethod
+    def begin(self, descriptors: Sequence[int]) -> None:
+        """In our process, with what the stage gave, before the command runs. `RecordError` or `OutputError`:
+        it can't.
+        """
+
+    @abstractmethod
+    def finish(self, notes: Sequence[Note]) -> Recorded:
+        """The command has ended: completes the file."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends whatever it started; also when something failed. Once more does no harm."""
 
 
 class Outcome(Struct, frozen=True):
@@ -41,15 +92,14 @@ def record(
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rpcinspect-")))
         stack.callback(mechanism.close)
-        mechanism.prepare()
         settings = {"via": mechanism.via, "notes": str(folder), **mechanism.settings()}
         with Command(arguments, surroundings(os.environ, settings), mechanism.stage) as command:
-            mechanism.begin(command.descriptors, folder)
+            mechanism.begin(command.descriptors)
             ready()
             command.begin()
-            code = command.wait(mechanism.look)
+            code = command.wait()
         notes = read_notes(folder)
-        left = frozenset(note.pid for note in notes if not note.ended and is_running(note.pid))
+        left = frozenset(note.pid for note in notes if note.ended is None and is_running(note.pid))
         return Outcome(code, mechanism.finish(notes), notes, left)
 
 

@@ -14,102 +14,63 @@ import json
 import os
 import select
 import signal
-import struct
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from msgspec import Struct
-from msgspec.structs import asdict
-
 from rpcinspect.capture.pcap import pcap_header
-from rpcinspect.recorder.packet_socket import RETIRE_MS, Packet, Ring
-from rpcinspect.recorder.recording_file import begin_recording
+from rpcinspect.files.output import open_growing
+from rpcinspect.recorder.launcher import fork
+from rpcinspect.recorder.packet_socket import RETIRE_MS, Ring
+from rpcinspect.recorder.record import Recorded
 
-RECORD = struct.Struct("<IIII")
 WRITES = 512
 """Packets of one system call; twice as many pieces are within the limit of every system."""
 IDLE_MS = 4 * RETIRE_MS
 """Whoever waited this long behind the last block has seen the last packet."""
-MAX_REPORT = 1 << 12
-
-
-class Report(Struct, frozen=True, kw_only=True):
-    """What a sniffer has done."""
-
-    packets: int
-    bytes: int
-    """Of the file."""
-    dropped: int
-    failed: str | None
-    """Why it could not go on."""
 
 
 class Sniffer:
     """The process, as ours sees it."""
 
     def __init__(self, ring: Ring, path: Path) -> None:
-        """Starts it; the ring is the new process's alone afterwards."""
-        file = begin_recording(path)
+        """Starts it; the ring is the new process's alone afterwards. `OutputError`: there can't be such a
+        file."""
+        file = open_growing(path)
         self._path = path
-        self._report, report = os.pipe()
-        stop, self._stop = os.pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # other threads than this one are not needed there
-            self.pid = os.fork()
-        if self.pid == 0:
-            os.close(self._stop)
-            os.close(self._report)
+        report_read, report = os.pipe()
+        stop, stop_write = os.pipe()
+        self._pid = fork()
+        if self._pid == 0:
+            os.close(stop_write)
+            os.close(report_read)
             _serve(ring, path, file, stop, report)
         for descriptor in (file, stop, report):
             os.close(descriptor)
         ring.close()
+        self._report, self._stop = os.fdopen(report_read, "rb"), os.fdopen(stop_write, "wb")
         self._ended = False
 
-    def is_alive(self) -> bool:
-        """Whether it still writes."""
-        if not self._ended:
-            pid, _ = os.waitpid(self.pid, os.WNOHANG)
-            self._ended = pid != 0
-        return not self._ended
-
-    def finish(self) -> Report:
+    def finish(self) -> Recorded:
         """Has it write what the kernel holds, and waits for its end."""
-        self._let_go()
-        data = b""
-        while piece := os.read(self._report, MAX_REPORT):
-            data += piece
-        self._wait()
-        os.close(self._report)
-        self._report = -1
-        if data:
-            return Report(**json.loads(data))
-        with contextlib.suppress(OSError):
-            return Report(
-                packets=0, bytes=self._path.stat().st_size, dropped=0, failed="its process was killed"
-            )
-        return Report(packets=0, bytes=0, dropped=0, failed="its process was killed, and its file removed")
+        self._stop.close()
+        report = self._report.read()
+        self.close()
+        if report:
+            return Recorded(file=self._path, **json.loads(report))
+        size, why = 0, "its process was killed"
+        try:
+            size = self._path.stat().st_size
+        except OSError:
+            why += ", and its file removed"
+        return Recorded(file=self._path, bytes=size, packets=0, ended_early=why)
 
     def close(self) -> None:
         """Ends it, if it hasn't; what the kernel holds is still written."""
-        self._let_go()
-        self._wait()
-        if self._report >= 0:
-            os.close(self._report)
-            self._report = -1
-
-    def _let_go(self) -> None:
-        if self._stop >= 0:
-            os.close(self._stop)
-            self._stop = -1
-
-    def _wait(self) -> None:
+        self._stop.close()
         if not self._ended:
-            os.waitpid(self.pid, 0)
+            os.waitpid(self._pid, 0)
             self._ended = True
+        self._report.close()
 
 
 def _serve(ring: Ring, path: Path, file: int, stop: int, report: int) -> NoReturn:
@@ -130,7 +91,7 @@ def _serve(ring: Ring, path: Path, file: int, stop: int, report: int) -> NoRetur
             line = f"rpcinspect: {path}: {writer.failed}: the recording ends here, the job goes on\n"
             with contextlib.suppress(OSError):
                 os.write(2, line.encode(errors="backslashreplace"))
-        os.write(report, json.dumps(asdict(writer.report())).encode())
+        os.write(report, json.dumps(writer.report()).encode())
     finally:
         os._exit(0)
 
@@ -168,7 +129,7 @@ class _Writer:
         packets = self._ring.take()
         for start in range(0, len(packets), WRITES):
             some = packets[start : start + WRITES]
-            self._write(list(_pieces(some)))
+            self._write([piece for packet in some for piece in packet])
             self._packets += len(some)
         if packets:
             self._ring.release()
@@ -188,17 +149,7 @@ class _Writer:
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, self._size)
 
-    def report(self) -> Report:
-        return Report(
-            packets=self._packets, bytes=self._size, dropped=self._ring.dropped(), failed=self.failed
-        )
-
-
-def _pieces(packets: list[Packet]) -> Iterator[bytes | memoryview]:
-    for packet in packets:
-        before = len(packet.header)
-        yield (
-            RECORD.pack(packet.seconds, packet.nanoseconds, len(packet.data) + before, packet.length + before)
-            + packet.header
-        )
-        yield packet.data
+    def report(self) -> dict[str, int | str | None]:
+        """Fields of a `Recorded`."""
+        counted = {"packets": self._packets, "bytes": self._size, "dropped": self._ring.dropped()}
+        return {**counted, "ended_early": self.failed}

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.record import Outcome
 
+COUNTERS = ("messages", "bytes", "dropped", "failed")
+"""What is told of each process."""
 SHOWN = 16
 """Processes that are named; more are counted."""
 
@@ -61,7 +63,7 @@ def warnings(outcome: Outcome) -> Iterator[str]:
 def _processes(outcome: Outcome) -> Iterator[str]:
     for note in outcome.notes[:SHOWN]:
         if note.recorded:
-            counts = [f"{number:,} {name}" for name, number in note.counters.items() if number]
+            counts = [f"{number:,} {name}" for name in COUNTERS if (number := getattr(note, name))]
             end = "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
             yield "  " + ", ".join(text for text in (_who(note), *counts, end) if text)
     more = len(outcome.notes) - SHOWN

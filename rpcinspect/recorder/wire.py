@@ -7,19 +7,19 @@ In: the file, the interface, and whether the command gets a network of its own. 
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from rpcinspect.errors import RecordError
-from rpcinspect.recorder.mechanism import Recorded
+from rpcinspect.errors import RpcInspectError
 from rpcinspect.recorder.namespace import enter_own_network
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.packet_socket import Ring, open_socket
+from rpcinspect.recorder.record import Mechanism, Recorded
 from rpcinspect.recorder.sniffer import Sniffer
 
 
-class Wire:
-    """Packets of one interface."""
+class Wire(Mechanism):
+    """Packets of one interface. What can be refused is asked for by the process that becomes the command."""
 
     via = "wire"
 
@@ -29,45 +29,26 @@ class Wire:
         self._private_net = private_net
         self._sniffer: Sniffer | None = None
 
-    def prepare(self) -> None:
-        """Nothing: what can be refused is asked for by the process that becomes the command."""
-
-    def settings(self) -> Mapping[str, object]:
-        """The hook needs to know nothing."""
-        return {}
-
     def stage(self) -> Sequence[int]:
         """The socket, opened where the command will be."""
         if self._private_net:
             enter_own_network()
         return [open_socket(self._interface).detach()]
 
-    def begin(self, descriptors: Sequence[int], notes: Path) -> None:
+    def begin(self, descriptors: Sequence[int]) -> None:
         """The sniffer starts."""
         (descriptor,) = descriptors
         ring = Ring(socket.socket(fileno=descriptor))
         try:
             self._sniffer = Sniffer(ring, self._file)
-        except RecordError:
+        except RpcInspectError:
             ring.close()
             raise
-
-    def look(self) -> None:
-        """A sniffer that was killed is told of in the end."""
-        if self._sniffer is not None:
-            self._sniffer.is_alive()
 
     def finish(self, notes: Sequence[Note]) -> Recorded:
         """The sniffer writes what is left and ends."""
         assert self._sniffer is not None
-        report = self._sniffer.finish()
-        return Recorded(
-            file=self._file,
-            bytes=report.bytes,
-            packets=report.packets,
-            dropped=report.dropped,
-            ended_early=report.failed,
-        )
+        return self._sniffer.finish()
 
     def close(self) -> None:
         """Ends the sniffer."""

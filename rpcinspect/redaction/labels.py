@@ -17,7 +17,7 @@ from rpcinspect.rpc.pickles.semantic import python_udf
 from rpcinspect.rpc.pickles.tree import Dict, Set
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import CallFailure, Session, Worker
-from rpcinspect.session.names import ID_LABEL, is_address
+from rpcinspect.session.names import is_address, is_name
 from rpcinspect.wire.channel import CHANNELS
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.segment import Endpoint, Flow
@@ -41,11 +41,6 @@ def gathered_names(record: RpcRecord) -> Iterator[str]:
         keys = [key for key, _ in value.pairs] if type(value) is Dict else []
         items = value.items if type(value) is Set else value if isinstance(value, (list, tuple)) else [value]
         yield from [name for name in (*keys, *items) if type(name) is str and name]
-
-
-def is_name(label: str) -> bool:
-    """Whether a label is a worker's name; not its id or an address."""
-    return not is_address(label) and ID_LABEL.fullmatch(label) is None
 
 
 class Labels:
@@ -102,14 +97,11 @@ class Labels:
         )
 
     def _end(self, end: Endpoint, logged: bool) -> Endpoint:
-        return (
-            Endpoint(self.label(end.host), end.port) if logged else Endpoint(self._host(end.host), end.port)
-        )
+        return Endpoint(self.label(end.host) if logged else self._host(end.host), end.port)
 
     def channel(self, name: str | None) -> str | None:
         """Names of channels that TensorPipe has stay."""
-        known = name is None or name in CHANNELS or name in UNSEEN
-        return name if known or name is None else self._name(name)
+        return name if name is None or name in CHANNELS or name in UNSEEN else self._name(name)
 
     def device(self, device: TpDevice) -> TpDevice:
         """A device."""
@@ -132,12 +124,8 @@ class Labels:
             return self._name(host)
         if ip.is_loopback or ip.is_unspecified:
             return host
-        known = self._hosts.get(host)
-        if known is None:
-            number = len(self._hosts) + 1
-            made = ipaddress.ip_address(int(NETWORKS[ip.version]) + number)
-            known = self._hosts[host] = str(made)
-        return known
+        number = len(self._hosts) + 1
+        return self._hosts.setdefault(host, str(NETWORKS[ip.version] + number))
 
     def _failure(self, failure: CallFailure) -> CallFailure:
         text = self._words.text(failure.text.encode("utf-8", "surrogatepass"))

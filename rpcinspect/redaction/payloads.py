@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.redaction.pickles import OWN_CALLS, Say, jit_string, redact_jit, redact_python
+from rpcinspect.redaction.pickles import OWN_CALLS, Say, jit_string, redact_jit, redact_python, utf8
 from rpcinspect.redaction.pseudonyms import Pseudonyms
 from rpcinspect.redaction.public import OPERATOR, SCHEMA, TABLE, TYPE
 from rpcinspect.rpc.command import (
@@ -97,7 +97,7 @@ def _strings(command: Command, words: Pseudonyms, control: bool, limits: Limits)
         return lambda text: inside if text == pickled else other(text)
     said: dict[bytes, bytes] = {}
     if isinstance(command, (ScriptCall, ScriptRemoteCall)) and command.schema is not None:
-        schema, name = _utf8(command.schema), _utf8(command.qualified_name)
+        schema, name = utf8(command.schema), utf8(command.qualified_name)
         own = name.removeprefix(OPERATORS)
         said[name] = name if OPERATOR.fullmatch(name) else OPERATORS + words.word(own)
         if SCHEMA.fullmatch(schema):
@@ -111,10 +111,6 @@ def _pickled(data: bytes, words: Pseudonyms, control: bool, limits: Limits) -> b
         return redact_python(data, words, control=control, limits=limits)
     except DecodeError:
         return words.filler(data)
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def redact_table(table: bytes, words: Pseudonyms, limits: Limits = DEFAULT_LIMITS) -> bytes:

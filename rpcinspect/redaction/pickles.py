@@ -7,7 +7,7 @@ not know of is replaced, too, also what the pickle throws away while it is loade
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from struct import pack, unpack_from
 from typing import TypeAlias
 
@@ -35,17 +35,10 @@ def redact_python(
     pickle = read_python_pickle(data, limits)
     numbered = number_integers(data, limits)
     kept = None if control or _is_own(pickle) else _structural(numbered.pickle.root, numbered.pickle.calls)
+    integers = zip(numbered.places, numbered.integers, strict=True)
     say = _python_strings(pickle, words)
-    out = bytearray(data)
-    for number, (begin, end) in enumerate(numbered.places):
-        if kept is not None and number not in kept:
-            out[begin:end] = _integer(data[begin:end], numbered.integers[number], words)
-    for begin, end in _opcodes(data, pickle.end):
-        new = _operand(data[begin:end], say, words, keep_floats=kept is None)
-        if new is not None:
-            out[begin:end] = new
-    out[pickle.end :] = words.filler(data[pickle.end :])
-    return bytes(out)
+    made = _rewritten(data[: pickle.end], integers, kept, say, words, floats=kept is not None)
+    return made + words.filler(data[pickle.end :])
 
 
 def redact_jit(
@@ -64,14 +57,29 @@ def redact_jit(
     tuple whose places are in `kept`, counted from the end; `floats`: its floats are.
     """
     read_jit(data, limits)
-    out = bytearray(data)
-    places = [(b, e) for b, e in _opcodes(data, len(data)) if data[b] in INTEGERS]
+    places = [(begin, end) for begin, end in _opcodes(data) if data[begin] in INTEGERS]
     known = _kept_jit(data, places, kept, limits) if numbers else None
-    for number, (begin, end) in enumerate(places):
-        if known is not None and number not in known:
-            value = _number(data[begin:end])
+    integers = [(place, _number(data[slice(*place)])) for place in places]
+    return _rewritten(data, integers, known, say, words, floats=floats)
+
+
+def _rewritten(
+    data: bytes,
+    integers: Iterable[tuple[tuple[int, int], int]],
+    kept: Collection[int] | None,
+    say: Say,
+    words: Pseudonyms,
+    *,
+    floats: bool,
+) -> bytes:
+    """A pickle with other operands. `integers`: the place and the value of each; `kept`: the numbers of those
+    that stay, None for all of them.
+    """
+    out = bytearray(data)
+    for number, ((begin, end), value) in enumerate(integers):
+        if kept is not None and number not in kept:
             out[begin:end] = _integer(data[begin:end], value, words)
-    for begin, end in _opcodes(data, len(data)):
+    for begin, end in _opcodes(data):
         new = _operand(data[begin:end], say, words, keep_floats=not floats)
         if new is not None:
             out[begin:end] = new
@@ -103,14 +111,14 @@ def _python_strings(pickle: PythonPickle, words: Pseudonyms) -> Say:
     public: set[bytes] = set()
     own: set[bytes] = set()
     for named in pickle.globals:
-        names = {_utf8(named.module), _utf8(named.name)}
+        names = {utf8(named.module), utf8(named.name)}
         if is_public(named.module):
             public |= names
         else:
             own |= names
     failure = semantic.remote_exception(pickle.root)
-    texts = {_utf8(failure.message)} if failure is not None else set()
-    types = {_utf8(fork.type_str) for fork in rref_forks(pickle.calls)}
+    texts = {utf8(failure.message)} if failure is not None else set()
+    types = {utf8(fork.type_str) for fork in rref_forks(pickle.calls)}
     arrays = any(named.module.partition(".")[0] == "numpy" for named in pickle.globals)
 
     def say(text: bytes) -> bytes:
@@ -127,10 +135,10 @@ def _python_strings(pickle: PythonPickle, words: Pseudonyms) -> Say:
     return say
 
 
-def _opcodes(data: bytes, end: int) -> Iterator[tuple[int, int]]:
+def _opcodes(data: bytes) -> Iterator[tuple[int, int]]:
     """Where each opcode begins and ends, with its operand; the reader has accepted them all."""
     pos = 2 if data[:1] == b"\x80" else 0
-    while pos < end:
+    while pos < len(data):
         after = opcode_end(data, pos)
         yield pos, after
         pos = after
@@ -252,7 +260,8 @@ def _integers(value: Value) -> set[int]:
     return found
 
 
-def _utf8(text: str) -> bytes:
+def utf8(text: str) -> bytes:
+    """The bytes of a string of a pickle."""
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -7,7 +7,8 @@ for `writing.write_messages` and `writing.write_log`. Tensors are made when they
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -48,8 +49,7 @@ class Redactor:
         self._storages: list[tuple[Extent, tuple[TensorMeta, ...], int]] = []
         self._end = 0
         self._last: tuple[int, bytes] = (-1, b"")
-        self._payloads: dict[tuple[int, bool, bytes], bytes] = {}
-        self._tables: dict[bytes, bytes] = {}
+        self._known: dict[tuple[Hashable, bytes], bytes] = {}
         self._cached = 0
 
     def messages(self) -> list[Numbered]:
@@ -83,36 +83,30 @@ class Redactor:
         return RpcRecord(record.row, made, record.rpc, record.facts, record.problems)
 
     def _payloads_of(self, record: RpcRecord) -> tuple[bytes, ...]:
-        tp = record.tp
+        tp, words = record.tp, self._words
         if not _is_torch(tp):
-            return tuple([self._words.filler(payload) for payload in tp.payloads])
+            return tuple([words.filler(payload) for payload in tp.payloads])
         lost = tp.payload_missing or (0, 0, 0, 0)
         kind = int.from_bytes(tp.payloads[0], "little", signed=True)
         control = bool(self._original.messages.control[record.row])
         payload, table = tp.payloads[2:]
+        other = partial(redact_payload, kind, payload, words, control=control)
         return (
             *tp.payloads[:2],
-            self._words.filler(payload) if lost[2] else self._payload(kind, control, payload),
-            self._words.filler(table) if lost[3] else self._table(table),
+            words.filler(payload) if lost[2] else self._once((kind, control), payload, other),
+            words.filler(table)
+            if lost[3]
+            else self._once("table", table, partial(redact_table, table, words)),
         )
 
-    def _payload(self, kind: int, control: bool, payload: bytes) -> bytes:
-        key = (kind, control, payload)
-        found = self._payloads.get(key)
+    def _once(self, what: Hashable, data: bytes, made: Callable[[], bytes]) -> bytes:
+        """What comes of some data; equal ones are redacted once, as far as memory allows."""
+        found = self._known.get((what, data))
         if found is None:
-            found = redact_payload(kind, payload, self._words, control=control)
+            found = made()
             if self._cached < CACHE_BYTES:
-                self._payloads[key] = found
-                self._cached += len(payload)
-        return found
-
-    def _table(self, table: bytes) -> bytes:
-        found = self._tables.get(table)
-        if found is None:
-            found = redact_table(table, self._words)
-            if self._cached < CACHE_BYTES:
-                self._tables[table] = found
-                self._cached += len(table)
+                self._known[what, data] = found
+                self._cached += len(data)
         return found
 
     def _descriptor(self, said: TpDescriptor) -> TpDescriptor:

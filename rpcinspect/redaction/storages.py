@@ -14,16 +14,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import shake_256
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from rpcinspect.redaction.pseudonyms import Pseudonyms
-from rpcinspect.rpc.dtypes import DTYPES
+from rpcinspect.rpc.dtypes import DTYPES, SMALL_FLOATS, SmallFloat
 from rpcinspect.rpc.tensor import TensorMeta
+from rpcinspect.rpc.tensor_values import is_contiguous, logical_nbytes
 
 Bits = npt.NDArray[np.unsignedinteger]
+Number = TypeVar("Number", bound=np.unsignedinteger)
 SAMPLE = 1 << 16
 """Elements of a block that its exponents are taken from: few enough for a cache of the processor."""
 BLOCK = 1 << 24
@@ -55,23 +58,27 @@ def redact_storage(data: bytes, metas: Sequence[TensorMeta], words: Pseudonyms, 
 
 def _noise(data: bytes, dtype: str, key: bytes, unsigned: bool) -> bytes:
     layout = FLOATS.get(dtype)
-    if layout is not None and len(data) % layout.item_bytes == 0:
+    if layout is not None and len(data) % np.dtype(layout.type).itemsize == 0:
         return _floats(np.frombuffer(data, layout.type), layout, key, unsigned)
-    kind = DTYPES[dtype].kind if dtype in DTYPES else ""
-    size = DTYPES[dtype].item_bytes if dtype in DTYPES else 1
-    random = shake_256(key + b"bytes").digest(len(data))
-    if kind == "bool":
-        return bytes(np.frombuffer(random, np.uint8) & np.uint8(1))
-    if kind in ("int", "uint", "quantized") and size in TYPES and len(data) % size == 0:
-        return _integers(np.frombuffer(data, TYPES[size]), random, dtype)
-    return random
+    random = _random(key + b"bytes", len(data), np.uint8)
+    row = DTYPES.get(dtype)
+    if row is not None and row.kind == "bool":
+        random = random & np.uint8(1)
+    elif row is not None and row.kind in INTEGERS and len(data) % row.item_bytes == 0:
+        bits = np.frombuffer(data, TYPES[row.item_bytes])
+        return _integers(bits, random.view(bits.dtype), dtype)
+    return random.tobytes()
 
 
-def _integers(bits: Bits, random: bytes, dtype: str) -> bytes:
+def _random(key: bytes, count: int, kind: type[Number]) -> npt.NDArray[Number]:
+    """So many numbers that only this key gives."""
+    return np.frombuffer(shake_256(key).digest(count * np.dtype(kind).itemsize), kind)
+
+
+def _integers(bits: Bits, noise: Bits, dtype: str) -> bytes:
     """As many bits as the largest has; negative where it is noise, if any of them is."""
     size = bits.dtype.itemsize
     signed = dtype in SIGNED
-    noise = np.frombuffer(random, bits.dtype)
     top = bits.dtype.type(1 << 8 * size - 1)
     if signed:
         negative = (bits & top) != 0
@@ -91,15 +98,8 @@ class _Float(Struct, frozen=True):
     type: type[np.unsignedinteger]
     exponent: int
     mantissa: int
-    infinities: bool = True
-    """The highest exponent is of infinities and NaNs; else only `nan` is."""
-    nan: int | None = None
-    """The one code of NaN, sign off; None with `infinities`; for fnuz it is that of minus zero."""
-    fnuz: bool = False
-
-    @property
-    def item_bytes(self) -> int:
-        return int(np.dtype(self.type).itemsize)
+    small: SmallFloat | None = None
+    """What is NaN, where the highest exponent is not that of infinities and NaNs."""
 
 
 FLOATS = {
@@ -111,11 +111,13 @@ FLOATS = {
     "complex64": _Float(np.uint32, 8, 23),
     "complex128": _Float(np.uint64, 11, 52),
     "float8_e5m2": _Float(np.uint8, 5, 2),
-    "float8_e4m3fn": _Float(np.uint8, 4, 3, infinities=False, nan=0x7F),
-    "float8_e4m3fnuz": _Float(np.uint8, 4, 3, infinities=False, fnuz=True),
-    "float8_e5m2fnuz": _Float(np.uint8, 5, 2, infinities=False, fnuz=True),
+    **{
+        name: _Float(np.uint8, small.exponent_bits, small.mantissa_bits, small)
+        for name, small in SMALL_FLOATS.items()
+    },
 }
 TYPES: dict[int, type[np.unsignedinteger]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+INTEGERS = ("int", "uint", "quantized")
 SIGNED = frozenset({"int8", "int16", "int32", "int64", "qint8", "qint32"})
 
 
@@ -124,63 +126,53 @@ def _floats(bits: Bits, layout: _Float, key: bytes, unsigned: bool) -> bytes:
     sign = kind(1 << layout.exponent + layout.mantissa)
     mantissas = kind((1 << layout.mantissa) - 1)
     exponents = kind(((1 << layout.exponent) - 1) << layout.mantissa)
-    noise = np.frombuffer(shake_256(key + b"float").digest(bits.nbytes), kind)
+    noise = _random(key + b"float", len(bits), kind)
     exponent, mantissa = bits & exponents, bits & mantissas
     magnitude = bits & ~sign
-    if layout.infinities:
+    small = layout.small
+    infinities = small is None
+    if small is None:
         special = exponent == exponents
-    elif layout.fnuz:
+    elif small.nan_code is None:  # minus zero's code
         special = bits == sign
     else:
-        special = magnitude == kind(layout.nan or 0)
+        special = magnitude == kind(small.nan_code)
     zero = (magnitude == 0) & ~special
     subnormal = (exponent == 0) & ~zero & ~special
     normal = ~(special | zero | subnormal)
     new = noise & mantissas
     # a subnormal or a NaN without a mantissa would be something else
-    needs = (subnormal | (special & (mantissa != 0) & layout.infinities)) & (new == 0)
+    needs = (subnormal | (special & (mantissa != 0) & infinities)) & (new == 0)
     new = np.where(needs, kind(1), new)
-    if layout.infinities:
+    if infinities:
         new = np.where(special & (mantissa == 0), kind(0), new)
     dealt = exponent.copy()
     dealt[normal] = _drawn(exponent[normal], key)
     made = dealt | new
-    if layout.nan is not None:
-        made = np.where(normal & ((made & ~sign) == kind(layout.nan)), made ^ kind(1), made)
+    if small is not None and small.nan_code is not None:
+        made = np.where(normal & ((made & ~sign) == kind(small.nan_code)), made ^ kind(1), made)
     signs = (bits if unsigned else noise) & sign
     made = (made & ~sign) | signs
-    keep = zero | (special if not layout.infinities else (special & (mantissa == 0)))
+    keep = zero | (special & (mantissa == 0) if infinities else special)
     return np.where(keep, bits, made).astype(kind).tobytes()
 
 
 def _drawn(values: Bits, key: bytes) -> Bits:
     """As many, each from a place of its own choice: a shuffle that is fast, and exact only for many."""
     count = min(len(values), SAMPLE)
-    noise = np.frombuffer(shake_256(key + b"sample").digest(4 * count), np.uint32)
+    noise = _random(key + b"sample", count, np.uint32)
     sample: Bits = values[(noise.astype(np.uint64) * np.uint64(len(values))) >> np.uint64(32)]
     if count < SAMPLE:
         return sample
-    drawn: Bits = sample[np.frombuffer(shake_256(key + b"order").digest(2 * len(values)), np.uint16)]
+    drawn: Bits = sample[_random(key + b"order", len(values), np.uint16)]
     return drawn
 
 
 def _covered(length: int, metas: Sequence[TensorMeta]) -> bool:
     """Whether some tensor shows the whole storage, which is the usual case."""
     return any(
-        meta.storage_offset == 0
-        and prod(meta.sizes) * DTYPES[meta.dtype].item_bytes >= length * DTYPES[meta.dtype].values_per_byte
-        and meta.strides == _contiguous(meta.sizes)
-        for meta in metas
+        meta.storage_offset == 0 and is_contiguous(meta) and logical_nbytes(meta) >= length for meta in metas
     )
-
-
-def _contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    strides: list[int] = []
-    step = 1
-    for size in reversed(sizes):
-        strides.insert(0, step)
-        step *= max(size, 1)
-    return tuple(strides)
 
 
 def _mask(length: int, metas: Sequence[TensorMeta]) -> npt.NDArray[np.bool_]:
@@ -236,15 +228,13 @@ def _indices(meta: TensorMeta, length: int, sizes: tuple[int, ...], key: bytes) 
     places = _places(meta, length // 8)
     if places is None or not count or room < 1 or room >= 1 << 62:
         return None
-    noise = np.frombuffer(shake_256(key + b"index").digest(8 * count), np.uint64)
+    noise = _random(key + b"index", count, np.uint64)
     if count <= room // 4:
         flat = np.unique(noise % np.uint64(room))
         extra = 0
         while len(flat) < count:
             extra += 1
-            more = np.frombuffer(
-                shake_256(key + b"index" + bytes([extra % 256])).digest(8 * count), np.uint64
-            )
+            more = _random(key + b"index" + bytes([extra % 256]), count, np.uint64)
             flat = np.unique(np.concatenate([flat, more % np.uint64(room)]))
         flat = np.sort(flat[_order(len(flat), key)[:count]])
     elif count <= room and room <= 1 << 24:
@@ -258,5 +248,4 @@ def _indices(meta: TensorMeta, length: int, sizes: tuple[int, ...], key: bytes) 
 
 
 def _order(count: int, key: bytes) -> npt.NDArray[np.int64]:
-    noise = np.frombuffer(shake_256(key + b"order").digest(8 * count), np.uint64)
-    return np.argsort(noise, kind="stable")
+    return np.argsort(_random(key + b"order", count, np.uint64), kind="stable")

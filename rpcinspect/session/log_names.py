@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from rpcinspect.rpclog.header import Job, LoggedWorker
 from rpcinspect.session.model import Worker
-from rpcinspect.session.names import ID_LABEL, Roster, is_address
+from rpcinspect.session.names import ID_LABEL, Roster, is_address, is_name
 from rpcinspect.session.witness import Witness
 from rpcinspect.wire.records import Pipe
 
@@ -33,7 +33,7 @@ def call_log(
     for pipe, job in zip(pipes, job_of, strict=True):
         for label, client in ((clients[pipe.number], True), (servers[pipe.number], False)):
             said = witness.ends.get((pipe.number, client))
-            if said is not None and len(said.ids) == 1 and _is_name(label):
+            if said is not None and len(said.ids) == 1 and is_name(label):
                 ids[job][label] |= said.ids
     names = [_names_of(its) for its in ids]
     workers: dict[Worker, None] = {}
@@ -56,10 +56,6 @@ def call_log(
 
 def _job_order(job: Job) -> tuple[bool, int, str]:
     return (False, job, "") if isinstance(job, int) else (True, 0, job)
-
-
-def _is_name(label: str) -> bool:
-    return not is_address(label) and ID_LABEL.fullmatch(label) is None
 
 
 def _names_of(ids: dict[str, set[int]]) -> dict[int, str]:

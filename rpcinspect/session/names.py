@@ -184,6 +184,11 @@ def _workers(
 ID_LABEL = re.compile(r"worker:(-?\d{1,18})", re.ASCII)
 
 
+def is_name(label: str) -> bool:
+    """Whether a label is a worker's name; not its id or an address."""
+    return not is_address(label) and ID_LABEL.fullmatch(label) is None
+
+
 def is_address(label: str) -> bool:
     """Whether a label is what stands for a worker of which only the address is known."""
     host, colon, port = label.rpartition(":")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from calendar import timegm
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,10 +50,6 @@ class _Fit(Struct, frozen=True):
     """The farthest line from what it speaks of."""
     shift_ns: int | None = None
     """What is to be added to the part of a second of loose times; None where that is not known."""
-
-    @property
-    def rank(self) -> tuple[int, int, int]:
-        return self.near, self.inside, -abs(self.zone_s)
 
 
 def join_logs(
@@ -132,7 +129,6 @@ class _Known:
                 self._ends[failure.caller, failure.callee].append(failure.time_ns)
         self.names = {*session.clients, *session.servers, *(w.name for w in session.workers if w.name)}
         self._names_of = _names_of(session)
-        self._rows: dict[tuple[int, int], int] | None = None
 
     def event(self, file: int, line: LogLine, fit: _Fit | None) -> LogEvent:
         said = line.said
@@ -195,35 +191,31 @@ class _Known:
     def _anchors(self, line: LogLine) -> list[int]:
         """When what it speaks of took place in the capture."""
         said = line.said
-        if said.worker is None or said.peer is None:
-            return []
-        pair = (said.worker, said.peer) if said.sent else (said.peer, said.worker)
         if said.lost:
-            return self._ends.get(pair, [])
+            return [] if said.pair is None else self._ends.get(said.pair, [])
         row = self._request(line)
         if row is None:
             return []
         messages = self._session.messages
         partner = messages.partner[row]
-        answer = [messages.time_ns[partner]] if partner >= 0 and said.what.startswith("response") else []
-        return answer or [messages.time_ns[row]]
+        answered = partner >= 0 and said.what.startswith("response")
+        return [messages.time_ns[partner if answered else row]]
 
     def _request(self, line: LogLine) -> int | None:
         """The row of the request that it names."""
         said = line.said
-        if said.request is None or said.worker is None or said.peer is None:
+        if said.request is None or said.pair is None:
             return None
-        pair = (said.worker, said.peer) if said.sent else (said.peer, said.worker)
-        messages = self._session.messages
-        if self._rows is None:
-            self._rows = {
-                (messages.pipe[row], messages.id[row]): row
-                for row in range(len(messages))
-                if messages.from_client[row]
-            }
-        rows = [self._rows.get((pipe, said.request)) for pipe in self._pipes.get(pair, ())]
+        rows = [self._rows.get((pipe, said.request)) for pipe in self._pipes.get(said.pair, ())]
         found = [row for row in rows if row is not None]
         return found[0] if len(found) == 1 else None
+
+    @cached_property
+    def _rows(self) -> dict[tuple[int, int], int]:
+        """(pipe, id) of each request → its row."""
+        messages = self._session.messages
+        rows = [row for row in range(len(messages)) if messages.from_client[row]]
+        return {(messages.pipe[row], messages.id[row]): row for row in rows}
 
     def fit(self, log: WorkerLog, zone_s: int | None) -> _Fit | None:
         """The zone of times that have none; None where nothing speaks for any."""
@@ -233,7 +225,8 @@ class _Known:
             return None
         anchored = [(line, self._anchors(line)) for line in lines[:MAX_FITTED]]
         tried = ZONES if zone_s is None else (zone_s,)
-        best = max((self._fit(anchored, stamps, zone) for zone in tried), key=lambda fit: fit.rank)
+        fits = [self._fit(anchored, stamps, zone) for zone in tried]
+        best = max(fits, key=lambda fit: (fit.near, fit.inside, -abs(fit.zone_s)))
         if not best.near and not best.inside:
             return None
         return self._shifted(best, anchored)

@@ -28,8 +28,6 @@ class Said(Struct, frozen=True, kw_only=True):
     peer: str | None = None
     request: int | None = None
     """A message id."""
-    sent: bool = True
-    """The request is one of the speaker's own."""
     type: int | None = None
     """A message type, which logs write as a number."""
     node: int | None = None
@@ -37,6 +35,13 @@ class Said(Struct, frozen=True, kw_only=True):
     rank: int | None = None
     """Of torchrun's, of the process that it speaks of."""
     cause: str = ""
+
+    @property
+    def pair(self) -> tuple[str, str] | None:
+        """Caller and callee of the request; None where one is not known."""
+        if self.worker is None or self.peer is None:
+            return None
+        return (self.peer, self.worker) if self.what in SERVED else (self.worker, self.peer)
 
     @property
     def type_name(self) -> str | None:
@@ -64,7 +69,6 @@ def read_text(text: str) -> Said | None:
             what=what,
             worker=found.get("worker"),
             peer=found.get("peer"),
-            sent=what not in SERVED,
             cause=(found.get("cause") or "").strip(),
             **numbers,
         )
@@ -82,72 +86,60 @@ _FROM = r"(?: from (?P<peer>[\w:-]{1,128}?))?: (?P<cause>.*)"
 _OF = r" #(?P<request>\d{1,19}) (?:to|from) (?P<peer>[\w:-]{1,128})"
 
 
-def _text(what: str, pattern: str) -> tuple[str, re.Pattern[str]]:
-    return what, re.compile(pattern, re.ASCII)
-
-
-TEXTS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    _text("request-not-read", _FAILED + "reading incoming request" + _FROM),
-    _text("response-not-read", _FAILED + "reading incoming response" + _FROM),
-    _text("response-not-sent", _FAILED + "(?:sending response to|writing outgoing response)" + _TO),
-    _text("request-not-sent", _FAILED + "(?:sending|writing) outgoing" + _TO),
-    _text("pipe-not-accepted", _FAILED + "accepting incoming pipe: (?P<cause>.*)"),
-    _text("response-held-back", _AGENT + "won't send response to request" + _OF),
-    _text("request-sending", _AGENT + "is sending request" + _OF),
-    _text("request-sent", _AGENT + "sent request" + _OF),
-    _text("response-received", _AGENT + "received response" + _OF),
-    _text("request-received", _AGENT + "received request" + _OF),
-    _text("request-running", _AGENT + "is running request" + _OF + " in thread pool"),
-    _text("request-ran", _AGENT + "done running request" + _OF),
-    _text("response-sending", _AGENT + "is sending response to request" + _OF),
-    _text("response-sent", _AGENT + "done sending response to request" + _OF),
-    _text("pipe-accepted", _AGENT + r"accepted incoming pipe from (?P<peer>[\w:-]{1,128})"),
-    _text("agent", _AGENT + r"(?P<cause>(?:is|done|completed|exited) .*)"),
-    _text("request-not-read", "^Server read message: (?P<cause>.*)"),
-    _text("response-not-read", "^Read response error: (?P<cause>.*)"),
-    _text("request-not-sent", "^client write error: (?P<cause>.*)"),
-    _text("response-not-sent", "^sending (?:error )?response failed: (?P<cause>.*)"),
-    _text("pipe-not-accepted", "^got error from listener: (?P<cause>.*)"),
-    _text(
-        "request-failed",
-        r"Received error while processing request type (?P<type>\d{1,9}): (?P<cause>.*)",
-    ),
-    _text("request-failed", r"Request type (?P<type>\d{1,9}) not supported"),
-    _text("agent-over", r"tried to send\(\) a message of type (?P<type>\d{1,9}) (?P<cause>but .*)"),
-    _text("raised", r"^On WorkerInfo\(id=(?P<node>\d{1,9}), name=(?P<worker>[\w:-]{1,128})\):"),
-    _text(
+_INFO = r"On WorkerInfo\(id=(?P<node>\d{1,9}), name="
+_NOT_RELEASED = (
+    r"(?:Could not release Dist Autograd Context on node|"
+    r"Failed to send RPC to clear Dist Autograd context to (?:all workers|worker id))"
+)
+_WRITTEN = (
+    ("request-not-read", _FAILED + "reading incoming request" + _FROM),
+    ("response-not-read", _FAILED + "reading incoming response" + _FROM),
+    ("response-not-sent", _FAILED + "(?:sending response to|writing outgoing response)" + _TO),
+    ("request-not-sent", _FAILED + "(?:sending|writing) outgoing" + _TO),
+    ("pipe-not-accepted", _FAILED + "accepting incoming pipe: (?P<cause>.*)"),
+    ("response-held-back", _AGENT + "won't send response to request" + _OF),
+    ("request-sending", _AGENT + "is sending request" + _OF),
+    ("request-sent", _AGENT + "sent request" + _OF),
+    ("response-received", _AGENT + "received response" + _OF),
+    ("request-received", _AGENT + "received request" + _OF),
+    ("request-running", _AGENT + "is running request" + _OF + " in thread pool"),
+    ("request-ran", _AGENT + "done running request" + _OF),
+    ("response-sending", _AGENT + "is sending response to request" + _OF),
+    ("response-sent", _AGENT + "done sending response to request" + _OF),
+    ("pipe-accepted", _AGENT + r"accepted incoming pipe from (?P<peer>[\w:-]{1,128})"),
+    ("agent", _AGENT + r"(?P<cause>(?:is|done|completed|exited) .*)"),
+    ("request-not-read", "^Server read message: (?P<cause>.*)"),
+    ("response-not-read", "^Read response error: (?P<cause>.*)"),
+    ("request-not-sent", "^client write error: (?P<cause>.*)"),
+    ("response-not-sent", "^sending (?:error )?response failed: (?P<cause>.*)"),
+    ("pipe-not-accepted", "^got error from listener: (?P<cause>.*)"),
+    ("request-failed", r"Received error while processing request type (?P<type>\d{1,9}): (?P<cause>.*)"),
+    ("request-failed", r"Request type (?P<type>\d{1,9}) not supported"),
+    ("agent-over", r"tried to send\(\) a message of type (?P<type>\d{1,9}) (?P<cause>but .*)"),
+    ("raised", rf"^{_INFO}(?P<worker>[\w:-]{{1,128}})\):"),
+    (
         "raised-elsewhere",
         r"(?P<cause>On WorkerInfo\(id=(?P<node>\d{1,9}), name=(?P<peer>[\w:-]{1,128})\):.*)",
     ),
-    _text("raised-elsewhere", r"(?P<cause>Error on Node (?P<node>\d{1,9}): .*)"),
-    _text("timed-out", r"(?P<cause>(?:RPCErr:\d+:)?RPC ran for more than set timeout \(\d+ ms\).*)"),
-    _text("timed-out", r"(?P<cause>RPCErr:1:.*)"),
-    _text(
-        "context-not-released",
-        r"(?:Could not release Dist Autograd Context on node|"
-        r"Failed to send RPC to clear Dist Autograd context to (?:all workers|worker id))"
-        r":? ?(?P<node>\d{1,9})?:? ?(?P<cause>.*)",
-    ),
-    _text("context-gone", r"(?P<cause>Autograd context no longer valid!.*)"),
-    _text("rrefs-left", r"(?P<cause>Detected RRef Leaks during shutdown.*|Leaking RRef .*)"),
-    _text("rrefs-left", r"(?P<cause>Timed out waiting for pending (?:UserRRefs|OwnerRRefs) .*)"),
-    _text("rref", r"(?P<cause>RRef creation via rpc\.remote\(\) timed out.*)"),
-    _text("rref", r"(?P<cause>Ignoring duplicate request to (?:delete child UserRRef|add Fork) .*)"),
-    _text(
-        "barrier-failed", r"(?P<cause>Failed to complete barrier|Failed to respond to 'Shutdown Proceed'.*)"
-    ),
-    _text("token", r"(?P<cause>Group membership token \S{1,200} timed out waiting .*)"),
-    _text("retried", r"(?P<cause>Send try \d+ failed|The RPC has not succeeded after .*)"),
-    _text("connection", r"(?P<cause>.*\(this error originated at tensorpipe/.*)"),
-    _text(
-        "ended",
-        r"(?P<cause>failed \(exitcode: -?\d+\) local_rank: (?P<rank>\d{1,9}) .*)",
-    ),
-    _text(
-        "ended", r"(?P<cause>Sending process \d+ closing signal \w+|Signal \d+ \(\w+\) received by PID \d+)"
-    ),
-    _text("crashed", r"^(?P<cause>Fatal Python error: .*|terminate called .*|Segmentation fault.*|Killed)$"),
+    ("raised-elsewhere", r"(?P<cause>Error on Node (?P<node>\d{1,9}): .*)"),
+    ("timed-out", r"(?P<cause>(?:RPCErr:\d+:)?RPC ran for more than set timeout \(\d+ ms\).*)"),
+    ("timed-out", r"(?P<cause>RPCErr:1:.*)"),
+    ("context-not-released", _NOT_RELEASED + r":? ?(?P<node>\d{1,9})?:? ?(?P<cause>.*)"),
+    ("context-gone", r"(?P<cause>Autograd context no longer valid!.*)"),
+    ("rrefs-left", r"(?P<cause>Detected RRef Leaks during shutdown.*|Leaking RRef .*)"),
+    ("rrefs-left", r"(?P<cause>Timed out waiting for pending (?:UserRRefs|OwnerRRefs) .*)"),
+    ("rref", r"(?P<cause>RRef creation via rpc\.remote\(\) timed out.*)"),
+    ("rref", r"(?P<cause>Ignoring duplicate request to (?:delete child UserRRef|add Fork) .*)"),
+    ("barrier-failed", r"(?P<cause>Failed to complete barrier|Failed to respond to 'Shutdown Proceed'.*)"),
+    ("token", r"(?P<cause>Group membership token \S{1,200} timed out waiting .*)"),
+    ("retried", r"(?P<cause>Send try \d+ failed|The RPC has not succeeded after .*)"),
+    ("connection", r"(?P<cause>.*\(this error originated at tensorpipe/.*)"),
+    ("ended", r"(?P<cause>failed \(exitcode: -?\d+\) local_rank: (?P<rank>\d{1,9}) .*)"),
+    ("ended", r"(?P<cause>Sending process \d+ closing signal \w+|Signal \d+ \(\w+\) received by PID \d+)"),
+    ("crashed", r"^(?P<cause>Fatal Python error: .*|terminate called .*|Segmentation fault.*|Killed)$"),
 )
+
+TEXTS = tuple([(what, re.compile(pattern, re.ASCII)) for what, pattern in _WRITTEN])
 """(what, pattern), the first that fits counts. `worker` says it, `peer` is the other end."""
 
 SERVED = frozenset(

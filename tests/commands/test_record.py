@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.commands.record import beside, default_name, hidden
-from rpcinspect.errors import RecordError
+from rpcinspect.errors import OutputError
 
 
 @pytest.mark.parametrize(
@@ -40,5 +40,5 @@ def test_what_is_not_redacted_yet_is_ours_alone_and_goes(tmp_path: Path) -> None
         path.write_bytes(b"secret")
     assert [each.name for each in tmp_path.iterdir()] == ["precious"]
     assert precious.read_bytes() == b"mine"
-    with pytest.raises(RecordError, match="can't be written: "), hidden(tmp_path / "none" / "x"):
+    with pytest.raises(OutputError, match="can't be written: "), hidden(tmp_path / "none" / "x"):
         pass

@@ -218,6 +218,12 @@ def test_the_file_of_a_recording(append: bool, tmp_path: Path) -> None:
     assert path.read_bytes() == (b"old" if append else b"")
 
 
+@pytest.mark.parametrize("name", [".", "no/such/folder", "nul\0"])
+def test_a_recording_that_can_not_be_written_is_one_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="can't be written: "):
+        open_growing(tmp_path / name)
+
+
 @pytest.mark.rooted
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_file_that_no_other_can_replace(tmp_path: Path) -> None:

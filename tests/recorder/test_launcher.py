@@ -14,7 +14,7 @@ from rpcinspect.recorder.launcher import Command, find_program
 def run(*arguments: str) -> int:
     with Command(arguments, os.environ, list) as command:
         command.begin()
-        return command.wait(lambda: None)
+        return command.wait()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_the_stage_opens_reaches_us() -> None:
         (descriptor,) = command.descriptors
         assert os.read(descriptor, 100) == str(command.pid).encode()
         command.begin()
-        assert command.wait(lambda: None) == 0
+        assert command.wait() == 0
     os.close(descriptor)
 
 

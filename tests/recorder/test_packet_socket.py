@@ -26,7 +26,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
     udp.sendto(b"over udp", ("127.0.0.1", 9))
 found = []
 while select.select([ring], [], [], 0.5)[0]:
-    found += [packet.header + bytes(packet.data) for packet in ring.take()]
+    found += [header[16:] + bytes(data) for header, data in ring.take()]
     ring.release()
 counts = [sum(text in data for data in found) for text in (b"over tcp", b"over udp")]
 print(ring.link_type, ring.dropped(), *counts)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rpcinspect.recorder.mechanism import Recorded
 from rpcinspect.recorder.notes import Note
-from rpcinspect.recorder.record import Outcome
+from rpcinspect.recorder.record import Outcome, Recorded
 from rpcinspect.recorder.summary import summary
 
 
-def note(name: str | None = "worker0", *, pid: int = 7, recorded: bool = True, ended: bool = True) -> Note:
+def note(
+    name: str | None = "worker0",
+    *,
+    pid: int = 7,
+    recorded: bool = True,
+    ended: bool = True,
+    messages: int = 0,
+) -> Note:
     why = None if recorded else "no compiler"
     return Note(
         pid=pid,
@@ -19,8 +25,8 @@ def note(name: str | None = "worker0", *, pid: int = 7, recorded: bool = True, e
         torch="2.13.0",
         recorded=recorded,
         why=why,
-        ended=ended,
-        counters={},
+        ended="clean" if ended else None,
+        messages=messages,
     )
 
 
@@ -44,6 +50,11 @@ def test_what_must_not_be_overlooked() -> None:
     assert "process 7, torch 2.13.0 was not recorded: no compiler" in told(note(None, recorded=False))[1]
     assert "still runs" in told(note(ended=False), left=(7,))[1]
     assert told(note(ended=False))[1].endswith("ended without saying so (killed?)")
+
+
+def test_what_a_process_counted_is_told() -> None:
+    line = told(note(messages=1234))[1]
+    assert line == "  worker0 (id 0, process 7, torch 2.13.0), 1,234 messages"
 
 
 def test_many_processes_are_counted() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rpcinspect.redaction.labels import Labels, gathered_names, is_name, worker_names
+from rpcinspect.redaction.labels import Labels, gathered_names, worker_names
 from rpcinspect.redaction.pseudonyms import Pseudonyms
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.run.run import open_run
+from rpcinspect.session.names import is_name
 from rpcinspect.wire.tensorpipe_types import TpDevice
 from tests.session.records import Talk, entry, pipe
 

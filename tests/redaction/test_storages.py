@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,7 +19,7 @@ WORDS = Pseudonyms(b"key")
 
 
 def meta(dtype: str, *sizes: int, storage: int = 0, **fields: object) -> TensorMeta:
-    strides = storages._contiguous(sizes)
+    strides = tuple(prod([max(size, 1) for size in sizes[dim + 1 :]]) for dim in range(len(sizes)))
     known = {"dtype": dtype, "sizes": sizes, "strides": strides, "storage": storage}
     return TensorMeta(**(known | fields))  # type: ignore[arg-type]
 

@@ -12,25 +12,25 @@ SHM = "eof (this error originated at tensorpipe/transport/shm/connection_impl.cc
 
 TEXTS = {
     f"RPC agent for worker1 encountered error when reading incoming request from worker0: {SHM}": Said(
-        what="request-not-read", worker="worker1", peer="worker0", sent=False, cause=SHM
+        what="request-not-read", worker="worker1", peer="worker0", cause=SHM
     ),
     "RPC agent for worker3 encountered error when reading incoming response from worker0: EOF": Said(
         what="response-not-read", worker="worker3", peer="worker0", cause="EOF"
     ),
     "RPC agent for 0 encountered error when reading incoming request from 27: sendmsg: Broken pipe": Said(
-        what="request-not-read", worker="0", peer="27", sent=False, cause="sendmsg: Broken pipe"
+        what="request-not-read", worker="0", peer="27", cause="sendmsg: Broken pipe"
     ),
     f"RPC agent for ps encountered error when sending response to request #4 to trainer_1: {SHM}": Said(
-        what="response-not-sent", worker="ps", peer="trainer_1", request=4, sent=False, cause=SHM
+        what="response-not-sent", worker="ps", peer="trainer_1", request=4, cause=SHM
     ),
     "RPC agent for a:b-c encountered error when sending outgoing request #12 to d: pipe closed": Said(
         what="request-not-sent", worker="a:b-c", peer="d", request=12, cause="pipe closed"
     ),
     "RPC agent for worker0 encountered error when reading incoming request: EOF: end of file": Said(
-        what="request-not-read", worker="worker0", sent=False, cause="EOF: end of file"
+        what="request-not-read", worker="worker0", cause="EOF: end of file"
     ),
     "RPC agent for worker0 encountered error when writing outgoing response: EOF: end of file": Said(
-        what="response-not-sent", worker="worker0", sent=False, cause="EOF: end of file"
+        what="response-not-sent", worker="worker0", cause="EOF: end of file"
     ),
     "RPC agent for worker0 encountered error when writing outgoing request: ECONNREFUSED: refused": Said(
         what="request-not-sent", worker="worker0", cause="ECONNREFUSED: refused"
@@ -40,7 +40,7 @@ TEXTS = {
     ),
     "RPC agent for w0 sent request #7 to w1": Said(what="request-sent", worker="w0", peer="w1", request=7),
     "RPC agent for w1 is running request #7 from w0 in thread pool": Said(
-        what="request-running", worker="w1", peer="w0", request=7, sent=False
+        what="request-running", worker="w1", peer="w0", request=7
     ),
     "Received error while processing request type 275: Unexpected end of pickler archive": Said(
         what="request-failed", type=275, cause="Unexpected end of pickler archive"
@@ -62,9 +62,7 @@ TEXTS = {
         what="crashed", cause="Fatal Python error: Segmentation fault"
     ),
     "Failed to complete barrier": Said(what="barrier-failed", cause="Failed to complete barrier"),
-    "Server read message: EOF: end of file": Said(
-        what="request-not-read", sent=False, cause="EOF: end of file"
-    ),
+    "Server read message: EOF: end of file": Said(what="request-not-read", cause="EOF: end of file"),
 }
 
 
@@ -107,3 +105,14 @@ def test_who_is_gone(cause: str, lost: bool) -> None:
 def test_any_text_is_read(noise: str, text: str) -> None:
     read_text(noise)
     read_text(noise + text)
+
+
+def test_a_request_is_the_speakers_or_its_peers() -> None:
+    def pair(text: str) -> tuple[str, str] | None:
+        said = read_text(text)
+        assert said is not None
+        return said.pair
+
+    assert pair("RPC agent for w0 sent request #7 to w1") == ("w0", "w1")
+    assert pair("RPC agent for w0 received request #7 from w1") == ("w1", "w0")
+    assert pair("RPC agent for w0 is running") is None

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import grp
 import hashlib
-import importlib.machinery
 import importlib.util
 import json
 import os
+import pwd
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -32,6 +34,7 @@ NAME = "rpcinspect_agent_native"
 LIBRARY = NAME + ".so"
 OPTIONS = ("-O2", "-fPIC", "-w", "-shared")
 DEFINES = ("USE_TENSORPIPE", "USE_C10D", "USE_DISTRIBUTED", "USE_RPC")
+MAX_LINKS = 40
 SECONDS = 900
 """A build takes one minute of an idle processor, most of it for torch's headers."""
 
@@ -40,7 +43,7 @@ class BuildError(Exception):
     """There is no agent; the text says why, in one line."""
 
 
-def library(tell: Callable[[str], None] | None = None) -> str:
+def library(tell: Callable[[str], None]) -> str:
     """The path of the library, built if it is not there yet; `tell` hears of which torch it is built for."""
     torch = torch_folder()
     folder = cache_folder(torch)
@@ -50,8 +53,7 @@ def library(tell: Callable[[str], None] | None = None) -> str:
         return path
     with locked(folder):
         if not os.path.exists(path):
-            if tell:
-                tell(torch_version(torch).get("__version__", "of an unknown release"))
+            tell(torch_version(torch).get("__version__", "of an unknown release"))
             build(torch, folder, path)
     return path
 
@@ -106,7 +108,7 @@ def cache_folder(torch: str) -> str:
 
 def refuse_a_strangers(path: str) -> None:
     """`BuildError` if somebody else might have put there what would be loaded."""
-    reason = sibling("trusted").why_not(path)
+    reason = why_not(path)
     if reason:
         raise BuildError(
             f"nothing is loaded from where others could have put it: {reason}; XDG_CACHE_HOME may name "
@@ -114,14 +116,67 @@ def refuse_a_strangers(path: str) -> None:
         )
 
 
-def sibling(name: str) -> Any:
-    """A module of this folder, which is on no path."""
-    spec = importlib.util.spec_from_file_location("rpcinspect_" + name, os.path.join(HERE, name + ".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def why_not(path: str) -> str | None:
+    """Why what lies at a path can't be trusted; None where nobody but us and root could have put it there.
+
+    Every part of the path, and of those that links lead to, must belong to us or to root, and be writable by
+    nobody else; a folder with the sticky bit may be, since others can't touch our files there. A group of
+    which nobody else is a member is ours.
+    """
+    try:
+        for part, state in parts(os.path.abspath(path)):
+            reason = _reason(state)
+            if reason:
+                return f"{part}: {reason}"
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    return None
+
+
+def parts(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Every folder, link and file that is passed on the way to a path, from the root on."""
+    at, rest, links = "/", [part for part in path.split("/") if part][::-1], 0
+    yield at, os.lstat(at)
+    while rest:
+        name = rest.pop()
+        if name == "..":
+            at = os.path.dirname(at)
+            continue
+        state = os.lstat(os.path.join(at, name))
+        yield os.path.join(at, name), state
+        if not stat.S_ISLNK(state.st_mode):
+            at = os.path.join(at, name)
+            continue
+        links += 1
+        if links > MAX_LINKS:
+            raise OSError(0, "too many links")
+        target = os.readlink(os.path.join(at, name))
+        if target.startswith("/"):
+            at = "/"
+        rest += [part for part in target.split("/") if part not in ("", ".")][::-1]
+
+
+def _reason(state: os.stat_result) -> str:
+    if state.st_uid not in (0, os.geteuid()):
+        return f"belongs to user {state.st_uid}, neither to you nor to root"
+    if stat.S_ISLNK(state.st_mode):  # has no rights of its own
+        return ""
+    others = state.st_mode & stat.S_IWOTH or (state.st_mode & stat.S_IWGRP and not is_ours(state.st_gid))
+    if others and not (stat.S_ISDIR(state.st_mode) and state.st_mode & stat.S_ISVTX):
+        return "others may write to it"
+    return ""
+
+
+def is_ours(group: int) -> bool:
+    """Whether a group has no member but us: many systems give each user such a group."""
+    if group == 0:
+        return True
+    try:
+        us = pwd.getpwuid(os.geteuid())
+        members = grp.getgrgid(group).gr_mem
+    except KeyError:
+        return False
+    return group == us.pw_gid and set(members) <= {us.pw_name} and grp.getgrgid(group).gr_name == us.pw_name
 
 
 @contextlib.contextmanager
@@ -139,7 +194,9 @@ def locked(folder: str) -> Iterator[None]:
 def build(torch: str, folder: str, path: str) -> None:
     """Compiles, tries whether it can be loaded, and puts it into its place."""
     compiler = find_compiler()
-    for header, what in ((torch_header(torch), "torch"), (python_header(), "Python")):
+    torchs = os.path.join(torch, "include", "torch", "csrc", "distributed", "rpc", "tensorpipe_agent.h")
+    pythons = os.path.join(sysconfig.get_paths()["include"], "Python.h")  # some systems have it in a package
+    for header, what in ((torchs, "torch"), (pythons, "Python")):
         if not os.path.exists(header):
             raise BuildError(f"the headers of {what} are missing: {header}")
     check_torch()
@@ -150,7 +207,8 @@ def build(torch: str, folder: str, path: str) -> None:
     work = tempfile.mkdtemp(prefix="build-", dir=folder)
     try:
         made = os.path.join(work, LIBRARY)
-        compile_to(made, compiler + flags(torch) + sources() + libraries(torch), log)
+        sources = [os.path.join(HERE, name) for name in SOURCES]
+        compile_to(made, compiler + flags(torch) + sources + libraries(torch), log)
         load(made)
         os.chmod(made, 0o700)
         os.replace(made, path)
@@ -170,16 +228,6 @@ def find_compiler() -> list[str]:
     if wanted:
         raise BuildError(f"CXX is {wanted}, and there is no such compiler")
     raise BuildError("there is no C++ compiler (Debian: apt-get install g++)")
-
-
-def torch_header(torch: str) -> str:
-    """One of those that are needed."""
-    return os.path.join(torch, "include", "torch", "csrc", "distributed", "rpc", "tensorpipe_agent.h")
-
-
-def python_header() -> str:
-    """Python.h, which some systems have in a package of its own."""
-    return os.path.join(sysconfig.get_paths()["include"], "Python.h")
 
 
 def check_torch() -> None:
@@ -210,11 +258,6 @@ def flags(torch: str) -> list[str]:
         *("-isystem", include, "-isystem", os.path.join(include, "torch", "csrc", "api", "include")),
         *("-isystem", sysconfig.get_paths()["include"]),
     ]
-
-
-def sources() -> list[str]:
-    """What is compiled."""
-    return [os.path.join(HERE, name) for name in SOURCES]
 
 
 def libraries(torch: str) -> list[str]:
@@ -258,19 +301,17 @@ def first_error(log: str) -> str:
     return lines[-1].strip()[:300] if lines else "the compiler says nothing"
 
 
-def load(path: str) -> Any:
-    """The module; `BuildError` if something that it names is not in this torch."""
+def load(path: str) -> None:
+    """Tries to; `BuildError` if something that it names is not in this torch."""
     import torch  # noqa: F401 - its libraries must be there first
 
-    loader = importlib.machinery.ExtensionFileLoader(NAME, path)
-    spec = importlib.util.spec_from_file_location(NAME, path, loader=loader)
+    spec = importlib.util.spec_from_file_location(NAME, path)
     assert spec is not None
+    assert spec.loader is not None
     try:
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
     except ImportError as error:
         raise BuildError(f"it was built and can't be loaded: {first_line(str(error))}") from error
-    return module
 
 
 def first_line(text: str) -> str:

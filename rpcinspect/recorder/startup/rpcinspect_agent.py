@@ -1,9 +1,10 @@
 """Recording by the agent: torch gets one that also records wherever it would make a TensorPipe agent.
 
 In: the freshly imported `torch.distributed.rpc`; settings `output`, `library`, `torch` (the release that it
-was built for), `tensors`, `when_full`, `queue_bytes`, `queues` (a folder for queue files, or null) and
-`failed_mark`. Out: the package, with a stand-in for its `TensorPipeAgent`, which backend_registry.py looks up
-each time that it makes an agent. A process that can't be recorded gets torch's own; its note says why.
+was built for), `tensors`, `when_full`, `queue_bytes`; those of a command have `queues` (a folder for queue
+files), `failed_mark` and `launcher`, too. Out: the package, with a stand-in for its `TensorPipeAgent`, which
+backend_registry.py looks up each time that it makes an agent. A process that can't be recorded gets torch's
+own; its note says why.
 """
 
 from __future__ import annotations
@@ -129,14 +130,19 @@ class Recorders:
         return self._made if self._pid == os.getpid() else []
 
 
-def install(rpc: Any, settings: dict[str, Any], notes: Any) -> Recorders:
+def install(rpc: Any, settings: dict[str, Any], notes: Any) -> None:
+    """Puts the stand-in in place, and has notes left of each process."""
+    recorders = stand_in_for(rpc, settings)
+    notes.follow(rpc, recorders.why_not)
+    notes.at_end(recorders.close)
+
+
+def stand_in_for(rpc: Any, settings: dict[str, Any]) -> Recorders:
     """Puts the stand-in in place."""
     if not rpc.is_available() or not hasattr(rpc, "TensorPipeAgent"):
         raise RuntimeError("this torch was built without RPC")
     recorders = Recorders(rpc, settings)
     rpc.TensorPipeAgent = stand_in(recorders)
-    notes.follow(rpc, recorders.why_not)
-    notes.at_end(recorders.close)
     return recorders
 
 
@@ -165,12 +171,11 @@ def stand_in(recorders: Recorders) -> Any:
 def load(path: str) -> Any:
     """The extension; once in a process."""
     if path not in LOADED:
-        loader = importlib.machinery.ExtensionFileLoader(NAME, path)
-        spec = importlib.util.spec_from_file_location(NAME, path, loader=loader)
+        spec = importlib.util.spec_from_file_location(NAME, path)
         assert spec is not None
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
-        LOADED[path] = module
+        assert spec.loader is not None
+        LOADED[path] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(LOADED[path])
     return LOADED[path]
 
 
@@ -180,11 +185,9 @@ LOADED: dict[str, Any] = {}
 def dynamic_job(rpc: Any, store: Any) -> str:
     """A name for a group without a size: what its members have in common are store and number of the call."""
     store = getattr(store, "underlying_store", store)
-    for key in ("port", "path"):
-        place = getattr(store, key, None)
-        if place is not None:
-            return f"{place}/{getattr(rpc, '_init_counter', 0)}"
-    return f"dynamic/{getattr(rpc, '_init_counter', 0)}"
+    places = (getattr(store, key, None) for key in ("port", "path"))
+    place = next((place for place in places if place is not None), "dynamic")
+    return f"{place}/{getattr(rpc, '_init_counter', 0)}"
 
 
 def is_there(pid: int) -> bool:

@@ -14,38 +14,14 @@ import sys
 from typing import Any, Callable  # noqa: UP035 - runs in Python 3.8
 
 
-class Note:
-    """One process's RPC, from init_rpc on."""
-
-    def __init__(self, path: str, content: dict[str, Any]) -> None:
-        self._path = path
-        self._content = content
-        self._pid = os.getpid()
-        self._write()
-
-    def add(self, **content: Any) -> None:
-        """Says more, such as what was counted; a forked child says nothing in its parent's name."""
-        if os.getpid() == self._pid:
-            self._content.update(content)
-            self._write()
-
-    def _write(self) -> None:
-        hidden = self._path + ".new"
-        try:
-            with open(hidden, "w", encoding="utf-8") as file:
-                json.dump(self._content, file)
-            os.replace(hidden, self._path)
-        except OSError:
-            pass  # the launcher is gone, and its folder with it; the job goes on
-
-
 class Notes:
     """The notes of this process and of those that it forks."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._pid = 0
-        self._open: list[Note] = []
+        self._left: list[tuple[str, dict[str, Any]]] = []
+        """(path, content) of this process's."""
         self._counters: Callable[[], dict[str, Any]] | None = None
 
     def follow(self, rpc: Any, reason: Callable[[Any], str | None]) -> None:
@@ -58,44 +34,49 @@ class Notes:
             again = api._is_current_rpc_agent_set()  # it is called more than once for one agent
             init(agent)
             if not again:
-                why = reason(agent)
-                self.started(agent, recorded=why is None, why=why)
+                info, why = agent.get_worker_info(), reason(agent)
+                self._leave({"name": info.name, "id": info.id, "recorded": why is None, "why": why})
 
         api._init_rpc_states = _init_rpc_states
 
-    def started(self, agent: Any, *, recorded: bool = True, why: str | None = None) -> Note:
-        """RPC has started in this process, with this agent."""
-        info = agent.get_worker_info()
-        return self._new({"name": info.name, "id": info.id, "recorded": recorded, "why": why})
-
-    def unrecorded(self, why: str) -> Note:
+    def unrecorded(self, why: str) -> None:
         """This process would have used RPC, and can't be recorded."""
-        return self._new({"name": None, "id": None, "recorded": False, "why": why})
+        self._leave({"name": None, "id": None, "recorded": False, "why": why})
 
     def at_end(self, counters: Callable[[], dict[str, Any]]) -> None:
         """What to add when the process ends."""
         self._counters = counters
 
-    def _new(self, content: dict[str, Any]) -> Note:
+    def _leave(self, content: dict[str, Any]) -> None:
         if self._pid != os.getpid():  # the first one, or a fork of a process that had some
-            self._pid, self._open = os.getpid(), []
-            # not atexit, which children of multiprocessing do not run
+            self._pid, self._left = os.getpid(), []
+            # not atexit, which children of multiprocessing do not run; in a forked child it does nothing
             from multiprocessing.util import Finalize
 
             Finalize(None, self._end, exitpriority=-100)
-        torch = getattr(sys.modules.get("torch"), "__version__", None)
         number = 0
         while os.path.exists(self._path(number)):
             number += 1
-        version = None if torch is None else str(torch)
-        note = Note(self._path(number), {"pid": os.getpid(), "torch": version, **content})
-        self._open.append(note)
-        return note
+        torch = getattr(sys.modules.get("torch"), "__version__", None)
+        note = {"pid": os.getpid(), "torch": None if torch is None else str(torch), **content}
+        self._left.append((self._path(number), note))
+        write(*self._left[-1])
 
     def _path(self, number: int) -> str:
         return os.path.join(self._folder, f"{os.getpid()}-{number}.json")
 
     def _end(self) -> None:
         counted = {} if self._counters is None else self._counters()
-        for note in self._open:
-            note.add(ended="clean", **(counted if note is self._open[-1] else {}))
+        for path, note in self._left:
+            write(path, {**note, "ended": "clean", **(counted if note is self._left[-1][1] else {})})
+
+
+def write(path: str, note: dict[str, Any]) -> None:
+    """Replaces a note; where that can't be done the launcher is gone, and its folder with it."""
+    hidden = path + ".new"
+    try:
+        with open(hidden, "w", encoding="utf-8") as file:
+            json.dump(note, file)
+        os.replace(hidden, path)
+    except OSError:
+        pass
