@@ -30,6 +30,7 @@ LAYERS = (
     {"redaction"},
     {"replay"},
     {"shrink"},
+    {"fields"},
     {"views"},
     {"filter"},
     {"commands"},
@@ -112,6 +113,7 @@ PURE = {
     "trace",
     "writing",
     "redaction",
+    "fields",
     "filter",
 }
 NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}

@@ -178,7 +178,7 @@ def here(*arguments: Any) -> bool:
 
 
 def test_a_row_of_a_table_in_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages.MessageRows, "_body", failing(messages.MessageRows._body, here))
+    monkeypatch.setattr(messages.MessageRows, "message", failing(messages.MessageRows.message, here))
     assert decode(CHAIN, "--format", "parquet", "-o", tmp_path).code == exit_codes.OK
     rows = lakes.rows(tmp_path, "messages")
     assert len(rows) == 24

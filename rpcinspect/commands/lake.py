@@ -44,7 +44,8 @@ def fill(lake: Lake, request: Request, session: Session, shown: Shown | None, de
     """Writes everything and puts it in its place."""
     if request.partition is None:
         _must_be_free(lake, session)
-    lake.begin(session, shown, decoding.bytes, hashes=request.hashes)
+    with held_back():  # what was begun is known before it can be dropped
+        lake.begin(session, shown, decoding.bytes, hashes=request.hashes)
     for record in decoding.records():
         lake.feed(record)
     rows = lake.finish()

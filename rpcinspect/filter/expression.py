@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.filter.fields import Field
-from rpcinspect.filter.kinds import Word, quote
+from rpcinspect.fields.field import Field
+from rpcinspect.fields.kinds import Word, quote
 
 
 class Present(Struct, frozen=True):

@@ -13,9 +13,10 @@ from typing import Any, TypeAlias
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from rpcinspect.errors import FilterError
+from rpcinspect.fields.field import Field
+from rpcinspect.fields.kinds import Word, unquote
+from rpcinspect.fields.table import BY_NAME
 from rpcinspect.filter.expression import And, Compare, Expression, Not, Or, Present
-from rpcinspect.filter.fields import BY_NAME, Field
-from rpcinspect.filter.kinds import Word, unquote
 from rpcinspect.filter.regex import compile_search
 
 MAX_TEXT = 10_000

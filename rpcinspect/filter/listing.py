@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rpcinspect.filter.fields import ALIASES, FIELDS
-from rpcinspect.filter.kinds import KINDS
+from rpcinspect.fields.kinds import KINDS
+from rpcinspect.fields.table import ALIASES, FIELDS
 
 
 def field_lines() -> Iterator[str]:

@@ -15,12 +15,12 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from rpcinspect.fields.field import Field, Values, several
+from rpcinspect.fields.kinds import FLAG, SHAPE, same_shape
+from rpcinspect.fields.known import AtTheEnd, SoFar
+from rpcinspect.fields.message import Message, Reader
 from rpcinspect.filter.expression import And, Compare, Expression, Not, Or, Present, leaves
-from rpcinspect.filter.fields import Field, Values
-from rpcinspect.filter.kinds import FLAG, SHAPE, same_shape
-from rpcinspect.filter.known import AtTheEnd, SoFar
 from rpcinspect.filter.regex import compile_search
-from rpcinspect.filter.said import Reader
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
@@ -88,13 +88,14 @@ class Selection:
     def _state(self, record: RpcRecord) -> int:
         """`YES`, `NO`, or which of the tests hold where only the end can tell."""
         asked, bits = self._filter, 0
+        message = Message(record, self._reader)
 
         def look(number: int) -> Truth:
             nonlocal bits
-            said = asked.fields[number].said
-            if said is None:
+            field = asked.fields[number]
+            if field.late:
                 return None
-            truth = asked.tests[number](said(record, self._reader))
+            truth = asked.tests[number](field.values(message))
             if truth:
                 bits |= 1 << number
             return truth
@@ -104,21 +105,21 @@ class Selection:
 
     def finish(self, session: Session) -> Shown:
         """Which are picked."""
-        asked, known = self._filter, AtTheEnd(session)
-        late = [None if field.known is None else field.known(known) for field in asked.fields]
-        rows = bytearray(len(self._states))
-        for row, state in enumerate(self._states):
-            if state < 0:
-                rows[row] = state == YES
-                continue
+        asked, picked = self._filter, bytearray(state == YES for state in self._states)
+        open_ = [row for row, state in enumerate(self._states) if state >= 0]
+        known = AtTheEnd(session).at(open_)
+        late = [field.column(known) if field.late else None for field in asked.fields]
+        for at, row in enumerate(open_):
 
-            def look(number: int, row: int = row, state: int = state) -> Truth:
-                ask = late[number]
-                return bool(state >> number & 1) if ask is None else asked.tests[number](ask(row))
+            def look(number: int, at: int = at, state: int = self._states[row]) -> Truth:
+                column = late[number]
+                if column is None:
+                    return bool(state >> number & 1)
+                return asked.tests[number](several(column[at]))
 
-            rows[row] = bool(asked.judge(look))
-        picked = bytes(rows)
-        return Shown(asked.text, picked, touched(session, picked))
+            picked[row] = bool(asked.judge(look))
+        rows = bytes(picked)
+        return Shown(asked.text, rows, touched(session, rows))
 
 
 class StreamSelection:
@@ -128,7 +129,6 @@ class StreamSelection:
         self._filter = chosen
         self._reader = Reader(decoding.bytes)
         self._known = SoFar(decoding)
-        self._late = [None if field.known is None else field.known(self._known) for field in chosen.fields]
         self._rows = bytearray()
 
     def feed(self, record: RpcRecord) -> bool:
@@ -139,13 +139,11 @@ class StreamSelection:
         return picked
 
     def _picked(self, record: RpcRecord) -> bool:
-        asked = self._filter
+        asked, message = self._filter, Message(record, self._reader)
 
         def look(number: int) -> Truth:
-            said, known = asked.fields[number].said, self._late[number]
-            values = (
-                known(record.row) if said is None and known else said(record, self._reader) if said else ()
-            )
+            field = asked.fields[number]
+            values = several(field.column(self._known)[0]) if field.late else field.values(message)
             return asked.tests[number](values)
 
         return bool(asked.judge(look))

@@ -44,15 +44,20 @@ def is_builtin(command: Command) -> bool:
     return isinstance(command, (ScriptCall, ScriptRemoteCall)) and command.schema is not None
 
 
-def context_of(record: RpcRecord) -> int | None:
-    """The autograd context that a message belongs to."""
-    command = record.rpc.command
+def command_context(command: Command) -> int | None:
+    """The autograd context that a command names."""
     if isinstance(command, PropagateGradientsReq):
         return command.autograd_metadata.autograd_context_id
     if isinstance(command, CleanupAutogradContextReq):
         return command.context_id
-    if isinstance(command, RRefBackwardReq):
-        return command.autograd_context_id
+    return command.autograd_context_id if isinstance(command, RRefBackwardReq) else None
+
+
+def context_of(record: RpcRecord) -> int | None:
+    """The autograd context that a message belongs to."""
+    found = command_context(record.rpc.command)
+    if found is not None:
+        return found
     for envelope in record.rpc.envelopes:
         if isinstance(envelope, RpcWithAutograd):
             return envelope.autograd_metadata.autograd_context_id

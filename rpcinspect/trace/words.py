@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rpcinspect.rpc.types import unpack_id
+from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id, unpack_id
 
 SHOWN = 4
 """Items of a list that a sentence spells out."""
@@ -47,6 +47,25 @@ def packed(identifier: int) -> str:
     """A 64-bit id as creator:counter, which is what people compare."""
     creator, counter = unpack_id(identifier)
     return f"{creator}:{counter}"
+
+
+MAX_ID_CHARACTERS = 40
+"""Of an id as people write it."""
+
+
+def read_packed(value: str) -> int | None:
+    """The 64-bit id of `281474976710657` or `1:1` (creator:counter, as `packed` writes it), or None."""
+    creator, colon, counter = value.partition(":")
+    if len(value) > MAX_ID_CHARACTERS:  # Python refuses to read a number of 4,300 digits
+        return None
+    if not all(part.isascii() and part.isdigit() for part in ((creator, counter) if colon else (creator,))):
+        return None
+    if not colon:
+        number = int(creator)
+        return number if number < 1 << 63 else None
+    if int(creator) >= 1 << 16 or int(counter) >= 1 << LOCAL_ID_BITS:
+        return None
+    return pack_id(int(creator), int(counter))
 
 
 def several(items: Sequence[str]) -> str:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from rpcinspect.equality.elements import Read, Tensors, tensors_of
 from rpcinspect.equality.tally import element_of
 from rpcinspect.errors import DecodeError
+from rpcinspect.fields.body import body_of, envelope_json
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.views.contract.message import body_of, envelope_json, tensor_texts
 from rpcinspect.views.phrases import counted, packed, printable, shorten
 
 VALUES = 8
@@ -49,10 +49,10 @@ def _all(record: RpcRecord, read: Read) -> Iterator[tuple[str, str]]:
         yield from _fields(told, f"envelopes[{number}].")
         if events is not None:
             yield f"envelopes[{number}].events", f"{len(events):,}"
-    texts = tensor_texts(record)
-    yield from _fields(body_of(record, texts), "")
+    body = body_of(record)
+    yield from _fields(body.json, "")
     tensors = tensors_of(record, read)
-    for number, words in enumerate(texts):
+    for number, words in enumerate(body.tensor_texts):
         yield f"tensors[{number}]", words.partition(" ")[2] + f" {list(record.rpc.tensors[number].sizes)}"
         values = _first_values(tensors, number)
         if values:

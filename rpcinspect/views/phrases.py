@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from json.encoder import py_encode_basestring_ascii as ascii_json
 from typing import Any
 
+from rpcinspect.fields.body import body_of
+from rpcinspect.fields.plain import text
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
@@ -18,13 +20,13 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import cause_line
-from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id, unpack_id
+from rpcinspect.rpc.types import unpack_id
 from rpcinspect.trace.words import counted as counted
 from rpcinspect.trace.words import duration as duration
 from rpcinspect.trace.words import packed as packed
+from rpcinspect.trace.words import read_packed as read_packed
 from rpcinspect.trace.words import shorten as shorten
 from rpcinspect.trace.words import shorten_middle as shorten_middle
-from rpcinspect.views.contract.message import body_of, tensor_texts, text
 from rpcinspect.views.templates import template
 
 MAX_PHRASE = 2000
@@ -77,25 +79,6 @@ def amount(count: int) -> str:
     return f"{size:,.0f} GB"
 
 
-MAX_ID_CHARACTERS = 40
-"""Of an id as people write it."""
-
-
-def read_packed(value: str) -> int | None:
-    """The 64-bit id of `281474976710657` or `1:1` (creator:counter, as `packed` writes it), or None."""
-    creator, colon, counter = value.partition(":")
-    if len(value) > MAX_ID_CHARACTERS:  # Python refuses to read a number of 4,300 digits
-        return None
-    if not all(part.isascii() and part.isdigit() for part in ((creator, counter) if colon else (creator,))):
-        return None
-    if not colon:
-        number = int(creator)
-        return number if number < 1 << 63 else None
-    if int(creator) >= 1 << 16 or int(counter) >= 1 << LOCAL_ID_BITS:
-        return None
-    return pack_id(int(creator), int(counter))
-
-
 class Phrases:
     """Phrases of messages; what a command says is put into words once for all messages that say the same."""
 
@@ -142,8 +125,8 @@ class Phrases:
         known = self._commands.get(key)
         if known is not None:  # the entry holds both objects, so that their ids stay theirs
             return known[2]
-        texts = tensor_texts(record)
-        words = command_phrase(body_of(record, texts), texts)
+        body = body_of(record)
+        words = command_phrase(body.json, body.tensor_texts)
         kind = rpc.envelopes[-1].wrapped_message_type if rpc.envelopes else rpc.message.type
         if kind in REPEATING:
             self._commands.put(key, (rpc.command, rpc.tensors, words), len(words) + held_bytes(record.rpc))

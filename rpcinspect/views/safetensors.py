@@ -23,6 +23,8 @@ import orjson
 from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, OutputError
+from rpcinspect.fields.message import Tensor
+from rpcinspect.fields.plain import text
 from rpcinspect.files.folder import OutputFolder
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.message import type_name
@@ -32,7 +34,7 @@ from rpcinspect.rpc.tensor_values import logical_bytes
 from rpcinspect.run.tensors import LastRead, affordable, bytes_of, place_of, whole_storage
 from rpcinspect.session.model import Session
 from rpcinspect.unexpected import unexpected
-from rpcinspect.views.contract.message import tensor_json, text
+from rpcinspect.views.contract.message_line import tensor_json
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Placement
 
@@ -144,7 +146,8 @@ class TensorWriter:
     def _line(self, record: RpcRecord, number: int, meta: TensorMeta, digest: str | None) -> dict[str, Any]:
         row = record.row
         index = int(self._session.index[row])
-        place = place_of(record, meta)
+        tensor = Tensor(record, number, None)
+        tensor.sha256 = digest
         return {
             "name": f"{index}.{number}",
             "message": index,
@@ -152,15 +155,7 @@ class TensorWriter:
             "src": text(self._session.source(row)),
             "dst": text(self._session.destination(row)),
             "type": type_name(record.rpc.message.type),
-            **tensor_json(
-                meta,
-                storage_nbytes=place.storage_nbytes,
-                missing_bytes=place.missing_bytes,
-                placement=place.placement.value,
-                sha256=digest,
-                target_device=place.target_device,
-                parameter=number in record.facts.parameters,
-            ),
+            **tensor_json(tensor),
         }
 
     def _data(self, record: RpcRecord, meta: TensorMeta, read: LastRead) -> tuple[bytes | None, str]:

@@ -6,16 +6,14 @@ Indexes count completions and hold only within this output; names are those know
 
 from __future__ import annotations
 
-import orjson
 from rich.console import Console
 
+from rpcinspect.fields.known import SoFar, is_control, pipe_ends
 from rpcinspect.pipeline import Decoding
-from rpcinspect.rpc.message import is_request, type_name
+from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.session.names import Roster
-from rpcinspect.views.contract.jsonl import KEEPING, head_lines, lines, tail_lines
-from rpcinspect.views.contract.message import text
+from rpcinspect.views.contract.jsonl import head_lines, lines, message_lines, tail_lines
 from rpcinspect.views.contract.message_line import MessageRenderer
 from rpcinspect.views.phrases import Phrases
 from rpcinspect.views.shown import Shown
@@ -29,31 +27,13 @@ class JsonStream:
     """The contract's `--stream`: message lines first, everything else at the end."""
 
     def __init__(self, decoding: Decoding, *, hashes: bool) -> None:
-        self._decoding = decoding
+        self._known = SoFar(decoding)
         self._renderer = MessageRenderer(decoding.bytes, hashes=hashes)
 
     def line(self, record: RpcRecord) -> bytes:
         """A message's line."""
-        decoding, tp, message = self._decoding, record.tp, record.rpc.message
-        source, destination = ends(record, decoding.roster())
-        partner = decoding.builder.columns.partner[record.row]
-        control = bool(decoding.builder.columns.control[record.row]) or answers_control(decoding, record)
-        head = {
-            "kind": "message",
-            "index": record.row,
-            "time_ns": tp.first_ns,
-            "end_time_ns": tp.last_ns,
-            "pipe": None if tp.pipe.logged else tp.pipe.number,
-            "src": text(source),
-            "dst": text(destination),
-            "type": type_name(message.type),
-            "id": message.id,
-            "request": is_request(message.type),
-            "answers": None if partner == NONE or tp.from_client else partner,
-            "housekeeping": control or message.type in KEEPING,
-            "control": control,
-        }
-        return orjson.dumps(head)[:-1] + b"," + self._renderer.tail(record) + b"\n"
+        (line,) = message_lines(self._known.at(record), self._renderer.tails((record,)))
+        return line + b"\n"
 
     def rest(self, session: Session, shown: Shown | None = None) -> bytes:
         """Captures, workers, pipes, contexts, RRefs, findings and the summary of a session in order of
@@ -80,10 +60,11 @@ class TableStream:
         if not self._begun:
             self._begun = True
             write_line(self._console, self._layout.header(), "bold")
-        control = bool(columns.control[record.row]) or answers_control(decoding, record)
+        control = is_control(decoding, record)
         if control and not self._control:
             return
-        source, destination = ends(record, decoding.roster())
+        ends = pipe_ends(record, decoding.roster())
+        source, destination = ends[tp.from_client], ends[not tp.from_client]
         partner = columns.partner[record.row]
         answers = None if partner == NONE or tp.from_client else partner
         row = Row(
@@ -100,19 +81,3 @@ class TableStream:
         )
         write_line(self._console, self._layout.line(row), row.style)
         self._console.file.flush()
-
-
-def ends(record: RpcRecord, roster: Roster) -> tuple[str, str]:
-    """Labels of sender and receiver, as far as they are known by now."""
-    pipe = record.tp.pipe
-    if pipe.number < len(roster.clients):
-        client, server = roster.clients[pipe.number], roster.servers[pipe.number]
-    else:
-        client, server = pipe.client_name or str(pipe.client), str(pipe.server)
-    return (client, server) if record.tp.from_client else (server, client)
-
-
-def answers_control(decoding: Decoding, record: RpcRecord) -> bool:
-    columns = decoding.builder.columns
-    partner = columns.partner[record.row]
-    return partner != NONE and bool(columns.control[partner])

@@ -6,13 +6,11 @@ In: `WorkerLogs`. Out: rows of the table, lines for the summary, objects of kind
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
 
+from rpcinspect.fields.plain import Line
 from rpcinspect.session.log_events import LogEvent, LogFile, WorkerLogs
-from rpcinspect.views.contract.message import text
 from rpcinspect.views.phrases import counted, duration, path_label, printable, shorten
 
-Json: TypeAlias = dict[str, Any]
 MAX_SAID = 300
 """Characters of a line that are shown."""
 BAD = frozenset({"error", "fatal"})
@@ -53,35 +51,5 @@ def _verb(count: int) -> str:
     return "speaks" if count == 1 else "speak"
 
 
-def file_json(file: LogFile) -> Json:
-    """A `worker_log` line."""
-    return {
-        "kind": "worker_log",
-        "path": text(file.path),
-        "workers": [text(name) for name in file.workers],
-        "lines": file.lines,
-        "rpc_lines": file.rpc_lines,
-        "zone_s": file.zone_s,
-        "matched": file.matched,
-        "uncertainty_ns": file.uncertainty_ns,
-        "notes": [text(note) for note in file.notes],
-    }
-
-
-def event_json(event: LogEvent) -> Json:
-    """A `log` line."""
-    return {
-        "kind": "log",
-        "file": event.file,
-        "line": event.line,
-        "time_ns": event.time_ns,
-        "placed": event.placed,
-        "worker": None if event.worker is None else text(event.worker),
-        "peer": None if event.peer is None else text(event.peer),
-        "what": event.what,
-        "lost": event.lost,
-        "severity": event.severity,
-        "message": event.message,
-        "type": event.type,
-        "text": text(event.text),
-    }
+file_json = Line("worker_log", "path workers lines rpc_lines zone_s matched uncertainty_ns notes")
+event_json = Line("log", "file line time_ns placed worker peer what lost severity message type text")

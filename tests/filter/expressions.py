@@ -7,9 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from rpcinspect.fields.field import Field
+from rpcinspect.fields.kinds import CONTEXT, DURATION, FLAG, NUMBER, PAIR, SHAPE, SIZE, TEXT, TYPE, Kind
+from rpcinspect.fields.table import BY_NAME, FIELDS
 from rpcinspect.filter.expression import And, Compare, Expression, Not, Or, Present
-from rpcinspect.filter.fields import BY_NAME, FIELDS, Field
-from rpcinspect.filter.kinds import CONTEXT, DURATION, FLAG, NUMBER, PAIR, SHAPE, SIZE, TEXT, TYPE, Kind
 from rpcinspect.rpc.message import TYPE_NAMES
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

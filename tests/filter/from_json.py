@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rpcinspect.filter.fields import FIELDS
+from rpcinspect.fields.table import FIELDS
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import Filter, Selection
 from rpcinspect.pipeline import Decoding

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rpcinspect.filter.fields import ALIASES, FIELDS
-from rpcinspect.filter.kinds import DURATIONS, KINDS, SIZES
+from rpcinspect.fields.kinds import DURATIONS, KINDS, SIZES
+from rpcinspect.fields.table import ALIASES, FIELDS
 from rpcinspect.filter.listing import field_lines
 
 

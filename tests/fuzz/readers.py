@@ -281,7 +281,7 @@ def _fits(text: str) -> bool:
 
 
 def filter_seeds() -> Iterator[bytes]:
-    from rpcinspect.filter.fields import FIELDS
+    from rpcinspect.fields.table import FIELDS
 
     yield from (field.name.encode() for field in FIELDS)
     for line in (

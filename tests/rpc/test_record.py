@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rpcinspect.fields.body import body_of
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.command import (
     Command,
@@ -29,7 +30,6 @@ from rpcinspect.rpc.pickles.tree import Call, Dict, Global
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord, round_trips
 from rpcinspect.rpc.tensor import read_tensor_table
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.views.contract.message import body_of, tensor_texts
 from rpcinspect.wire.tensorpipe import read_descriptor
 from rpcinspect.wire.tensorpipe_types import Layout
 from tests.session.records import gradient, pipe, tp_message, tp_tensor
@@ -117,7 +117,7 @@ def test_tensors_that_a_message_does_not_have(what: str, index: int) -> None:
     record = with_tensors(*references(index)[what])
     (problem,) = record.problems
     assert f"tensor {index}" in problem.reason
-    body = str(body_of(record, tensor_texts(record)))
+    body = str(body_of(record).json)
     assert "tensor#0" not in body
     assert "tensor#-" not in body
 

@@ -7,45 +7,28 @@ that when the session is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from operator import mod
-from typing import Any, BinaryIO, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, BinaryIO
 
 import orjson
+from msgspec import UNSET, defstruct
+from msgspec.json import Encoder
 
 from rpcinspect.errors import Problem
-from rpcinspect.rpc.message import MessageType, is_request, type_name
-from rpcinspect.rpc.questions import CLEAN_UP
+from rpcinspect.fields.known import AtTheEnd, Known
+from rpcinspect.fields.plain import Json, Line, Picked, optional, text
+from rpcinspect.fields.table import MESSAGE
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.names import names_of
-from rpcinspect.session.model import (
-    NONE,
-    AutogradContext,
-    CallFailure,
-    CaptureInfo,
-    Finding,
-    RRef,
-    Session,
-    Totals,
-    Worker,
-)
-from rpcinspect.views.contract.message import text
-from rpcinspect.views.contract.message_line import NULL, MessageRenderer, location_json, problem_json
+from rpcinspect.session.model import AutogradContext, CaptureInfo, Session, Totals
+from rpcinspect.views.contract.message_line import MessageRenderer, location_json, problem_json
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
 from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.tensorpipe_types import TpDevice
 
-Json: TypeAlias = dict[str, Any]
-
-TRUTH = (b"false", b"true")
-OWN = (b"", b"true")
-"""Of a request that its sender's own program sent."""
-KEEPING = CLEAN_UP | {MessageType.RREF_ACK, MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP}
-"""Messages with which agents keep house."""
 BATCH = 1000
 """Message lines that are put together at a time."""
 
@@ -77,105 +60,30 @@ class JsonLines:
         order = session.order.tolist()
         if shown is not None:
             order = shown.of(order)
-        heads = _Heads(session)
+        known = AtTheEnd(session)
         for first in range(0, len(order), BATCH):
             rows = order[first : first + BATCH]
-            yield heads.before(rows, self._spool.read(rows))
+            yield message_lines(known.at(rows), self._spool.read(rows))
 
 
-class _Heads:
-    """The beginning of message lines, up to what the spool holds."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._parents = _parents(explain(session))
-        self._calls = _calls(session)
-        self._clients = [orjson.dumps(text(label)) for label in session.clients]
-        self._servers = [orjson.dumps(text(label)) for label in session.servers]
-        self._templates: dict[tuple[int, ...], bytes] = {}
-        """By pipe, direction, type and whether it is a control message: a line without what only it holds."""
-
-    def _template(self, pipe: int, forth: int, kind: int, control: int) -> bytes:
-        client, server = self._clients[pipe], self._servers[pipe]
-        source, destination = (client, server) if forth else (server, client)
-        number = NULL if self._session.logged else b"%d" % pipe
-        names = b'"pipe":%b,"src":%b,"dst":%b,"type":"%b"' % (
-            number,
-            source,
-            destination,
-            type_name(kind).encode(),
-        )
-        times = b'{"kind":"message","index":%d,"time_ns":%d,"end_time_ns":%d,'
-        told = b'"id":%%d,"request":%b,%%b"call":%%b,"housekeeping":%b,"control":%b,' % (
-            TRUTH[is_request(kind)],
-            TRUTH[control or kind in KEEPING],
-            TRUTH[control],
-        )
-        template = times + names.replace(b"%", b"%%") + b"," + told + b"%b"
-        self._templates[pipe, forth, kind, control] = template
-        return template
-
-    def before(self, rows: list[int], tails: list[bytes]) -> list[bytes]:
-        """The lines of some rows, given what follows in each: one `%` each, of a template and columns."""
-        failures = self._session.failures
-        if failures:
-            for at, row in enumerate(rows):
-                if row in failures:
-                    tails[at] = b'"failure":%b,%b' % (orjson.dumps(failure_json(failures[row])), tails[at])
-        heads = self._session.heads(rows)
-        known, make = self._templates.get, self._template
-        kinds = zip(heads.pipe, heads.from_client, heads.type, heads.control, strict=True)
-        templates = [known(kind) or make(*kind) for kind in kinds]
-        partners = map(self._partners, heads.number, heads.answers, heads.answered_by, heads.latency_ns)
-        calls = [self._calls.get(row, NULL) for row in rows]
-        told = zip(
-            heads.number, heads.time_ns, heads.end_time_ns, heads.id, partners, calls, tails, strict=True
-        )
-        return list(map(mod, templates, told))
-
-    def _partners(self, index: int, answers: int, answered_by: int, latency_ns: int) -> bytes:
-        """What answers what, how long that took, and what a request was sent for."""
-        if answers != NONE:
-            return (
-                b'"answers":%d,"answered_by":null,"latency_ns":null,"parents":[],"parent_certain":true,'
-                % answers
-            )
-        parents, certain = self._parents.get(index, OWN)
-        if answered_by == NONE:
-            told = b'"answers":null,"answered_by":null,"latency_ns":null,"parents":[%b],"parent_certain":%b,'
-            return told % (parents, certain)
-        told = b'"answers":null,"answered_by":%d,"latency_ns":%d,"parents":[%b],"parent_certain":%b,'
-        return told % (answered_by, latency_ns, parents, certain)
+_HEAD = [field.key for field in MESSAGE if field.in_json]
+_Head = defstruct("_Head", [(key, Any, UNSET) for key in _HEAD], tag_field="kind", tag="message", gc=False)
+_columns = attrgetter(*_HEAD)
+_encode = Encoder().encode
 
 
-def _calls(session: Session) -> dict[int, bytes]:
-    """Of requests, who is called as a person says it, by row."""
-    known: dict[str, bytes] = {}
-    found = {}
-    for row, name in names_of(session).items():
-        if name.short not in known:
-            known[name.short] = orjson.dumps(text(name.short))
-        found[row] = known[name.short]
-    return found
-
-
-def _parents(causes: Causes) -> dict[int, tuple[bytes, bytes]]:
-    """Of requests that were, or may have been, sent for others: these, and whether that is certain."""
-    found = {index: (b"%d" % parent, b"true") for index, parent in causes.parents.items()}
-    for index, doubt in causes.doubts.items():
-        found[index] = b",".join([b"%d" % parent for parent in doubt.parents]), b"false"
-    return found
+def message_lines(known: Known, tails: Iterable[bytes]) -> list[bytes]:
+    """The lines of the messages that were chosen, without a line break, given what each says itself."""
+    columns = [repeat(UNSET) if column is None else column for column in _columns(known)]
+    heads = map(_Head, *columns)
+    return [b"%b,%b" % (_encode(head)[:-1], tail) for head, tail in zip(heads, tails, strict=True)]
 
 
 def message_line(record: RpcRecord, session: Session, source: CaptureBytes, *, hashes: bool = True) -> bytes:
     """One message's line, as `JsonLines` writes it."""
-    (line,) = _Heads(session).before([record.row], MessageRenderer(source, hashes=hashes).tails([record]))
+    tails = MessageRenderer(source, hashes=hashes).tails([record])
+    (line,) = message_lines(AtTheEnd(session).at([record.row]), tails)
     return line + b"\n"
-
-
-def failure_json(failure: CallFailure) -> Json:
-    """Why the caller of a request gave it up."""
-    return {"reason": failure.reason, "time_ns": failure.time_ns, "text": text(failure.text)}
 
 
 def lines(items: Iterator[Json]) -> bytes:
@@ -226,64 +134,20 @@ def filter_json(shown: Shown, counts: Mapping[str, int], of: Mapping[str, int]) 
     return {"filter": text(shown.text), "matched": shown.count, "shown": dict(counts), "of": dict(of)}
 
 
-def capture_json(capture: CaptureInfo) -> Json:
-    """A `capture` line."""
-    return {
-        "kind": "capture",
-        "schema": 1,
-        "capture": capture.capture,
-        "path": text(capture.path),
-        "format": capture.format,
-        "packets": capture.packets,
-        "bytes": capture.bytes,
-        "first_time_ns": capture.first_time_ns,
-        "last_time_ns": capture.last_time_ns,
-        "reader": capture.reader,
-        "clock": None
-        if capture.clock is None
-        else {
-            "offset_ns": capture.clock.offset_ns,
-            "uncertainty_ns": capture.clock.uncertainty_ns,
-            "connections": capture.clock.connections,
-            "applied": capture.clock.certain,
-        },
-    }
-
-
-def worker_json(worker: Worker) -> Json:
-    """A `worker` line."""
-    return {
-        "kind": "worker",
-        "name": None if worker.name is None else text(worker.name),
-        "id": worker.id,
-        "group": worker.group,
-        "job": worker.job,
-        "addresses": [text(address) for address in worker.addresses],
-    }
-
-
-def pipe_json(pipe: Pipe, session: Session) -> Json:
-    """A `pipe` line; channels are keyed client device → server device, as the contract has it."""
-    return {
-        "kind": "pipe",
-        "pipe": pipe.number,
-        "client": text(session.clients[pipe.number]),
-        "server": text(session.servers[pipe.number]),
-        "transport": text(pipe.transport),
-        "channels": {
-            f"{_device(client)}->{_device(server)}": text(name) for (server, client), name in pipe.channels
-        },
-        "visible": pipe.visible.value,
-        "reason": None if pipe.reason is None else text(pipe.reason),
-    }
-
-
-def _device(device: TpDevice) -> str:
-    return text(f"{device.type}:{device.index}")
+_clock_json = Picked("offset_ns uncertainty_ns connections applied=certain")
+_capture_json = Picked(
+    "capture path format packets bytes first_time_ns last_time_ns reader clock", clock=optional(_clock_json)
+)
+_bytes_json = Picked(
+    "rpc=rpc_bytes tensors=tensor_bytes missing=missing_bytes skipped=skipped_bytes store=store_bytes"
+)
+worker_json = Line("worker", "name id group job addresses")
+rref_json = Line("rref", "rref_id owner forks deleted live_forks job")
+finding_json = Line("finding", "code severity messages workers text remedy")
 
 
 def context_json(context: AutogradContext) -> Json:
-    """A `context` line."""
+    """A `context` line; written out, since there may be as many as steps of a training."""
     return {
         "kind": "context",
         "context_id": context.context_id,
@@ -296,43 +160,36 @@ def context_json(context: AutogradContext) -> Json:
                 "receiver": text(edge.receiver),
                 "forward": edge.forward,
                 "tensors_requiring_grad": edge.tensors_requiring_grad,
-                "backward": list(edge.backward),
+                "backward": edge.backward,
             }
             for edge in context.edges
         ],
-        "cleanup": list(context.cleanup),
+        "cleanup": context.cleanup,
         "job": context.job,
     }
 
 
-def rref_json(rref: RRef) -> Json:
-    """An `rref` line."""
-    return {
-        "kind": "rref",
-        "rref_id": _id(rref.rref_id),
-        "owner": None if rref.owner is None else text(rref.owner),
-        "forks": [_id(fork) for fork in rref.forks],
-        "deleted": [_id(fork) for fork in rref.deleted],
-        "live_forks": [_id(fork) for fork in rref.live_forks],
-        "job": rref.job,
-    }
+def capture_json(capture: CaptureInfo) -> Json:
+    """A `capture` line."""
+    return {"kind": "capture", "schema": 1, **_capture_json(capture)}
 
 
-def _id(identifier: GloballyUniqueId) -> list[int]:
-    return [identifier.created_on, identifier.local_id]
+def pipe_json(pipe: Pipe, session: Session) -> Json:
+    """A `pipe` line."""
+    ends = {"client": text(session.clients[pipe.number]), "server": text(session.servers[pipe.number])}
+    return {"kind": "pipe", "pipe": pipe.number, **ends, **_pipe_json(pipe)}
 
 
-def finding_json(finding: Finding) -> Json:
-    """A `finding` line."""
-    return {
-        "kind": "finding",
-        "code": finding.code,
-        "severity": finding.severity,
-        "messages": list(finding.messages),
-        "workers": [text(worker) for worker in finding.workers],
-        "text": text(finding.text),
-        "remedy": None if finding.remedy is None else text(finding.remedy),
-    }
+def _channels(channels: Iterable[tuple[tuple[TpDevice, TpDevice], str]]) -> dict[str, str]:
+    """Keyed client device → server device, as the contract has it."""
+    return {f"{_device(client)}->{_device(server)}": text(name) for (server, client), name in channels}
+
+
+def _device(device: TpDevice) -> str:
+    return text(f"{device.type}:{device.index}")
+
+
+_pipe_json = Picked("transport channels visible=visible.value reason", channels=_channels)
 
 
 def summary_json(totals: Totals, problems: tuple[Problem, ...]) -> Json:
@@ -342,12 +199,6 @@ def summary_json(totals: Totals, problems: tuple[Problem, ...]) -> Json:
         "messages": totals.messages,
         "by_type": totals.by_type,
         "problems": totals.problems,
-        "bytes": {
-            "rpc": totals.rpc_bytes,
-            "tensors": totals.tensor_bytes,
-            "missing": totals.missing_bytes,
-            "skipped": totals.skipped_bytes,
-            "store": totals.store_bytes,
-        },
+        "bytes": _bytes_json(totals),
         "problem_list": [{**problem_json(p), "location": location_json(p.location)} for p in problems],
     }

@@ -6,113 +6,48 @@ In: the results of `trace`. Out: dicts for any JSON writer. An `rref` line is th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
 
-from rpcinspect.run.closings import Closings, Departure, PipeEnd
-from rpcinspect.run.device_maps import DeviceMap, Pairs
-from rpcinspect.run.ledger import ForkStory, RRefStory
-from rpcinspect.views.contract.message import text
+from rpcinspect.fields.plain import Json, Line, Picked, each, plain
+from rpcinspect.run.closings import Closings
+from rpcinspect.run.device_maps import DeviceMap
+from rpcinspect.run.ledger import RRefStory
 from rpcinspect.views.worker_logs import event_json
 
-Json: TypeAlias = dict[str, Any]
+_fork = Picked("fork_id holder giver begin requested accepted deleted acknowledged state")
+_rref = Line(
+    "rref",
+    "rref_id owner forks deleted=forks live_forks=alive job creator what created confirmed failed fetches "
+    "backwards stories=forks",
+    forks=lambda forks: [plain(fork.fork_id) for fork in forks],
+    deleted=lambda forks: [plain(fork.fork_id) for fork in forks if fork.deleted is not None],
+    live_forks=lambda forks: [plain(fork.fork_id) for fork in forks],
+    stories=each(_fork),
+)
+_device_map = Line(
+    "device_map", "job caller callee seen used tensors uncovered uncovered_answers messages line"
+)
+_pipe = Picked("pipe client server how time_ns in_flight")
+_departure = Line("departure", "job worker time_ns reset unanswered waiting pipes", pipes=each(_pipe))
 
 
 def rrefs_json(stories: Sequence[RRefStory]) -> Iterator[Json]:
     """An `rref` line of each."""
-    for story in stories:
-        yield {
-            "kind": "rref",
-            "rref_id": list(story.rref_id),
-            "owner": _text(story.owner),
-            "forks": [list(fork.fork_id) for fork in story.forks],
-            "deleted": [list(fork.fork_id) for fork in story.forks if fork.deleted is not None],
-            "live_forks": [list(fork.fork_id) for fork in story.alive],
-            "job": story.job,
-            "creator": _text(story.creator),
-            "what": _text(story.what),
-            "created": story.created,
-            "confirmed": story.confirmed,
-            "failed": story.failed,
-            "fetches": list(story.fetches),
-            "backwards": list(story.backwards),
-            "stories": [_fork(fork) for fork in story.forks],
-        }
-
-
-def _fork(fork: ForkStory) -> Json:
-    return {
-        "fork_id": list(fork.fork_id),
-        "holder": _text(fork.holder),
-        "giver": _text(fork.giver),
-        "begin": fork.begin,
-        "requested": fork.requested,
-        "accepted": fork.accepted,
-        "deleted": fork.deleted,
-        "acknowledged": fork.acknowledged,
-        "state": fork.state,
-    }
+    yield from map(_rref, stories)
 
 
 def device_maps_json(maps: Sequence[DeviceMap]) -> Iterator[Json]:
     """A `device_map` line for each caller and callee."""
-    for one in maps:
-        yield {
-            "kind": "device_map",
-            "job": one.job,
-            "caller": text(one.caller),
-            "callee": text(one.callee),
-            "seen": [_pairs(pairs) for pairs in one.seen],
-            "used": _pairs(one.used),
-            "tensors": one.tensors,
-            "uncovered": [text(device) for device in one.uncovered],
-            "uncovered_answers": [text(device) for device in one.uncovered_answers],
-            "messages": list(one.messages),
-            "line": _text(one.line),
-        }
-
-
-def _pairs(pairs: Pairs) -> list[list[str]]:
-    return [[text(a), text(b)] for a, b in pairs]
+    yield from map(_device_map, maps)
 
 
 def closings_json(closings: Closings) -> Iterator[Json]:
     """A `departure` line for each worker that ended pipes, a `log` line for each that the workers' own logs
     have of that, then one `closings` line."""
-    for departure in closings.departures:
-        yield _departure(departure)
-    for report in closings.reports:
-        yield event_json(report)
+    yield from map(_departure, closings.departures)
+    yield from map(event_json, closings.reports)
     yield {
         "kind": "closings",
-        "first": None if closings.first is None else text(closings.first.worker),
-        "first_by_logs": None if closings.first_report is None else _text(closings.first_report.peer),
+        "first": None if closings.first is None else plain(closings.first.worker),
+        "first_by_logs": None if closings.first_report is None else plain(closings.first_report.peer),
         "open_pipes": closings.open_pipes,
     }
-
-
-def _departure(departure: Departure) -> Json:
-    return {
-        "kind": "departure",
-        "job": departure.job,
-        "worker": text(departure.worker),
-        "time_ns": departure.time_ns,
-        "reset": departure.reset,
-        "unanswered": list(departure.unanswered),
-        "waiting": list(departure.waiting),
-        "pipes": [_pipe(pipe) for pipe in departure.pipes],
-    }
-
-
-def _pipe(pipe: PipeEnd) -> Json:
-    return {
-        "pipe": pipe.pipe,
-        "client": text(pipe.client),
-        "server": text(pipe.server),
-        "how": pipe.how,
-        "time_ns": pipe.time_ns,
-        "in_flight": list(pipe.in_flight),
-    }
-
-
-def _text(value: str | None) -> str | None:
-    return None if value is None else text(value)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
+from rpcinspect.fields.plain import text
 from rpcinspect.views.contract.jsonl import lines
-from rpcinspect.views.contract.message import text
 
 Json: TypeAlias = dict[str, Any]
 

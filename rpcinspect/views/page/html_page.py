@@ -18,10 +18,10 @@ from typing import Any
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from rpcinspect.fields.known import failure_json
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.narrowed import Answers
 from rpcinspect.run.run import Run
-from rpcinspect.views.contract.jsonl import failure_json
 from rpcinspect.views.contract.message_line import MessageRenderer
 from rpcinspect.views.contract.trace import graph_json
 from rpcinspect.views.graph.words import gradients_words

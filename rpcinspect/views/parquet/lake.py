@@ -19,10 +19,10 @@ from pyarrow.parquet import read_schema
 
 from rpcinspect import __version__
 from rpcinspect.errors import CaptureError, OutputError
+from rpcinspect.fields.plain import text
 from rpcinspect.files.folder import OutputFolder
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
-from rpcinspect.views.contract.message import text
 from rpcinspect.views.parquet.messages import MessageRows
 from rpcinspect.views.parquet.schema import TABLES, VERSION
 from rpcinspect.views.parquet.session import session_rows

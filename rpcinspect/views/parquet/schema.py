@@ -1,13 +1,17 @@
 """The tables that `--format parquet` writes, and the type of each column; docs/parquet.md explains them.
 
 Names are those of the contract, flattened with `_`; where that would make a word of SQL's, PyTorch's longer
-name. Lengths that were announced may be absurd: they are cut off at the largest int64 (`capped`), since no
-engine has a type for all of them.
+name. Those of messages and tensors come from the table of fields.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
+
+from rpcinspect.fields.field import Field
+from rpcinspect.fields.table import MESSAGE, TENSOR
 
 VERSION = "1"
 """Of all tables together: goes up when a column goes away or changes, not when one comes."""
@@ -18,86 +22,24 @@ TIME = pa.timestamp("us", tz="UTC")
 TEXTS, INT64S = pa.list_(TEXT), pa.list_(INT64)
 MAP = pa.map_(TEXT, TEXT)
 
-MAX_INT64 = (1 << 63) - 1
+ARROW = {
+    "text": TEXT,
+    "bool": FLAG,
+    "int32": NUMBER,
+    "int64": INT64,
+    "double": FLOAT,
+    "timestamp": TIME,
+    "list of text": TEXTS,
+    "list of int64": INT64S,
+    "map": MAP,
+}
+"""What is in a field's column → its type."""
 
-MESSAGES = {
-    "index": INT64,
-    "time": TIME,
-    "time_ns": INT64,
-    "end_time_ns": INT64,
-    "pipe": NUMBER,
-    "job": NUMBER,
-    "src": TEXT,
-    "dst": TEXT,
-    "type": TEXT,
-    "id": INT64,
-    "request": FLAG,
-    "answers": INT64,
-    "answered_by": INT64,
-    "latency_ns": INT64,
-    "control": FLAG,
-    "envelopes": TEXTS,
-    "body_type": TEXT,
-    "function": TEXT,
-    "args": TEXTS,
-    "kwargs": MAP,
-    "async": FLAG,
-    "value": TEXT,
-    "failed": FLAG,
-    "error_type": TEXT,
-    "error_node_id": NUMBER,
-    "error_text": TEXT,
-    "context_id": INT64,
-    "autograd_message_id": INT64,
-    "from_worker_id": INT64,
-    "device_map": MAP,
-    "retain_graph": FLAG,
-    "grads": INT64S,
-    "rref_created_on": INT64,
-    "rref_local_id": INT64,
-    "fork_created_on": INT64,
-    "fork_local_id": INT64,
-    "profiling_created_on": INT64,
-    "profiling_local_id": INT64,
-    "tensors": NUMBER,
-    "nbytes": INT64,
-    "storage_nbytes": INT64,
-    "missing_bytes": INT64,
-    "problems": TEXTS,
-    "findings": TEXTS,
-    "location_capture": NUMBER,
-    "location_packet": INT64,
-    "location_flow": TEXT,
-    "location_offset": INT64,
-}
-TENSORS = {
-    "message": INT64,
-    "tensor": NUMBER,
-    "dtype": TEXT,
-    "shape": INT64S,
-    "stride": INT64S,
-    "storage_offset": INT64,
-    "layout": TEXT,
-    "device": TEXT,
-    "target_device": TEXT,
-    "requires_grad": FLAG,
-    "parameter": FLAG,
-    "conj": FLAG,
-    "neg": FLAG,
-    "quantizer_scheme": TEXT,
-    "quantizer_scale": FLOAT,
-    "quantizer_zero_point": INT64,
-    "quantizer_axis": INT64,
-    "part": TEXT,
-    "part_of": NUMBER,
-    "numel": INT64,
-    "nbytes": INT64,
-    "storage": INT64,
-    "storage_nbytes": INT64,
-    "missing_bytes": INT64,
-    "placement": TEXT,
-    "sha256": TEXT,
-}
+
+def _columns(fields: Sequence[Field]) -> dict[str, pa.DataType]:
+    return {name: ARROW[cells] for field in fields for name, cells in field.columns.items()}
+
+
 CAPTURES = {
     "number": NUMBER,
     "path": TEXT,
@@ -181,16 +123,11 @@ TABLES: dict[str, pa.Schema] = {
         "captures": CAPTURES,
         "workers": WORKERS,
         "pipes": PIPES,
-        "messages": MESSAGES,
-        "tensors": TENSORS,
+        "messages": _columns(MESSAGE),
+        "tensors": {"message": INT64, "tensor": NUMBER, **_columns(TENSOR)},
         "contexts": CONTEXTS,
         "edges": EDGES,
         "rrefs": RREFS,
         "findings": FINDINGS,
     }.items()
 }
-
-
-def capped(length: int) -> int:
-    """A length as an int64."""
-    return min(length, MAX_INT64)

@@ -10,60 +10,56 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from rpcinspect.fields.plain import Picked
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.session.model import AutogradContext, Finding, RRef, Session, Worker
+from rpcinspect.session.model import AutogradContext, CaptureInfo, Finding, Session
 from rpcinspect.trace.context_spans import ContextSpan, context_spans
-from rpcinspect.views.contract.jsonl import capture_json, finding_json, pipe_json, worker_json
-from rpcinspect.views.contract.message import text
+from rpcinspect.views.contract.jsonl import finding_json, pipe_json
 from rpcinspect.views.shown import Shown
 
 Row = dict[str, Any]
 
 
-def capture_rows(session: Session) -> Iterator[Row]:
-    """A row for each file of the session."""
-    for capture in session.captures:
-        line, clock = capture_json(capture), capture.clock
-        line["number"] = line.pop("capture")
-        line["clock_offset_ns"] = None if clock is None else clock.offset_ns
-        line["clock_uncertainty_ns"] = None if clock is None else clock.uncertainty_ns
-        line["clock_applied"] = None if clock is None else clock.certain
-        yield line
+def _ids(forks: Sequence[GloballyUniqueId]) -> list[str]:
+    return [f"{fork.created_on}:{fork.local_id}" for fork in forks]
 
 
-def worker_row(worker: Worker) -> Row:
-    """The row of a worker."""
-    line = worker_json(worker)
-    line["worker_group"] = line.pop("group")
-    return line
+_capture = Picked("number=capture path format packets bytes first_time_ns last_time_ns reader")
+_clock = Picked("clock_offset_ns=offset_ns clock_uncertainty_ns=uncertainty_ns clock_applied=certain")
+worker_row = Picked("name id worker_group=group job addresses")
+_context = Picked("context_id job creator workers edges cleanup", edges=len)
+_span = Picked(
+    "begin_ns end_ns backward_ns gradients_expected=expected gradients_came=came", gradients_expected=sum
+)
+_edge = Picked(
+    "autograd_message_id sender receiver forward tensors_requiring_grad gradients=backward backward",
+    gradients=len,
+)
+rref_row = Picked(
+    "rref_created_on=rref_id.created_on rref_local_id=rref_id.local_id job owner forks deleted live_forks",
+    forks=_ids,
+    deleted=_ids,
+    live_forks=_ids,
+)
+
+
+def capture_row(capture: CaptureInfo) -> Row:
+    """The row of a file of the session."""
+    return _capture(capture) | ({} if capture.clock is None else _clock(capture.clock))
 
 
 def pipe_rows(session: Session) -> Iterator[Row]:
     """A row for each pipe."""
     for pipe in session.pipes:
-        if pipe.logged:
-            continue
-        line = pipe_json(pipe, session)
-        yield {**line, "job": session.jobs[pipe.number], "channels": list(line["channels"].items())}
+        if not pipe.logged:
+            line = pipe_json(pipe, session)
+            yield {**line, "job": session.jobs[pipe.number], "channels": list(line["channels"].items())}
 
 
 def context_rows(contexts: Sequence[AutogradContext], spans: Sequence[ContextSpan]) -> Iterator[Row]:
     """A row for each autograd context."""
     for context, span in zip(contexts, spans, strict=True):
-        yield {
-            "context_id": context.context_id,
-            "job": context.job,
-            "creator": text(context.creator),
-            "workers": [text(worker) for worker in context.workers],
-            "edges": len(context.edges),
-            "cleanup": context.cleanup,
-            "begin_ns": span.begin_ns,
-            "end_ns": span.end_ns,
-            "duration_ns": span.end_ns - span.begin_ns,
-            "backward_ns": span.backward_ns,
-            "gradients_expected": sum(span.expected),
-            "gradients_came": span.came,
-        }
+        yield {**_context(context), **_span(span), "duration_ns": span.end_ns - span.begin_ns}
 
 
 def edge_rows(
@@ -72,40 +68,11 @@ def edge_rows(
     """A row for each edge of each context."""
     columns = session.messages
     for context, span in zip(contexts, spans, strict=True):
+        of = {"context_id": context.context_id, "job": context.job}
         for edge, expected in zip(context.edges, span.expected, strict=True):
             row = int(session.order[edge.forward])
-            yield {
-                "context_id": context.context_id,
-                "job": context.job,
-                "autograd_message_id": edge.autograd_message_id,
-                "sender": text(edge.sender),
-                "receiver": text(edge.receiver),
-                "forward": edge.forward,
-                "begin_ns": columns.time_ns[row],
-                "end_ns": columns.end_time_ns[row],
-                "tensors_requiring_grad": edge.tensors_requiring_grad,
-                "gradient_expected": expected,
-                "gradients": len(edge.backward),
-                "backward": edge.backward,
-            }
-
-
-def rref_rows(rrefs: Sequence[RRef]) -> Iterator[Row]:
-    """A row for each remote reference."""
-    for rref in rrefs:
-        yield {
-            "rref_created_on": rref.rref_id.created_on,
-            "rref_local_id": rref.rref_id.local_id,
-            "job": rref.job,
-            "owner": None if rref.owner is None else text(rref.owner),
-            "forks": _ids(rref.forks),
-            "deleted": _ids(rref.deleted),
-            "live_forks": _ids(rref.live_forks),
-        }
-
-
-def _ids(forks: Sequence[GloballyUniqueId]) -> list[str]:
-    return [f"{fork.created_on}:{fork.local_id}" for fork in forks]
+            times = {"begin_ns": columns.time_ns[row], "end_ns": columns.end_time_ns[row]}
+            yield {**of, **_edge(edge), **times, "gradient_expected": expected}
 
 
 def finding_row(finding: Finding) -> Row:
@@ -120,10 +87,10 @@ def session_rows(session: Session, shown: Shown | None) -> Iterator[tuple[str, I
     """
     contexts = session.contexts if shown is None else shown.contexts(session)
     found = context_spans(session, contexts)
-    yield "captures", capture_rows(session)
+    yield "captures", map(capture_row, session.captures)
     yield "workers", map(worker_row, session.workers)
     yield "pipes", pipe_rows(session)
     yield "contexts", context_rows(contexts, found)
     yield "edges", edge_rows(session, contexts, found)
-    yield "rrefs", rref_rows(session.rrefs if shown is None else shown.rrefs(session))
+    yield "rrefs", map(rref_row, session.rrefs if shown is None else shown.rrefs(session))
     yield "findings", map(finding_row, session.findings if shown is None else shown.findings(session))

@@ -1,8 +1,8 @@
 """One table as one Parquet file: rows go in, row groups come out.
 
-In: dicts with a value for each column of a schema, an open file. Out: what the file holds. Memory has a batch
-of rows as they came, then Arrow's columns until a row group is full. Raises `OSError` where the file can't be
-written.
+In: dicts with values for columns of a schema, where others are null; an open file. Out: what the file holds.
+Memory has a batch of rows as they came, then Arrow's columns until a row group is full. Raises `OSError`
+where the file can't be written.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ParquetFile:
     def _end_batch(self) -> None:
         if self._batch:
             columns = [
-                pa.array([row[field.name] for row in self._batch], field.type) for field in self._schema
+                pa.array([row.get(field.name) for row in self._batch], field.type) for field in self._schema
             ]
             self._group.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
             self._batch.clear()

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from rpcinspect.fields.plain import text
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import context_of, failed, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Finding
-from rpcinspect.views.contract.message import text
 from rpcinspect.views.phrases import packed, shorten
 
 Json: TypeAlias = dict[str, Any]

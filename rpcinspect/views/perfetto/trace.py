@@ -26,13 +26,13 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from rpcinspect.fields.plain import text
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import failed, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
-from rpcinspect.views.contract.message import text
 from rpcinspect.views.perfetto.args import call_args, finding_args, message_args, serve_args, what
 from rpcinspect.views.perfetto.tracks import RUN_PID, Processes, Threads
 from rpcinspect.views.phrases import Phrases, path_label

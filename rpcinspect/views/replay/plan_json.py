@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from rpcinspect.fields.plain import text
 from rpcinspect.replay.planning.model import GlobalUse, Plan, PlannedSession, Step
 from rpcinspect.replay.planning.sessions import LIVE
 from rpcinspect.views.contract.jsonl import lines
-from rpcinspect.views.contract.message import text
 
 Json: TypeAlias = dict[str, Any]
 

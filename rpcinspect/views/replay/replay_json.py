@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from rpcinspect.equality.difference import Difference
+from rpcinspect.fields.plain import text
 from rpcinspect.replay.peers.recorder import NOT_RECORDED
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.replay.planning.sessions import LIVE
@@ -29,7 +30,6 @@ from rpcinspect.replay.playing.report import Counts, Report, first_difference, n
 from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.views.contract.jsonl import lines
-from rpcinspect.views.contract.message import text
 from rpcinspect.views.replay.plan_json import global_json, stand_ins_json, step_json
 
 Json: TypeAlias = dict[str, Any]

@@ -13,6 +13,7 @@ from typing import Any
 from rich.text import Text
 
 from rpcinspect.errors import DecodeError, Problem
+from rpcinspect.fields.body import body_of, envelope_json, tensor_text
 from rpcinspect.rpc.envelope import FOOTER_BYTES, split_wrapped
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
@@ -22,7 +23,6 @@ from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.tensors import LastRead, bytes_of, hash_of, place_of, storage_of
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.unexpected import unexpected
-from rpcinspect.views.contract.message import body_of, envelope_json, tensor_text, tensor_texts
 from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
 from rpcinspect.views.text.summary import moment
 from rpcinspect.wire.ranges import CaptureBytes
@@ -157,7 +157,7 @@ def _events(events: list[dict[str, Any]]) -> Iterator[Text]:
 
 
 def _body(record: RpcRecord) -> Iterator[Text]:
-    told = body_of(record, tensor_texts(record))
+    told = dict(body_of(record).json)
     yield _title(f"body {told.pop('type')}")
     unknown = told.pop("payload_hex", None)
     if unknown is not None:

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rpcinspect.fields.body import Body, envelope_json, tensor_text
+from rpcinspect.fields.message import Tensor
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.run import Run
-from rpcinspect.run.tensors import LastRead, hash_of, place_of
+from rpcinspect.run.tensors import LastRead
 from rpcinspect.session.model import Finding
 from rpcinspect.views.contract import jsonl
 from rpcinspect.views.contract.jsonl import (
@@ -26,7 +28,7 @@ from rpcinspect.views.contract.jsonl import (
     tail_lines,
     worker_json,
 )
-from rpcinspect.views.contract.message import body_json, envelope_json, tensor_json, tensor_text
+from rpcinspect.views.contract.message_line import tensor_json
 from tests.places import recorded
 from tests.views.opened import CAPTURES, Opened, opened
 
@@ -40,19 +42,9 @@ def plain(capture: Opened, index: int, run: Run) -> dict[str, Any]:
     pickle = record.facts.pickle
     texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(rpc.tensors)]
     tensors = []
-    for number, meta in enumerate(rpc.tensors):
-        place = place_of(record, meta)
-        tensors.append(
-            tensor_json(
-                meta,
-                storage_nbytes=place.storage_nbytes,
-                missing_bytes=place.missing_bytes,
-                placement=place.placement.value,
-                sha256=hash_of(record, meta, LastRead(capture.bytes)),
-                target_device=place.target_device,
-                parameter=number in parameters,
-            )
-        )
+    for number in range(len(rpc.tensors)):
+        tensor = tensor_json(Tensor(record, number, LastRead(capture.bytes)))
+        tensors.append(json.loads(json.dumps(tensor)))
     where = record.location
     call = run.exchanges.by_index().get(index)
     parents, certain = run.causes.of(index)
@@ -79,7 +71,7 @@ def plain(capture: Opened, index: int, run: Run) -> dict[str, Any]:
         ),
         "control": bool(session.messages.control[row]),
         "envelopes": [envelope_json(envelope) for envelope in rpc.envelopes],
-        "body": body_json(rpc.command, texts, pickle.error or pickle if pickle is not None else None),
+        "body": Body(rpc.command, texts, pickle.error or pickle if pickle is not None else None).json,
         "tensors": tensors,
         "problems": [
             {

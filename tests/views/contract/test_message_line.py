@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import pickle
 from collections.abc import Sequence
 from typing import Any
@@ -16,15 +17,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rpcinspect.errors import Location, Problem
+from rpcinspect.fields.body import Body, envelope_json, tensor_text
+from rpcinspect.fields.message import Tensor
 from rpcinspect.rpc.command import Command, ExceptionResponse, PythonCall, PythonResp, UnknownCommand
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, wrap
 from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
-from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
-from rpcinspect.run.tensors import LastRead, hash_of, place_of
-from rpcinspect.views.contract.message import body_json, envelope_json, tensor_json, tensor_text
-from rpcinspect.views.contract.message_line import MessageRenderer, hash_range, location_json, problem_json
+from rpcinspect.rpc.tensor import Quantizer, TensorMeta, to_tensor_table
+from rpcinspect.run.tensors import LastRead
+from rpcinspect.views.contract.message_line import (
+    MessageRenderer,
+    hash_range,
+    location_json,
+    problem_json,
+    tensor_json,
+)
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 from rpcinspect.wire.records import Placement, TpTensor
 from tests.session.records import pipe, tp_message, tp_tensor
@@ -53,26 +61,17 @@ def plain(one: RpcRecord, *, hashes: bool = True) -> dict[str, Any]:
     rpc, parameters, found = one.rpc, one.facts.parameters, one.facts.pickle
     texts = [tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(rpc.tensors)]
     tensors = []
-    for index, meta in enumerate(rpc.tensors):
-        place = place_of(one, meta)
-        tensors.append(
-            tensor_json(
-                meta,
-                storage_nbytes=place.storage_nbytes,
-                missing_bytes=place.missing_bytes,
-                placement=place.placement.value,
-                sha256=hash_of(one, meta, LastRead(SOURCE)) if hashes else None,
-                target_device=place.target_device,
-                parameter=index in parameters,
-            )
-        )
-    return {
+    for index in range(len(rpc.tensors)):
+        tensors.append(tensor_json(Tensor(one, index, LastRead(SOURCE) if hashes else None)))
+    told = {
         "envelopes": [envelope_json(envelope) for envelope in rpc.envelopes],
-        "body": body_json(rpc.command, texts, None if found is None else found.error or found),
+        "body": Body(rpc.command, texts, None if found is None else found.error or found).json,
         "tensors": tensors,
         "problems": [problem_json(problem) for problem in one.problems],
         "location": location_json(one.location),
     }
+    found: dict[str, Any] = json.loads(json.dumps(told))
+    return found
 
 
 def fast(one: RpcRecord, renderer: MessageRenderer | None = None) -> dict[str, Any]:
@@ -141,6 +140,60 @@ def test_without_hashes() -> None:
     assert fast(one, MessageRenderer(SOURCE, hashes=False)) == plain(one, hashes=False)
     lost = record(metas=[meta()], storages=[tp_tensor(12, missing=3)])
     assert fast(lost, MessageRenderer(SOURCE, hashes=False)) == plain(lost, hashes=False)
+
+
+def test_what_is_said_of_a_tensor() -> None:
+    one = meta(sizes=(3, 4), strides=(4, 1), storage_numel=12)
+    (found,) = fast(record(metas=[one], storages=[tp_tensor(48)]))["tensors"]
+    assert list(found.items()) == list(
+        {
+            "dtype": "float32",
+            "shape": [3, 4],
+            "stride": [4, 1],
+            "offset": 0,
+            "layout": "strided",
+            "device": "cpu",
+            "target_device": found["target_device"],
+            "requires_grad": False,
+            "parameter": False,
+            "conj": False,
+            "neg": False,
+            "quantizer": None,
+            "parts": {},
+            "storage": 0,
+            "storage_nbytes": 48,
+            "missing_bytes": 0,
+            "placement": "certain",
+            "sha256": hashlib.sha256(DATA[:48]).hexdigest(),
+        }.items()
+    )
+
+
+def test_a_device_that_is_no_text() -> None:
+    one = Tensor(record(metas=[meta()], storages=[tp_tensor(12)]), 0, None)
+    one.meta = replace(one.meta, device="c\udcff")
+    one.place = replace(one.place, target_device="c\udcff:0")
+    assert [tensor_json(one)[name] for name in ("device", "target_device")] == ["c\\xff", "c\\xff:0"]
+
+
+def test_quantizers() -> None:
+    one = Tensor(record(metas=[meta()], storages=[tp_tensor(12)]), 0, None)
+    one.meta = replace(
+        one.meta,
+        quantizer=Quantizer(scheme="per_channel_affine", axis=0),
+        parts=(("scales", 1), ("zero_points", 2)),
+    )
+    assert tensor_json(one)["quantizer"] == {
+        "scheme": "per_channel_affine",
+        "scale": None,
+        "zero_point": None,
+        "axis": 0,
+    }
+    assert tensor_json(one)["parts"] == {"scales": 1, "zero_points": 2}
+    one.meta = replace(
+        one.meta, quantizer=Quantizer(scheme="per_tensor_affine", scale=math.inf, zero_point=3)
+    )
+    assert tensor_json(one)["quantizer"]["scale"] == "inf"
 
 
 # --- the rest of the line ---

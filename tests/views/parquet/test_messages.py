@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from rpcinspect.fields.field import Field
+from rpcinspect.fields.kinds import SIZE
+from rpcinspect.views.parquet.messages import MAX_INT64, _cells
 from tests.decoded import Decoded, Json, decode
 from tests.filter.from_json import FROM_JSON
 from tests.places import recorded
@@ -175,3 +178,8 @@ def test_elements_have_the_bytes_that_torch_counts(tmp_path: Path) -> None:
 def test_hashes_can_be_left_out(tmp_path: Path) -> None:
     write_lake(tmp_path, [CAPTURES / "basic_chain.pcap"], hashes=False)
     assert {row["sha256"] for row in rows(tmp_path, "tensors")} == {None}
+
+
+@pytest.mark.parametrize(("length", "cell"), [(0, 0), (MAX_INT64, MAX_INT64), (1 << 200, MAX_INT64)])
+def test_absurd_lengths_are_cut_off(length: int, cell: int) -> None:
+    assert _cells(Field("nbytes", SIZE, ""), (length,)) == {"nbytes": cell}

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-import math
+from collections import defaultdict
 from typing import Any
 
 import pytest
 
 from rpcinspect.errors import DecodeError
+from rpcinspect.fields.body import SAYS, Bodies, Body, envelope_json, error_json, event_json, tensor_text
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     Command,
@@ -37,20 +38,11 @@ from rpcinspect.rpc.envelope import (
 from rpcinspect.rpc.message import MessageType as M
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.profiling import LegacyEvent, ProfilerConfig
-from rpcinspect.rpc.tensor import Quantizer, TensorMeta
+from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.types import ForkId, ProfilingId, RRefId
-from rpcinspect.views.contract.message import (
-    BODIES,
-    body_json,
-    envelope_json,
-    error_json,
-    event_json,
-    number,
-    tensor_json,
-    tensor_text,
-    text,
-)
+from rpcinspect.views.contract.jsonl import message_line
 from tests.rpc.test_command_codec import UDF, VECTORS
+from tests.views.opened import opened
 
 TEXTS = ["tensor#0[3,4] float32 grad", "tensor#1[] int64"]
 TENSOR_1 = Call(Global("torch.jit._pickle", "build_tensor_from_id"), (1,))
@@ -160,28 +152,28 @@ SCHEMA = "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"
     ids=lambda value: type(value).__name__ if not isinstance(value, dict) else "",
 )
 def test_bodies_are_as_the_contract_says(command: Command, expected: dict[str, Any]) -> None:
-    assert body_json(command, TEXTS) == expected
+    assert Body(command, TEXTS).json == expected
 
 
 def test_pickles_that_can_not_be_read() -> None:
-    broken = body_json(PythonCall(b"\x80", False), [])
+    broken = Body(PythonCall(b"\x80", False), []).json
     assert (broken["function"], broken["args"], broken["async"]) == (None, [], False)
     assert broken["pickle_error"]
-    told = body_json(PythonResp(CALL), [], DecodeError("pickle", "too long"))
+    told = Body(PythonResp(CALL), [], DecodeError("pickle", "too long")).json
     assert (told["value"], told["error"], told["pickle_error"]) == (None, None, "too long")
-    odd = body_json(PythonCall(b"\x80\x04K\x05.", False), [])
+    odd = Body(PythonCall(b"\x80\x04K\x05.", False), []).json
     assert (odd["function"], odd["args"]) == (None, ["5"])
 
 
 def test_every_command_with_fields_has_a_body() -> None:
     for codec in COMMANDS.values():
-        assert (codec.command in BODIES) == bool(codec.command.__struct_fields__)
+        assert (codec.command in SAYS) == bool(codec.command.__struct_fields__)
 
 
 @pytest.mark.parametrize("name", VECTORS)
 def test_bodies_are_json(name: str) -> None:
     _, _, command = VECTORS[name]
-    assert json.loads(json.dumps(body_json(command, TEXTS), allow_nan=False))["type"]
+    assert json.loads(json.dumps(Body(command, TEXTS).json, allow_nan=False))["type"]
 
 
 def test_autograd_envelope() -> None:
@@ -290,71 +282,6 @@ def test_tensor_text(meta: TensorMeta, expected: str) -> None:
     assert tensor_text(0, meta) == expected
 
 
-def test_tensor_json() -> None:
-    found = tensor_json(
-        FLOAT,
-        storage_nbytes=48,
-        missing_bytes=0,
-        placement="certain",
-        sha256="ab",
-        target_device="cpu",
-        parameter=True,
-    )
-    assert found == {
-        "dtype": "float32",
-        "shape": [3, 4],
-        "stride": [4, 1],
-        "offset": 0,
-        "layout": "strided",
-        "device": "cpu",
-        "target_device": "cpu",
-        "requires_grad": False,
-        "parameter": True,
-        "conj": False,
-        "neg": False,
-        "quantizer": None,
-        "parts": {},
-        "storage": 0,
-        "storage_nbytes": 48,
-        "missing_bytes": 0,
-        "placement": "certain",
-        "sha256": "ab",
-    }
-
-
-def test_a_device_that_is_no_text() -> None:
-    place: dict[str, Any] = {"storage_nbytes": 2, "missing_bytes": 0, "placement": "certain", "sha256": None}
-    meta = TensorMeta(dtype="int8", sizes=(2,), strides=(1,), device="c\udcff")
-    found = tensor_json(meta, target_device="c\udcff:0", **place)
-    assert (found["device"], found["target_device"]) == ("c\\xff", "c\\xff:0")
-
-
-def test_quantizers() -> None:
-    meta = TensorMeta(
-        dtype="qint8",
-        sizes=(2,),
-        strides=(1,),
-        quantizer=Quantizer(scheme="per_channel_affine", axis=0),
-        parts=(("scales", 1), ("zero_points", 2)),
-    )
-    place: dict[str, Any] = {"storage_nbytes": 2, "missing_bytes": 0, "placement": "missing", "sha256": None}
-    found = tensor_json(meta, target_device=None, **place)
-    assert found["quantizer"] == {
-        "scheme": "per_channel_affine",
-        "scale": None,
-        "zero_point": None,
-        "axis": 0,
-    }
-    assert found["parts"] == {"scales": 1, "zero_points": 2}
-    infinite = TensorMeta(
-        dtype="qint8",
-        sizes=(2,),
-        strides=(1,),
-        quantizer=Quantizer(scheme="per_tensor_affine", scale=math.inf, zero_point=3),
-    )
-    assert tensor_json(infinite, target_device=None, **place)["quantizer"]["scale"] == "inf"
-
-
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
@@ -370,16 +297,21 @@ def test_errors(message: str | bytes, expected: tuple[str | None, int | None]) -
     assert (found["type"], found["node_id"]) == expected
 
 
-def test_text_and_numbers_that_json_lacks() -> None:
-    assert text(b"a\xffb") == "a\\xffb"
-    assert text("a\ud800b") == "a\\ud800b"
-    assert text("Grüße") == "Grüße"
-    assert [number(x) for x in (math.nan, math.inf, -math.inf, 1.5, 2.0, 7, 1e300)] == [
-        "nan",
-        "inf",
-        "-inf",
-        1.5,
-        2,
-        7,
-        1e300,
-    ]
+def test_a_body_is_that_of_the_message_line() -> None:
+    for name in ("basic_chain.pcap", "rref_relay.pcap.gz", "dtype_zoo.pcap.gz", "bwd_boom.pcap.gz"):
+        bodies = Bodies()
+        with opened(name) as capture:
+            for record in capture.records:
+                line = json.loads(message_line(record, capture.session, capture.bytes, hashes=False))
+                assert bodies.of(record).json == line["body"]
+
+
+def test_messages_that_say_the_same_share_a_body() -> None:
+    bodies = Bodies()
+    with opened("ctx_crowd.pcap.gz") as capture:
+        told = defaultdict(list)
+        for record in capture.records:
+            told[id(record.rpc.command), id(record.rpc.tensors)].append(bodies.of(record))
+        calls = [its for its in told.values() if len(its) > 1 and "function" in its[0].json]
+        assert calls
+        assert all(body is its[0] for its in calls for body in its)

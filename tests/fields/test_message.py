@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from rpcinspect.filter.fields import BY_NAME, FIELDS
-from rpcinspect.filter.kinds import FLAG
-from rpcinspect.filter.known import AtTheEnd
-from rpcinspect.filter.said import Reader
+from rpcinspect.fields.field import several
+from rpcinspect.fields.kinds import FLAG
+from rpcinspect.fields.known import AtTheEnd
+from rpcinspect.fields.message import Message, Reader
+from rpcinspect.fields.table import BY_NAME, FIELDS
 from rpcinspect.run.run import Run
 from tests.decoded import decode
 from tests.filter.from_json import FROM_JSON, values
@@ -32,14 +33,14 @@ def asked(*paths: Path) -> list[dict[str, list[Any]]]:
         reader, known = Reader(opened.bytes), AtTheEnd(opened.session)
         found = []
         for record in opened.messages:
-            its: dict[str, list[Any]] = {}
-            for field in FIELDS:
-                if field.said is not None:
-                    its[field.name] = list(field.said(record, reader))
-                else:
-                    assert field.known is not None
-                    its[field.name] = list(field.known(known)(record.row))
-            found.append(its)
+            message = Message(record, reader)
+            known.at([record.row])
+            found.append(
+                {
+                    field.name: list(several(field.column(known)[0]) if field.late else field.values(message))
+                    for field in FIELDS
+                }
+            )
         return found
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.filter.kinds import (
+from rpcinspect.fields.kinds import (
     CONTEXT,
     DURATION,
     FLAG,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rpcinspect.filter.known import AtTheEnd, SoFar
+from msgspec import UNSET
+
+from rpcinspect.fields.known import AtTheEnd, SoFar
 from rpcinspect.pipeline import Decoding, Options
 from tests.decoded import decode, stream
 from tests.truth import CAPTURES
@@ -14,13 +16,14 @@ def test_at_the_end_everything_is_known() -> None:
     with Decoding([str(BOOM)]) as decoding:
         for _ in decoding.records():
             pass
-        known, session = AtTheEnd(decoding.session), decoding.session
+        session = decoding.session
+        known = AtTheEnd(session)
         for message in decode(BOOM).messages:
             row = int(session.order[message["index"]])
-            assert known.source(row) + known.destination(row) == (message["src"], message["dst"])
-            assert sorted(known.ends(row)) == sorted((message["src"], message["dst"]))
-            assert known.index(row) == (message["index"],)
-            assert known.control(row) == (message["control"],)
+            known.at([row])
+            for name in ("src", "dst", "index", "control", "call", "latency_ns", "answered_by"):
+                assert known.column(name) == [message[name]]
+            assert sorted(known.worker[0]) == sorted((message["src"], message["dst"]))
 
 
 def test_while_messages_come_their_lines_say_the_same() -> None:
@@ -29,9 +32,6 @@ def test_while_messages_come_their_lines_say_the_same() -> None:
         known = SoFar(decoding)
         for record, line in zip(decoding.records(), lines, strict=True):
             known.at(record)
-            row = record.row
-            assert known.ends(row) == (line["src"], line["dst"])
-            assert known.index(row) == (line["index"],)
-            assert known.control(row) == (line["control"],)
-            assert known.answers(row) == (() if line["answers"] is None else (line["answers"],))
-            assert known.findings(row) == known.answered(row) == ()
+            for name in ("src", "dst", "index", "control", "answers"):
+                assert known.column(name) == [line[name]]
+            assert known.column("finding") == known.column("answered") == [UNSET]

@@ -1,0 +1,285 @@
+"""What a message says behind its type: its envelopes and its body, in words.
+
+In: envelopes and commands, with names for the tensors in their values. Out: dicts for any JSON writer: the
+contract's `envelopes` and `body`. `SAYS` lists what each command has of the fields in `BODY`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from rpcinspect.errors import DecodeError
+from rpcinspect.fields.plain import Json, Picked, number, plain, text
+from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.command import (
+    CleanupAutogradContextReq,
+    Command,
+    ExceptionResponse,
+    PropagateGradientsReq,
+    PythonCall,
+    PythonRemoteCall,
+    PythonResp,
+    PythonRRefFetchCall,
+    PythonRRefFetchRet,
+    RemoteRet,
+    RRefBackwardReq,
+    RRefChildAccept,
+    RRefForkRequest,
+    RRefUserDelete,
+    ScriptCall,
+    ScriptRemoteCall,
+    ScriptResp,
+    ScriptRRefFetchCall,
+    ScriptRRefFetchRet,
+    UnknownCommand,
+)
+from rpcinspect.rpc.command_codec import message_type_of, python_pickle
+from rpcinspect.rpc.decode import REPEATING, held_bytes
+from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd, RpcWithProfilingReq
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.pickles.python import PythonPickle
+from rpcinspect.rpc.pickles.render import render, render_args
+from rpcinspect.rpc.pickles.semantic import remote_exception
+from rpcinspect.rpc.questions import command_context
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta
+
+CACHE_BYTES = 1 << 22
+EVENT_KINDS = dict(enumerate(("mark", "push", "pop", "alloc")))
+
+event_json = Picked(
+    "kind name thread_id handle node_id cpu_ns cpu_memory "
+    "cuda_recorded cuda_memory cuda_device cuda_us shapes",
+    kind=lambda kind: EVENT_KINDS.get(kind, str(kind)),
+    handle=number,
+    cuda_us=number,
+)
+"""One of `events` of a profiling answer."""
+_config_json = Picked("state report_input_shapes profile_memory")
+
+
+def envelope_json(envelope: Envelope) -> Json:
+    """One item of `envelopes`."""
+    told: Json = {"type": type_name(envelope.message_type)}
+    wrapped = type_name(envelope.wrapped_message_type)
+    if isinstance(envelope, RpcWithAutograd):
+        told |= _autograd_json(envelope)
+        return told | {"device_map": texts(envelope.device_map), "wrapped_type": wrapped}
+    told["profiling_id"] = plain(envelope.profiling_id)
+    if isinstance(envelope, RpcWithProfilingReq):
+        return told | {"config": _config_json(envelope.profiler_config), "wrapped_type": wrapped}
+    return told | {"wrapped_type": wrapped, "events": [event_json(one) for one in envelope.profiled_events]}
+
+
+_autograd_json = Picked(
+    "context_id=autograd_metadata.autograd_context_id "
+    "autograd_message_id=autograd_metadata.autograd_message_id from_worker_id"
+)
+
+
+def texts(pairs: Mapping[str, str]) -> dict[str, str]:
+    """A map of texts, such as devices."""
+    return {text(a): text(b) for a, b in pairs.items()}
+
+
+class Body:
+    """What a command says. What costs time is worked out when it is asked for."""
+
+    def __init__(
+        self,
+        command: Command,
+        tensor_texts: Sequence[str],
+        pickle: PythonPickle | DecodeError | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        """`tensor_texts[i]` stands for tensor i in rendered values, see `tensor_text`. `pickle` is the
+        command's Python pickle where the caller has read it already, or why it could not; else it is read
+        here. One that can't be read leaves `function` or `value` None; `pickle_error` says why.
+        """
+        self.command: Any = command
+        self.tensor_texts = tensor_texts
+        self._limits = limits
+        if pickle is None:
+            try:
+                pickle = python_pickle(command, limits)
+            except DecodeError as error:
+                pickle = error
+        self._root = pickle.root if isinstance(pickle, PythonPickle) else None
+        self.pickle_error = str(pickle) if isinstance(pickle, DecodeError) else None
+
+    def get(self, name: str) -> Any:
+        """The value of a field of `BODY`; None where the command has no such field."""
+        return BODY[name](self) if name in SAYS.get(type(self.command), ()) else None
+
+    @cached_property
+    def json(self) -> Json:
+        """`body`: all that it says. Shared: nobody may change it."""
+        told = {name: BODY[name](self) for name in SAYS.get(type(self.command), ())}
+        if self.pickle_error is None:
+            told.pop("pickle_error", None)
+        return {"type": type_name(message_type_of(self.command)), **told}
+
+    @cached_property
+    def call(self) -> tuple[str | None, list[str], dict[str, str]]:
+        """Function, arguments and keyword arguments of a call; of a pickle that is no PythonUDF the whole of
+        it as the one argument."""
+        if isinstance(self.command, (ScriptCall, ScriptRemoteCall)):
+            return text(self.command.function), [self.render(value) for value in self.command.args], {}
+        if self.pickle_error is not None:
+            return None, [], {}
+        found = render_args(self._root, self.tensor_texts, self._limits)
+        return found or (None, [self.render(self._root)], {})
+
+    @cached_property
+    def error(self) -> Json | None:
+        """What failed, of an answer that says so."""
+        if isinstance(self.command, ExceptionResponse):
+            return error_json(self.command.text)
+        failure = remote_exception(self._root)
+        if failure is None:
+            return None
+        cls = failure.exception_type
+        return error_json(failure.message, None if cls is None else text(str(cls)))
+
+    @cached_property
+    def value(self) -> str | None:
+        """What an answer returns."""
+        if isinstance(self.command, ScriptResp):
+            return self.render(self.command.value)
+        if isinstance(self.command, ScriptRRefFetchRet):
+            values = self.command.values
+            return self.render(values[0] if len(values) == 1 else values)
+        return None if self.pickle_error is not None or self.error else self.render(self._root)
+
+    def render(self, value: Any) -> str:
+        return render(value, self.tensor_texts, self._limits)
+
+
+def _told(*names: str) -> Callable[[Body], object]:
+    """That attribute of these which the command has."""
+    return lambda body: plain(
+        next(getattr(body.command, name) for name in names if hasattr(body.command, name))
+    )
+
+
+BODY: dict[str, Callable[[Body], Any]] = {
+    "function": lambda body: body.call[0],
+    "schema": _told("schema"),
+    "args": lambda body: body.call[1],
+    "kwargs": lambda body: body.call[2],
+    "value": lambda body: body.value,
+    "error": lambda body: body.error,
+    "pickle_error": lambda body: body.pickle_error,
+    "async": _told("is_async_execution"),
+    "rref_id": _told("ret_rref_id", "rref_id"),
+    "fork_id": _told("ret_fork_id", "fork_id"),
+    "from_worker_id": _told("from_worker_id"),
+    "context_id": lambda body: command_context(body.command),
+    "autograd_message_id": lambda body: body.command.autograd_metadata.autograd_message_id,
+    "retain_graph": _told("retain_graph"),
+    "grads": _told("grads"),
+    "payload_hex": lambda body: body.command.payload.hex(),
+}
+"""Field of a body → its value."""
+
+_CALL = ("function", "args", "kwargs", "pickle_error", "async")
+_SCRIPT = ("function", "schema", "args", "async")
+_RESULT = ("value", "error", "pickle_error")
+_IDS = ("rref_id", "fork_id")
+
+SAYS: dict[type[Any], tuple[str, ...]] = {
+    PythonCall: _CALL,
+    ScriptCall: _SCRIPT,
+    PythonRemoteCall: (*_CALL, *_IDS),
+    ScriptRemoteCall: (*_SCRIPT, *_IDS),
+    PythonResp: _RESULT,
+    ScriptResp: ("value", "error"),
+    PythonRRefFetchRet: _RESULT,
+    ScriptRRefFetchRet: ("value", "error"),
+    PythonRRefFetchCall: ("rref_id", "from_worker_id"),
+    ScriptRRefFetchCall: ("rref_id", "from_worker_id"),
+    RemoteRet: _IDS,
+    RRefUserDelete: _IDS,
+    RRefForkRequest: _IDS,
+    RRefChildAccept: ("fork_id",),
+    PropagateGradientsReq: ("context_id", "autograd_message_id", "retain_graph", "grads"),
+    CleanupAutogradContextReq: ("context_id",),
+    RRefBackwardReq: ("rref_id", "context_id", "retain_graph"),
+    ExceptionResponse: ("error",),
+    UnknownCommand: ("payload_hex",),
+}
+"""Command → its fields, in the order of the contract; empty messages have none."""
+
+
+def body_of(record: RpcRecord) -> Body:
+    """The body of a record, whose pickle was read when it was decoded."""
+    pickle = record.facts.pickle
+    told = pickle.error if pickle is not None and pickle.error is not None else pickle
+    return Body(record.rpc.command, tensor_texts(record), told)
+
+
+class Bodies:
+    """Bodies of messages, each made once for all that say the same."""
+
+    def __init__(self) -> None:
+        self._known: BoundedCache[tuple[int, int], tuple[object, Body]] = BoundedCache(CACHE_BYTES)
+
+    def of(self, record: RpcRecord) -> Body:
+        """The body of one message."""
+        rpc = record.rpc
+        key = (id(rpc.command), id(rpc.tensors))
+        known = self._known.get(key)
+        if known is not None:  # the entry holds both objects, so that their ids stay theirs
+            return known[1]
+        body = body_of(record)
+        kind = rpc.envelopes[-1].wrapped_message_type if rpc.envelopes else rpc.message.type
+        if kind in REPEATING:
+            size = sum(len(str(value)) for value in body.json.values()) + held_bytes(rpc)
+            self._known.put(key, (rpc.tensors, body), size)
+        return body
+
+
+def tensor_texts(record: RpcRecord) -> tuple[str, ...]:
+    """How each tensor of a message is named in its values."""
+    parameters = record.facts.parameters
+    return tuple(tensor_text(i, meta, parameter=i in parameters) for i, meta in enumerate(record.rpc.tensors))
+
+
+def tensor_text(index: int, meta: TensorMeta, *, parameter: bool = False) -> str:
+    """How a tensor is named in rendered values: `tensor#0[3,4] float32 grad`."""
+    words = [f"tensor#{index}[{','.join(map(str, meta.sizes))}]", meta.dtype]
+    if meta.layout != "strided":
+        words.append(meta.layout)
+    if meta.device != "cpu":
+        words.append(ascii(meta.device)[1:-1])
+    if meta.conj:
+        words.append("conj")
+    if meta.neg:
+        words.append("neg")
+    if parameter:
+        words.append("parameter")
+    if meta.requires_grad:
+        words.append("grad")
+    return " ".join(words)
+
+
+def error_json(message: str | bytes, exception_type: str | None = None) -> Json:
+    """`error`: what failed, on which node, and all that was said about it."""
+    message = text(message)
+    on_worker = _ON_WORKER.match(message) or _ON_NODE.match(message)
+    node_id = int(on_worker[1]) if on_worker else None
+    if exception_type is None and on_worker is not None:
+        named = _EXCEPTION_NAME.match(message, on_worker.end())
+        exception_type = named[1] if named else None
+    return {"type": exception_type, "node_id": node_id, "text": message}
+
+
+_ON_WORKER = re.compile(r"On WorkerInfo\(id=(\d{1,5}), name=[^\n]*\):\n")
+_ON_NODE = re.compile(r"Error on Node (\d{1,5}): ")
+"""How torch starts the text of a failure that it passes on: of a call, and of a backward pass."""
+_EXCEPTION_NAME = re.compile(r"([A-Za-z_][\w.]{0,200})\(")
+"""The `repr` of an exception, which follows."""

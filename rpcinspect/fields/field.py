@@ -1,0 +1,144 @@
+"""What a field is: its name and kind, what gives its value, where it is shown.
+
+In: a message, or columns of what is known of many. Out: values: what a message lacks is None, a tuple stands
+for several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Flag
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, ClassVar, TypeAlias
+
+from msgspec import UNSET, Struct
+
+from rpcinspect.fields.kinds import PAIR, TEXT, Kind
+from rpcinspect.fields.known import Column, Known
+from rpcinspect.fields.message import Message
+from rpcinspect.fields.plain import text
+
+Values: TypeAlias = tuple[Any, ...]
+Get: TypeAlias = Callable[[Any], Any]
+
+
+class To(Flag):
+    """Where a field is, beside filters."""
+
+    FILTER = 0
+    JSON = 1
+    TABLE = 2
+    BOTH = 3
+
+
+CELLS = {"text": "text", "type": "text", "flag": "bool", "shape": "list of int64"}
+"""Kind → what is in columns, if not int64."""
+
+
+class Field(Struct, frozen=True, eq=False, dict=True):
+    """What each message tells alone: an attribute, with dots on the way to an inner one, or what a function
+    gives."""
+
+    key: str
+    """Its name in lines of JSON and in tables."""
+    kind: Kind
+    about: str
+    test: str | None = None
+    """What stands behind its name in a filter that is an example; None: no filter may name it."""
+    of: str | Get = ""
+    """Its value; empty: the attribute of its name."""
+    to: To = To.BOTH
+    renamed: str = ""
+    """What its column is called, if not so."""
+    cells: str = ""
+    """What is in there: a list has all values, anything else the first."""
+    streams: bool = True
+    """Whether it can be told while messages come."""
+
+    prefix: ClassVar[str] = ""
+    """Of its name in filters."""
+
+    @property
+    def name(self) -> str:
+        """Its name in filters."""
+        return self.prefix + self.key
+
+    @property
+    def example(self) -> str:
+        """A filter with it."""
+        return f"{self.name} {self.test}".rstrip()
+
+    @property
+    def in_json(self) -> bool:
+        """Whether lines of JSON have it under its key; what a message tells alone is in its envelopes and its
+        body there."""
+        return False
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Its columns, with what is in them: two of a pair."""
+        if To.TABLE not in self.to:
+            return {}
+        name = self.renamed or self.key.replace(".", "_")
+        if self.kind is PAIR:
+            return {f"{name}_created_on": "int64", f"{name}_local_id": "int64"}
+        return {name: self.cells or CELLS.get(self.kind.name, "int64")}
+
+    @cached_property
+    def get(self) -> Get:
+        """What gives the value; text that is an attribute comes as UTF-8 can hold it."""
+        return _getter(self.of or self.key, self.kind)
+
+    @property
+    def late(self) -> bool:
+        """Whether a message alone does not tell it: only its `column` does."""
+        return False
+
+    def values(self, message: Message) -> Values:
+        """What a message alone tells of it."""
+        return several(self.get(message))
+
+    def column(self, known: Known) -> Column:
+        """Its value of each message that is asked about."""
+        return known.column(self.key)
+
+
+class Seen(Field, frozen=True, eq=False, dict=True):
+    """What others decide, too: a column of `Known`. With `of`, a message alone tells it, so that a filter
+    need not wait for the end."""
+
+    @property
+    def late(self) -> bool:
+        return not self.of
+
+    @property
+    def in_json(self) -> bool:
+        return To.JSON in self.to
+
+
+class OfTensor(Field, frozen=True, eq=False, dict=True):
+    """What each tensor of a message tells."""
+
+    prefix: ClassVar[str] = "tensor."
+
+    @property
+    def in_json(self) -> bool:
+        return To.JSON in self.to
+
+    def values(self, message: Message) -> Values:
+        """Those of all tensors of a message."""
+        return tuple([value for value in map(self.get, message.tensors) if value is not None])
+
+
+def several(value: Any) -> Values:
+    """The values of a field that has one, some or none."""
+    return value if type(value) is tuple else () if value is None or value is UNSET else (value,)
+
+
+def _getter(of: str | Get, kind: Kind) -> Get:
+    """What gives the value; text that is an attribute comes as UTF-8 can hold it."""
+    if not isinstance(of, str):
+        return of
+    get: Get = attrgetter(of)
+    return (lambda one: text(found) if isinstance(found := get(one), str) else found) if kind is TEXT else get

@@ -1,0 +1,251 @@
+"""What is known of messages beyond what each says itself: who sent it, its number, what answers it.
+
+In: a session, or a decoding that goes on; then the messages that are asked about. Out: columns, with a value
+for each of them: None where a message lacks it, a tuple where it has several, `UNSET` where nobody can know
+yet. While a decoding goes on, names are those known by now, numbers count completions, and only of answers it
+is known what they answer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any, TypeAlias
+
+from msgspec import UNSET
+
+from rpcinspect.fields.plain import Picked, text
+from rpcinspect.pipeline import Decoding
+from rpcinspect.rpc.message import MessageType, is_request, type_name
+from rpcinspect.rpc.questions import CLEAN_UP
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.causes import explain
+from rpcinspect.run.names import names_of
+from rpcinspect.session.model import NONE, Heads, MessageColumns, Session
+from rpcinspect.session.names import Roster
+
+Column: TypeAlias = Sequence[Any]
+Ends: TypeAlias = Sequence[tuple[str, str]] | Mapping[int, tuple[str, str]]
+"""Labels of server and client, by the number of the pipe."""
+
+KEEPING = CLEAN_UP | {MessageType.RREF_ACK, MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP}
+"""Messages with which agents keep house."""
+OWN: tuple[tuple[int, ...], bool] = ((), True)
+"""Of a request that its sender's own program sent."""
+
+_name, _is_request = cache(type_name), cache(is_request)
+failure_json = Picked("reason time_ns text")
+"""Why the caller of a request gave it up."""
+
+
+class Known:
+    """Columns of the messages that were chosen last: those that can be told while messages come."""
+
+    rows: Sequence[int] = ()
+    """The messages that were chosen."""
+    heads: Heads
+    start_ns = 0
+    """When the first message of all began."""
+    logged = False
+
+    def __init__(self, columns: MessageColumns, ends: Ends) -> None:
+        self._columns = columns
+        self._ends = ends
+
+    def column(self, name: str) -> Column:
+        """The column of that name; `UNSET` where there is none."""
+        found: Column | None = getattr(self, name)
+        return [UNSET] * len(self.rows) if found is None else found
+
+    @property
+    def index(self) -> Column:
+        return self.heads.number
+
+    @property
+    def time(self) -> Column:
+        """From the first message's begin to its own."""
+        return [time_ns - self.start_ns for time_ns in self.heads.time_ns]
+
+    @property
+    def time_ns(self) -> Column:
+        return self.heads.time_ns
+
+    @property
+    def end_time_ns(self) -> Column:
+        return self.heads.end_time_ns
+
+    @property
+    def pipe(self) -> Column:
+        """Logs know none."""
+        return [None] * len(self.rows) if self.logged else self.heads.pipe
+
+    @property
+    def src(self) -> Column:
+        ends, heads = self._ends, self.heads
+        return [ends[pipe][forth] for pipe, forth in zip(heads.pipe, heads.from_client, strict=True)]
+
+    @property
+    def dst(self) -> Column:
+        ends, heads = self._ends, self.heads
+        return [ends[pipe][not forth] for pipe, forth in zip(heads.pipe, heads.from_client, strict=True)]
+
+    @property
+    def worker(self) -> Column:
+        return [self._ends[pipe] for pipe in self.heads.pipe]
+
+    @property
+    def type(self) -> Column:
+        return list(map(_name, self.heads.type))
+
+    @property
+    def id(self) -> Column:
+        return self.heads.id
+
+    @property
+    def request(self) -> Column:
+        return list(map(_is_request, self.heads.type))
+
+    @property
+    def answers(self) -> Column:
+        """The number of the request that it answers."""
+        return [None if index == NONE else index for index in self.heads.answers]
+
+    @property
+    def latency(self) -> Column:
+        """Of a request that is answered, and of its answer."""
+        return list(map(self._columns.latency_ns, self.rows))
+
+    @property
+    def control(self) -> Column:
+        return [control != 0 for control in self.heads.control]
+
+    @property
+    def housekeeping(self) -> Column:
+        kinds = zip(self.heads.control, self.heads.type, strict=True)
+        return [control != 0 or kind in KEEPING for control, kind in kinds]
+
+
+class AtTheEnd(Known):
+    """Of a session; `at` chooses messages by row."""
+
+    def __init__(self, session: Session) -> None:
+        servers, clients = map(text, session.servers), map(text, session.clients)
+        super().__init__(session.messages, list(zip(servers, clients, strict=True)))
+        self._session = session
+        self.logged = session.logged
+        self.start_ns = min(session.messages.time_ns, default=0)
+
+    def at(self, rows: Sequence[int]) -> AtTheEnd:
+        """The same, for these."""
+        self.rows, self.heads = rows, self._session.heads(rows)
+        return self
+
+    @property
+    def job(self) -> Column:
+        return [self._session.jobs[pipe] for pipe in self.heads.pipe]
+
+    @property
+    def answered(self) -> Column:
+        """Of a request whether it has an answer."""
+        answers = zip(self.heads.from_client, self.heads.answered_by, strict=True)
+        return [answer != NONE if forth else None for forth, answer in answers]
+
+    @property
+    def answered_by(self) -> Column:
+        return [None if index == NONE else index for index in self.heads.answered_by]
+
+    @property
+    def latency_ns(self) -> Column:
+        """Of a request that is answered."""
+        answers = zip(self.heads.answered_by, self.heads.latency_ns, strict=True)
+        return [None if answer == NONE else latency_ns for answer, latency_ns in answers]
+
+    @property
+    def parents(self) -> Column:
+        """The requests that a request was, or may have been, sent for."""
+        return [self._causes.get(index, OWN)[0] for index in self.heads.number]
+
+    @property
+    def parent_certain(self) -> Column:
+        return [self._causes.get(index, OWN)[1] for index in self.heads.number]
+
+    @property
+    def call(self) -> Column:
+        """Who is called, as a person says it."""
+        return [self._calls.get(row) for row in self.rows]
+
+    @property
+    def failure(self) -> Column | None:
+        """Why the caller of a request gave it up."""
+        failures = self._session.failures
+        if not failures:
+            return None
+        return [failure_json(failures[row]) if row in failures else UNSET for row in self.rows]
+
+    @property
+    def finding(self) -> Column:
+        """Codes of those that name it."""
+        return [self._codes.get(index, ()) for index in self.heads.number]
+
+    @cached_property
+    def _causes(self) -> dict[int, tuple[tuple[int, ...], bool]]:
+        """By index; of requests that others than the sender's own program are behind."""
+        causes = explain(self._session)
+        found = {index: ((parent,), True) for index, parent in causes.parents.items()}
+        return found | {index: (doubt.parents, False) for index, doubt in causes.doubts.items()}
+
+    @cached_property
+    def _calls(self) -> dict[int, str]:
+        """By row."""
+        known: dict[str, str] = {}  # many rows, few names
+        names = names_of(self._session).items()
+        return {row: known.setdefault(name.short, text(name.short)) for row, name in names}
+
+    @cached_property
+    def _codes(self) -> dict[int, tuple[str, ...]]:
+        """By index."""
+        codes: dict[int, dict[str, None]] = defaultdict(dict)
+        for finding in self._session.findings:
+            for index in finding.messages:
+                codes[index][finding.code] = None
+        return {index: tuple(its) for index, its in codes.items()}
+
+
+class SoFar(Known):
+    """Of a decoding that goes on; `at` chooses the message that came last."""
+
+    job = answered = answered_by = latency_ns = parents = parent_certain = call = failure = finding = None
+    """What only the end can tell."""
+
+    def __init__(self, decoding: Decoding) -> None:
+        super().__init__(decoding.builder.columns, {})
+        self._decoding = decoding
+
+    def at(self, record: RpcRecord) -> SoFar:
+        """The same, for this one."""
+        tp, row, message = record.tp, record.row, record.rpc.message
+        pipe, partner, forth = tp.pipe.number, self._columns.partner[row], tp.from_client
+        control = is_control(self._decoding, record)
+        times = [row], [tp.first_ns], [tp.last_ns], [pipe]
+        kinds = [message.type], [message.id], [int(control)], [int(forth)]
+        self.heads = Heads(*times, *kinds, [NONE if forth else partner], [NONE], [0])
+        self.rows, self.logged, self.start_ns = (row,), tp.pipe.logged, self._columns.time_ns[0]
+        server, client = map(text, pipe_ends(record, self._decoding.roster()))
+        self._ends = {pipe: (server, client)}
+        return self
+
+
+def pipe_ends(record: RpcRecord, roster: Roster) -> tuple[str, str]:
+    """Labels of server and client of a message's pipe, as far as they are known by now."""
+    pipe = record.tp.pipe
+    if pipe.number < len(roster.clients):
+        return roster.servers[pipe.number], roster.clients[pipe.number]
+    return str(pipe.server), pipe.client_name or str(pipe.client)
+
+
+def is_control(decoding: Decoding, record: RpcRecord) -> bool:
+    """Whether a message is of the agents' own calls, or answers one."""
+    columns = decoding.builder.columns
+    partner = columns.partner[record.row]
+    return bool(columns.control[record.row]) or (partner != NONE and bool(columns.control[partner]))

@@ -1,0 +1,235 @@
+"""A message as fields ask it: the record, what its body says, its tensors with what the wire tells of them.
+
+In: records, and where the bytes of tensors are. Out: objects that work out what they are asked for, once.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from rpcinspect.fields.body import Bodies, Body
+from rpcinspect.fields.plain import Json, Picked, number, text
+from rpcinspect.rpc.command import Command, ExceptionResponse
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.decode import DecodedRpc
+from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.questions import command_context, element_bytes, function_of
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.run.tensors import LastRead, TensorPlace, hash_of, place_of
+from rpcinspect.wire.ranges import CaptureBytes
+from rpcinspect.wire.records import Placement, TpMessage
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+class Reader:
+    """Where the bytes of tensors are, and a memory of bodies."""
+
+    def __init__(self, source: CaptureBytes, *, hashes: bool = True) -> None:
+        self.source = source
+        self.hashes = hashes
+        self.bodies = Bodies()
+
+
+class Message:
+    """One message."""
+
+    def __init__(self, record: RpcRecord, reader: Reader) -> None:
+        self.record = record
+        self.tp: TpMessage = record.tp
+        self._reader = reader
+
+    @property
+    def rpc(self) -> DecodedRpc:
+        return self.record.rpc
+
+    @property
+    def command(self) -> Command:
+        """What is inside of all envelopes."""
+        return self.record.rpc.command
+
+    @property
+    def body(self) -> Body:
+        """What that says."""
+        return self._reader.bodies.of(self.record)
+
+    @property
+    def type(self) -> str:
+        return type_name(self.rpc.message.type)
+
+    @property
+    def body_type(self) -> str:
+        return type_name(message_type_of(self.command))
+
+    @property
+    def pipe(self) -> int | None:
+        """None in a log, as the two below."""
+        return None if self.tp.pipe.logged else self.tp.pipe.number
+
+    @property
+    def packet(self) -> int | None:
+        return None if self.tp.pipe.logged else self.tp.packet
+
+    @property
+    def flow(self) -> str | None:
+        return None if self.tp.pipe.logged else str(self.tp.flow)
+
+    @property
+    def function(self) -> str | None:
+        """What a call names."""
+        return function_of(self.record)
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        return tuple([f"{name}={value}" for name, value in (self.body.get("kwargs") or {}).items()])
+
+    @property
+    def reports_error(self) -> bool:
+        """Whether it is an answer whose error can be read."""
+        return self.record.facts.failed or type(self.command) is ExceptionResponse
+
+    @property
+    def envelopes(self) -> tuple[str, ...]:
+        """Their types, outermost first."""
+        return tuple([type_name(envelope.message_type) for envelope in self.rpc.envelopes])
+
+    @property
+    def autograd(self) -> list[RpcWithAutograd]:
+        """The autograd envelopes, outermost first."""
+        return [one for one in self.rpc.envelopes if isinstance(one, RpcWithAutograd)]
+
+    @property
+    def contexts(self) -> tuple[int, ...]:
+        """The command's comes first, then those of the envelopes."""
+        own = command_context(self.command)
+        found = [envelope.autograd_metadata.autograd_context_id for envelope in self.autograd]
+        return tuple(found) if own is None else (own, *found)
+
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """The command's comes first, then those of the envelopes, innermost first."""
+        carriers: list[Any] = [self.command, *reversed(self.autograd)]
+        found = [getattr(carrier, "autograd_metadata", None) for carrier in carriers]
+        return tuple([metadata.autograd_message_id for metadata in found if metadata is not None])
+
+    @property
+    def senders(self) -> tuple[int, ...]:
+        """Those of the envelopes."""
+        return tuple([envelope.from_worker_id for envelope in self.autograd])
+
+    @property
+    def sender(self) -> int | None:
+        """As a fetch has it, else the innermost envelope."""
+        own: int | None = getattr(self.command, "from_worker_id", None)
+        return self.senders[-1] if own is None and self.autograd else own
+
+    @property
+    def devices(self) -> tuple[tuple[str, str], ...]:
+        """The map of the innermost envelope."""
+        maps = [envelope.device_map for envelope in self.autograd[-1:]]
+        return tuple([(text(a), text(b)) for one in maps for a, b in one.items()])
+
+    @property
+    def device_pairs(self) -> tuple[str, ...]:
+        """Those of all envelopes."""
+        maps = [envelope.device_map for envelope in self.autograd]
+        return tuple([f"{text(a)}->{text(b)}" for one in maps for a, b in one.items()])
+
+    @property
+    def profiling_ids(self) -> Pairs:
+        """Those of the envelopes, innermost first."""
+        kinds = (RpcWithProfilingReq, RpcWithProfilingResp)
+        found = [one for one in reversed(self.rpc.envelopes) if isinstance(one, kinds)]
+        return tuple([one.profiling_id.to_value() for one in found])
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Names of those of the profiler."""
+        answers = [one for one in self.rpc.envelopes if isinstance(one, RpcWithProfilingResp)]
+        return tuple([text(event.name) for answer in answers for event in answer.profiled_events])
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Their reasons."""
+        return tuple([text(problem.reason) for problem in self.record.problems])
+
+    @property
+    def problem_layers(self) -> tuple[str, ...]:
+        return tuple([problem.layer for problem in self.record.problems])
+
+    @property
+    def tensor_count(self) -> int:
+        return len(self.record.like.tensors)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Its tensors."""
+        read = LastRead(self._reader.source) if self._reader.hashes else None
+        return tensors_of(self.record, read)
+
+    def of_command(self, names: tuple[str, ...]) -> tuple[Any, ...]:
+        """Attributes of the command, as far as it has them; ids as pairs."""
+        found = [getattr(self.command, name) for name in names if hasattr(self.command, name)]
+        return tuple([one.to_value() if isinstance(one, GloballyUniqueId) else one for one in found])
+
+
+class Tensor:
+    """One tensor of a message."""
+
+    def __init__(self, record: RpcRecord, number: int, read: LastRead | None) -> None:
+        """`read`: what reads its bytes, to hash them."""
+        self.record = record
+        self.number = number
+        self.meta = record.like.tensors[number]
+        self._read = read
+
+    @cached_property
+    def place(self) -> TensorPlace:
+        """What the wire tells of its storage."""
+        return place_of(self.record, self.meta)
+
+    @cached_property
+    def sha256(self) -> str | None:
+        """Hash of its elements; None also where nothing is to be hashed."""
+        return None if self._read is None else hash_of(self.record, self.meta, self._read)
+
+    @property
+    def parameter(self) -> bool:
+        """Whether it is an nn.Parameter."""
+        return self.number in self.record.facts.parameters
+
+    @property
+    def part(self) -> str | None:
+        """Which part of another tensor it is."""
+        metas = self.record.like.tensors
+        return next((name for meta in metas for name, part in meta.parts if part == self.number), None)
+
+    @property
+    def quantizer(self) -> Json | None:
+        return None if self.meta.quantizer is None else _quantizer_json(self.meta.quantizer)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements, of a sparse one those of its parts."""
+        return element_bytes(self.record.like.tensors, self.meta)
+
+    @property
+    def dense_bytes(self) -> int | None:
+        """Bytes of its elements; None of a sparse one."""
+        return self.nbytes if self.meta.layout == "strided" else None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether bytes of its storage were not captured."""
+        return self.place.missing_bytes > 0 or self.place.placement is Placement.MISSING
+
+
+_quantizer_json = Picked("scheme scale zero_point axis", scale=number)
+
+
+def tensors_of(record: RpcRecord, read: LastRead | None = None) -> list[Tensor]:
+    """All tensors of a message."""
+    return [Tensor(record, number, read) for number in range(len(record.like.tensors))]

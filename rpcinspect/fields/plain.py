@@ -1,0 +1,104 @@
+"""Attributes of records as values that any JSON writer takes.
+
+In: objects with the attributes that are named. Out: dicts of str, int, finite float, bool, None, list and
+dict: non-finite floats are "nan", "inf" or "-inf", text is what UTF-8 can hold. Captured text is passed on
+unescaped otherwise; what shows it on a terminal must escape control characters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from rpcinspect.rpc.types import GloballyUniqueId
+
+Json: TypeAlias = dict[str, Any]
+
+
+def text(value: str | bytes) -> str:
+    """Text that UTF-8 can hold; what can't be is escaped with backslashes."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if value.isascii():
+        return value
+    try:
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # surrogates that stand for no byte
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def number(value: float | None) -> float | str | None:
+    """A number that JSON has, or "nan", "inf", "-inf"; whole floats that fit are ints."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return str(value)
+        if value.is_integer() and abs(value) < 1 << 53:
+            return int(value)
+    return value
+
+
+def plain(value: object) -> object:
+    """Text as `text` has it, an id as its two numbers, each item of a list likewise; others as they are."""
+    make = _MAKE.get(type(value))
+    return value if make is None else make(value)
+
+
+def _items(values: Sequence[object]) -> list[object]:
+    return [value if (make := _MAKE.get(type(value))) is None else make(value) for value in values]
+
+
+_MAKE: dict[type, Callable[[Any], object]] = {
+    str: text,
+    bytes: text,
+    tuple: _items,
+    list: _items,
+    GloballyUniqueId: lambda unique: list(unique.to_value()),
+}
+
+
+class Picked:
+    """Some attributes of an object, by name: made once for a kind of object, called with each."""
+
+    def __init__(self, names: str, **make: Callable[[Any], object]) -> None:
+        """`names`: the keys in their order, `key=attribute` where the two differ; `make`: of a key how its
+        value is made, where not by `plain`."""
+        pairs = [name.partition("=") for name in names.split()]
+        self._keys = [key for key, _, _ in pairs]
+        self._get: Callable[[object], tuple[object, ...]]
+        self._get = attrgetter(*[attribute or key for key, _, attribute in pairs])
+        self._make = make
+        self._rest = [key for key in self._keys if key not in make]
+
+    def __call__(self, one: object) -> Json:
+        told = dict(zip(self._keys, self._get(one), strict=True))
+        for key in self._rest:
+            value = told[key]
+            make = _MAKE.get(type(value))
+            if make is not None:
+                told[key] = make(value)
+        for key, given in self._make.items():
+            told[key] = given(told[key])
+        return told
+
+
+class Line(Picked):
+    """The same behind `kind`: a line of JSON."""
+
+    def __init__(self, kind: str, names: str, **make: Callable[[Any], object]) -> None:
+        super().__init__(names, **make)
+        self._kind = kind
+
+    def __call__(self, one: object) -> Json:
+        return {"kind": self._kind, **super().__call__(one)}
+
+
+def optional(make: Callable[[Any], object]) -> Callable[[Any], object]:
+    """What makes None of None."""
+    return lambda one: None if one is None else make(one)
+
+
+def each(make: Callable[[Any], object]) -> Callable[[Any], list[object]]:
+    """What makes a list of everything that is in one."""
+    return lambda items: [make(item) for item in items]
