@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.run.graph import ContextGraph, find_graphs
+from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
 from tests.places import recorded
@@ -111,7 +111,7 @@ class Told:
         self.findings: list[Finding] = of_path(str(path))[1]
 
     def graph(self, context_id: int) -> ContextGraph:
-        (graph,) = find_graphs(self.trace.graphs, context_id)
+        (graph,) = self.trace.graphs_of(context_id)
         return graph
 
     def codes(self) -> Counter[str]:

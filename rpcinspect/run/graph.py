@@ -311,8 +311,3 @@ def _tensors(
 def _travelled(record: RpcRecord) -> int:
     """Bytes of a message's storages."""
     return sum(tensor.descriptor.length for tensor in record.tp.tensors)
-
-
-def find_graphs(graphs: Sequence[ContextGraph], context_id: int) -> tuple[ContextGraph, ...]:
-    """Those of one context id: one, or one for each job that has the id."""
-    return tuple(graph for graph in graphs if graph.context_id == context_id)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
-from rpcinspect.run.graph import ContextGraph, find_graphs
+from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.latency import Timing
 from rpcinspect.run.ledger import RRefStory
 from rpcinspect.run.run import Run
@@ -99,7 +99,7 @@ class Told:
         return {story.rref_id: story for story in self.trace.ledger}
 
     def graph(self, context_id: int) -> ContextGraph | None:
-        found = find_graphs(self.trace.graphs, context_id)
+        found = self.trace.graphs_of(context_id)
         assert len(found) <= 1
         return found[0] if found else None
 
