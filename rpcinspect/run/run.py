@@ -29,7 +29,7 @@ from rpcinspect.run.critical_path import Segment, critical_path
 from rpcinspect.run.device_maps import DeviceMap, read_device_maps
 from rpcinspect.run.exchanges import Exchange, Exchanges, read_exchanges
 from rpcinspect.run.graph import ContextGraph, read_graphs
-from rpcinspect.run.latency import Latency, read_latency
+from rpcinspect.run.latency import Latency, Timing, read_latency
 from rpcinspect.run.ledger import RRefStory, read_ledger
 from rpcinspect.run.message import Message
 from rpcinspect.run.profile import CallProfile, read_profiles
@@ -183,7 +183,12 @@ class Run:
         """Requests with their answers."""
         if self.is_part:
             return self.whole.exchanges
-        return read_exchanges(self.session, self.messages)
+        return read_exchanges(self)
+
+    @cached_property
+    def calls(self) -> dict[int, Exchange]:
+        """The same by the index of the request, in the order in which they began."""
+        return self.exchanges.by_index()
 
     @cached_property
     def causes(self) -> Causes:
@@ -215,6 +220,11 @@ class Run:
         if self.is_part:
             return latency.part_of(self.whole.latency, self.requests)
         return read_latency(self.exchanges.calls, self.causes, self.waiting, self.passes)
+
+    @cached_property
+    def timings(self) -> dict[int, Timing]:
+        """The times of exchanges by the index of the request."""
+        return {timing.request: timing for timing in self.latency.timings}
 
     @cached_property
     def profiles(self) -> tuple[CallProfile, ...]:

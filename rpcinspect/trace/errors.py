@@ -13,11 +13,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.pickles.semantic import remote_exception
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.remote_error import origin
+from rpcinspect.rpc.remote_error import error_of, origin
 from rpcinspect.session.model import NONE, Finding
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
@@ -68,19 +66,10 @@ class ErrorResponses(Stage):
         self._characters = 0
 
     def feed(self, record: RpcRecord, note: Note) -> None:
-        if not note.failed:
-            return
-        command, pickle = record.rpc.command, record.facts.pickle
-        kind: str | None = None
-        if isinstance(command, ExceptionResponse):
-            text = command.text[:MAX_TEXT].decode("utf-8", "backslashreplace")
-        else:
-            remote = remote_exception(pickle.root) if pickle is not None else None
-            if remote is None:
-                return
-            text = remote.message[:MAX_TEXT]
-            kind = None if remote.exception_type is None else shorten(str(remote.exception_type), MAX_SHOWN)
-        self._failures[record.row] = _Failure(record.row, kind, self._keep(text))
+        error = error_of(record) if note.failed else None
+        if error is not None:
+            kind = None if error.type is None else shorten(error.type, MAX_SHOWN)
+            self._failures[record.row] = _Failure(record.row, kind, self._keep(error.text[:MAX_TEXT]))
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return not note.failed

@@ -44,8 +44,9 @@ from rpcinspect.rpc.pickles.verdicts import Named
 from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.wrapping import envelope_types, habit, wrap_answer, wrap_request
-from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.exchanges import Exchange, Exchanges, Orphan, read_exchanges
+from rpcinspect.run.causes import Causes
+from rpcinspect.run.exchanges import Exchange, Exchanges, Orphan
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session
 
 
@@ -83,8 +84,8 @@ def plan(
     Raises `PlanError` where a worker or a context that was named is not in the capture.
     """
     options, gate = options or PlanOptions(), gate or Gate()
-    exchanges = read_exchanges(session, messages)
-    causes = explain(session).decided(options.roles)
+    run = Run(session, messages)
+    exchanges, causes = run.exchanges, run.causes.decided(options.roles)
     facts = read_facts(session, exchanges.calls)
     casts = _casts(session, exchanges, causes, options)
     calls, left_out = _selected(exchanges, causes, facts, options)

@@ -27,17 +27,25 @@ from rpcinspect.replay.reproduction.reproduced import (
     Reproduction,
     Skipped,
     needing_gradient,
-    value_of,
 )
 from rpcinspect.rpc.command import PropagateGradientsReq, UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
 from rpcinspect.rpc.pickles.places import rref_places, tensor_places
 from rpcinspect.rpc.pickles.verdicts import Named
-from rpcinspect.rpc.questions import FETCHES, HOUSEKEEPING, created, missing_bytes, rref_of, uncertain
+from rpcinspect.rpc.questions import (
+    FETCHES,
+    HOUSEKEEPING,
+    created,
+    missing_bytes,
+    result_of,
+    rref_of,
+    uncertain,
+)
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
-from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.causes import Causes
+from rpcinspect.run.exchanges import Exchange
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session, Worker
 
 Unwritable = Callable[[RpcRecord], "str | None"]
@@ -66,8 +74,8 @@ def reproduction(
     unwritable: Unwritable,
 ) -> Reproduction:
     """Raises `PlanError` where a message, a context or a worker is not in the capture."""
-    exchanges = read_exchanges(session, messages)
-    causes = explain(session).decided(options.roles)
+    run = Run(session, messages)
+    exchanges, causes = run.exchanges, run.causes.decided(options.roles)
     facts = read_facts(session, exchanges.calls)
     chosen = _chosen(exchanges.calls, causes, facts, options)
     _check_names(session, options)
@@ -214,7 +222,7 @@ class _Judge:
         unwritable = self._unwritable(call.response)
         if refused is None and unwritable is not None:
             self._made.uncompared[call.index] = unwritable
-        value = value_of(call.response.rpc.command, call.response)
+        value = result_of(call.response)
         for rref, place in rref_places(value).items():
             self._made.handles.setdefault((call.job, call.caller, rref), Handle("answer", call.index, place))
 
@@ -308,7 +316,7 @@ class _Judge:
             self._skip(call, "unsupported", "it does not fit the message that it is for")
         elif not carrier.is_answer:
             self._made.back[call.index] = gradient
-        elif set(tensors) - set(tensor_places(value_of(message.rpc.command, message))):
+        elif set(tensors) - set(tensor_places(result_of(message))):
             self._skip(call, "unsupported", "its tensors can't be found in the answer that they came with")
         else:
             self._made.sent[call.index] = gradient

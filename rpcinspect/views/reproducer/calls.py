@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from rpcinspect.replay.reproduction.reproduced import value_of
 from rpcinspect.rpc.command import (
     ExceptionResponse,
     PythonCall,
@@ -22,6 +21,7 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
 from rpcinspect.rpc.pickles.tree import Dict, Global, Value
+from rpcinspect.rpc.questions import result_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import origin
 from rpcinspect.views.reproducer.layout import Brackets, Item, Source, brackets
@@ -49,7 +49,7 @@ def call_items(record: RpcRecord, writer: SourceWriter, names: Names) -> tuple[I
 
 def answer_source(record: RpcRecord, writer: SourceWriter, names: Names) -> Source:
     """The value of an answer."""
-    return writer.write(value_of(record.rpc.command, record), names)
+    return writer.write(result_of(record), names)
 
 
 def failure_of(record: RpcRecord, writer: SourceWriter) -> Failure:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from rpcinspect.replay.planning.facts import Id, rrefs_in
 from rpcinspect.replay.reproduction.program_model import Block, Pass, Program, Send, Together, blocks_of
 from rpcinspect.replay.reproduction.program_parts import is_optimizers
-from rpcinspect.replay.reproduction.reproduced import Gradient, Reproduction, needing_gradient, value_of
+from rpcinspect.replay.reproduction.reproduced import Gradient, Reproduction, needing_gradient
 from rpcinspect.rpc.command import PropagateGradientsReq, ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.pickles.places import tensor_places
 from rpcinspect.rpc.pickles.semantic import RRefForkData
-from rpcinspect.rpc.questions import REMOTE
+from rpcinspect.rpc.questions import REMOTE, result_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS
 from rpcinspect.run.exchanges import Exchange
@@ -73,7 +73,7 @@ class Variables:
         """Where in an answer the tensors of a gradient are."""
         call = self._made.calls[gradient.request]
         assert call.response is not None
-        places = tensor_places(value_of(call.response.rpc.command, call.response))
+        places = tensor_places(result_of(call.response))
         return [f"out{call.index}{accessor(places[i])}" for i in gradient.tensors]
 
     def given(self, gradient: Gradient) -> list[str]:

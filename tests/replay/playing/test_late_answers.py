@@ -19,7 +19,8 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.exchanges import Exchange
+from rpcinspect.run.run import Run
 from tests.replay.talks import Workers, udf
 
 CONTEXT = 7
@@ -44,7 +45,7 @@ class Played:
 
     def __init__(self, workers: Workers) -> None:
         session, messages = workers.heard()
-        self.calls: Mapping[int, Exchange] = read_exchanges(session, messages).by_index()
+        self.calls: Mapping[int, Exchange] = Run(session, messages).calls
         self.planned: PlannedSession
         (self.planned,) = plan(session, messages, PlanOptions(roles=("w0",), trust=True)).sessions
         self.schedule = Schedule(self.planned, self.calls)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.replay.planning.plan import PlanOptions, plan
 from rpcinspect.replay.playing.schedule import LONGEST_HOLD_S, SHORTEST_HOLD_S, STUBBORN_HOLD_S, Due, Schedule
-from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.exchanges import Exchange
+from rpcinspect.run.run import Run
 from tests.replay.scripted import planned_of
 from tests.replay.talks import Workers
 
@@ -52,7 +53,7 @@ def sessions_of(
     names = {name for call in workers.calls() for name in (call.caller, call.callee)}
     assume(set(roles) < names)
     made = plan(session, messages, PlanOptions(roles=roles, trust=True))
-    return list(made.sessions), read_exchanges(session, messages).by_index()
+    return list(made.sessions), Run(session, messages).calls
 
 
 @dataclass

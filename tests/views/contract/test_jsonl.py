@@ -54,7 +54,7 @@ def plain(capture: Opened, index: int, run: Run) -> dict[str, Any]:
             )
         )
     where = record.location
-    call = run.exchanges.by_index().get(index)
+    call = run.calls.get(index)
     parents, certain = run.causes.of(index)
     return {
         "kind": "message",
