@@ -219,7 +219,7 @@ def proxy(on: Told, line: Json) -> None:
     if line["step"] != "rref proxy":
         return
     assert line["out"] == PROXY
-    (story,) = [story for story in on.trace.ledger if bare(story.what or "") == "id_info"]
+    (story,) = [story for story in on.trace.rrefs if bare(story.what or "") == "id_info"]
     assert story.owner == f"worker{line['here']}"
     assert len(story.fetches) == 1
 
@@ -316,7 +316,7 @@ def test_nested_calls_hang_together() -> None:
 
 def test_references_that_the_script_hands_on() -> None:
     """All are deleted before the end; `rr` goes to worker2 twice, from there to its owner."""
-    ledger = {bare(s.what or "own"): s for s in Told("rref").trace.ledger}
+    ledger = {bare(s.what or "own"): s for s in Told("rref").trace.rrefs}
     assert {name: s.owner for name, s in ledger.items()} == {
         "mk": "worker1",
         "loss": "worker1",

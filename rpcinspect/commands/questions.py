@@ -191,13 +191,13 @@ def _profile_json(run: Run, request: Request) -> Iterable[Json]:
 def _show_rrefs(run: Run, request: Request, console: Console) -> None:
     from rpcinspect.views.text.rrefs import show_rrefs
 
-    show_rrefs(run.ledger, console, every_fork=request.show_all)
+    show_rrefs(run.rrefs, console, every_fork=request.show_all)
 
 
 def _rrefs_json(run: Run, request: Request) -> Iterable[Json]:
     from rpcinspect.views.contract.state import rrefs_json
 
-    return rrefs_json(run.ledger)
+    return rrefs_json(run.rrefs)
 
 
 def _show_device_maps(run: Run, request: Request, console: Console) -> None:
@@ -236,7 +236,7 @@ ANSWERS: dict[str, Answer] = {
     "contexts": Answer("context", lambda run, _: len(run.graphs), _show_contexts, _contexts_json),
     "latency": Answer("exchange", _exchanges, _show_latency, _latency_json),
     "profile": Answer("profiled call", lambda run, _: len(run.profiles), _show_profile, _profile_json),
-    "rrefs": Answer("RRef", lambda run, _: len(run.ledger), _show_rrefs, _rrefs_json),
+    "rrefs": Answer("RRef", lambda run, _: len(run.rrefs), _show_rrefs, _rrefs_json),
     "device-maps": Answer(
         "device map", lambda run, _: len(run.device_maps), _show_device_maps, _device_maps_json
     ),

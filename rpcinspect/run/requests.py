@@ -159,7 +159,7 @@ class Requests:
 
     @cached_property
     def _owners(self) -> dict[tuple[int, Id], str | None]:
-        return {(one.job, one.rref_id.to_value()): one.owner for one in self.session.rrefs}
+        return {(one.job, one.rref_id): one.owner for one in self.session.rrefs}
 
     @cached_property
     def events(self) -> dict[int, list[Event]]:

@@ -30,11 +30,10 @@ from rpcinspect.run.device_maps import DeviceMap, read_device_maps
 from rpcinspect.run.exchanges import Exchange, Exchanges, read_exchanges
 from rpcinspect.run.graph import ContextGraph, read_graphs
 from rpcinspect.run.latency import Latency, Timing, read_latency
-from rpcinspect.run.ledger import RRefStory, read_ledger
 from rpcinspect.run.message import Message
 from rpcinspect.run.profile import CallProfile, read_profiles
 from rpcinspect.run.waits import Passes, read_passes, waiting_requests
-from rpcinspect.session.model import AutogradContext, Finding, Session, Worker
+from rpcinspect.session.model import AutogradContext, Finding, RRef, Session, Worker
 from rpcinspect.trace.touched import Touched
 from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.wire.ranges import CaptureBytes, Extent
@@ -234,11 +233,10 @@ class Run:
         return read_profiles(self.exchanges.calls, self.causes)
 
     @cached_property
-    def ledger(self) -> tuple[RRefStory, ...]:
+    def rrefs(self) -> tuple[RRef, ...]:
         """Every remote reference."""
-        if self.is_part:
-            return tuple(r for r in self.whole.ledger if (r.job, r.rref_id) in self._touched.rrefs)
-        return read_ledger(self.session, self.messages)
+        its = self.session.rrefs
+        return tuple(r for r in its if (r.job, r.rref_id) in self._touched.rrefs) if self.is_part else its
 
     @cached_property
     def device_maps(self) -> tuple[DeviceMap, ...]:

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rpcinspect.errors import Problem
-from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.session.provenance import Provenance
+from rpcinspect.session.provenance import Id, Provenance
 from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.records import Pipe
 
@@ -84,15 +83,55 @@ class AutogradContext(Struct, frozen=True, kw_only=True, gc=False):
     job: int = 0
 
 
-class RRef(Struct, frozen=True, kw_only=True):
-    """A remote reference and its forks; `live_forks` are those whose delete was not seen."""
+class Fork(Struct, frozen=True, kw_only=True, gc=False):
+    """One fork of an RRef, as far as it was seen."""
 
-    rref_id: GloballyUniqueId
-    owner: str | None
-    forks: tuple[GloballyUniqueId, ...]
-    deleted: tuple[GloballyUniqueId, ...]
-    live_forks: tuple[GloballyUniqueId, ...]
+    fork_id: Id
+    holder: str | None
+    """The worker that got it."""
+    giver: str | None
+    """The worker that sent it; None of a fork that came with the RRef itself."""
+    begin: int | None
+    """Index of the message that made the RRef, or brought the fork."""
+    requested: int | None
+    """RREF_FORK_REQUEST: the holder told the owner."""
+    accepted: int | None
+    """RREF_CHILD_ACCEPT: the holder told the giver."""
+    deleted: int | None
+    """RREF_USER_DELETE."""
+    acknowledged: int | None
+    """The owner's answer to that."""
+    state: str
+    """`alive`, `deleted`, or `home`: it was sent to the owner, or is the owner's own."""
+
+
+class RRef(Struct, frozen=True, kw_only=True, gc=False):
+    """A remote reference."""
+
+    rref_id: Id
     job: int = 0
+    owner: str | None
+    creator: str | None
+    """The worker that called `remote`; the owner of one that was made from a local value."""
+    what: str | None
+    """The function whose result it is; None of a local value, or where the call was not captured."""
+    created: int | None
+    """Index of the remote call."""
+    confirmed: int | None
+    """Index of its answer."""
+    failed: bool
+    """The function raised: whoever fetches the value gets the error."""
+    forks: tuple[Fork, ...]
+    """By id."""
+    fetches: tuple[int, ...]
+    """Indexes of the requests for its value."""
+    backwards: tuple[int, ...]
+    """Indexes of RREF_BACKWARD_REQs."""
+
+    @property
+    def alive(self) -> tuple[Fork, ...]:
+        """Forks whose end was not seen."""
+        return tuple(fork for fork in self.forks if fork.state == "alive")
 
 
 class CallFailure(Struct, frozen=True, kw_only=True):
@@ -200,7 +239,7 @@ class MessageColumns:
         return np.lexsort([np.asarray(column) for column in columns]).astype(np.int64)
 
 
-class Session(Struct, eq=False, kw_only=True):
+class Session(Struct, eq=False, kw_only=True, frozen=True):
     """Everything that is known once all captures were read."""
 
     captures: tuple[CaptureInfo, ...]
@@ -220,6 +259,7 @@ class Session(Struct, eq=False, kw_only=True):
     """Index of each row."""
     contexts: tuple[AutogradContext, ...]
     rrefs: tuple[RRef, ...]
+    """Those of which a fork is known."""
     findings: tuple[Finding, ...]
     totals: Totals
     problems: tuple[Problem, ...] = field(default=())
@@ -228,6 +268,8 @@ class Session(Struct, eq=False, kw_only=True):
     """By the row of the request, which may have been answered too late nevertheless."""
     worker_logs: WorkerLogs | None = None
     """What workers' own text logs tell, where they were read beside the capture."""
+    older_rrefs: tuple[RRef, ...] = ()
+    """Those of which nothing but fetches and backward passes was seen."""
     lost_calls: tuple[CallFailure, ...] = ()
     """Failures of requests that were not captured."""
 
@@ -236,10 +278,10 @@ class Session(Struct, eq=False, kw_only=True):
         """Whether it was read from logs, which know no pipes and no packets."""
         return any(capture.reader == "log" for capture in self.captures)
 
-    def add_problems(self, *problems: Problem) -> None:
-        """More of those that belong to no message."""
-        self.problems += problems
-        self.totals = replace(self.totals, problems=self.totals.problems + len(problems))
+    def with_problems(self, problems: Sequence[Problem]) -> Session:
+        """The same with more of those that belong to no message."""
+        totals = replace(self.totals, problems=self.totals.problems + len(problems))
+        return replace(self, problems=(*self.problems, *problems), totals=totals)
 
     def heads(self, rows: Sequence[int]) -> Heads:
         """What there is to tell of messages, without what they say."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.run.requests import LOSSES, NEVER, Requests
@@ -49,7 +50,7 @@ def test_an_answer_to_nothing_says_that_a_request_is_missing() -> None:
 @pytest.mark.parametrize("code", sorted(LOSSES))
 def test_where_something_was_lost_all_may_be(code: str) -> None:
     session = served().run().session
-    session.findings = (Finding(code=code, severity="warning", text=""),)
+    session = replace(session, findings=(Finding(code=code, severity="warning", text=""),))
     requests = Requests(session)
     assert requests.unseen_until((0, "w1")) == NEVER
 

@@ -100,7 +100,7 @@ def test_all_messages_leave_all_that_has_any(name: str) -> None:
     assert part.graphs == run.graphs
     assert part.latency == run.latency
     assert part.profiles == run.profiles
-    assert part.ledger == run.ledger
+    assert part.rrefs == run.rrefs
     assert part.device_maps == run.device_maps
     assert {end.pipe for d in part.closings.departures for end in d.pipes} == {
         record.tp.pipe.number for record in run.messages
@@ -112,7 +112,7 @@ def test_no_message_leaves_nothing(name: str) -> None:
     run = workload_trace(name)
     part = narrowed(run, ())
     assert part.picked == part.requests == frozenset()
-    assert part.graphs == part.profiles == part.ledger == part.device_maps == part.latency.timings == ()
+    assert part.graphs == part.profiles == part.rrefs == part.device_maps == part.latency.timings == ()
     assert part.latency.functions == part.latency.pairs == ()
     assert part.closings.pipes == 0
     for graph in run.graphs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from rpcinspect.session.log_events import WorkerLogs
 from tests.session.records import Talk
 
@@ -9,5 +11,5 @@ from tests.session.records import Talk
 def test_a_session_without_logs() -> None:
     session = Talk().finish()
     assert session.worker_logs is None
-    session.worker_logs = WorkerLogs(files=(), events=())
+    session = replace(session, worker_logs=WorkerLogs(files=(), events=()))
     assert session.worker_logs.events == ()

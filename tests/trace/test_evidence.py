@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.wire_facts import WireFacts
@@ -19,7 +20,7 @@ def run(
         workers.call(0, 1, n * 100, n * 100 + 50)
     session = workers.finish(*entries)  # type: ignore[arg-type]
     if until is not None:
-        session.captures = (capture_until(until),)
+        session = replace(session, captures=(capture_until(until),))
     return workers, CaptureEvidence(session, wire or WireFacts())
 
 

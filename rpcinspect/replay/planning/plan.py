@@ -86,7 +86,7 @@ def plan(
     options, gate = options or PlanOptions(), gate or Gate()
     run = Run(session, messages)
     exchanges, causes = run.exchanges, run.causes.decided(options.roles)
-    facts = read_facts(session, exchanges.calls)
+    facts = read_facts(run)
     casts = _casts(session, exchanges, causes, options)
     calls, left_out = _selected(exchanges, causes, facts, options)
     lacks = read_lacks(session, exchanges.calls)

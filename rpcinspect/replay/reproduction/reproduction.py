@@ -76,12 +76,13 @@ def reproduction(
     """Raises `PlanError` where a message, a context or a worker is not in the capture."""
     run = Run(session, messages)
     exchanges, causes = run.exchanges, run.causes.decided(options.roles)
-    facts = read_facts(session, exchanges.calls)
+    facts = read_facts(run)
     chosen = _chosen(exchanges.calls, causes, facts, options)
     _check_names(session, options)
     made = Reproduction(trusted=options.trust)
     classes = rref_classes(exchanges.calls)
-    judge = _Judge(made, causes, facts, gate, unwritable, options, workers_of(session), classes)
+    names = {(worker.job, worker.id): worker.name for worker in session.workers}
+    judge = _Judge(made, causes, facts, gate, unwritable, options, workers_of(session), classes, names)
     taken = [call for call in exchanges.calls if call.index in chosen and not call.control]
     for call in taken:
         judge.judge(call)
@@ -154,8 +155,10 @@ class _Judge:
         options: ReproductionOptions,
         workers: Mapping[int, Sequence[str]],
         classes: Mapping[Id, Made],
+        names: Mapping[tuple[int, int | None], str | None],
     ) -> None:
         self._classes = classes
+        self._names = names
         self._made = made
         self._causes = causes
         self._facts = facts
@@ -258,7 +261,7 @@ class _Judge:
 
     def _created_here(self, call: Exchange) -> bool:
         assert call.context is not None
-        name = self._facts[call.job].names.get(unpack_id(call.context)[0])
+        name = self._names.get((call.job, unpack_id(call.context)[0]))
         return name is None or name == call.caller
 
     def _without(self, call: Exchange, rref: Id) -> tuple[str, str] | None:

@@ -17,7 +17,6 @@ from rpcinspect.errors import Problem
 from rpcinspect.rpc.message import MessageType, is_request, type_name
 from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.names import names_of
 from rpcinspect.session.model import (
@@ -309,17 +308,13 @@ def rref_json(rref: RRef) -> Json:
     """An `rref` line."""
     return {
         "kind": "rref",
-        "rref_id": _id(rref.rref_id),
+        "rref_id": list(rref.rref_id),
         "owner": None if rref.owner is None else text(rref.owner),
-        "forks": [_id(fork) for fork in rref.forks],
-        "deleted": [_id(fork) for fork in rref.deleted],
-        "live_forks": [_id(fork) for fork in rref.live_forks],
+        "forks": [list(fork.fork_id) for fork in rref.forks],
+        "deleted": [list(fork.fork_id) for fork in rref.forks if fork.deleted is not None],
+        "live_forks": [list(fork.fork_id) for fork in rref.alive],
         "job": rref.job,
     }
-
-
-def _id(identifier: GloballyUniqueId) -> list[int]:
-    return [identifier.created_on, identifier.local_id]
 
 
 def finding_json(finding: Finding) -> Json:

@@ -10,36 +10,31 @@ from typing import Any, TypeAlias
 
 from rpcinspect.run.closings import Closings, Departure, PipeEnd
 from rpcinspect.run.device_maps import DeviceMap, Pairs
-from rpcinspect.run.ledger import ForkStory, RRefStory
+from rpcinspect.session.model import Fork, RRef
+from rpcinspect.views.contract.jsonl import rref_json
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.worker_logs import event_json
 
 Json: TypeAlias = dict[str, Any]
 
 
-def rrefs_json(stories: Sequence[RRefStory]) -> Iterator[Json]:
+def rrefs_json(rrefs: Sequence[RRef]) -> Iterator[Json]:
     """An `rref` line of each."""
-    for story in stories:
+    for rref in rrefs:
         yield {
-            "kind": "rref",
-            "rref_id": list(story.rref_id),
-            "owner": _text(story.owner),
-            "forks": [list(fork.fork_id) for fork in story.forks],
-            "deleted": [list(fork.fork_id) for fork in story.forks if fork.deleted is not None],
-            "live_forks": [list(fork.fork_id) for fork in story.alive],
-            "job": story.job,
-            "creator": _text(story.creator),
-            "what": _text(story.what),
-            "created": story.created,
-            "confirmed": story.confirmed,
-            "failed": story.failed,
-            "fetches": list(story.fetches),
-            "backwards": list(story.backwards),
-            "stories": [_fork(fork) for fork in story.forks],
+            **rref_json(rref),
+            "creator": _text(rref.creator),
+            "what": _text(rref.what),
+            "created": rref.created,
+            "confirmed": rref.confirmed,
+            "failed": rref.failed,
+            "fetches": list(rref.fetches),
+            "backwards": list(rref.backwards),
+            "stories": [_fork(fork) for fork in rref.forks],
         }
 
 
-def _fork(fork: ForkStory) -> Json:
+def _fork(fork: Fork) -> Json:
     return {
         "fork_id": list(fork.fork_id),
         "holder": _text(fork.holder),

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.session.model import AutogradContext, Finding, RRef, Session, Worker
-from rpcinspect.trace.context_spans import ContextSpan, context_spans
+from rpcinspect.session.contexts import ContextSpan, context_spans
+from rpcinspect.session.model import AutogradContext, Finding, Fork, RRef, Session, Worker
 from rpcinspect.views.contract.jsonl import capture_json, finding_json, pipe_json, worker_json
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.shown import Shown
@@ -94,18 +93,18 @@ def rref_rows(rrefs: Sequence[RRef]) -> Iterator[Row]:
     """A row for each remote reference."""
     for rref in rrefs:
         yield {
-            "rref_created_on": rref.rref_id.created_on,
-            "rref_local_id": rref.rref_id.local_id,
+            "rref_created_on": rref.rref_id[0],
+            "rref_local_id": rref.rref_id[1],
             "job": rref.job,
             "owner": None if rref.owner is None else text(rref.owner),
             "forks": _ids(rref.forks),
-            "deleted": _ids(rref.deleted),
-            "live_forks": _ids(rref.live_forks),
+            "deleted": _ids(fork for fork in rref.forks if fork.deleted is not None),
+            "live_forks": _ids(rref.alive),
         }
 
 
-def _ids(forks: Sequence[GloballyUniqueId]) -> list[str]:
-    return [f"{fork.created_on}:{fork.local_id}" for fork in forks]
+def _ids(forks: Iterable[Fork]) -> list[str]:
+    return ["{}:{}".format(*fork.fork_id) for fork in forks]
 
 
 def finding_row(finding: Finding) -> Row:
