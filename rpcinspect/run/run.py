@@ -190,6 +190,16 @@ class Run:
         return self.exchanges.by_index()
 
     @cached_property
+    def edges(self) -> dict[tuple[int, int, int], int]:
+        """(job, context, autograd message id) → index of the forward message that made the edge; of an id
+        that is repeated nevertheless the first."""
+        found: dict[tuple[int, int, int], int] = {}
+        for one in self.contexts:
+            for edge in one.edges:
+                found.setdefault((one.job, one.context_id, edge.autograd_message_id), edge.forward)
+        return found
+
+    @cached_property
     def causes(self) -> Causes:
         """Which request was sent while serving which."""
         return self.whole.causes if self.is_part else explain(self.session)

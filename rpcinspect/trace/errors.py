@@ -4,6 +4,11 @@ Answers that report an error are few, so that each leaves its text, up to a limi
 into *cascades*: an error was passed on if it arrived at a worker while that worker served another request,
 and the text of the answer to that request quotes it. What no other error explains is a root; roots that say
 the same on the same worker are one finding.
+
+`run.causes` is not asked: it needs the findings, since a loss that one tells of leaves no cause certain; and
+quoting is another relation. Of two requests that a worker had open, both may be the cause of a call, while
+only one of their answers quotes the error that came back. Nor may quotes become evidence of causes: they are
+texts of the user's, which say the same of errors that have nothing to do with each other.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from rpcinspect.session.log_events import LogEvent, LogFile, WorkerLogs
+from rpcinspect.session.model import LogEvent, LogFile, WorkerLogs
 from rpcinspect.views.contract.message import text
 from rpcinspect.views.phrases import counted, duration, path_label, printable, shorten
 

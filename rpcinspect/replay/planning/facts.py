@@ -72,13 +72,11 @@ def read_edges(calls: Collection[Exchange]) -> dict[Id, Carrier]:
 
 
 def _edges(run: Run, carriers: Mapping[int, Carrier]) -> dict[int, dict[Id, Carrier]]:
-    """By job; ids are unique, of one that is repeated nevertheless the first message counts."""
+    """By job."""
     found: dict[int, dict[Id, Carrier]] = defaultdict(dict)
-    for context in run.contexts:
-        for edge in context.edges:
-            if edge.forward in carriers:
-                key = context.context_id, edge.autograd_message_id
-                found[context.job].setdefault(key, carriers[edge.forward])
+    for (job, *edge), forward in run.edges.items():
+        if forward in carriers:
+            found[job][edge[0], edge[1]] = carriers[forward]
     return found
 
 
