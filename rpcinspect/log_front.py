@@ -15,8 +15,7 @@ from rpcinspect.rpclog.join import LogJoin
 from rpcinspect.session.log_names import call_log
 from rpcinspect.session.names import Roster
 from rpcinspect.session.witness import Witness
-from rpcinspect.trace.log_facts import log_facts
-from rpcinspect.trace.wire_facts import WireFacts
+from rpcinspect.trace.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.records import Pipe, TpMessage
 
@@ -73,3 +72,28 @@ class Logs:
     @property
     def unread(self) -> dict[str, int]:
         return {}
+
+
+def log_facts(join: LogJoin) -> WireFacts:
+    """What logs tell of losses and ends; their flows are those that stand for pipes. Where a record may be
+    lost, nothing can be said to be missing on any way.
+    """
+    flows = [pipe.flow for pipe in join.pipes]
+    dropped = [flows[number] if request else flows[number].reversed for number, request in sorted(join.lost)]
+    damaged = [*flows, *[flow.reversed for flow in flows]] if join.damaged else dropped
+    ends = tuple(
+        ConnectionEnd(
+            flow=str(pipe.flow),
+            begin_ns=min(pipe.first_ns, end.time_ns),
+            last_ns=max(pipe.first_ns, end.time_ns),
+            by_client=end.by == "src",
+            how=end.how,
+            time_ns=end.time_ns,
+        )
+        for pipe, end in join.ends
+    )
+    return WireFacts(
+        damaged=frozenset(map(str, damaged)),
+        ends=ends,
+        dropped=tuple((flow.source.host, flow.destination.host) for flow in dropped),
+    )

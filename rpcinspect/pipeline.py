@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
 from rpcinspect.errors import CaptureError, Location, Problem
@@ -220,17 +221,18 @@ class Decoding:
             failed=front.failed,
         )
         self._wire_facts = front.wire_facts()
+        unread: list[Problem] = []
         if self._options.worker_logs:
             from rpcinspect.trace.worker_logs import join_logs
 
             logs, zone_s = self._options.worker_logs, self._options.log_zone_s
             try:
-                session.worker_logs = join_logs(session, logs, self._wire_facts.ends, zone_s)
+                told = join_logs(session, logs, self._wire_facts.ends, zone_s)
+                session = replace(session, worker_logs=told)
             except Exception as error:
-                session.add_problems(unexpected(error, "session", Location()))
-        session.findings = self._findings.finish(session, self._wire_facts)
-        session.add_problems(*self._findings.problems)
-        return session
+                unread.append(unexpected(error, "session", Location()))
+        findings = self._findings.finish(session, self._wire_facts)
+        return replace(session, findings=findings).with_problems([*unread, *self._findings.problems])
 
     def _pread(self, capture: int, offset: int, length: int) -> bytes:
         data = self.readers[capture].pread(offset, length)

@@ -186,6 +186,16 @@ def test_the_python_in_the_readme_shows_what_the_workers_sent() -> None:
     assert sent <= {sha256(bytes.fromhex(data)).hexdigest() for _, _, data in shown}
 
 
+def test_the_python_of_the_library_prints_what_the_page_shows() -> None:
+    pytest.importorskip("torch")
+    page = text(ROOT / "docs" / "library.md")
+    ((block, shown),) = re.findall(r"^```python\n(.*?)^```\n\n```\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", block], check=True, capture_output=True, encoding="utf-8", timeout=60, cwd=ROOT
+    )
+    assert done.stdout == shown
+
+
 @pytest.mark.parametrize("page", markdown_files(), ids=lambda page: page.name)
 def test_relative_links_resolve(page: Path) -> None:
     for target in LINK.findall(FENCE.sub("", text(page))):

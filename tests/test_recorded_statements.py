@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.run.graph import ContextGraph, find_graphs
+from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
 from tests.places import recorded
@@ -111,7 +111,7 @@ class Told:
         self.findings: list[Finding] = of_path(str(path))[1]
 
     def graph(self, context_id: int) -> ContextGraph:
-        (graph,) = find_graphs(self.trace.graphs, context_id)
+        (graph,) = self.trace.graphs_of(context_id)
         return graph
 
     def codes(self) -> Counter[str]:
@@ -219,7 +219,7 @@ def proxy(on: Told, line: Json) -> None:
     if line["step"] != "rref proxy":
         return
     assert line["out"] == PROXY
-    (story,) = [story for story in on.trace.ledger if bare(story.what or "") == "id_info"]
+    (story,) = [story for story in on.trace.rrefs if bare(story.what or "") == "id_info"]
     assert story.owner == f"worker{line['here']}"
     assert len(story.fetches) == 1
 
@@ -316,7 +316,7 @@ def test_nested_calls_hang_together() -> None:
 
 def test_references_that_the_script_hands_on() -> None:
     """All are deleted before the end; `rr` goes to worker2 twice, from there to its owner."""
-    ledger = {bare(s.what or "own"): s for s in Told("rref").trace.ledger}
+    ledger = {bare(s.what or "own"): s for s in Told("rref").trace.rrefs}
     assert {name: s.owner for name, s in ledger.items()} == {
         "mk": "worker1",
         "loss": "worker1",

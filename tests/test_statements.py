@@ -32,7 +32,7 @@ def test_nothing_is_told_of_what_cannot_be_seen() -> None:
     on = told(INVISIBLE)
     assert {e["event"] for e in on.run.events} > SEEN_ANYWAY
     trace = on.trace
-    assert (trace.graphs, trace.ledger, trace.profiles, trace.device_maps) == ((), (), (), ())
+    assert (trace.graphs, trace.rrefs, trace.profiles, trace.device_maps) == ((), (), (), ())
     assert trace.latency.timings == ()
     assert [finding.code for finding in on.findings] == ["invisible-transport"]
 

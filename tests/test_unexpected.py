@@ -350,14 +350,17 @@ def test_one_record_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 # --- what holds over the whole run ---
 
 
-@pytest.mark.parametrize("part", ["_add_rrefs", "_add_contexts"])
-def test_a_part_of_the_session(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("where", "part", "lost"),
+    [(builder, "read_rrefs", "rref"), (builder.ContextLog, "finish", "context")],
+    ids=["rrefs", "contexts"],
+)
+def test_a_part_of_the_session(where: object, part: str, lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(CHAIN)
-    monkeypatch.setattr(builder.SessionBuilder, part, oops)
+    monkeypatch.setattr(where, part, oops)
     found = read(CHAIN)
     assert [alone(line) for line in found.messages] == [alone(line) for line in whole.messages]
     assert told(found.summary["problem_list"])["layer"] == "session"
-    lost = "rref" if part == "_add_rrefs" else "context"
     for kind in ("worker", "pipe", "context", "rref"):
         assert found.of(kind) == ([] if kind == lost else whole.of(kind))
 

@@ -107,7 +107,5 @@ def read(request: Request, chosen: Filter | None) -> tuple[Session, Shown | None
 
 def named(session: Session, request: Request) -> Session:
     """The session with copied inputs called by their own names."""
-    session.captures = tuple(
-        [replace(capture, path=request.named(capture.path)) for capture in session.captures]
-    )
-    return session
+    captures = (replace(capture, path=request.named(capture.path)) for capture in session.captures)
+    return replace(session, captures=tuple(captures))

@@ -20,11 +20,12 @@ from rpcinspect.diff.reordered import changed_places
 from rpcinspect.diff.side import DiffSide
 from rpcinspect.diff.workers import Label, labels, same_workers
 from rpcinspect.equality.difference import Difference, plain_text
-from rpcinspect.equality.errors import RemoteError, reworded
+from rpcinspect.equality.errors import reworded
 from rpcinspect.equality.ids import CONTEXT, IdMap
-from rpcinspect.equality.messages import compare_messages, error_of
+from rpcinspect.equality.messages import compare_messages
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pipeline import Progress
+from rpcinspect.rpc.remote_error import RemoteError, error_of
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext
 

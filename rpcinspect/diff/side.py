@@ -56,8 +56,8 @@ class DiffSide:
         """By the index of the request, in the order in which they began."""
         self.signs: dict[int, Sign] = {}
         """Of requests; of orphans too."""
-        self.edges: dict[tuple[int, int, int], Place] = {}
-        """(job, context, autograd message id) → the forward message."""
+        self._requests = {call.answer: call.index for call in calls if call.answer is not None}
+        """Index of an answer → that of its request."""
         self.origins: dict[JobId, Place] = {}
         """RRef → the call that made it, else the first message that brought it."""
         self.carriers: dict[JobId, Place] = {}
@@ -66,7 +66,6 @@ class DiffSide:
         self._contents: dict[int, Content] = {}
         self._values: dict[int, frozenset[int]] = {}
         self._content_of = Contents(opened.read)
-        self._find_edges()
         self._find_origins()
 
     def name(self, job: int, label: str) -> str:
@@ -136,7 +135,11 @@ class DiffSide:
         metadata = getattr(call.request.rpc.command, "autograd_metadata", None)
         if metadata is None:
             return None
-        return self.edges.get((call.job, metadata.autograd_context_id, metadata.autograd_message_id))
+        edge = (call.job, metadata.autograd_context_id, metadata.autograd_message_id)
+        forward = self.opened.edges.get(edge)
+        if forward is None:
+            return None
+        return Place(self._requests.get(forward, forward), forward in self._requests)
 
     def _find_origins(self) -> None:
         brought: list[tuple[int, Exchange, bool]] = []
@@ -154,17 +157,6 @@ class DiffSide:
                 place = Place(call.index, is_answer, position)
                 self.origins.setdefault((call.job, fork.rref_id), place)
                 self.carriers.setdefault((call.job, fork.fork_id), place)
-
-    def _find_edges(self) -> None:
-        wanted = {call.job for call in self.calls.values()}
-        requests = {call.answer: call.index for call in self.calls.values() if call.answer is not None}
-        for context in self.opened.session.contexts:
-            if context.job not in wanted:
-                continue
-            for edge in context.edges:
-                is_answer = edge.forward in requests
-                place = Place(requests.get(edge.forward, edge.forward), is_answer)
-                self.edges[context.job, context.context_id, edge.autograd_message_id] = place
 
 
 def _within(

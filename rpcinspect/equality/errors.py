@@ -11,21 +11,12 @@ import re
 from collections import defaultdict
 from itertools import zip_longest
 
-from msgspec import Struct
-
 from rpcinspect.equality.difference import Difference, to_json
 from rpcinspect.equality.rules import Rules
+from rpcinspect.rpc.remote_error import RemoteError
 
 MAX_TEXT = 1 << 16
 """Characters of a text that are looked at."""
-
-
-class RemoteError(Struct, frozen=True):
-    """A failure that a message tells of."""
-
-    type: str | None
-    """`builtins.ValueError`; None where only the text tells."""
-    text: str
 
 
 def compare_errors(a: RemoteError, b: RemoteError, path: str, rules: Rules) -> list[Difference]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rpcinspect.equality.difference import Difference, to_json
 from rpcinspect.equality.elements import Read, Tensors, tensors_of
 from rpcinspect.equality.envelopes import compare_envelopes, contexts_of, other_id
-from rpcinspect.equality.errors import RemoteError, compare_errors
+from rpcinspect.equality.errors import compare_errors
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.tensors import WHOLE_BYTES, compare_tensors
@@ -23,9 +23,10 @@ from rpcinspect.equality.values import Matching, compare_values
 from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.pickles.semantic import python_udf, remote_exception
+from rpcinspect.rpc.pickles.semantic import python_udf
 from rpcinspect.rpc.pickles.tree import Dict, Value
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.remote_error import error_of
 
 
 def compare_messages(
@@ -55,19 +56,6 @@ def same_payload(a: RpcRecord, b: RpcRecord) -> bool:
         return False
     one, other = a.rpc.message, b.rpc.message
     return (one.type, one.payload, one.tensor_table) == (other.type, other.payload, other.tensor_table)
-
-
-def error_of(record: RpcRecord) -> RemoteError | None:
-    """The failure that an answer tells of."""
-    command = record.rpc.command
-    if isinstance(command, commands.ExceptionResponse):
-        return RemoteError(None, command.text.decode("utf-8", "backslashreplace"))
-    if record.facts.failed and record.facts.pickle is not None:
-        failure = remote_exception(record.facts.pickle.root)
-        if failure is not None:
-            cls = failure.exception_type
-            return RemoteError(None if cls is None else str(cls), failure.message)
-    return None
 
 
 def _bounded(found: Iterator[Difference], rules: Rules) -> list[Difference]:

@@ -48,7 +48,7 @@ from rpcinspect.replay.workers.live_group import Gradient, LiveGroup
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.replay.workers.workers import WorkerOptions, Workers
 from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
-from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 
 OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
@@ -167,8 +167,7 @@ class _Replayer:
         self._plan = plan
         self._options = options
         self._progress = progress
-        exchanges = read_exchanges(opened.session, opened.messages)
-        self._calls = exchanges.by_index()
+        self._calls = opened.calls
         self.count = sum(session.count("send") for session in plan.sessions)
         self._all = options.repeat * sum(s.count("send") + s.count("answer") for s in plan.sessions)
         self._done = 0
@@ -178,8 +177,8 @@ class _Replayer:
         self._silent: set[str] = set()
         self._stubborn: set[str | None] = set()
         """Functions that did not answer, or not soon, see `Patience` and `Schedule`."""
-        moments = [call.begin_ns for call in exchanges.calls]
-        moments += [call.end_ns for call in exchanges.calls if call.end_ns is not None]
+        moments = [call.begin_ns for call in self._calls.values()]
+        moments += [call.end_ns for call in self._calls.values() if call.end_ns is not None]
         self.captured_wall_s = (max(moments) - min(moments)) / 1e9 if moments else 0.0
 
     def check(self) -> None:

@@ -40,6 +40,10 @@ class Name(Struct, frozen=True):
     """`Head.forward`; `app.build` for a function."""
     full: str
     """`app.Head.forward`: two classes may have one name."""
+    method: str | None = None
+    """Of a call through an RRef, or of a method: the method."""
+    cls: str | None = None
+    """The class that has it, where that is known."""
 
 
 def callee_of(record: RpcRecord) -> Callee | None:
@@ -73,9 +77,10 @@ def name_of(callee: Callee, made: Global | None) -> Name:
     if owner is None or (callee.owner is not None and not _like_class(owner)):
         owner = callee.owner
     if owner is None:
-        return Name(callee.what, callee.what)
-    call = f".{callee.what}" if _like_class(owner) else f"().{callee.what}"
-    return Name(owner.name + call, str(owner) + call)
+        return Name(callee.what, callee.what, callee.what)
+    if not _like_class(owner):
+        return Name(f"{owner.name}().{callee.what}", f"{owner}().{callee.what}", callee.what)
+    return Name(f"{owner.name}.{callee.what}", f"{owner}.{callee.what}", callee.what, str(owner))
 
 
 def _script(command: ScriptCall | ScriptRemoteCall) -> Callee:

@@ -13,18 +13,24 @@ from rpcinspect.rpc.command import (
     Command,
     PropagateGradientsReq,
     PythonRemoteCall,
+    PythonResp,
     PythonRRefFetchCall,
+    PythonRRefFetchRet,
     RRefBackwardReq,
     RRefChildAccept,
     RRefForkRequest,
     RRefUserDelete,
     ScriptCall,
     ScriptRemoteCall,
+    ScriptResp,
     ScriptRRefFetchCall,
+    ScriptRRefFetchRet,
 )
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.pickles.semantic import python_udf
+from rpcinspect.rpc.pickles.tree import Dict, Value
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_nbytes
@@ -90,6 +96,29 @@ def created(record: RpcRecord) -> tuple[tuple[int, int], tuple[int, int]] | None
     return None
 
 
+def arguments_of(record: RpcRecord) -> tuple[Value, Value] | None:
+    """What a request gives to the function that it calls, by place and by name; None where it calls none, or
+    that can't be read.
+    """
+    command, pickle = record.rpc.command, record.facts.pickle
+    if isinstance(command, (ScriptCall, ScriptRemoteCall)):
+        return command.args, Dict()
+    udf = python_udf(pickle.root) if pickle is not None else None
+    return None if udf is None else (udf.args, udf.kwargs)
+
+
+def result_of(record: RpcRecord) -> Value:
+    """What an answer brings, of a failed call its RemoteException; None also where it brings nothing."""
+    command, pickle = record.rpc.command, record.facts.pickle
+    if isinstance(command, ScriptResp):
+        return command.value
+    if isinstance(command, ScriptRRefFetchRet):
+        return command.values[0] if len(command.values) == 1 else command.values
+    if isinstance(command, (PythonResp, PythonRRefFetchRet)) and pickle is not None:
+        return pickle.root
+    return None
+
+
 def missing_bytes(record: RpcRecord) -> int:
     """Bytes of payloads and tensors that the capture does not hold."""
     tp = record.tp
@@ -124,7 +153,7 @@ def requires_grad(record: RpcRecord) -> bool:
     return any(meta.requires_grad and meta.part_of is None for meta in record.rpc.tensors)
 
 
-CALLS = frozenset(
+CALLS: frozenset[MessageType] = frozenset(
     {
         MessageType.PYTHON_CALL,
         MessageType.SCRIPT_CALL,
@@ -134,7 +163,9 @@ CALLS = frozenset(
 )
 """Requests that run something at the callee."""
 
-FETCHES = frozenset({MessageType.PYTHON_RREF_FETCH_CALL, MessageType.SCRIPT_RREF_FETCH_CALL})
+FETCHES: frozenset[MessageType] = frozenset(
+    {MessageType.PYTHON_RREF_FETCH_CALL, MessageType.SCRIPT_RREF_FETCH_CALL}
+)
 
 HOUSEKEEPING = frozenset(
     {MessageType.RREF_USER_DELETE, MessageType.RREF_FORK_REQUEST, MessageType.RREF_CHILD_ACCEPT}

@@ -1,6 +1,6 @@
-"""What the text of a remote error says: on which workers it came by, and what it was in the first place.
+"""The error that an answer reports: on which workers it came by, and what it was in the first place.
 
-In: the text that a worker sent, of a pickled RemoteException or of an EXCEPTION. Out: ids of workers,
+In: a record. Out: type and text of a pickled RemoteException or of an EXCEPTION; of the text, ids of workers,
 outermost first, and one line. Each worker that passes an error on puts itself in front of the text: `On
 WorkerInfo(id=1, name=…):` for Python functions (torch/distributed/rpc/internal.py), `Error on Node 1: ` for
 backward passes (request_callback_impl.cpp). Inside of another Python error the text stands once as a
@@ -14,10 +14,35 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from rpcinspect.rpc.command import ExceptionResponse
+from rpcinspect.rpc.pickles.semantic import remote_exception
+from rpcinspect.rpc.record import RpcRecord
+
 TORCHSCRIPT_FAILED = "The following operation failed in the TorchScript interpreter"
 
 NODE = re.compile(r"On WorkerInfo\(id=(\d{1,5}), name=[^)\n]*\):|[Ee]rror on [Nn]ode (\d{1,5}):", re.ASCII)
 _BREAK = re.compile(r"\n|\\+n")
+
+
+class RemoteError(Struct, frozen=True):
+    """A failure that a message tells of."""
+
+    type: str | None
+    """`builtins.ValueError`; None where only the text tells."""
+    text: str
+
+
+def error_of(record: RpcRecord) -> RemoteError | None:
+    """The failure that an answer tells of."""
+    command, pickle = record.rpc.command, record.facts.pickle
+    if isinstance(command, ExceptionResponse):
+        return RemoteError(None, command.text.decode("utf-8", "backslashreplace"))
+    failure = remote_exception(pickle.root) if record.facts.failed and pickle is not None else None
+    if failure is None:
+        return None
+    return RemoteError(
+        None if failure.exception_type is None else str(failure.exception_type), failure.message
+    )
 
 
 class Origin(Struct, frozen=True):

@@ -131,7 +131,7 @@ def repeated_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int, int
 def _chunks(meta: TensorMeta, storage: Storage, max_bytes: int) -> Iterator[Storage]:
     """The logical bytes in order, in blocks: one, if nothing has to be gathered."""
     dtype = DTYPES[meta.dtype]
-    _check(meta, storage, dtype)
+    check_within(meta, storage)
     nbytes = logical_nbytes(meta)
     if not nbytes:
         return
@@ -191,8 +191,11 @@ def _resolve(
     return array
 
 
-def _check(meta: TensorMeta, storage: Storage, dtype: DType) -> None:
-    """Everything that the functions above rely on."""
+def check_within(meta: TensorMeta, storage: Storage) -> None:
+    """Raises `DecodeError` unless a tensor is one, and lies within its storage: all that the functions above
+    rely on.
+    """
+    dtype = DTYPES[meta.dtype]
     if meta.layout != "strided":
         raise DecodeError("tensor", f"a {meta.layout} tensor has no bytes of its own, its parts have")
     if meta.conj and dtype.kind != "complex":

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.session.log_events import LogEvent
-from rpcinspect.session.model import Session
+from rpcinspect.session.model import LogEvent, Session
 from rpcinspect.trace.wire_facts import ConnectionEnd, Ends
 from rpcinspect.trace.worker_logs import endings, first_gone
 

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from rpcinspect.rpc.questions import REMOTE
 from rpcinspect.run.requests import Requests, Worker
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def matched(
     for its in signs.values():
         if any(case.rows and not case.certain for case in its):
             rule = _rule(its, values)
-            if all(_waited(requests, row, parent) for row, parent in rule.items()):
+            if all(requests.waits_for(parent, row) for row, parent in rule.items()):
                 found |= _of_one_function(requests, served, its, rule)
     return found
 
@@ -69,10 +68,6 @@ def _rule(cases: Sequence[Case], values: Mapping[int, frozenset[int]]) -> dict[i
             return {}  # several are told, or none where there is something that none of them has
     enough = len(found) >= LEAST_MATCHES and len(marks) >= LEAST_VALUES
     return found if enough else {}
-
-
-def _waited(requests: Requests, row: int, parent: int) -> bool:
-    return requests.kind(row).type in REMOTE or requests.over(row) <= requests.answered(parent)
 
 
 def _of_one_function(

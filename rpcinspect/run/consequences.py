@@ -18,8 +18,7 @@ from functools import cached_property
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, GENERAL, HOUSEKEEPING, PASSES
 from rpcinspect.run.evidence import Verdict
-from rpcinspect.run.requests import NEVER, Member, Requests, Worker
-from rpcinspect.run.serving import MAX_OPEN, Serving
+from rpcinspect.run.requests import MAX_OPEN, NEVER, Member, Requests, Serving, Worker
 from rpcinspect.session.provenance import Id, What
 
 CLEANUP = MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ

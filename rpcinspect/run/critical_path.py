@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
+from operator import attrgetter
 
 from msgspec import Struct, field
 
@@ -142,8 +143,8 @@ class _Path:
             passes = (call.begin_ns for call in (*frame.ended, *frame.never) if call.kind in PASSES)
             frame.passes = min(passes, default=None)
             frame.ended = _waited_for(frame)
-            frame.never.sort(key=_begin)
-        for call in sorted((call for call in its if call.kind in PASSES), key=_arrived):
+            frame.never.sort(key=attrgetter("begin_ns"))
+        for call in sorted((call for call in its if call.kind in PASSES), key=attrgetter("arrived_ns")):
             self._gradients[call.callee].append(call)
             if call.index not in handed_in:
                 self._frames[call.index].passes = call.arrived_ns
@@ -181,7 +182,7 @@ class _Path:
         for call in self._until_now(frame.ended, _over, only_calls=frame.amid):
             found.append(_Step(_over(call), "answer", call))
         if frame.passes is not None:
-            for call in self._until_now(self._gradients[frame.worker], _arrived):
+            for call in self._until_now(self._gradients[frame.worker], attrgetter("arrived_ns")):
                 if call is not frame.call and call.begin_ns >= frame.passes:
                     found.append(_Step(call.arrived_ns, "gradient", call))
         maker = self._maker(frame)
@@ -265,11 +266,3 @@ def _waited_for(frame: _Frame) -> list[Exchange]:
 def _over(call: Exchange) -> int:
     assert call.end_ns is not None
     return call.end_ns
-
-
-def _arrived(call: Exchange) -> int:
-    return call.arrived_ns
-
-
-def _begin(call: Exchange) -> int:
-    return call.begin_ns

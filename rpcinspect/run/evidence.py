@@ -13,11 +13,10 @@ from heapq import heappop, heappush
 
 from msgspec import Struct
 
-from rpcinspect.rpc.questions import FETCHES, GENERAL, REMOTE
+from rpcinspect.rpc.questions import FETCHES, GENERAL
 from rpcinspect.run.coincidence import Sign, matched, sign_of
 from rpcinspect.run.likelihood import Likelihood
-from rpcinspect.run.requests import NEVER, Member, Requests, Worker
-from rpcinspect.run.serving import MAX_OPEN, Serving
+from rpcinspect.run.requests import MAX_OPEN, NEVER, Member, Requests, Serving, Worker
 from rpcinspect.session.provenance import Id, What
 
 SCOPE_NS = 250_000_000
@@ -273,10 +272,7 @@ class _Tensors:
         if len(found) != 1 or case.unseen or self._hidden <= begin:
             return None
         holder = found.pop()
-        waited = requests.kind(case.row).type in REMOTE or requests.over(case.row) <= requests.answered(
-            holder
-        )
-        return holder if waited else None
+        return holder if requests.waits_for(holder, case.row) else None
 
 
 USES = frozenset({What.BROUGHT, What.FETCHED, What.DIFFERENTIATED})

@@ -1,12 +1,13 @@
 """Captured messages → exchanges: each request with its answer, its ends and its times.
 
-In: a decoded session and its records in the order of time. Out: an `Exchange` for each request, and the
-answers whose request was not captured. What later modules need of a message's content is read off here once.
+In: a run. Out: an `Exchange` for each request, and the answers whose request was not captured. What later
+modules need of a message's content is read off here once; the rest an exchange reads from its messages, or
+asks its run, when it is asked for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,15 +15,23 @@ from rpcinspect.rpc.callee import Name
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.questions import context_of, function_of
+from rpcinspect.rpc.pickles.tree import Value
+from rpcinspect.rpc.questions import arguments_of, context_of, function_of, result_of
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.remote_error import RemoteError, error_of
 from rpcinspect.run.names import names_of
-from rpcinspect.session.model import NONE, CallFailure, Session
+from rpcinspect.session.model import NONE, CallFailure
+
+if TYPE_CHECKING:
+    from rpcinspect.run.latency import Timing
+    from rpcinspect.run.message import Message
+    from rpcinspect.run.run import Run
 
 
 class Exchange(Struct, eq=False, kw_only=True):
     """A request and, where one was captured, its answer. Times are those of the capture, in nanoseconds."""
 
+    run: Run
     index: int
     """Of the request, in the order of time."""
     answer: int | None
@@ -53,6 +62,9 @@ class Exchange(Struct, eq=False, kw_only=True):
     name: Name | None = None
     """Who is called, as a person says it; None where nobody is."""
 
+    def __repr__(self) -> str:
+        return f"Exchange(#{self.index} {self.what} {self.caller} → {self.callee})"
+
     @property
     def what(self) -> str:
         """Who is called, else the function, else the kind of message."""
@@ -72,6 +84,59 @@ class Exchange(Struct, eq=False, kw_only=True):
     def type(self) -> str:
         """The outermost type's name, as `decode` shows it."""
         return type_name(self.request.rpc.message.type)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The request, and the answer where one was captured."""
+        return tuple(self.run.message(i) for i in (self.index, self.answer) if i is not None)
+
+    @property
+    def method(self) -> str | None:
+        """The method that is called, where the call goes through an RRef or names one."""
+        return None if self.name is None else self.name.method
+
+    @property
+    def cls(self) -> str | None:
+        """The class that has the method, where that is known: of the RRef's object as its owner says, else as
+        what made it says."""
+        return None if self.name is None else self.name.cls
+
+    @property
+    def arguments(self) -> tuple[Value, Value] | None:
+        """What the function is given by place and by name, as inert trees (`rpc.pickles.tree`)."""
+        return arguments_of(self.request)
+
+    @property
+    def result(self) -> Value:
+        """What the function returned, as an inert tree; None without an answer, and where it failed."""
+        return None if self.response is None or self.error is not None else result_of(self.response)
+
+    @property
+    def error(self) -> RemoteError | None:
+        """The error that the answer reports."""
+        return None if self.response is None else error_of(self.response)
+
+    @property
+    def timing(self) -> Timing:
+        """The latency and its parts."""
+        return self.run.timings[self.index]
+
+    @property
+    def parents(self) -> tuple[Exchange, ...]:
+        """Those that it was sent for, as `Causes` has it: one or none where that is certain; else all that
+        are possible, the likeliest first, and `parent_certain` is False.
+        """
+        return tuple(self.run.calls[index] for index in self.run.causes.of(self.index)[0])
+
+    @property
+    def parent_certain(self) -> bool:
+        """Whether `parents` is certain: without any, the caller's own program has sent it."""
+        return self.run.causes.of(self.index)[1]
+
+    @property
+    def children(self) -> tuple[Exchange, ...]:
+        """Those that were certainly sent for it, in the order in which they began."""
+        return tuple(self.run.calls[index] for index in self.run.causes.children.get(self.index, ()))
 
 
 class Orphan(Struct, frozen=True):
@@ -96,8 +161,9 @@ class Exchanges(Struct, frozen=True):
         return {call.index: call for call in self.calls}
 
 
-def read_exchanges(session: Session, messages: Sequence[RpcRecord]) -> Exchanges:
-    """The exchanges of a session; `messages` in the order of time, so that a place is an index."""
+def read_exchanges(run: Run) -> Exchanges:
+    """The exchanges of a run."""
+    session, messages = run.session, run.messages
     columns, names = session.messages, names_of(session)
     calls: list[Exchange] = []
     orphans: list[Orphan] = []
@@ -113,6 +179,7 @@ def read_exchanges(session: Session, messages: Sequence[RpcRecord]) -> Exchanges
         response = None if answer is None else messages[answer]
         calls.append(
             Exchange(
+                run=run,
                 index=index,
                 answer=answer,
                 job=job,

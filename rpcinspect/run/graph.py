@@ -1,22 +1,22 @@
 """The distributed autograd graph of each context: what was sent with grads, and which gradients came back.
 
-In: a session and its records in the order of time. Out: a `ContextGraph` per context. An *edge* is a send
-function and its recv function: one forward message with tensors that require grad. Its gradients travel the
-other way, in BACKWARD_AUTOGRAD_REQ messages that name the same autograd message id.
+In: a session and its records in the order of time. Out: a `ContextGraph` per context. Edges, messages and
+times are those of the session (`session.contexts`), which keeps no records; what only records tell is added
+here: tensors with their bytes, names, and which answers are errors.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
+from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import is_request, type_name
-from rpcinspect.rpc.questions import context_of, element_bytes, failed
+from rpcinspect.rpc.questions import element_bytes, failed
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.contexts import ContextSpan, context_spans
 from rpcinspect.session.model import NONE, AutogradContext, Session
 from rpcinspect.trace.zeros import all_zeros
 from rpcinspect.wire.ranges import CaptureBytes
@@ -110,6 +110,8 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
     """Last byte of its last message before the clean-up, answers included."""
     backward_ns: int | None
     """First byte of the first message of a backward pass; None if none crossed the network."""
+    missing: tuple[GraphEdge, ...]
+    """Edges that were there when the first pass began, and got no gradient: it waits for each of them."""
     cleanup: tuple[int, ...]
     shown: frozenset[int] | None = None
     """Indexes of the messages that are to be shown; None: all. What else is told is of the whole context."""
@@ -138,14 +140,6 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         return tuple(sorted((g for edge in self.edges for g in edge.gradients), key=lambda g: g.message))
 
     @property
-    def missing(self) -> tuple[GraphEdge, ...]:
-        """Edges that were there when the first pass began, and got no gradient: it waits for each of them."""
-        began = self.backward_ns
-        if began is None:
-            return ()
-        return tuple(edge for edge in self.edges if not edge.gradients and edge.begin_ns < began)
-
-    @property
     def expected(self) -> int:
         """Edges that a gradient came for, or had to come for."""
         return self.came + len(self.missing)
@@ -167,13 +161,9 @@ def read_graphs(
 
     Without `source`, where their bytes are, no gradient is told to be zero.
     """
-    indexes: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for index, record in enumerate(messages):
-        context = context_of(record)
-        if context is not None:
-            indexes[session.jobs[session.messages.pipe[record.row]], context].append(index)
     reader = _Reader(session, messages, names, source)
-    return tuple(reader.graph(c, indexes.get((c.job, c.context_id), [])) for c in session.contexts)
+    spans = context_spans(session, session.contexts)
+    return tuple(reader.graph(*both) for both in zip(session.contexts, spans, strict=True))
 
 
 class _Reader:
@@ -189,40 +179,25 @@ class _Reader:
         self._names = names
         self._source = source
 
-    def graph(self, context: AutogradContext, indexes: Sequence[int]) -> ContextGraph:
+    def graph(self, context: AutogradContext, span: ContextSpan) -> ContextGraph:
         edges = tuple(
             self._edge(edge.autograd_message_id, edge.forward, edge.backward) for edge in context.edges
         )
         used = {edge.forward for edge in edges} | {g.message for edge in edges for g in edge.gradients}
-        with_answers = {*indexes}
-        for index in indexes:
-            answer = self._answer(index)
-            if answer is not None:
-                with_answers.add(answer)
-        cleanup = {*context.cleanup, *(self._answer(index) for index in context.cleanup)}
-        working = [index for index in with_answers if index not in cleanup] or sorted(with_answers)
+        waited = zip(edges, span.expected, strict=True)
         return ContextGraph(
             context_id=context.context_id,
             job=context.job,
             creator=context.creator,
             workers=context.workers,
             edges=edges,
-            passing=tuple(self._passing(index) for index in sorted(with_answers - used)),
-            begin_ns=min((self._messages[index].tp.first_ns for index in working), default=0),
-            end_ns=max((self._messages[index].tp.last_ns for index in working), default=0),
-            backward_ns=self._backward_ns(indexes),
+            passing=tuple(self._passing(index) for index in span.messages if index not in used),
+            begin_ns=span.begin_ns,
+            end_ns=span.end_ns,
+            backward_ns=span.backward_ns,
+            missing=tuple(edge for edge, expected in waited if expected and not edge.gradients),
             cleanup=context.cleanup,
         )
-
-    def _backward_ns(self, indexes: Sequence[int]) -> int | None:
-        """When the context's first pass crossed the network."""
-        passes = (PropagateGradientsReq, RRefBackwardReq)
-        times = [
-            self._messages[index].tp.first_ns
-            for index in indexes
-            if isinstance(self._messages[index].rpc.command, passes)
-        ]
-        return min(times, default=None)
 
     def _edge(self, message_id: int, index: int, gradients: Sequence[int]) -> GraphEdge:
         record = self._messages[index]
@@ -311,8 +286,3 @@ def _tensors(
 def _travelled(record: RpcRecord) -> int:
     """Bytes of a message's storages."""
     return sum(tensor.descriptor.length for tensor in record.tp.tensors)
-
-
-def find_graphs(graphs: Sequence[ContextGraph], context_id: int) -> tuple[ContextGraph, ...]:
-    """Those of one context id: one, or one for each job that has the id."""
-    return tuple(graph for graph in graphs if graph.context_id == context_id)

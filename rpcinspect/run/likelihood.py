@@ -12,14 +12,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rpcinspect.rpc.questions import REMOTE
+from rpcinspect.run.coincidence import Sign, sign_of
 from rpcinspect.run.requests import Requests
 
 if TYPE_CHECKING:
     from rpcinspect.run.evidence import Case
-
-Kinds = tuple[int, str | None]
-"""Type and function of a call."""
 
 
 class Likelihood:
@@ -30,8 +27,8 @@ class Likelihood:
     ) -> None:
         self._requests = requests
         self._values = values
-        self._own: Counter[Kinds] = Counter()
-        self._nested: Counter[Kinds] = Counter()
+        self._own: Counter[Sign] = Counter()
+        self._nested: Counter[Sign] = Counter()
         self._drivers: set[tuple[int, str]] = set()
         """Workers that certainly sent something of their own, or likely did."""
         left = []
@@ -50,9 +47,8 @@ class Likelihood:
     def _sender(self, case: Case) -> tuple[int, str]:
         return self._requests.job(case.row), self._requests.caller(case.row)
 
-    def _kind(self, case: Case) -> Kinds:
-        kind = self._requests.kind(case.row)
-        return kind.type, kind.function
+    def _kind(self, case: Case) -> Sign:
+        return sign_of(self._requests, case.row)
 
     def _waited(self, case: Case, rows: Sequence[int]) -> list[bool]:
         """Whether the call was over before each request was answered, as it is where a function waits for it;
@@ -60,14 +56,14 @@ class Likelihood:
         thread or a callback.
         """
         requests, kind = self._requests, self._requests.kind(case.row)
-        context, over = requests.context(case.row), requests.over(case.row)
+        context = requests.context(case.row)
         found = []
         for row in rows:
             inside = requests.inside(row)
             if inside is not None and inside != context and not kind.builtin:
                 found.append(requests.kind(row).asynchronous)
             else:
-                found.append(kind.type in REMOTE or over <= requests.answered(row))
+                found.append(requests.waits_for(row, case.row))
         return found
 
     def order(self, case: Case) -> tuple[int, ...]:

@@ -20,10 +20,13 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import first_values, logical_bytes
 from rpcinspect.run.tensors import LastRead, bytes_of, hash_of, place_of
+from rpcinspect.run.torch_tensors import torch_tensor
 from rpcinspect.wire.records import Placement
 
 if TYPE_CHECKING:
+    from rpcinspect.run.exchanges import Exchange
     from rpcinspect.run.run import Run
+    from rpcinspect.run.torch_tensors import TorchTensor
 
 
 class Statistics(Struct, frozen=True):
@@ -74,8 +77,11 @@ class Tensor:
 
     @property
     def complete(self) -> bool:
-        """Whether all its bytes are there."""
-        return bytes_of(self._record, self.meta, self._read) is not None
+        """Whether all its bytes are there; of a sparse one those of its parts."""
+        metas = [self._record.rpc.tensors[part] for _, part in self.meta.parts]
+        if self.meta.storage is not None:
+            metas.append(self.meta)
+        return all(bytes_of(self._record, meta, self._read) is not None for meta in metas)
 
     @property
     def sha256(self) -> str | None:
@@ -88,10 +94,7 @@ class Tensor:
         """The elements in row-major order, little-endian, conj and neg resolved; of quantised ones their
         integers. Raises `DecodeError` where not all of them are there.
         """
-        data = bytes_of(self._record, self.meta, self._read)
-        if data is None:
-            raise DecodeError("tensor", f"{self.missing_bytes:,} bytes of the tensor were not captured")
-        return logical_bytes(self.meta, data)
+        return logical_bytes(self.meta, self._storage(self.meta))
 
     def numpy(self) -> NDArray[Any]:
         """The elements as an array of this shape. Raises `DecodeError` as `tobytes`, and for types that numpy
@@ -102,11 +105,24 @@ class Tensor:
             raise DecodeError("tensor", f"numpy has no type for {self.dtype}")
         return np.frombuffer(self.tobytes(), found).reshape(self.shape)
 
+    def torch(self) -> TorchTensor:
+        """The tensor as torch's own, on the CPU and without grad, as `run.torch_tensors` makes it. Raises
+        `DecodeError` as `tobytes`, `RpcInspectError` where torch is not installed.
+        """
+        metas = self._record.rpc.tensors
+        index = next(index for index, meta in enumerate(metas) if meta is self.meta)
+        return torch_tensor(metas, index, self._storage)
+
+    def _storage(self, meta: TensorMeta) -> bytes:
+        data = bytes_of(self._record, meta, self._read)
+        if data is None:
+            missing = place_of(self._record, meta).missing_bytes
+            raise DecodeError("tensor", f"{missing:,} bytes of the tensor were not captured")
+        return data
+
     def values(self, most: int | None = None) -> list[object]:
         """The first elements, or all, in row-major order, as exact Python numbers. Raises as `tobytes`."""
-        data = bytes_of(self._record, self.meta, self._read)
-        if data is None:
-            raise DecodeError("tensor", f"{self.missing_bytes:,} bytes of the tensor were not captured")
+        data = self._storage(self.meta)
         return first_values(self.meta, data, math.prod(self.shape) if most is None else most)
 
     def statistics(self) -> Statistics:
@@ -178,6 +194,13 @@ class Message:
         session = self._run.session
         row = session.messages.partner[self.record.row]
         return None if row < 0 else Message(self._run, int(session.index[row]))
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The exchange that it is of; None for an answer whose request was not captured."""
+        partner = None if self.is_request else self.partner
+        index = self.index if self.is_request else None if partner is None else partner.index
+        return None if index is None else self._run.calls[index]
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

@@ -1,19 +1,21 @@
 """The requests of a session as causes are found among them: rows, with times and ends at hand.
 
-In: a session. Out: per worker what it sent and what it served, as rows of the session's columns. A request is
-*served* from its last byte to the first of its answer.
+In: a session. Out: per worker what it sent and what it served, as rows of the session's columns, and what it
+has open at a moment (`Serving`). A request is *served* from its last byte to the first of its answer.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from heapq import heappop, heappush
+from itertools import islice
 
 import numpy as np
 from msgspec import Struct, field
 
-from rpcinspect.rpc.questions import CALLS
+from rpcinspect.rpc.questions import CALLS, REMOTE
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import NO_CONTEXT, Event, Id, Kind, What
 from rpcinspect.wire.records import Pipe, Visibility
@@ -88,6 +90,12 @@ class Requests:
         partner = self._partner[row]
         return NEVER if partner == NONE else self.arrived[partner]
 
+    def waits_for(self, row: int, call: int) -> bool:
+        """Whether a call was over before a request was answered, as it is where a function waits for it;
+        nobody has to wait for a remote call.
+        """
+        return self.kind(call).type in REMOTE or self.over(call) <= self.answered(row)
+
     def context(self, row: int) -> int | None:
         """The autograd context that it belongs to."""
         context = self.provenance.context[row]
@@ -159,7 +167,7 @@ class Requests:
 
     @cached_property
     def _owners(self) -> dict[tuple[int, Id], str | None]:
-        return {(one.job, one.rref_id.to_value()): one.owner for one in self.session.rrefs}
+        return {(one.job, one.rref_id): one.owner for one in self.session.rrefs}
 
     @cached_property
     def events(self) -> dict[int, list[Event]]:
@@ -178,3 +186,57 @@ def _whole(pipe: Pipe) -> bool:
     """Whether a pipe was captured from its beginning, where its handshake names the client."""
     seen = pipe.visible in (Visibility.FULL, Visibility.NO_TENSORS)
     return pipe.logged or (pipe.client_name is not None and seen)
+
+
+MAX_OPEN = 256
+"""Open requests, of one context or all, that are looked at: the latest."""
+
+
+class Serving:
+    """What a worker has open at a moment: requests that had arrived, were not answered, and run code.
+
+    Goes on in the order of time, with `at`; then it gives the open requests, as many as are looked at, by
+    the autograd context that they run in. A worker that is asked thousands of things at once costs each
+    question no more than that.
+    """
+
+    def __init__(self, requests: Requests, received: Iterable[int]) -> None:
+        self._requests = requests
+        code = (row for row in received if requests.runs_code(row))
+        self._waiting = sorted(code, key=requests.arrived.__getitem__)
+        self._next = 0
+        self._open: dict[int, None] = {}
+        """In the order in which they arrived."""
+        self._inside: dict[int | None, dict[int, None]] = defaultdict(dict)
+        """The same, by the context of their envelope."""
+        self._ends: list[tuple[int, int]] = []
+        """(when it was answered, row), the earliest first."""
+
+    def at(self, time_ns: int) -> None:
+        """Goes on to this moment, none before the last one."""
+        requests = self._requests
+        while self._next < len(self._waiting) and requests.arrived[self._waiting[self._next]] <= time_ns:
+            row = self._waiting[self._next]
+            self._open[row] = self._inside[requests.inside(row)][row] = None
+            heappush(self._ends, (requests.answered(row), row))
+            self._next += 1
+        while self._ends and self._ends[0][0] < time_ns:
+            row = heappop(self._ends)[1]
+            del self._open[row], self._inside[requests.inside(row)][row]
+
+    def __contains__(self, row: int) -> bool:
+        """Whether a request is open."""
+        return row in self._open
+
+    def __bool__(self) -> bool:
+        """Whether any is."""
+        return bool(self._open)
+
+    def latest(self, context: int | None) -> list[int]:
+        """Open requests in a context, or all of them, in the order in which they arrived."""
+        group = self._open if context is None else self._inside.get(context, {})
+        return list(islice(reversed(group), MAX_OPEN))[::-1]
+
+    def first_in(self, context: int) -> int | None:
+        """The open request in a context that arrived first."""
+        return next(iter(self._inside.get(context, {})), None)

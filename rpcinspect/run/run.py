@@ -4,6 +4,10 @@ In: captures, a decoding that is going on, or a session with its records. Out: a
 does not change. Each answer is worked out when it is first asked for, by the modules beside this one, and by
 nobody else: what caused what, who made and brought an RRef, where the time went. `decode` without a question
 shows messages as they come and makes no `Run`.
+
+`Run.narrowed` gives a run whose answers leave out what none of some messages takes part in. They are worked
+out over the whole run, so that causes, gradients and who left first stay true. What is kept is whole, but for
+sums, which are over what is kept.
 """
 
 from __future__ import annotations
@@ -14,20 +18,23 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import TracebackType
 
+from msgspec.structs import replace
+
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run import closings, device_maps, latency
 from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.closings import Closings, read_closings
 from rpcinspect.run.critical_path import Segment, critical_path
 from rpcinspect.run.device_maps import DeviceMap, read_device_maps
 from rpcinspect.run.exchanges import Exchange, Exchanges, read_exchanges
-from rpcinspect.run.graph import ContextGraph, find_graphs, read_graphs
-from rpcinspect.run.latency import Latency, read_latency
-from rpcinspect.run.ledger import RRefStory, read_ledger
+from rpcinspect.run.graph import ContextGraph, read_graphs
+from rpcinspect.run.latency import Latency, Timing, read_latency
 from rpcinspect.run.message import Message
 from rpcinspect.run.profile import CallProfile, read_profiles
 from rpcinspect.run.waits import Passes, read_passes, waiting_requests
-from rpcinspect.session.model import AutogradContext, Finding, Session, Worker
+from rpcinspect.session.model import AutogradContext, Finding, RRef, Session, Worker
+from rpcinspect.trace.touched import Touched
 from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 
@@ -59,6 +66,12 @@ class Run:
         """Where the bytes of tensors are; None where nobody can read them."""
         self.ended_early = ended_early
         """Of captures of which there is more than was read, why."""
+        self.whole = self
+        """The run that this is a part of; a whole run itself."""
+        self._rows = b""
+        """Of each row of a part 1 where the message is picked."""
+        self._touched = Touched()
+        """What these take part in."""
         self._close = close
 
     @classmethod
@@ -85,6 +98,34 @@ class Run:
             ended_early=decoding.ended_early,
             close=close,
         )
+
+    def narrowed(self, rows: bytes, touched: Touched) -> Run:
+        """The part that some messages take part in: `rows` has a 1 for each row that is picked, `touched` is
+        what these take part in. Its messages, exchanges and causes are those of the whole run.
+        """
+        part = Run(
+            self.session, self.messages, ends=self.ends, source=self.source, ended_early=self.ended_early
+        )
+        part.whole, part._rows, part._touched = self, rows, touched
+        return part
+
+    @property
+    def is_part(self) -> bool:
+        """Whether answers are narrowed to some messages."""
+        return self.whole is not self
+
+    @cached_property
+    def picked(self) -> frozenset[int]:
+        """Indexes of the messages that answers are narrowed to; of a whole run all."""
+        if not self.is_part:
+            return frozenset(range(len(self.messages)))
+        return frozenset(i for row, i in enumerate(self.session.index.tolist()) if self._rows[row])
+
+    @cached_property
+    def requests(self) -> frozenset[int]:
+        """Indexes of the requests that are picked or whose answer is."""
+        calls = self.exchanges.calls
+        return frozenset(c.index for c in calls if c.index in self.picked or c.answer in self.picked)
 
     def __len__(self) -> int:
         """How many messages it has."""
@@ -139,62 +180,105 @@ class Run:
     @cached_property
     def exchanges(self) -> Exchanges:
         """Requests with their answers."""
-        return read_exchanges(self.session, self.messages)
+        if self.is_part:
+            return self.whole.exchanges
+        return read_exchanges(self)
+
+    @cached_property
+    def calls(self) -> dict[int, Exchange]:
+        """The same by the index of the request, in the order in which they began."""
+        return self.exchanges.by_index()
+
+    @cached_property
+    def edges(self) -> dict[tuple[int, int, int], int]:
+        """(job, context, autograd message id) → index of the forward message that made the edge; of an id
+        that is repeated nevertheless the first."""
+        found: dict[tuple[int, int, int], int] = {}
+        for one in self.contexts:
+            for edge in one.edges:
+                found.setdefault((one.job, one.context_id, edge.autograd_message_id), edge.forward)
+        return found
 
     @cached_property
     def causes(self) -> Causes:
         """Which request was sent while serving which."""
-        return explain(self.session)
+        return self.whole.causes if self.is_part else explain(self.session)
 
     @cached_property
     def waiting(self) -> dict[int, int]:
         """Which request can't be answered before another one is over."""
-        return waiting_requests(self.exchanges.calls, self.causes)
+        return self.whole.waiting if self.is_part else waiting_requests(self.exchanges.calls, self.causes)
 
     @cached_property
     def passes(self) -> Passes:
         """What backward passes did with gradients."""
-        return read_passes(self.exchanges.calls, self.causes)
+        return self.whole.passes if self.is_part else read_passes(self.exchanges.calls, self.causes)
 
     @cached_property
     def graphs(self) -> tuple[ContextGraph, ...]:
         """Every autograd context."""
+        if self.is_part:
+            contexts = self._touched.contexts
+            return tuple(one for one in self.whole.graphs if (one.job, one.context_id) in contexts)
         names = {call.index: call.name.short for call in self.exchanges.calls if call.name is not None}
         return read_graphs(self.session, self.messages, names, self.source)
 
     @cached_property
     def latency(self) -> Latency:
         """Where the time of exchanges went."""
+        if self.is_part:
+            return latency.part_of(self.whole.latency, self.requests)
         return read_latency(self.exchanges.calls, self.causes, self.waiting, self.passes)
+
+    @cached_property
+    def timings(self) -> dict[int, Timing]:
+        """The times of exchanges by the index of the request."""
+        return {timing.request: timing for timing in self.latency.timings}
 
     @cached_property
     def profiles(self) -> tuple[CallProfile, ...]:
         """What callers' profilers show of their callees."""
+        if self.is_part:
+            return tuple(one for one in self.whole.profiles if one.request in self.requests)
         return read_profiles(self.exchanges.calls, self.causes)
 
     @cached_property
-    def ledger(self) -> tuple[RRefStory, ...]:
+    def rrefs(self) -> tuple[RRef, ...]:
         """Every remote reference."""
-        return read_ledger(self.session, self.messages)
+        its = self.session.rrefs
+        return tuple(r for r in its if (r.job, r.rref_id) in self._touched.rrefs) if self.is_part else its
 
     @cached_property
     def device_maps(self) -> tuple[DeviceMap, ...]:
         """Which devices tensors came from and went to."""
+        if self.is_part:
+            return device_maps.part_of(self.whole.device_maps, self.exchanges.calls, self.requests)
         return read_device_maps(self.exchanges.calls)
 
     @cached_property
     def closings(self) -> Closings:
         """Who left first, and what was in flight then."""
+        if self.is_part:
+            order, pipe = self.session.order, self.session.messages.pipe
+            its = frozenset(pipe[int(order[index])] for index in self.picked)
+            return closings.part_of(self.whole.closings, its)
         return read_closings(self.session, self.exchanges.calls, self.ends)
 
     def graphs_of(self, context_id: int) -> tuple[ContextGraph, ...]:
-        """The graph of a context, or one for each job that has the id."""
-        return find_graphs(self.graphs, context_id)
+        """The graph of a context, or one for each job that has the id; of a part all of these, `shown`."""
+        return tuple(self.shown(one) for one in self.whole.graphs if one.context_id == context_id)
+
+    def shown(self, graph: ContextGraph) -> ContextGraph:
+        """A graph of which only the picked messages are to be shown."""
+        return replace(graph, shown=graph.messages & self.picked) if self.is_part else graph
 
     def critical_path(self, graph: ContextGraph) -> tuple[Segment, ...]:
-        """What the duration of a context consists of."""
-        calls = self._calls_of.get((graph.job, graph.context_id), ())
-        return critical_path(graph, calls, self.waiting, self.passes, self.causes.doubts)
+        """What the duration of a context consists of; of a part, the pieces that its exchanges determined:
+        there may be gaps between them.
+        """
+        calls = self.whole._calls_of.get((graph.job, graph.context_id), ())
+        path = critical_path(graph, calls, self.waiting, self.passes, self.causes.doubts)
+        return tuple(one for one in path if not self.is_part or one.request in self.requests)
 
     @cached_property
     def _calls_of(self) -> dict[tuple[int, int], list[Exchange]]:

@@ -7,15 +7,13 @@ entry.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rpcinspect.errors import Location, Problem
@@ -30,20 +28,18 @@ from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.pickle_facts import PickleFacts
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.types import GloballyUniqueId, unpack_id
+from rpcinspect.session.contexts import BACKWARD, CLEANUP, TOUCH, ContextLog
 from rpcinspect.session.model import (
     NONE,
-    AutogradContext,
     CallFailure,
     CaptureInfo,
-    Edge,
     MessageColumns,
-    RRef,
     Session,
     Totals,
 )
 from rpcinspect.session.names import Roster
-from rpcinspect.session.provenance import Provenance, What
+from rpcinspect.session.provenance import Provenance
+from rpcinspect.session.rrefs import read_rrefs
 from rpcinspect.session.witness import Witness
 from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.ranges import CaptureBytes
@@ -51,6 +47,8 @@ from rpcinspect.wire.records import Pipe
 
 if TYPE_CHECKING:
     from rpcinspect.rpclog.header import LoggedFailure
+
+T = TypeVar("T")
 
 MANY_FACTS = 512
 """Of contexts that are put into columns at once."""
@@ -72,7 +70,7 @@ class SessionBuilder:
         self._by_type: Counter[int] = Counter()
         self._problems = 0
         self._missing_bytes = 0
-        self._contexts = _ContextLog()
+        self._contexts = ContextLog()
         self.provenance = Provenance(source)
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
@@ -219,19 +217,25 @@ class SessionBuilder:
             problems=tuple(problems),
             provenance=self.provenance,
         )
-        for add in (self._add_rrefs, self._add_contexts):
+        unread: list[Problem] = []
+
+        def told(read: Callable[[Session, Callable[[int, int], str]], tuple[T, ...]]) -> tuple[T, ...]:
             try:
-                add(session, roster)
+                return read(session, roster.by_id)
             except Exception as error:
-                session.add_problems(unexpected(error, "session", Location()))
-        _note_failures(session, failed)
-        return session
+                unread.append(unexpected(error, "session", Location()))
+                return ()
 
-    def _add_rrefs(self, session: Session, roster: Roster) -> None:
-        session.rrefs = _rrefs(session, roster)
-
-    def _add_contexts(self, session: Session, roster: Roster) -> None:
-        session.contexts = self._contexts.finish(session, roster)
+        rrefs, contexts = told(read_rrefs), told(self._contexts.finish)
+        failures, lost = _failures(session, failed)
+        return replace(
+            session,
+            contexts=contexts,
+            rrefs=tuple([rref for rref in rrefs if rref.forks]),
+            older_rrefs=tuple([rref for rref in rrefs if not rref.forks]),
+            failures=failures,
+            lost_calls=lost,
+        ).with_problems(unread)
 
     def _spread_control(self) -> None:
         """An answer to the agent's own call is the agent's own too."""
@@ -265,11 +269,17 @@ def _row(record: RpcRecord) -> tuple[int, ...]:
     )
 
 
-def _note_failures(session: Session, failed: Iterable[tuple[int, LoggedFailure]]) -> None:
-    """Each belongs to the last request of its pipe with its id that had begun by then; ids are used again."""
+def _failures(
+    session: Session, failed: Iterable[tuple[int, LoggedFailure]]
+) -> tuple[dict[int, CallFailure], tuple[CallFailure, ...]]:
+    """Calls that ended without an answer, by the row of the request, and those whose request is not there.
+    Each belongs to the last request of its pipe with its id that had begun by then; ids are used again.
+    """
+    found: dict[int, CallFailure] = {}
+    lost: list[CallFailure] = []
     failed = sorted(failed, key=lambda item: item[1].time_ns)
     if not failed:
-        return
+        return found, ()
     columns = session.messages
     sent: dict[tuple[int, int], list[int]] = defaultdict(list)
     wanted = {(pipe, said.id) for pipe, said in failed}
@@ -277,7 +287,6 @@ def _note_failures(session: Session, failed: Iterable[tuple[int, LoggedFailure]]
         key = (columns.pipe[row], columns.id[row])
         if columns.from_client[row] and key in wanted:
             sent[key].append(row)
-    lost = []
     for pipe, said in failed:
         rows = sent[pipe, said.id]
         before = bisect_right(rows, said.time_ns, key=columns.time_ns.__getitem__)
@@ -295,157 +304,5 @@ def _note_failures(session: Session, failed: Iterable[tuple[int, LoggedFailure]]
         if row is None:
             lost.append(failure)
         else:
-            session.failures.setdefault(row, failure)
-    session.lost_calls = tuple(lost)
-
-
-End: TypeAlias = tuple[int, bool]
-"""An end of a pipe: its number, and whether it is the client's."""
-
-
-class _ContextLog:
-    """Rows of every autograd context, as columns: there may be one of every message."""
-
-    def __init__(self) -> None:
-        self._context = array("q")
-        self._message = array("q")
-        """Autograd message ids."""
-        self._row = array("q")
-        self._what = array("q")
-        """Of a wrapped message, its tensors that require grad; else one of the numbers below."""
-        self._added: list[tuple[int, int, int, int]] = []
-        self.add = self._added.append
-        """Takes (context, autograd message, row, what)."""
-
-    def settle(self, least: int = 1) -> None:
-        """Moves what was added to the columns, where it takes less memory, if it is that much."""
-        if len(self._added) < least:
-            return
-        columns = (self._context, self._message, self._row, self._what)
-        for column, numbers in zip(columns, zip(*self._added, strict=True), strict=True):
-            column.fromlist(list(numbers))
-        self._added.clear()
-
-    def finish(self, session: Session, roster: Roster) -> tuple[AutogradContext, ...]:
-        """One record per context and job, by job and id; labels and indexes are the session's."""
-        self.settle()
-        m = session.messages
-        context, row = np.asarray(self._context), np.asarray(self._row)
-        pipe, index = np.asarray(m.pipe)[row], session.index[row]
-        job: NDArray[np.int64] = np.asarray(roster.jobs, dtype=np.int64)[pipe]
-        # unsigned, ids have their creator in the upper bits: this is the order of unpack_id
-        order = np.lexsort((index, context.view(np.uint64), job))
-        columns = (job, context, np.asarray(self._message), np.asarray(self._what), index, pipe)
-        forth = np.asarray(m.from_client)[row]
-        *facts, pipes, ways = [column[order].tolist() for column in (*columns, forth)]
-        labels = [
-            list(zip(session.servers, session.clients, strict=True)),
-            list(zip(session.clients, session.servers, strict=True)),
-        ]
-        ends = [labels[way][pipe] for pipe, way in zip(pipes, ways, strict=True)]
-        out = []
-        for (number, identifier), its in groupby(zip(*facts, ends, strict=True), key=itemgetter(0, 1)):
-            creator = roster.by_id(unpack_id(identifier)[0], number)
-            out.append(_context(identifier, number, creator, list(its)))
-        return tuple(out)
-
-
-BACKWARD, CLEANUP, TOUCH = -1, -2, -3
-
-ContextFact: TypeAlias = tuple[int, int, int, int, int, tuple[str, str]]
-"""Job, context; what one message does there: autograd message, what, its index, (sender, receiver)."""
-
-
-def _context(context: int, job: int, creator: str, facts: Sequence[ContextFact]) -> AutogradContext:
-    """The context of one job, from what its messages do, in the order of time."""
-    workers: dict[str, None] = {creator: None}
-    backward: dict[int, list[int]] = {}
-    cleanup: list[int] = []
-    for _, _, message, what, at, ends in facts:
-        workers[ends[0]] = workers[ends[1]] = None
-        if what == BACKWARD:
-            backward.setdefault(message, []).append(at)
-        elif what == CLEANUP:
-            cleanup.append(at)
-    # Ids are unique; where one is repeated nevertheless, gradients belong to the first of its messages.
-    edges = [
-        Edge(
-            autograd_message_id=message,
-            sender=ends[0],
-            receiver=ends[1],
-            forward=at,
-            tensors_requiring_grad=what,
-            backward=tuple(backward.pop(message, ())),
-        )
-        for _, _, message, what, at, ends in facts
-        if what > 0  # without one, addSendRpcBackward is not called: there is no edge
-    ]
-    return AutogradContext(
-        context_id=context,
-        creator=creator,
-        workers=tuple(workers),
-        edges=tuple(edges),
-        cleanup=tuple(cleanup),
-        job=job,
-    )
-
-
-class _RRefEvents:
-    """What was seen of one RRef of one job."""
-
-    def __init__(self) -> None:
-        self.forks: set[GloballyUniqueId] = set()
-        self.deleted: set[GloballyUniqueId] = set()
-        self.owner_end: End | None = None
-        self.owner_id: int | None = None
-        self.carried: list[tuple[GloballyUniqueId, End]] = []
-        """Forks, and the ends of pipes that received them inside a pickle."""
-
-
-def _rrefs(session: Session, roster: Roster) -> tuple[RRef, ...]:
-    """One record per RRef and job, by id."""
-    seen: dict[tuple[int, GloballyUniqueId], _RRefEvents] = defaultdict(_RRefEvents)
-    columns = session.messages
-    for event in session.provenance.events():
-        if event.what not in COUNTED:
-            continue
-        pipe = columns.pipe[event.row]
-        rref, fork = GloballyUniqueId(*event.rref), GloballyUniqueId(*event.fork)
-        events = seen[roster.jobs[pipe], rref]
-        events.forks.add(fork)
-        if event.what == What.BROUGHT:
-            events.carried.append((fork, (pipe, not columns.from_client[event.row])))
-            events.owner_id = event.owner if events.owner_id is None else events.owner_id
-        elif events.owner_end is None:
-            events.owner_end = (pipe, False)
-        if event.what == What.DELETED:
-            events.deleted.add(fork)
-    keys = sorted(seen, key=lambda key: (key[0], key[1].to_value()))
-    return tuple(_rref(job, rref, seen[job, rref], roster) for job, rref in keys)
-
-
-COUNTED = {What.MADE, What.CONFIRMED, What.BROUGHT, What.REQUESTED, What.DELETED}
-"""What names an RRef and a fork of it."""
-
-
-def _rref(job: int, rref: GloballyUniqueId, events: _RRefEvents, roster: Roster) -> RRef:
-    owner: str | None = None
-    if events.owner_end is not None:
-        owner = _label(events.owner_end, roster)
-    elif events.owner_id is not None:
-        owner = roster.by_id(events.owner_id, job)
-    # by id, not by the order in which streams were read
-    forks = sorted(events.forks, key=GloballyUniqueId.to_value)
-    deleted = sorted(events.deleted, key=GloballyUniqueId.to_value)
-    # A fork that was sent back to the owner ends there: the owner holds the value itself.
-    home = {fork for fork, end in events.carried if owner is not None and _label(end, roster) == owner}
-    gone = {*deleted, *home, rref}
-    live = tuple(fork for fork in forks if fork not in gone)
-    return RRef(
-        rref_id=rref, owner=owner, forks=tuple(forks), deleted=tuple(deleted), live_forks=live, job=job
-    )
-
-
-def _label(end: End, roster: Roster) -> str:
-    pipe, client = end
-    return roster.clients[pipe] if client else roster.servers[pipe]
+            found.setdefault(row, failure)
+    return found, tuple(lost)

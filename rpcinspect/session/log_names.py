@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from rpcinspect.rpclog.header import Job, LoggedWorker
 from rpcinspect.session.model import Worker
-from rpcinspect.session.names import ID_LABEL, Roster, is_address, is_name
+from rpcinspect.session.names import ID_LABEL, Roster, is_address, is_name, names_by_id
 from rpcinspect.session.witness import Witness
 from rpcinspect.wire.records import Pipe
 
@@ -35,7 +35,7 @@ def call_log(
             said = witness.ends.get((pipe.number, client))
             if said is not None and len(said.ids) == 1 and is_name(label):
                 ids[job][label] |= said.ids
-    names = [_names_of(its) for its in ids]
+    names = [names_by_id(its) for its in ids]
     workers: dict[Worker, None] = {}
     for worker in told:
         workers[_worker(worker, numbers[worker.job])] = None
@@ -56,15 +56,6 @@ def call_log(
 
 def _job_order(job: Job) -> tuple[bool, int, str]:
     return (False, job, "") if isinstance(job, int) else (True, 0, job)
-
-
-def _names_of(ids: dict[str, set[int]]) -> dict[int, str]:
-    """Of each id that one worker only has."""
-    names: dict[int, set[str]] = defaultdict(set)
-    for name, its in ids.items():
-        for worker_id in its:
-            names[worker_id].add(name)
-    return {worker_id: next(iter(its)) for worker_id, its in names.items() if len(its) == 1}
 
 
 def _worker(told: LoggedWorker, job: int) -> Worker:

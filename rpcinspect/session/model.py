@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
@@ -16,13 +16,9 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rpcinspect.errors import Problem
-from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.session.provenance import Provenance
+from rpcinspect.session.provenance import Id, Provenance
 from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.records import Pipe
-
-if TYPE_CHECKING:
-    from rpcinspect.session.log_events import WorkerLogs
 
 NONE = -1
 
@@ -84,15 +80,60 @@ class AutogradContext(Struct, frozen=True, kw_only=True, gc=False):
     job: int = 0
 
 
-class RRef(Struct, frozen=True, kw_only=True):
-    """A remote reference and its forks; `live_forks` are those whose delete was not seen."""
+class Fork(Struct, frozen=True, kw_only=True, gc=False):
+    """One fork of an RRef, as far as it was seen."""
 
-    rref_id: GloballyUniqueId
-    owner: str | None
-    forks: tuple[GloballyUniqueId, ...]
-    deleted: tuple[GloballyUniqueId, ...]
-    live_forks: tuple[GloballyUniqueId, ...]
+    fork_id: Id
+    holder: str | None
+    """The worker that got it."""
+    giver: str | None
+    """The worker that sent it; None of a fork that came with the RRef itself."""
+    begin: int | None
+    """Index of the message that made the RRef, or brought the fork."""
+    requested: int | None
+    """RREF_FORK_REQUEST: the holder told the owner."""
+    accepted: int | None
+    """RREF_CHILD_ACCEPT: the holder told the giver."""
+    deleted: int | None
+    """RREF_USER_DELETE."""
+    acknowledged: int | None
+    """The owner's answer to that."""
+    state: str
+    """`alive`, `deleted`, or `home`: it was sent to the owner, or is the owner's own."""
+
+
+class RRef(Struct, frozen=True, kw_only=True, gc=False):
+    """A remote reference."""
+
+    rref_id: Id
     job: int = 0
+    owner: str | None
+    creator: str | None
+    """The worker that called `remote`; the owner of one that was made from a local value."""
+    what: str | None
+    """The function whose result it is; None of a local value, or where the call was not captured."""
+    created: int | None
+    """Index of the remote call."""
+    confirmed: int | None
+    """Index of its answer."""
+    failed: bool
+    """The function raised: whoever fetches the value gets the error."""
+    forks: tuple[Fork, ...]
+    """By id."""
+    fetches: tuple[int, ...]
+    """Indexes of the requests for its value."""
+    backwards: tuple[int, ...]
+    """Indexes of RREF_BACKWARD_REQs."""
+
+    @property
+    def deleted(self) -> tuple[Fork, ...]:
+        """Forks whose delete was seen."""
+        return tuple(fork for fork in self.forks if fork.deleted is not None)
+
+    @property
+    def alive(self) -> tuple[Fork, ...]:
+        """Forks whose end was not seen."""
+        return tuple(fork for fork in self.forks if fork.state == "alive")
 
 
 class CallFailure(Struct, frozen=True, kw_only=True):
@@ -120,6 +161,59 @@ class Finding(Struct, frozen=True, kw_only=True):
     remedy: str | None = None
     messages: tuple[int, ...] = ()
     workers: tuple[str, ...] = ()
+
+
+class LogEvent(Struct, frozen=True, kw_only=True):
+    """One line of a worker's own text log that speaks of RPC, as `trace/worker_logs.py` reads it."""
+
+    file: int
+    """Index of the log among those that were named."""
+    line: int
+    """From 1."""
+    worker: str | None
+    """Who says it; None where nothing tells."""
+    peer: str | None
+    what: str
+    """A name of `workerlog/said.py`."""
+    lost: bool
+    """It says that the peer's end of a connection is gone."""
+    severity: str | None
+    time_ns: int | None
+    """In the capture's time; None where it can't be told."""
+    placed: str | None
+    """How the time is known: `zone` (the line has one), `fit` (of the log as a whole), `second` (the same,
+    but no more than its second) or `connection` (the line has no time: that of the end of the connection that
+    it speaks of)."""
+    message: int | None
+    """Index of the request that it names."""
+    type: str | None
+    """Name of the message type that it gives as a number."""
+    text: str
+
+
+class LogFile(Struct, frozen=True, kw_only=True):
+    """One log."""
+
+    path: str
+    workers: tuple[str, ...]
+    lines: int
+    rpc_lines: int
+    zone_s: int | None
+    """East of Greenwich, of times without a zone; None where no zone fits, or none is needed."""
+    matched: int
+    """Lines whose time is near that of what they speak of in the capture."""
+    uncertainty_ns: int | None
+    """How far apart these are at most; None where there is none: then nobody has compared the clocks."""
+    notes: tuple[str, ...]
+    """What is strange about it."""
+
+
+class WorkerLogs(Struct, frozen=True, kw_only=True):
+    """All of them."""
+
+    files: tuple[LogFile, ...]
+    events: tuple[LogEvent, ...]
+    """In the order of time; a line without a time follows the line before it in its log."""
 
 
 class Totals(Struct, frozen=True, kw_only=True):
@@ -200,7 +294,7 @@ class MessageColumns:
         return np.lexsort([np.asarray(column) for column in columns]).astype(np.int64)
 
 
-class Session(Struct, eq=False, kw_only=True):
+class Session(Struct, eq=False, kw_only=True, frozen=True):
     """Everything that is known once all captures were read."""
 
     captures: tuple[CaptureInfo, ...]
@@ -220,6 +314,7 @@ class Session(Struct, eq=False, kw_only=True):
     """Index of each row."""
     contexts: tuple[AutogradContext, ...]
     rrefs: tuple[RRef, ...]
+    """Those of which a fork is known."""
     findings: tuple[Finding, ...]
     totals: Totals
     problems: tuple[Problem, ...] = field(default=())
@@ -228,6 +323,8 @@ class Session(Struct, eq=False, kw_only=True):
     """By the row of the request, which may have been answered too late nevertheless."""
     worker_logs: WorkerLogs | None = None
     """What workers' own text logs tell, where they were read beside the capture."""
+    older_rrefs: tuple[RRef, ...] = ()
+    """Those of which nothing but fetches and backward passes was seen."""
     lost_calls: tuple[CallFailure, ...] = ()
     """Failures of requests that were not captured."""
 
@@ -236,10 +333,10 @@ class Session(Struct, eq=False, kw_only=True):
         """Whether it was read from logs, which know no pipes and no packets."""
         return any(capture.reader == "log" for capture in self.captures)
 
-    def add_problems(self, *problems: Problem) -> None:
-        """More of those that belong to no message."""
-        self.problems += problems
-        self.totals = replace(self.totals, problems=self.totals.problems + len(problems))
+    def with_problems(self, problems: Sequence[Problem]) -> Session:
+        """The same with more of those that belong to no message."""
+        totals = replace(self.totals, problems=self.totals.problems + len(problems))
+        return replace(self, problems=(*self.problems, *problems), totals=totals)
 
     def heads(self, rows: Sequence[int]) -> Heads:
         """What there is to tell of messages, without what they say."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -108,11 +108,7 @@ def _call_job(
         if len(end.names) == 1 and len(end.ids) == 1:
             ids[next(iter(end.names))] |= end.ids
 
-    names: dict[int, set[str]] = defaultdict(set)
-    for name, its_ids in ids.items():
-        for worker_id in its_ids:
-            names[worker_id].add(name)
-    names_of_ids = {worker_id: next(iter(its)) for worker_id, its in names.items() if len(its) == 1}
+    names_of_ids = names_by_id(ids)
 
     def label(end: End, address: str) -> str:
         if len(end.names) == 1:
@@ -124,7 +120,7 @@ def _call_job(
 
     client_labels = tuple(label(end, str(pipe.client)) for end, pipe in zip(clients, pipes, strict=True))
     server_labels = tuple(label(listeners[listener], listener[0]) for listener in listener_of)
-    sure = {next(iter(its)): worker_id for worker_id, its in names.items() if len(its) == 1}
+    sure = frozenset(names_of_ids.values())
     only = {name: next(iter(its)) for name, its in ids.items() if len(its) == 1 and name in sure}
     servers = dict(zip(listener_of, server_labels, strict=True))
     workers = _workers(number, client_labels, servers, job.published, elsewhere, listed, only)
@@ -179,6 +175,15 @@ def _workers(
         )
     far = 1 << 32
     return tuple(sorted(workers, key=lambda w: (w.group, w.id if w.id is not None else far, w.name or "")))
+
+
+def names_by_id(ids: Mapping[str, Iterable[int]]) -> dict[int, str]:
+    """The name of each id that one worker only has; `ids` are those of each name."""
+    names: dict[int, set[str]] = defaultdict(set)
+    for name, its in ids.items():
+        for worker_id in its:
+            names[worker_id].add(name)
+    return {worker_id: next(iter(found)) for worker_id, found in names.items() if len(found) == 1}
 
 
 ID_LABEL = re.compile(r"worker:(-?\d{1,18})", re.ASCII)

@@ -44,6 +44,7 @@ from rpcinspect.wire.ranges import CaptureBytes, Extent
 
 Id = tuple[int, int]
 NONE = -1
+EXCEPTION = MessageType.EXCEPTION
 
 MAX_NODES = 256
 """Of a request's arguments that are looked at for values."""
@@ -95,6 +96,8 @@ class Kind(Struct, frozen=True):
     """It gets it as its answer."""
     asks_class: bool = False
     """It asks for the class of an RRef's object."""
+    failed: bool = False
+    """It is an answer that reports an error."""
     value: Global | None = None
     """Of an answer: the class or function that it names, and nothing else."""
     marks: tuple[int, ...] = ()
@@ -173,7 +176,8 @@ class Provenance:
         if not record.tp.from_client or kind not in CALLS:
             pickle = record.facts.pickle
             value = pickle.root if pickle is not None and type(pickle.root) is Global else None
-            return Kind(kind, wrapped=context_of(record) is not None, value=value), ()
+            wrapped, failed = context_of(record) is not None, record.facts.failed or kind == EXCEPTION
+            return Kind(kind, wrapped=wrapped, failed=failed, value=value), ()
         function = function_of(record)
         types = [type(envelope) for envelope in rpc.envelopes]
         found = Kind(

@@ -165,7 +165,7 @@ def candidates(run: Run, target: Target) -> Iterator[frozenset[int]]:
         yield frozenset(target.indexes)
         yield frozenset(range(len(messages)))
         return
-    causes, facts = run.causes.decided(), read_facts(run.session, exchanges.calls)
+    causes, facts = run.causes.decided(), read_facts(run)
     known: frozenset[int] | None = None
     for roots in _roots(exchanges, causes, chosen):
         requests = needed(roots, exchanges.calls, causes, facts)

@@ -14,12 +14,10 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.pickles.semantic import remote_exception
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.remote_error import origin
+from rpcinspect.rpc.remote_error import error_of, origin
 from rpcinspect.session.model import Finding, MessageColumns
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.groups import Groups
@@ -126,7 +124,8 @@ def refusal_of(record: RpcRecord) -> Refusal | None:
 
     Of an answer that could not be sent, only its own sender says so without naming another worker.
     """
-    text = _error_text(record)
+    error = error_of(record)
+    text = "" if error is None else error.text
     if not REFUSED.search(text):
         return None
     way, device, nodes = REFUSED_WAY.search(text), REFUSED_DEVICE.search(text), origin(text).nodes
@@ -159,11 +158,3 @@ def uncovered_devices(record: RpcRecord) -> tuple[str, ...]:
         if not told or any(meta.device not in known for known in maps):
             devices.append(shorten(meta.device, MAX_DEVICE))
     return unique(devices)
-
-
-def _error_text(record: RpcRecord) -> str:
-    command, pickle = record.rpc.command, record.facts.pickle
-    if isinstance(command, ExceptionResponse):
-        return command.text.decode("utf-8", "backslashreplace")
-    remote = remote_exception(pickle.root) if pickle is not None else None
-    return "" if remote is None else remote.message

@@ -2,18 +2,16 @@
 
 PyTorch's distributed backward pass waits for the gradient of every send function that a worker has in the
 context (the *FAST* mode of its notes). One that can't come lets it wait forever, without a message that
-says so. Edges and gradients are the session's; here are kept only requests that failed and passes that
-RRefs began.
+says so. Edges, gradients and passes are the session's; here are kept only requests that failed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
-from rpcinspect.rpc.command import RRefBackwardReq
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.contexts import first_ns, is_missing, passes
 from rpcinspect.session.model import AutogradContext, Edge, Finding
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
@@ -24,20 +22,11 @@ from rpcinspect.trace.words import counted, numbers, packed, several, unique
 class LostGradients(Stage):
     """See the module's text."""
 
-    KINDS = (MessageType.RREF_BACKWARD_REQ,)
-
     def __init__(self) -> None:
         self._failed: list[tuple[int, str]] = []
         """(row, what) of wrapped requests with an edge whose answer is an error."""
-        self._rref_passes: list[tuple[int, int]] = []
-        """(context, row) of RREF_BACKWARD_REQs."""
         self._failed_passes: list[int] = []
         """Rows of gradient requests whose answer is an error."""
-
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        command = record.rpc.command
-        if isinstance(command, RRefBackwardReq):
-            self._rref_passes.append((command.autograd_context_id, record.row))
 
     def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
         if not answer.failed:
@@ -54,40 +43,33 @@ class LostGradients(Stage):
         session = run.session
         dangling = {int(session.index[row]): what for row, what in self._failed}
         failed = {int(session.index[row]) for row in self._failed_passes}
-        began: dict[tuple[int, int], int] = {}
-        for context_id, row in self._rref_passes:
-            key = (run.job(row), context_id)
-            began[key] = min(int(session.index[row]), began.get(key, len(session.messages)))
+        begun = passes(session)
         for context in session.contexts:
-            first = began.get((context.job, context.context_id))
-            yield from _missing(run, context, first, dangling, failed)
+            key = (context.job, context.context_id)
+            if key in begun:
+                yield from _missing(run, context, begun[key], dangling, failed)
         yield from _dangling(run, dangling)
 
 
 def _missing(
     run: CaptureEvidence,
     context: AutogradContext,
-    rref_pass: int | None,
+    begun: Sequence[int],
     dangling: Collection[int],
     failed: Collection[int],
 ) -> Iterable[Finding]:
     """The edges of a context that were there when its first pass began, and got nothing."""
-    without = [edge for edge in context.edges if not edge.backward and edge.forward not in dangling]
-    if not without:
-        return
-    gradients = sorted(index for edge in context.edges for index in edge.backward)
-    begun = [*gradients[:1], *([] if rref_pass is None else [rref_pass])]
-    if not begun:
-        return
+    began_ns = first_ns(run.session, begun)
     edges = [
         edge
-        for edge in without
-        if edge.forward < min(begun) and not run.damaged_between(edge.receiver, edge.sender)
+        for edge in context.edges
+        if is_missing(run.session, edge, began_ns)
+        and edge.forward not in dangling
+        and not run.damaged_between(edge.receiver, edge.sender)
     ]
-    latest = max(run.end_ns(index) for index in [*begun, *gradients[-1:]])
-    if not edges or (not context.cleanup and run.cut_off(latest)):
+    if not edges or (not context.cleanup and run.cut_off(max(map(run.end_ns, begun)))):
         return
-    broken = [index for index in gradients if index in failed]
+    broken = sorted(index for edge in context.edges for index in edge.backward if index in failed)
     if broken:
         cause = f"the pass failed in {numbers(broken)}"
         remedy = "Mend that failure first: the error-response finding says what it is."

@@ -4,6 +4,11 @@ Answers that report an error are few, so that each leaves its text, up to a limi
 into *cascades*: an error was passed on if it arrived at a worker while that worker served another request,
 and the text of the answer to that request quotes it. What no other error explains is a root; roots that say
 the same on the same worker are one finding.
+
+`run.causes` is not asked: it needs the findings, since a loss that one tells of leaves no cause certain; and
+quoting is another relation. Of two requests that a worker had open, both may be the cause of a call, while
+only one of their answers quotes the error that came back. Nor may quotes become evidence of causes: they are
+texts of the user's, which say the same of errors that have nothing to do with each other.
 """
 
 from __future__ import annotations
@@ -13,11 +18,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.pickles.semantic import remote_exception
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.remote_error import origin
+from rpcinspect.rpc.remote_error import error_of, origin
 from rpcinspect.session.model import NONE, Finding
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
@@ -68,19 +71,10 @@ class ErrorResponses(Stage):
         self._characters = 0
 
     def feed(self, record: RpcRecord, note: Note) -> None:
-        if not note.failed:
-            return
-        command, pickle = record.rpc.command, record.facts.pickle
-        kind: str | None = None
-        if isinstance(command, ExceptionResponse):
-            text = command.text[:MAX_TEXT].decode("utf-8", "backslashreplace")
-        else:
-            remote = remote_exception(pickle.root) if pickle is not None else None
-            if remote is None:
-                return
-            text = remote.message[:MAX_TEXT]
-            kind = None if remote.exception_type is None else shorten(str(remote.exception_type), MAX_SHOWN)
-        self._failures[record.row] = _Failure(record.row, kind, self._keep(text))
+        error = error_of(record) if note.failed else None
+        if error is not None:
+            kind = None if error.type is None else shorten(error.type, MAX_SHOWN)
+            self._failures[record.row] = _Failure(record.row, kind, self._keep(error.text[:MAX_TEXT]))
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
         return not note.failed

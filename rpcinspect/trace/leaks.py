@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from rpcinspect.session.model import NONE, AutogradContext, Finding, RRef
-from rpcinspect.session.provenance import What
+from rpcinspect.session.model import AutogradContext, Finding, RRef
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, packed, several, unique
-
-ForkPair = tuple[int, int]
 
 
 class LeakedContexts(Stage):
@@ -72,27 +69,19 @@ class LeakedRRefs(Stage):
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[tuple[int, str, str], list[tuple[RRef, int]]] = defaultdict(list)
         over: dict[tuple[str, int], bool] = {}
-        given: dict[tuple[int, ForkPair], tuple[int, bool]] = {}
-        """Fork → row of what made or brought it, and whether it made it: then its sender has it."""
-        for event in run.session.provenance.events():
-            if event.what in (What.MADE, What.BROUGHT):
-                given[run.job(event.row), event.fork] = event.row, event.what == What.MADE
         for rref in run.session.rrefs:
-            if rref.owner is None or not rref.live_forks:
+            if rref.owner is None or not rref.alive:
                 continue
             who = (rref.owner, rref.job)
             if who not in over:
                 over[who] = _over(run, *who)
             if not over[who]:
                 continue
-            for fork in rref.live_forks:
-                row, made = given.get((rref.job, fork.to_value()), (NONE, False))
-                if row != NONE:
-                    session = run.session
-                    holder = session.source(row) if made else session.destination(row)
-                    groups[rref.job, rref.owner, holder].append((rref, row))
+            for fork in rref.alive:
+                if fork.begin is not None and fork.holder is not None:
+                    groups[rref.job, rref.owner, fork.holder].append((rref, fork.begin))
         for (_, owner, holder), forks in groups.items():
-            names = several(unique(f"{r.rref_id.created_on}:{r.rref_id.local_id}" for r, _ in forks))
+            names = several(unique(f"{r.rref_id[0]}:{r.rref_id[1]}" for r, _ in forks))
             yield Finding(
                 code="leaked-rref",
                 severity="warning",
@@ -102,7 +91,7 @@ class LeakedRRefs(Stage):
                 remedy=f"Drop the RRefs on {holder} before it leaves (del, no reference cycles), and leave "
                 f"with "
                 "rpc.shutdown(), which waits for the deletes.",
-                messages=run.session.indexes([row for _, row in forks[:MAX_INDEXES]]),
+                messages=tuple(sorted(begin for _, begin in forks[:MAX_INDEXES])),
                 workers=unique([owner, holder]),
             )
 

@@ -12,9 +12,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from rpcinspect.rpc.command import ScriptCall
-from rpcinspect.rpc.pickles.semantic import python_udf
-from rpcinspect.rpc.questions import CALLS
+from rpcinspect.rpc.questions import CALLS, arguments_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Edge, Finding
 from rpcinspect.trace.evidence import CaptureEvidence
@@ -63,7 +61,7 @@ class StaleGradients(Stage):
 
     def feed(self, record: RpcRecord, note: Note) -> None:
         if note.function in STEPS:
-            context = _context_of_step(record)
+            context = context_of_step(record)
             if context is not None:
                 self._steps.append((record.row, context))
 
@@ -105,18 +103,10 @@ def _between(steps: list[_Step], after_ns: int, before_ns: int) -> list[_Step]:
     return steps[low : min(high, low + MAX_STEPS)]
 
 
-def _context_of_step(record: RpcRecord) -> int | None:
-    """The second argument."""
-    command, pickle = record.rpc.command, record.facts.pickle
-    args: object = None
-    if isinstance(command, ScriptCall):
-        args = command.args
-    elif pickle is not None:
-        udf = python_udf(pickle.root)
-        args = udf.args if udf is not None else None
-    if type(args) is tuple and len(args) == 2 and type(args[1]) is int:
-        return args[1]
-    return None
+def context_of_step(record: RpcRecord) -> int | None:
+    """The context whose gradients a distributed optimizer's step applies: its second argument."""
+    args, _ = arguments_of(record) or ((), None)
+    return args[1] if type(args) is tuple and len(args) == 2 and type(args[1]) is int else None
 
 
 def _finding(owner: str, victim: str, guilty: str, victims: _Victims) -> Finding:

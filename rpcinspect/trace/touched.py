@@ -50,8 +50,8 @@ def touched(session: Session, rows: bytes) -> Touched:
             rrefs.add((job, event.rref))
     if accepted:
         for rref in session.rrefs:
-            if any((rref.job, fork.to_value()) in accepted for fork in rref.forks):
-                rrefs.add((rref.job, rref.rref_id.to_value()))
+            if any((rref.job, fork.fork_id) in accepted for fork in rref.forks):
+                rrefs.add((rref.job, rref.rref_id))
     return Touched(contexts, frozenset(rrefs))
 
 

@@ -17,8 +17,8 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.session.log_events import LogEvent, LogFile, WorkerLogs
-from rpcinspect.session.model import Session
+from rpcinspect.session.model import LogEvent, LogFile, Session, WorkerLogs
+from rpcinspect.session.names import names_by_id
 from rpcinspect.trace.wire_facts import ConnectionEnd, Ends
 from rpcinspect.trace.words import duration, several
 from rpcinspect.workerlog.prefix import DAY_NS, SECOND_NS, Stamp
@@ -309,8 +309,8 @@ class _Known:
 
 def _names_of(session: Session) -> dict[int, str]:
     """Of each id that is one worker's only: a line of a log does not say of which job it is."""
-    names: dict[int, set[str]] = defaultdict(set)
+    ids: dict[str, set[int]] = defaultdict(set)
     for worker in session.workers:
         if worker.id is not None and worker.name is not None:
-            names[worker.id].add(worker.name)
-    return {worker_id: next(iter(its)) for worker_id, its in names.items() if len(its) == 1}
+            ids[worker.name].add(worker.id)
+    return names_by_id(ids)

@@ -41,7 +41,7 @@ class Shown(Struct, frozen=True):
 
     def rrefs(self, session: Session) -> tuple[RRef, ...]:
         """Those that a message takes part in."""
-        return tuple(r for r in session.rrefs if (r.job, r.rref_id.to_value()) in self.touched.rrefs)
+        return tuple(r for r in session.rrefs if (r.job, r.rref_id) in self.touched.rrefs)
 
     def findings(self, session: Session) -> tuple[Finding, ...]:
         """Those that name a message; and those that name none, since they are about the capture itself."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rpcinspect.fields.plain import Line
-from rpcinspect.session.log_events import LogEvent, LogFile, WorkerLogs
+from rpcinspect.session.model import LogEvent, LogFile, WorkerLogs
 from rpcinspect.views.phrases import counted, duration, path_label, printable, shorten
 
 MAX_SAID = 300

@@ -7,8 +7,9 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.equality.errors import RemoteError, compare_errors, essence, named_type, reworded
+from rpcinspect.equality.errors import compare_errors, essence, named_type, reworded
 from rpcinspect.equality.rules import Rules
+from rpcinspect.rpc.remote_error import RemoteError
 
 PYTHON = """On WorkerInfo(id=1, name=worker1):
 ValueError('boom')

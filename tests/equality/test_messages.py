@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rpcinspect.equality.difference import Difference, verdict
 from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
-from rpcinspect.equality.messages import compare_messages, error_of, same_payload
+from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -36,6 +36,7 @@ from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.remote_error import error_of
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 from tests.equality.builders import STRICT, codes, from_parts, record

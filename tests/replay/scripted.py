@@ -24,7 +24,8 @@ from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import Envelope, wrap
 from rpcinspect.rpc.message import NO_TENSORS, Message
-from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.exchanges import Exchange
+from rpcinspect.run.run import Run
 from rpcinspect.wire.ranges import Extent
 from tests.replay.talks import Workers
 
@@ -115,7 +116,7 @@ def planned_of(
     session, messages = workers.heard()
     made = plan(session, messages, PlanOptions(roles=tuple(roles), trust=True, **options))
     assert len(made.sessions) == 1
-    return made.sessions[0], read_exchanges(session, messages).by_index()
+    return made.sessions[0], Run(session, messages).calls
 
 
 def play(
@@ -134,7 +135,7 @@ def play(
     session, messages = workers.heard()
     planned = plan(session, messages, PlanOptions(roles=tuple(roles), trust=True)).sessions[0]
     planned = replace(planned, unheard=unheard)
-    calls = read_exchanges(session, messages).by_index()
+    calls = Run(session, messages).calls
     ids = worker_ids(session, planned.cast, calls.values())
     with Stage(limits) as stage:
         peers = {role: Peer(stage, role, ids[role]) for role in planned.cast.roles}

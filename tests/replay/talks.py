@@ -13,7 +13,7 @@ from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.pickle_facts import FactsReader
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session
 from tests.session.records import Talk, pipe
@@ -123,7 +123,7 @@ class Workers(Talk):
 
     def calls(self) -> Sequence[Exchange]:
         """As exchanges."""
-        return read_exchanges(*self.heard()).calls
+        return self.run().exchanges.calls
 
     def plan(self, options: PlanOptions | None = None, gate: Gate | None = None) -> Plan:
         """As planned, with everything allowed unless a gate is given."""

@@ -30,8 +30,8 @@ def called(function: Raw, *args: object, made: Global | None = None) -> Name:
 def test_proxies_of_rrefs(helper: str) -> None:
     args: tuple[object, ...] = (rref(1), "step", (), {})
     proxy = name(PROXY[0], helper)
-    assert called(proxy, *args, made=HEAD) == Name("Head.step", "app.Head.step")
-    assert called(proxy, *args) == Name("step", "step")  # its maker was not captured
+    assert called(proxy, *args, made=HEAD) == Name("Head.step", "app.Head.step", "step", "app.Head")
+    assert called(proxy, *args) == Name("step", "step", "step")  # its maker was not captured
 
 
 def test_remote_modules() -> None:
@@ -52,7 +52,9 @@ def test_helpers_that_are_given_a_method_and_an_rref() -> None:
 
 def test_what_a_function_made_is_named_by_it() -> None:
     proxy, build = name(*PROXY), Global("app", "build")
-    assert called(proxy, rref(1), "step", (), {}, made=build) == Name("build().step", "app.build().step")
+    assert called(proxy, rref(1), "step", (), {}, made=build) == Name(
+        "build().step", "app.build().step", "step"
+    )
 
 
 @pytest.mark.parametrize("first", ["build", "Head", "Outer.Head"])

@@ -17,7 +17,7 @@ from rpcinspect.rpc.wrapping import (
     wrong_answer,
     wrong_request,
 )
-from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import open_run
 from tests.truth import NO_TENSORS, Workload, capture_of, workload
 
@@ -46,7 +46,7 @@ def contexts_of(run: Workload) -> dict[int, bool]:
 
 def calls_of(name: str) -> dict[int, Exchange]:
     with open_run(str(capture_of(name))) as opened:
-        return read_exchanges(opened.session, opened.messages).by_index()
+        return opened.calls
 
 
 @pytest.mark.parametrize("name", ["basic_chain", "ctx_crowd", "param_detach"])
@@ -119,6 +119,6 @@ def test_what_breaks_the_rule_is_told() -> None:
 
 def test_device_maps_of_a_capture(repo: Path) -> None:
     with open_run(str(repo / "captures" / "devmap_cpu.pcap.gz")) as opened:
-        calls = read_exchanges(opened.session, opened.messages).calls
+        calls = opened.exchanges.calls
     maps = {(caller, callee): dict(found) for (_, caller, callee), found in agreed_maps(calls).items()}
     assert maps == {("worker0", "worker1"): {"cpu": "cpu"}, ("worker0", "worker2"): {}}

@@ -38,7 +38,7 @@ DRIVERS = {
 
 def causes_of(path: Path) -> tuple[dict[int, Exchange], Causes]:
     with open_run(str(path)) as opened:
-        return opened.exchanges.by_index(), opened.causes
+        return opened.calls, opened.causes
 
 
 def capture(name: str) -> Path:
@@ -182,7 +182,7 @@ def test_what_is_told_of_a_cause(drawn: list[tuple[int, int, int, int, bool, str
         inside = None if context is None else (context, n)
         workers.call(caller, callee, begin, end, function, context=inside)
     run = workers.run()
-    calls = run.exchanges.by_index()
+    calls = run.calls
     for index, call in calls.items():
         open_then = {
             other.index

@@ -80,6 +80,4 @@ def test_the_first_that_left_is_the_first_that_prints_it(name: str) -> None:
     assert first.worker == left[0]["worker"]
     assert first.time_ns >= left[0]["time_ns"] - CLOCK_NS
     waiting = workload(name).of("died", "backward-error")
-    assert {trace.exchanges.by_index()[index].caller for index in first.unanswered} == {
-        event["worker"] for event in waiting
-    }
+    assert {trace.calls[index].caller for index in first.unanswered} == {event["worker"] for event in waiting}

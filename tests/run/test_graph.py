@@ -8,7 +8,7 @@ from math import prod
 
 import pytest
 
-from rpcinspect.run.graph import ContextGraph, find_graphs
+from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import Run, open_run
 from tests.decoded import decode
 from tests.places import recorded
@@ -31,7 +31,7 @@ CONTEXTS = [
 
 
 def graph_of(name: str, context_id: int) -> ContextGraph:
-    (graph,) = find_graphs(workload_trace(name).graphs, context_id)
+    (graph,) = workload_trace(name).graphs_of(context_id)
     return graph
 
 

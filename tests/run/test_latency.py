@@ -142,7 +142,7 @@ def test_a_worker_does_not_work_while_its_gradient_is_at_another() -> None:
 def test_there_is_one_latency(name: str) -> None:
     trace = workload_trace(name)
     columns, order = trace.session.messages, trace.session.order
-    calls = trace.exchanges.by_index()
+    calls = trace.calls
     for timing in trace.latency.timings:
         call = calls[timing.request]
         assert timing.total_ns == call.latency_ns == columns.latency_ns(int(order[timing.request]))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rpcinspect.rpc.command import PythonResp
-from rpcinspect.run.requests import LOSSES, NEVER, Requests
+from rpcinspect.run.requests import LOSSES, MAX_OPEN, NEVER, Requests, Serving
 from rpcinspect.session.model import Finding
 from rpcinspect.wire.records import Visibility
 from tests.replay.talks import NONE, Workers
@@ -49,7 +52,7 @@ def test_an_answer_to_nothing_says_that_a_request_is_missing() -> None:
 @pytest.mark.parametrize("code", sorted(LOSSES))
 def test_where_something_was_lost_all_may_be(code: str) -> None:
     session = served().run().session
-    session.findings = (Finding(code=code, severity="warning", text=""),)
+    session = replace(session, findings=(Finding(code=code, severity="warning", text=""),))
     requests = Requests(session)
     assert requests.unseen_until((0, "w1")) == NEVER
 
@@ -75,3 +78,59 @@ def test_a_pipe_of_nobody_may_be_a_named_workers() -> None:
     talk = Talk(pipe(0, "10.0.0.1:1000", "10.0.0.2:5000"), pipe(1, "10.0.0.2:1001", "10.0.0.3:5000", "w1"))
     session = talk.finish()
     assert Requests(session).unseen_until((0, "w1")) == NEVER
+
+
+# --- what a worker has open, against looking at every request each time ---
+
+REQUESTS = st.lists(
+    st.tuples(
+        st.integers(0, 30),
+        st.integers(2, 9),
+        st.booleans(),
+        st.sampled_from([None, 1, 2]),
+        st.sampled_from(["app.f", "aten::add"]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+Drawn = list[tuple[int, int, bool, int | None, str]]
+
+
+def received(drawn: Drawn) -> tuple[Requests, list[int]]:
+    """Requests of w0 to w1, some of them in a context."""
+    workers = Workers(2)
+    for n, (begin, length, answered, context, function) in enumerate(drawn):
+        inside = None if context is None else (context, n)
+        workers.call(0, 1, begin, begin + length if answered else None, function, context=inside)
+    requests = Requests(workers.run().session)
+    return requests, requests.workers[0, "w1"].received
+
+
+@given(REQUESTS)
+@settings(max_examples=40, deadline=None)
+def test_what_is_open(drawn: Drawn) -> None:
+    requests, rows = received(drawn)
+    serving = Serving(requests, rows)
+    for now in range(0, 45, 3):
+        serving.at(now)
+        there = [
+            row
+            for row in sorted(rows, key=requests.arrived.__getitem__)
+            if requests.runs_code(row) and requests.arrived[row] <= now <= requests.answered(row)
+        ]
+        assert bool(serving) == bool(there)
+        assert [row for row in there if row in serving] == there
+        assert sorted(serving.latest(None)) == sorted(there)
+        for context in (1, 2):
+            inside = [row for row in there if requests.inside(row) == context]
+            assert sorted(serving.latest(context)) == sorted(inside)
+            first = serving.first_in(context)
+            assert (first is None) == (not inside)
+            assert first is None or requests.arrived[first] == requests.arrived[inside[0]]
+
+
+def test_so_many_are_looked_at() -> None:
+    requests, rows = received([(n, 0, False, None, "app.f") for n in range(2 * MAX_OPEN)])
+    serving = Serving(requests, rows)
+    serving.at(10_000)
+    assert serving.latest(None) == sorted(rows, key=requests.arrived.__getitem__)[MAX_OPEN:]

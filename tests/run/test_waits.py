@@ -103,7 +103,7 @@ RUNS = ["pairs/base", "ctx_crowd", "bwd_boom", "rref_relay", "examples/rnn_basic
 def test_nobody_works_on_the_path_of_a_pass_while_its_own_gradients_are_out(name: str) -> None:
     """Where the receiver of a gradient "works", none that it sent in the context was out."""
     trace = traced(foreign(name)) if name.endswith(".gz") else workload_trace(name)
-    calls = trace.exchanges.by_index()
+    calls = trace.calls
     spans = 0
     for graph in trace.graphs:
         sent = [c for c in calls.values() if c.kind == GRADIENT and c.context == graph.context_id]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +32,7 @@ from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.builder import MAX_SUM
-from rpcinspect.session.model import NONE, Session
+from rpcinspect.session.model import NONE, Fork, Session
 from rpcinspect.session.names import call_roll
 from rpcinspect.wire.records import Placement
 from tests.session.records import Talk, entry, pipe, tp_message, tp_tensor
@@ -284,15 +285,18 @@ def rref_talk() -> Talk:
     return talk
 
 
+def ids(forks: Iterable[Fork]) -> list[GloballyUniqueId]:
+    return [GloballyUniqueId(*fork.fork_id) for fork in forks]
+
+
 def test_forks_live_until_they_are_deleted() -> None:
     talk = rref_talk()
     [rref] = talk.finish(*NAMES).rrefs
-    assert (rref.rref_id, rref.owner) == (RREF, "w1")
-    assert rref.forks == (MINE, OTHER)
-    assert rref.live_forks == (MINE, OTHER)
+    assert (rref.rref_id, rref.owner) == (RREF.to_value(), "w1")
+    assert ids(rref.forks) == ids(rref.alive) == [MINE, OTHER]
     talk.say(RRefUserDelete(RREF, OTHER), id=2, pipe=2)
     [rref] = talk.finish(*NAMES).rrefs
-    assert (rref.deleted, rref.live_forks) == ((OTHER,), (MINE,))
+    assert ([fork.state for fork in rref.forks], ids(rref.alive)) == (["alive", "deleted"], [MINE])
 
 
 def test_a_fork_that_was_carried_to_the_owner_is_not_alive() -> None:
@@ -300,8 +304,8 @@ def test_a_fork_that_was_carried_to_the_owner_is_not_alive() -> None:
     home = ID(0, 9)
     talk.say(carry(home), id=5)  # on the pipe to w1, the owner
     [rref] = talk.finish(*NAMES).rrefs
-    assert home in rref.forks
-    assert home not in rref.live_forks
+    assert home in ids(rref.forks)
+    assert home not in ids(rref.alive)
 
 
 def test_the_owner_may_be_known_by_its_id_only() -> None:
@@ -309,19 +313,15 @@ def test_the_owner_may_be_known_by_its_id_only() -> None:
     talk.say(carry(OTHER))
     [rref] = talk.finish().rrefs
     assert rref.owner == "worker:1"
-    assert rref.live_forks == (OTHER,)
+    assert ids(rref.alive) == [OTHER]
 
 
 def test_a_delete_alone_makes_an_rref() -> None:
     talk = Talk()
     talk.say(RRefUserDelete(RREF, OTHER))
     [rref] = talk.finish().rrefs
-    assert (rref.owner, rref.forks, rref.deleted, rref.live_forks) == (
-        "10.0.0.2:5000",
-        (OTHER,),
-        (OTHER,),
-        (),
-    )
+    assert (rref.owner, ids(rref.forks), rref.alive) == ("10.0.0.2:5000", [OTHER], ())
+    assert rref.forks[0].deleted == 0
 
 
 @pytest.mark.parametrize("number", [2**62, -(2**63), 2**63 - 1])

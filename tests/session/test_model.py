@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.rpc.command import ScriptCall
-from rpcinspect.session.model import MessageColumns, Session
+from rpcinspect.session.model import MessageColumns, Session, WorkerLogs
 from tests.session.records import Talk, tp_message
 
 CALL = ScriptCall(args=(), schema=None, qualified_name="__torch__.f")
@@ -47,3 +48,10 @@ def test_no_messages() -> None:
     assert len(MessageColumns()) == 0
     assert MessageColumns().order().tolist() == []
     assert session().indexes([]) == ()
+
+
+def test_a_session_without_logs() -> None:
+    session = Talk().finish()
+    assert session.worker_logs is None
+    session = replace(session, worker_logs=WorkerLogs(files=(), events=()))
+    assert session.worker_logs.events == ()

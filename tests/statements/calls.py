@@ -34,7 +34,7 @@ def call(on: Told, line: Statement) -> None:
     assert timing.begin_ns >= line["time_ns"] - CLOCK_NS
     assert not timing.control
     assert on.run.same_arguments(line, message["body"], forks=False)
-    made = [story for story in on.trace.ledger if story.created == message["index"]]
+    made = [story for story in on.trace.rrefs if story.created == message["index"]]
     assert len(made) == (line["kind"] == "remote")
 
 

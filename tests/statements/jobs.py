@@ -17,7 +17,7 @@ def fetched(on: Told, line: Statement) -> None:
     """The latest fetch before the line brought this value."""
     before = [
         timing
-        for story in on.trace.ledger
+        for story in on.trace.rrefs
         for timing in (on.timings[index] for index in story.fetches)
         if timing.caller == line["worker"]
         and timing.total_ns is not None
@@ -58,7 +58,7 @@ def rref_backward(on: Told, line: Statement) -> None:
 def handles_left(on: Told, line: Statement) -> None:
     """How many values a worker owns for others at that moment."""
     now, times = line["time_ns"], on.timings
-    owned = [story for story in on.trace.ledger if story.owner == line["worker"]]
+    owned = [story for story in on.trace.rrefs if story.owner == line["worker"]]
     begun = [s for s in owned if any(f.begin is not None and times[f.begin].begin_ns <= now for f in s.forks)]
     ended = [s for s in begun if all(f.deleted is None or times[f.deleted].begin_ns <= now for f in s.forks)]
     assert line["info"]["num_owner_rrefs"] == len(begun) - len(ended)

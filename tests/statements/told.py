@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
-from rpcinspect.run.graph import ContextGraph, find_graphs
+from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.latency import Timing
-from rpcinspect.run.ledger import RRefStory
 from rpcinspect.run.run import Run
-from rpcinspect.session.model import Finding
+from rpcinspect.session.model import Finding, RRef
 from tests.trace.runs import workload_trace
 from tests.trace.talks import of_capture
 from tests.truth import CLOCK_NS, Json, workload
@@ -95,11 +94,11 @@ class Told:
         return {(event["worker"], event["call"]): message for event, message in self.run.sent()}
 
     @cached_property
-    def stories(self) -> dict[tuple[int, ...], RRefStory]:
-        return {story.rref_id: story for story in self.trace.ledger}
+    def stories(self) -> dict[tuple[int, ...], RRef]:
+        return {story.rref_id: story for story in self.trace.rrefs}
 
     def graph(self, context_id: int) -> ContextGraph | None:
-        found = find_graphs(self.trace.graphs, context_id)
+        found = self.trace.graphs_of(context_id)
         assert len(found) <= 1
         return found[0] if found else None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 
+from msgspec.structs import replace
+
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.session.model import CaptureInfo, Finding, Session
@@ -32,7 +34,7 @@ def findings(
     """`until`: when the capture ends, if later than its last message."""
     session = talk.finish(*entries)  # type: ignore[arg-type]
     if until is not None:
-        session.captures = (capture_until(until),)
+        session = replace(session, captures=(capture_until(until),))
     stage = Findings(talk.builder.columns, source or CaptureBytes(no_bytes))
     stage.feed(talk.records)
     return list(stage.finish(session, wire))

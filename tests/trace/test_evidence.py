@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from rpcinspect.trace.evidence import CaptureEvidence
+from rpcinspect.trace.evidence import END_S, CaptureEvidence, due_s, usual_s
 from rpcinspect.trace.wire_facts import WireFacts
 from tests.replay.talks import Workers
 from tests.session.records import entry
@@ -19,7 +20,7 @@ def run(
         workers.call(0, 1, n * 100, n * 100 + 50)
     session = workers.finish(*entries)  # type: ignore[arg-type]
     if until is not None:
-        session.captures = (capture_until(until),)
+        session = replace(session, captures=(capture_until(until),))
     return workers, CaptureEvidence(session, wire or WireFacts())
 
 
@@ -61,3 +62,14 @@ def test_names() -> None:
 def test_times_of_messages() -> None:
     _, made = run()
     assert (made.time_ns(2), made.end_ns(3), made.job(2)) == (100, 150, 0)
+
+
+def test_nine_of_ten() -> None:
+    assert usual_s([]) == 0.0
+    assert usual_s([n * 1_000_000_000 for n in range(1, 11)]) == 10.0
+    assert usual_s([1_000_000] * 99 + [9_000_000_000]) == 0.001
+
+
+def test_what_is_due() -> None:
+    assert due_s(0.0) == END_S
+    assert due_s(1.0) == 10.0

@@ -99,8 +99,8 @@ def test_an_rref_that_was_never_dropped() -> None:
     assert finding.severity == "warning"
     assert finding.workers == (truth["owner"], truth["holder"])
     (rref,) = session.rrefs
-    assert list(rref.rref_id.to_value()) == truth["rref"]["rref_id"]
-    assert [list(fork.to_value()) for fork in rref.live_forks] == [truth["rref"]["fork_id"]]
+    assert list(rref.rref_id) == truth["rref"]["rref_id"]
+    assert [list(fork.fork_id) for fork in rref.alive] == [truth["rref"]["fork_id"]]
 
 
 def remote_call(*, deleted: bool = False) -> Workers:

@@ -39,7 +39,7 @@ def members(run: Run) -> Members:
         for graph in run.graphs
     }
     rrefs = {}
-    for story in run.ledger:
+    for story in run.rrefs:
         requests = {story.created, *story.fetches, *story.backwards}
         for fork in story.forks:
             requests |= {fork.requested, fork.accepted, fork.deleted}

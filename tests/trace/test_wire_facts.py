@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
+from rpcinspect.pipeline import Decoding
+from rpcinspect.session.model import Finding
 from rpcinspect.trace.wire_facts import ConnectionEnd, Ends, WireFacts
+from tests.logs import log_of, message
 from tests.session.records import pipe
 from tests.trace.talks import of_capture
 from tests.wire.conversations import Hole, Network, PipeTalk, Said, play
@@ -54,3 +61,102 @@ def test_an_end_belongs_to_the_pipe_of_its_time() -> None:
         assert found.by_client is by_client
     made.first_ns = 50
     assert ends.of(made) is None
+
+
+# --- of a log: losses and ends, and what findings make of them ----------------------------------------------
+
+CALL = message(kind="CLEANUP_AUTOGRAD_CONTEXT_REQ", payload=b"\x80\x02K\x00.", id=1)
+LATER = message(kind="CLEANUP_AUTOGRAD_CONTEXT_REQ", payload=b"\x80\x02K\x00.", id=2, time_ns=10**12)
+RPC = message(kind="PYTHON_RREF_FETCH_CALL", id=1)
+
+
+def record(kind: str, **keys: Any) -> bytes:
+    return json.dumps({"rpc": kind} | keys).encode() + b"\n"
+
+
+def findings(folder: Path, *records: bytes) -> list[Finding]:
+    path = folder / "a.rpclog"
+    path.write_bytes(log_of(*records))
+    with Decoding([str(path)]) as decoding:
+        assert len(list(decoding.records())) <= 2
+        return list(decoding.session.findings)
+
+
+def test_a_request_without_an_answer(tmp_path: Path) -> None:
+    (found,) = findings(tmp_path, RPC, LATER)[:1]
+    assert (found.code, found.severity) == ("unanswered-request", "error")
+    (found,) = findings(tmp_path, RPC)
+    assert found.severity == "info"
+    (found,) = findings(tmp_path, RPC, record("span", time_ns=0, end_ns=10**12))
+    assert found.severity == "error"
+
+
+def test_who_closed(tmp_path: Path) -> None:
+    end = {"src": "worker0", "dst": "worker1", "how": "reset", "time_ns": 5}
+    (found,) = findings(tmp_path, RPC, record("closed", by="dst", **end))
+    assert "it closed the connection first" in found.text
+    (found,) = findings(tmp_path, RPC, record("closed", by="src", **end))
+    assert "worker0 itself closed" in found.text
+    with Decoding([str(tmp_path / "a.rpclog")]) as decoding:
+        list(decoding.records())
+        (ended,) = decoding.ends
+        assert (ended.how, ended.by_client, ended.time_ns) == ("reset", True, 5)
+
+
+def test_losses_explain_what_is_missing(tmp_path: Path) -> None:
+    lost = {"src": "worker1", "dst": "worker0", "request": False}
+    (found,) = findings(tmp_path, RPC, LATER, record("lost", **lost))
+    assert (found.code, found.severity) == ("capture-gap", "warning")
+    assert "worker1 → worker0" in found.text
+    lost = {"src": "worker0", "dst": "worker1", "request": True}
+    codes = [found.code for found in findings(tmp_path, RPC, LATER, record("lost", **lost))]
+    assert "unanswered-request" in codes
+
+
+def test_losses_of_a_worker_to_itself_have_a_direction(tmp_path: Path) -> None:
+    own = message(dst="worker0", kind="PYTHON_RREF_FETCH_CALL", id=1)
+    lost = {"src": "worker0", "dst": "worker0"}
+    codes = [f.code for f in findings(tmp_path, own, LATER, record("lost", request=True, **lost))]
+    assert "unanswered-request" in codes
+    codes = [f.code for f in findings(tmp_path, own, record("lost", request=False, **lost))]
+    assert "unanswered-request" not in codes
+
+
+def test_nothing_is_said_to_be_missing_where_records_may_be(tmp_path: Path) -> None:
+    codes = [found.code for found in findings(tmp_path, RPC, b"no record\n", LATER)]
+    assert "unanswered-request" not in codes
+
+
+TIMEOUT = {"src": "worker0", "dst": "worker1", "id": 1, "reason": "timeout", "time_ns": 500_000_001}
+
+
+def test_a_call_that_timed_out(tmp_path: Path) -> None:
+    said = record("failed", text="RPCErr:1:RPC ran for more than set timeout\nTraceback", **TIMEOUT)
+    (found,) = findings(tmp_path, RPC, said)
+    assert (found.code, found.severity, found.messages) == ("unanswered-request", "error", (0,))
+    assert found.text.endswith(
+        "worker0 stopped waiting 500 ms after it, a time-out (RPCErr:1:RPC ran for more than set timeout)."
+    )
+    # what may be lost elsewhere does not make it less sure
+    assert "time-out" in findings(tmp_path, RPC, b"no record\n", said)[0].text
+
+
+def test_a_call_that_lost_its_connection(tmp_path: Path) -> None:
+    said = record("failed", **TIMEOUT | {"reason": "connection", "text": "eof"})
+    assert "the connection broke 500 ms after it (eof)" in findings(tmp_path, RPC, said)[0].text
+    # who closed it is the better answer
+    end = record("closed", src="worker0", dst="worker1", by="dst", how="reset", time_ns=400_000_000)
+    assert "it closed the connection first (eof)" in findings(tmp_path, RPC, end, said)[0].text
+
+
+def test_a_failed_call_whose_request_is_not_there(tmp_path: Path) -> None:
+    said = record("failed", **TIMEOUT | {"id": 9, "type": "PYTHON_CALL"})
+    answered = [CALL, message("worker1", "worker0", kind="CLEANUP_AUTOGRAD_CONTEXT_RESP", id=1)]
+    (found,) = findings(tmp_path, *answered, said)
+    assert (found.messages, found.workers) == ((), ("worker0", "worker1"))
+    assert "to 1 request that the log does not hold (PYTHON_CALL): a time-out" in found.text
+
+
+def test_clean_up_is_no_error(tmp_path: Path) -> None:
+    (found,) = findings(tmp_path, CALL, record("failed", **TIMEOUT))
+    assert found.severity == "info"

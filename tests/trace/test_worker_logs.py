@@ -11,8 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.session.log_events import LogEvent, WorkerLogs
-from rpcinspect.session.model import Session
+from rpcinspect.session.model import LogEvent, Session, WorkerLogs
 from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.trace.worker_logs import _names_of, first_gone, join_logs
 from rpcinspect.workerlog.read import read_lines

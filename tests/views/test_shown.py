@@ -29,7 +29,7 @@ def test_contexts_and_rrefs_are_told_apart_by_job() -> None:
         touched = Touched(contexts=frozenset([(context.job, context.context_id)]))
         assert Shown("", b"", touched).contexts(session) == (context,)
     for rref in session.rrefs:
-        touched = Touched(rrefs=frozenset([(rref.job, rref.rref_id.to_value())]))
+        touched = Touched(rrefs=frozenset([(rref.job, rref.rref_id)]))
         assert Shown("", b"", touched).rrefs(session) == (rref,)
 
 

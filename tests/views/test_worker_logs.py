@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.session.log_events import LogEvent, LogFile, WorkerLogs
+from rpcinspect.session.model import LogEvent, LogFile, WorkerLogs
 from rpcinspect.views.worker_logs import event_json, file_lines, is_bad, said
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.replay.planning.facts import read_facts
-from rpcinspect.run.exchanges import read_exchanges
 from rpcinspect.run.run import Run
 from tests.decoded import alone, decode
 from tests.places import others, recorded
@@ -60,8 +59,7 @@ def test_several_captures_are_written_as_one_with_their_jobs(tmp_path: Path) -> 
     assert_same(paths, out)
     with Run.open([str(out)]) as opened:
         assert {worker.job for worker in opened.session.workers} == {0, 1}
-        calls = read_exchanges(opened.session, opened.messages).calls
-        assert sorted(read_facts(opened.session, calls)) == [0, 1]
+        assert sorted(read_facts(opened)) == [0, 1]
 
 
 def test_written_again_it_stays_what_it_is(tmp_path: Path) -> None:

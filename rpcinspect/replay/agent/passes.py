@@ -139,7 +139,7 @@ class Passes(Struct, frozen=True):
 
 def read_passes(happen: Collection[int], calls: Mapping[int, Exchange], role: str) -> Passes:
     """The passes in which a worker sends gradients, or gets some, of those that happen."""
-    edges = read_edges(list(calls.values()))
+    edges = read_edges(calls.values())
     its: dict[int, list[tuple[int, Exchange]]] = defaultdict(list)
     for call in calls.values():
         here = call.index in happen and role in (call.caller, call.callee)

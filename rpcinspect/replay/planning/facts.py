@@ -1,24 +1,23 @@
 """What requests depend on beyond their cause: edges, RRefs, forks. One table per job, made once for all
 sessions.
 
-In: a session, whose provenance says what each message does to RRefs, and its exchanges. Out: which message
-made an edge, an RRef or a fork known, so that whatever builds on it can be skipped where that message is.
+In: a run, whose contexts and RRefs say which message made an edge, an RRef or a fork known. Out: these
+messages by the requests that they belong to, so that whatever builds on one can be skipped where it is.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
 
 from rpcinspect.rpc.command import PropagateGradientsReq
-from rpcinspect.rpc.envelope import RpcWithAutograd
-from rpcinspect.rpc.questions import requires_grad, rref_of
+from rpcinspect.rpc.questions import rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.session.model import Session
-from rpcinspect.session.provenance import Event, What
+from rpcinspect.run.run import Run
+from rpcinspect.session.model import RRef
 
 Id = tuple[int, int]
 
@@ -43,48 +42,52 @@ class JobFacts(Struct, eq=False):
     makers: dict[Id, Carrier] = field(default_factory=dict)
     """RRef → the remote call that makes it."""
     mentions: dict[Id, Carrier] = field(default_factory=dict)
-    """RRef → the first message that names it."""
+    """RRef → the first message that names it, but for what makes it."""
     owners: dict[Id, str] = field(default_factory=dict)
     """RRef → the worker that has its value."""
     forks: dict[Id, Carrier] = field(default_factory=dict)
     """Fork → the message that made it known to its receiver: a remote call, a fork request, a pickle."""
-    names: dict[int, str] = field(default_factory=dict)
-    """Worker id → name, from autograd envelopes."""
 
 
-def read_facts(session: Session, calls: Sequence[Exchange]) -> dict[int, JobFacts]:
-    """The facts of each job; `calls` are exchanges of the session."""
+def read_facts(run: Run) -> dict[int, JobFacts]:
+    """The facts of each job."""
     found: dict[int, JobFacts] = defaultdict(JobFacts)
-    carriers: dict[int, tuple[int, Carrier]] = {}
-    """Row → job, and the message."""
-    for _, carrier, record, call in _messages(calls):
-        _note_edges(found[call.job], carrier, record)
-        carriers[record.row] = call.job, carrier
-    events = [event for event in session.provenance.events() if event.row in carriers]
-    for event in sorted(events, key=lambda event: int(session.index[event.row])):
-        job, carrier = carriers[event.row]
-        _note_rref(found[job], carrier, event)
+    carriers = _carriers(run.exchanges.calls)
+    edges = _edges(run, carriers)
+    for call in run.exchanges.calls:
+        facts, edge = found[call.job], edge_of(call.request)
+        if edge is not None:
+            facts.gradients[edge].append(call.index)
+    for job, its in edges.items():
+        found[job].edges = its
+    for rref in (*run.rrefs, *run.session.older_rrefs):
+        _note_rref(found[rref.job], rref, carriers)
     return dict(found)
 
 
-def read_edges(calls: Sequence[Exchange]) -> dict[Id, Carrier]:
+def read_edges(calls: Collection[Exchange]) -> dict[Id, Carrier]:
     """(context, autograd message id) → the forward message that made the edge, of calls of one job."""
-    facts = JobFacts()
-    for _, carrier, record, _ in _messages(calls):
-        _note_edges(facts, carrier, record)
-    return facts.edges
+    first = next(iter(calls), None)
+    return {} if first is None else _edges(first.run, _carriers(calls)).get(first.job, {})
 
 
-def _messages(calls: Sequence[Exchange]) -> list[tuple[int, Carrier, RpcRecord, Exchange]]:
-    """Requests and answers by index."""
-    messages: list[tuple[int, Carrier, RpcRecord, Exchange]] = []
+def _edges(run: Run, carriers: Mapping[int, Carrier]) -> dict[int, dict[Id, Carrier]]:
+    """By job."""
+    found: dict[int, dict[Id, Carrier]] = defaultdict(dict)
+    for (job, *edge), forward in run.edges.items():
+        if forward in carriers:
+            found[job][edge[0], edge[1]] = carriers[forward]
+    return found
+
+
+def _carriers(calls: Collection[Exchange]) -> dict[int, Carrier]:
+    """Requests and answers by their own indexes."""
+    found: dict[int, Carrier] = {}
     for call in calls:
-        there = Carrier(call.index, False, call.caller, call.callee)
-        messages.append((call.index, there, call.request, call))
-        if call.response is not None and call.answer is not None:
-            back = Carrier(call.index, True, call.callee, call.caller)
-            messages.append((call.answer, back, call.response, call))
-    return sorted(messages, key=lambda item: item[0])
+        found[call.index] = Carrier(call.index, False, call.caller, call.callee)
+        if call.answer is not None:
+            found[call.answer] = Carrier(call.index, True, call.callee, call.caller)
+    return found
 
 
 def edge_of(record: RpcRecord) -> Id | None:
@@ -105,37 +108,18 @@ def rrefs_in(record: RpcRecord) -> list[Id]:
     return list(found)
 
 
-def _note_edges(facts: JobFacts, carrier: Carrier, record: RpcRecord) -> None:
-    for envelope in record.rpc.envelopes:
-        if isinstance(envelope, RpcWithAutograd):
-            metadata = envelope.autograd_metadata
-            facts.names.setdefault(envelope.from_worker_id, carrier.sender)
-            if requires_grad(record):
-                key = (metadata.autograd_context_id, metadata.autograd_message_id)
-                facts.edges.setdefault(key, carrier)
-    edge = edge_of(record)
-    if edge is not None:
-        facts.gradients[edge].append(carrier.request)
-
-
-def _note_rref(facts: JobFacts, carrier: Carrier, event: Event) -> None:
-    rref, fork = event.rref, event.fork
-    if event.what is What.MADE:
-        facts.makers.setdefault(rref, carrier)
-        facts.owners.setdefault(rref, carrier.receiver)
-        facts.forks.setdefault(fork, carrier)
-    elif event.what is What.BROUGHT:
-        facts.mentions.setdefault(rref, carrier)
-        facts.forks.setdefault(fork, carrier)
-        owner = facts.names.get(event.owner)
-        if owner is not None:
-            facts.owners.setdefault(rref, owner)
-    elif event.what in OF_OWNERS and not carrier.is_answer:
-        facts.owners.setdefault(rref, carrier.receiver)
-        facts.mentions.setdefault(rref, carrier)
-        if event.what is What.REQUESTED:
-            facts.forks.setdefault(fork, carrier)
-
-
-OF_OWNERS = frozenset({What.REQUESTED, What.DELETED, What.FETCHED, What.DIFFERENTIATED})
-"""Requests about an RRef, which go to its owner."""
+def _note_rref(facts: JobFacts, rref: RRef, carriers: Mapping[int, Carrier]) -> None:
+    made = None if rref.created is None else carriers.get(rref.created)
+    naming = [*rref.fetches, *rref.backwards]
+    for fork in rref.forks:
+        its = [at for at in (fork.begin, fork.requested, fork.deleted) if at is not None and at in carriers]
+        naming += [at for at in its if at != rref.created]
+        if its and its[0] != fork.deleted:
+            facts.forks[fork.fork_id] = carriers[its[0]]
+    first = min((at for at in naming if at in carriers), default=None)
+    if first is not None:
+        facts.mentions[rref.rref_id] = carriers[first]
+    if made is not None:
+        facts.makers[rref.rref_id] = made
+    if rref.owner is not None:
+        facts.owners[rref.rref_id] = rref.owner

@@ -39,8 +39,9 @@ from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.wrapping import envelope_types, habit, wrap_answer, wrap_request
-from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.exchanges import Exchange, Exchanges, Orphan, read_exchanges
+from rpcinspect.run.causes import Causes
+from rpcinspect.run.exchanges import Exchange, Exchanges, Orphan
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session
 
 
@@ -74,9 +75,9 @@ def plan(
     Raises `PlanError` where a worker or a context that was named is not in the capture.
     """
     options, gate = options or PlanOptions(), gate or Gate()
-    exchanges = read_exchanges(session, messages)
-    causes = explain(session).decided(options.roles)
-    facts = read_facts(session, exchanges.calls)
+    run = Run(session, messages)
+    exchanges, causes = run.exchanges, run.causes.decided(options.roles)
+    facts = read_facts(run)
     workers = workers_of(session)
     if options.roles or options.live:
         casts = named_casts(workers, options.roles, options.live)

@@ -16,14 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rpcinspect.replay.planning.facts import JobFacts, rrefs_in
 from rpcinspect.replay.planning.sessions import OPTIMIZER, PlanError, changes_state
-from rpcinspect.rpc.command import ScriptCall
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.pickles.semantic import python_udf
-from rpcinspect.rpc.pickles.tree import Value
 from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING, PASSES, fork_of, function_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.trace.stale import context_of_step
 
 
 def select(
@@ -157,16 +155,9 @@ def _begin(call: Exchange) -> int:
 
 
 def optimizer_context(record: RpcRecord) -> int | None:
-    """The context whose gradients a distributed optimizer's step uses: its second argument."""
-    function, pickle = function_of(record), record.facts.pickle
-    if function is None or not function.startswith(OPTIMIZER):
-        return None
-    if isinstance(record.rpc.command, ScriptCall):
-        args: Value = record.rpc.command.args
-    else:
-        udf = python_udf(pickle.root) if pickle is not None else None
-        args = udf.args if udf is not None else None
-    return args[1] if isinstance(args, tuple) and len(args) == 2 and type(args[1]) is int else None
+    """The context whose gradients a distributed optimizer's step uses."""
+    function = function_of(record)
+    return context_of_step(record) if function is not None and function.startswith(OPTIMIZER) else None
 
 
 CLEANUPS = frozenset({MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ})

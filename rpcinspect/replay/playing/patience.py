@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from rpcinspect.rpc.questions import HOUSEKEEPING
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.session.usual import TIMES, due_s, usual_s
+from rpcinspect.trace.evidence import TIMES, due_s, usual_s
 
 LEAST_S = 5.0
 """For an answer."""

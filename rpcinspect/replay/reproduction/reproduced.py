@@ -14,15 +14,7 @@ from msgspec import Struct, field
 
 from rpcinspect.replay.planning.facts import Id
 from rpcinspect.replay.planning.model import GlobalUse
-from rpcinspect.rpc.command import (
-    Command,
-    PythonResp,
-    PythonRRefFetchRet,
-    ScriptResp,
-    ScriptRRefFetchRet,
-)
 from rpcinspect.rpc.pickles.places import Place
-from rpcinspect.rpc.pickles.tree import Value
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Worker
@@ -82,17 +74,6 @@ class Reproduction(Struct, eq=False, kw_only=True):
     def refused(self) -> tuple[GlobalUse, ...]:
         """What nobody allowed."""
         return () if self.trusted else tuple(use for use in self.globals if not use.allowed)
-
-
-def value_of(command: Command, record: RpcRecord) -> Value:
-    """What an answer holds, as an inert tree."""
-    if isinstance(command, ScriptResp):
-        return command.value
-    if isinstance(command, ScriptRRefFetchRet):
-        return command.values[0] if len(command.values) == 1 else command.values
-    if isinstance(command, (PythonResp, PythonRRefFetchRet)) and record.facts.pickle is not None:
-        return record.facts.pickle.root
-    return None
 
 
 def needing_gradient(record: RpcRecord) -> tuple[int, ...]:

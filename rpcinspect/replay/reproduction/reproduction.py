@@ -26,16 +26,24 @@ from rpcinspect.replay.reproduction.reproduced import (
     Reproduction,
     Skipped,
     needing_gradient,
-    value_of,
 )
 from rpcinspect.rpc.command import PropagateGradientsReq, UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
 from rpcinspect.rpc.pickles.places import rref_places, tensor_places
-from rpcinspect.rpc.questions import FETCHES, HOUSEKEEPING, created, missing_bytes, rref_of, uncertain
+from rpcinspect.rpc.questions import (
+    FETCHES,
+    HOUSEKEEPING,
+    created,
+    missing_bytes,
+    result_of,
+    rref_of,
+    uncertain,
+)
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
-from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.causes import Causes
+from rpcinspect.run.exchanges import Exchange
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session, Worker
 
 Unwritable = Callable[[RpcRecord], "str | None"]
@@ -64,14 +72,15 @@ def reproduction(
     unwritable: Unwritable,
 ) -> Reproduction:
     """Raises `PlanError` where a message, a context or a worker is not in the capture."""
-    exchanges = read_exchanges(session, messages)
-    causes = explain(session).decided(options.roles)
-    facts = read_facts(session, exchanges.calls)
+    run = Run(session, messages)
+    exchanges, causes = run.exchanges, run.causes.decided(options.roles)
+    facts = read_facts(run)
     chosen = _chosen(exchanges.calls, causes, facts, options)
     _check_names(session, options)
     made = Reproduction(trusted=options.trust)
     inspection = Inspection(gate, rref_classes(exchanges.calls), options.trust)
-    judge = _Judge(made, causes, facts, inspection, unwritable, options, workers_of(session))
+    names = {(worker.job, worker.id): worker.name for worker in session.workers}
+    judge = _Judge(made, causes, facts, inspection, unwritable, options, workers_of(session), names)
     taken = [call for call in exchanges.calls if call.index in chosen and not call.control]
     for call in taken:
         judge.judge(call)
@@ -138,6 +147,8 @@ class _Judge(Struct, eq=False):
     unwritable: Unwritable
     options: ReproductionOptions
     workers: Mapping[int, Sequence[str]]
+    names: Mapping[tuple[int, int | None], str | None]
+    """(job, id) → name."""
     skipped: dict[int, Skipped] = field(default_factory=dict)
     by_index: dict[int, Exchange] = field(default_factory=dict)
     deciding: set[int] = field(default_factory=set)
@@ -196,7 +207,7 @@ class _Judge(Struct, eq=False):
         unwritable = self.unwritable(call.response)
         if refused is None and unwritable is not None:
             self.made.uncompared[call.index] = unwritable
-        value = value_of(call.response.rpc.command, call.response)
+        value = result_of(call.response)
         for rref, place in rref_places(value).items():
             self.made.handles.setdefault((call.job, call.caller, rref), Handle("answer", call.index, place))
 
@@ -232,7 +243,7 @@ class _Judge(Struct, eq=False):
 
     def _created_here(self, call: Exchange) -> bool:
         assert call.context is not None
-        name = self.facts[call.job].names.get(unpack_id(call.context)[0])
+        name = self.names.get((call.job, unpack_id(call.context)[0]))
         return name is None or name == call.caller
 
     def _without(self, call: Exchange, rref: Id) -> tuple[str, str] | None:
@@ -290,7 +301,7 @@ class _Judge(Struct, eq=False):
             self._skip(call, "unsupported", "it does not fit the message that it is for")
         elif not carrier.is_answer:
             self.made.back[call.index] = gradient
-        elif set(tensors) - set(tensor_places(value_of(message.rpc.command, message))):
+        elif set(tensors) - set(tensor_places(result_of(message))):
             self._skip(call, "unsupported", "its tensors can't be found in the answer that they came with")
         else:
             self.made.sent[call.index] = gradient

@@ -18,7 +18,7 @@ from msgspec.json import Encoder
 
 from rpcinspect.errors import Problem
 from rpcinspect.fields.known import AtTheEnd, Known
-from rpcinspect.fields.plain import Json, Line, Picked, optional, text
+from rpcinspect.fields.plain import Json, Line, Picked, each, optional, plain, text
 from rpcinspect.fields.table import MESSAGE
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import AutogradContext, CaptureInfo, Session, Totals
@@ -142,7 +142,10 @@ _bytes_json = Picked(
     "rpc=rpc_bytes tensors=tensor_bytes missing=missing_bytes skipped=skipped_bytes store=store_bytes"
 )
 worker_json = Line("worker", "name id group job addresses")
-rref_json = Line("rref", "rref_id owner forks deleted live_forks job")
+_ids = each(lambda fork: plain(fork.fork_id))
+rref_json = Line(
+    "rref", "rref_id owner forks deleted live_forks=alive job", forks=_ids, deleted=_ids, live_forks=_ids
+)
 finding_json = Line("finding", "code severity messages workers text remedy")
 
 

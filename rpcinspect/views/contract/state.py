@@ -10,19 +10,12 @@ from collections.abc import Iterator, Sequence
 from rpcinspect.fields.plain import Json, Line, Picked, each, plain
 from rpcinspect.run.closings import Closings
 from rpcinspect.run.device_maps import DeviceMap
-from rpcinspect.run.ledger import RRefStory
+from rpcinspect.session.model import RRef
+from rpcinspect.views.contract.jsonl import rref_json
 from rpcinspect.views.worker_logs import event_json
 
 _fork = Picked("fork_id holder giver begin requested accepted deleted acknowledged state")
-_rref = Line(
-    "rref",
-    "rref_id owner forks deleted=forks live_forks=alive job creator what created confirmed failed fetches "
-    "backwards stories=forks",
-    forks=lambda forks: [plain(fork.fork_id) for fork in forks],
-    deleted=lambda forks: [plain(fork.fork_id) for fork in forks if fork.deleted is not None],
-    live_forks=lambda forks: [plain(fork.fork_id) for fork in forks],
-    stories=each(_fork),
-)
+_story = Picked("creator what created confirmed failed fetches backwards stories=forks", stories=each(_fork))
 _device_map = Line(
     "device_map", "job caller callee seen used tensors uncovered uncovered_answers messages line"
 )
@@ -30,9 +23,10 @@ _pipe = Picked("pipe client server how time_ns in_flight")
 _departure = Line("departure", "job worker time_ns reset unanswered waiting pipes", pipes=each(_pipe))
 
 
-def rrefs_json(stories: Sequence[RRefStory]) -> Iterator[Json]:
+def rrefs_json(rrefs: Sequence[RRef]) -> Iterator[Json]:
     """An `rref` line of each."""
-    yield from map(_rref, stories)
+    for rref in rrefs:
+        yield {**rref_json(rref), **_story(rref)}
 
 
 def device_maps_json(maps: Sequence[DeviceMap]) -> Iterator[Json]:

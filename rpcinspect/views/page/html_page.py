@@ -20,7 +20,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rpcinspect.fields.known import failure_json
 from rpcinspect.run.graph import ContextGraph
-from rpcinspect.run.narrowed import Answers
 from rpcinspect.run.run import Run
 from rpcinspect.views.contract.message_line import MessageRenderer
 from rpcinspect.views.contract.trace import graph_json
@@ -136,7 +135,7 @@ def _context_row(graph: ContextGraph, lanes: Lanes) -> Json:
     }
 
 
-def _graph_json(run: Answers, graph: ContextGraph) -> bytes:
+def _graph_json(run: Run, graph: ContextGraph) -> bytes:
     """A context in full: the objects of `--graph --format jsonl`."""
     return orjson.dumps(list(graph_json(graph, run.critical_path(graph))))
 

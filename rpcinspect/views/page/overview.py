@@ -121,7 +121,7 @@ def page_of(run: Run, part: Part) -> Page:
         functions=groups_table("function", latency.functions, latency),
         pairs=groups_table("from → to", latency.pairs, latency),
         stragglers=stragglers_table(latency.stragglers),
-        rrefs=rrefs_table(answers.ledger),
+        rrefs=rrefs_table(answers.rrefs),
         maps=maps_table(answers.device_maps),
         map_lines=tuple(
             f"on {end_label(one.caller)}: {printable(one.line)}"

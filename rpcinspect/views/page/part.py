@@ -6,10 +6,8 @@ In: a run, and what was picked. Out: indexes, answers, findings, and how much wa
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rpcinspect.run.graph import ContextGraph
-from rpcinspect.run.narrowed import Answers, Narrowed
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
 from rpcinspect.views.shown import Shown
@@ -22,7 +20,7 @@ class Part(Struct, frozen=True):
     """None where everything is shown."""
     indexes: tuple[int, ...]
     """Of messages, ascending."""
-    answers: Answers
+    answers: Run
     graphs: tuple[ContextGraph, ...]
     """Each with the messages to be shown."""
     findings: tuple[Finding, ...]
@@ -34,13 +32,13 @@ def part_of(run: Run, shown: Shown | None) -> Part:
     session = run.session
     if shown is None:
         return Part(None, tuple(range(len(run.messages))), run, run.graphs, session.findings, 0)
-    narrowed = Narrowed(run, shown.rows, shown.touched)
+    narrowed = run.narrowed(shown.rows, shown.touched)
     findings = shown.findings(session)
     return Part(
         filter=shown.text,
-        indexes=tuple(sorted(narrowed.messages)),
+        indexes=tuple(sorted(narrowed.picked)),
         answers=narrowed,
-        graphs=tuple(replace(one, shown=one.messages & narrowed.messages) for one in narrowed.graphs),
+        graphs=tuple(map(narrowed.shown, narrowed.graphs)),
         findings=findings,
         hidden_findings=len(session.findings) - len(findings),
     )

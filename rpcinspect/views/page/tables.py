@@ -13,8 +13,7 @@ from msgspec import Struct
 from rpcinspect.errors import Problem
 from rpcinspect.run.device_maps import DeviceMap, Pairs
 from rpcinspect.run.latency import Latency, LatencyGroup, Spread, Straggler
-from rpcinspect.run.ledger import RRefStory
-from rpcinspect.session.model import CaptureInfo, Session
+from rpcinspect.session.model import CaptureInfo, RRef, Session
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import amount, duration, path_label, printable, shorten
 from rpcinspect.views.text.summary import moment
@@ -169,7 +168,7 @@ def stragglers_table(stragglers: Sequence[Straggler]) -> Table:
     return table(header, rows, (1, 2), len(stragglers) - len(rows))
 
 
-def rrefs_table(stories: Sequence[RRefStory]) -> Table:
+def rrefs_table(stories: Sequence[RRef]) -> Table:
     rows = []
     for story in stories[:MAX_RREFS]:
         what = "a local value" if story.what is None else what_words(story.what)

@@ -8,20 +8,20 @@ value for each column.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from rpcinspect.fields.plain import Picked
-from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.session.model import AutogradContext, CaptureInfo, Finding, Session
-from rpcinspect.trace.context_spans import ContextSpan, context_spans
+from rpcinspect.session.contexts import ContextSpan, context_spans
+from rpcinspect.session.model import AutogradContext, CaptureInfo, Finding, Fork, Session
 from rpcinspect.views.contract.jsonl import finding_json, pipe_json
 from rpcinspect.views.shown import Shown
 
 Row = dict[str, Any]
 
 
-def _ids(forks: Sequence[GloballyUniqueId]) -> list[str]:
-    return [f"{fork.created_on}:{fork.local_id}" for fork in forks]
+def _ids(forks: Sequence[Fork]) -> list[str]:
+    return ["{}:{}".format(*fork.fork_id) for fork in forks]
 
 
 _capture = Picked("number=capture path format packets bytes first_time_ns last_time_ns reader")
@@ -36,7 +36,9 @@ _edge = Picked(
     gradients=len,
 )
 rref_row = Picked(
-    "rref_created_on=rref_id.created_on rref_local_id=rref_id.local_id job owner forks deleted live_forks",
+    "rref_created_on=rref_id rref_local_id=rref_id job owner forks deleted live_forks=alive",
+    rref_created_on=itemgetter(0),
+    rref_local_id=itemgetter(1),
     forks=_ids,
     deleted=_ids,
     live_forks=_ids,

@@ -32,7 +32,6 @@ from rpcinspect.replay.reproduction.reproduced import (
     Together,
     blocks_of,
     needing_gradient,
-    value_of,
 )
 from rpcinspect.rpc.command import (
     ExceptionResponse,
@@ -48,7 +47,7 @@ from rpcinspect.rpc.pickles.places import tensor_places
 from rpcinspect.rpc.pickles.semantic import RRefForkData
 from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
 from rpcinspect.rpc.pickles.tree import Dict, Global, Value
-from rpcinspect.rpc.questions import REMOTE
+from rpcinspect.rpc.questions import REMOTE, result_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import origin
 from rpcinspect.rpc.types import LOCAL_ID_BITS
@@ -168,7 +167,7 @@ def call_items(record: RpcRecord, writer: SourceWriter, names: Names) -> Sequenc
 
 def answer_source(record: RpcRecord, writer: SourceWriter, names: Names) -> Source:
     """The value of an answer."""
-    return writer.write(value_of(record.rpc.command, record), names)
+    return writer.write(result_of(record), names)
 
 
 def failure_of(record: RpcRecord, writer: SourceWriter) -> Failure:
@@ -283,7 +282,7 @@ class Variables(Struct, eq=False):
         """Where in an answer the tensors of a gradient are."""
         call = self.made.calls[gradient.request]
         assert call.response is not None
-        places = tensor_places(value_of(call.response.rpc.command, call.response))
+        places = tensor_places(result_of(call.response))
         return [f"out{call.index}{accessor(places[i])}" for i in gradient.tensors]
 
     def given(self, gradient: Gradient) -> list[str]:

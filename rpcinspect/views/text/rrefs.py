@@ -1,6 +1,6 @@
 """The ledger of remote references on a terminal: a line each, then the forks of those that are still alive.
 
-In: `RRefStory`s. Out: lines of printable text on a console.
+In: `RRef`s. Out: lines of printable text on a console.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from rpcinspect.run.ledger import ForkStory, RRefStory
+from rpcinspect.session.model import Fork, RRef
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import counted
 from rpcinspect.views.text.columns import columns
 from rpcinspect.views.text.table import cut_line, end_label, line_width, write_line
 
 
-def show_rrefs(stories: Sequence[RRefStory], console: Console, *, every_fork: bool = False) -> None:
+def show_rrefs(stories: Sequence[RRef], console: Console, *, every_fork: bool = False) -> None:
     """Prints everything; with `every_fork` the forks that were given back too."""
     width = line_width(console)
     for line, style in _lines(stories, every_fork):
         write_line(console, cut_line(line, width), style)
 
 
-def _lines(stories: Sequence[RRefStory], every_fork: bool) -> Iterator[tuple[str, str]]:
+def _lines(stories: Sequence[RRef], every_fork: bool) -> Iterator[tuple[str, str]]:
     if not stories:
         yield "no remote reference was seen", ""
         return
@@ -44,7 +44,7 @@ def _lines(stories: Sequence[RRefStory], every_fork: bool) -> Iterator[tuple[str
     yield f"{counted(len(stories), 'RRef')}, {counted(left, 'fork')} alive when the capture ends", ""
 
 
-def _row(story: RRefStory) -> list[str]:
+def _row(story: RRef) -> list[str]:
     what = what_words(story.what) if story.what is not None else "a local value"
     if story.what is None and story.creator != story.owner:
         what = "? (its remote call was not captured)"
@@ -61,7 +61,7 @@ def _row(story: RRefStory) -> list[str]:
     ]
 
 
-def _forks(forks: Sequence[tuple[RRefStory, ForkStory]]) -> Iterator[tuple[str, str]]:
+def _forks(forks: Sequence[tuple[RRef, Fork]]) -> Iterator[tuple[str, str]]:
     rows = [
         (
             _id(fork.fork_id),

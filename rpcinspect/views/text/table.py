@@ -23,7 +23,7 @@ from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
 
 if TYPE_CHECKING:
-    from rpcinspect.session.log_events import LogEvent
+    from rpcinspect.session.model import LogEvent
 
 TYPE_WIDTH = 29
 """Of CLEANUP_AUTOGRAD_CONTEXT_RESP, the longest name."""

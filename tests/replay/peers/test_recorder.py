@@ -38,7 +38,7 @@ from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.replay.workers.workers import WorkerOptions
 from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
-from rpcinspect.run.exchanges import read_exchanges
+from rpcinspect.run.run import Run
 from rpcinspect.wire.tcp_frames import MAX_PAYLOAD, Endpoint
 from tests.replay.captured import autograd_message_id, captured, remapped
 from tests.replay.live_calls import SECONDS, members
@@ -433,7 +433,7 @@ def test_a_recording_holds_every_session_of_a_replay(repo: Path, tmp_path: Path,
         assert {(w.job, w.name, w.id) for w in session.workers} == {
             (job, f"worker{number}", number) for job in range(2) for number in range(2)
         }
-        calls = read_exchanges(session, opened.messages).calls
+        calls = Run(session, opened.messages).exchanges.calls
     requests = Counter((call.job, call.caller) for call in calls if not call.control)
     assert requests == {
         (job, worker): count

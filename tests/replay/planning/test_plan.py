@@ -16,8 +16,8 @@ from rpcinspect.replay.planning.plan import PlanOptions, plan
 from rpcinspect.replay.planning.sessions import PlanError
 from rpcinspect.replay.planning.sources import Sources
 from rpcinspect.rpc.command import PythonCall
-from rpcinspect.run.exchanges import Exchange, Exchanges, read_exchanges
-from rpcinspect.run.run import open_run
+from rpcinspect.run.exchanges import Exchange, Exchanges
+from rpcinspect.run.run import Run, open_run
 from tests.places import others, recorded, recordings
 from tests.replay.talks import Workers, udf
 from tests.session.records import Talk, pipe
@@ -33,7 +33,7 @@ def planned(
     with open_run(str(path)) as opened:
         messages = opened.messages
         made = plan(opened.session, messages, options or PlanOptions(trust=gate is None), gate)
-        return made, read_exchanges(opened.session, messages)
+        return made, Run(opened.session, messages).exchanges
 
 
 # --- properties of every plan -------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_made_up_conversations_have_sound_plans(drawn: list[tuple], roles: tuple
     if not set(roles) <= names or set(roles) >= names:
         return
     made = plan(session, messages, PlanOptions(roles=roles, trust=True))
-    check_plan(made, read_exchanges(session, messages))
+    check_plan(made, Run(session, messages).exchanges)
 
 
 # --- what the scripts do ------------------------------------------------------------------------------------
@@ -361,5 +361,5 @@ def test_workers_without_names_are_told() -> None:
     session = talk.finish()
     made = plan(session, talk.records, PlanOptions(trust=True))
     assert any("names of the workers at 10.0.0.2:5000" in note for note in made.notes)
-    check_plan(made, read_exchanges(session, talk.records))
+    check_plan(made, Run(session, talk.records).exchanges)
     assert made.skips() == {"unsupported": 1}

@@ -16,7 +16,7 @@ from tests.truth import CAPTURES, workload
 
 def chosen(context: int, run: Run) -> set[int]:
     calls = run.exchanges.calls
-    return set(select(context, calls, run.causes.decided(), read_facts(run.session, calls)))
+    return set(select(context, calls, run.causes.decided(), read_facts(run)))
 
 
 def of_capture(name: str) -> Run:
@@ -86,7 +86,7 @@ def test_an_optimizers_step_brings_the_context_of_its_gradients() -> None:
 
 def least(roots: set[int], run: Run) -> set[int]:
     calls = run.exchanges.calls
-    return set(needed(roots, calls, run.causes.decided(), read_facts(run.session, calls)))
+    return set(needed(roots, calls, run.causes.decided(), read_facts(run)))
 
 
 def test_a_call_needs_nothing_else_of_its_context() -> None:
@@ -115,7 +115,7 @@ def test_an_rref_needs_its_maker_and_what_settles_its_forks() -> None:
             continue
         found = least({call.index}, opened)
         assert found == least(found, opened)  # with each call, all that it needs
-        facts = read_facts(opened.session, opened.exchanges.calls)[call.job]
+        facts = read_facts(opened)[call.job]
         for rref in rrefs_in(call.request):
             maker = facts.makers.get(rref)
             assert maker is None or maker.request in found

@@ -34,7 +34,7 @@ DELETE = RRefUserDelete(RREF, FORK)
 
 def found(workers: Workers, *live: str) -> dict[tuple[int, int], StandIn]:
     calls = workers.calls()
-    return stand_ins(calls, read_facts(workers.heard()[0], calls)[0], live or ("w1",))
+    return stand_ins(calls, read_facts(workers.run())[0], live or ("w1",))
 
 
 def test_the_first_answer_that_shows_the_value() -> None:

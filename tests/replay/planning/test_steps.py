@@ -42,7 +42,7 @@ def permit(record: RpcRecord, answers: int | None) -> str | None:
 def staged(workers: Workers, cast: Cast) -> tuple[Stage, dict[int, tuple[str, str | None]]]:
     """The stage with every request judged, and (action, reason) by the time at which each began."""
     calls = workers.calls()
-    facts = read_facts(workers.heard()[0], calls).get(0, JobFacts())
+    facts = read_facts(workers.run()).get(0, JobFacts())
     causes = workers.causes()
     stage = Stage(cast, causes, facts, permit)
     for call in calls:
@@ -222,7 +222,7 @@ def test_what_is_refused_is_skipped_with_all_that_builds_on_it() -> None:
     stage = Stage(
         cast("w0"),
         workers.causes(),
-        read_facts(workers.heard()[0], calls)[0],
+        read_facts(workers.run())[0],
         lambda record, answers: "os.system: no",
     )
     verdicts = [stage.judge(call) for call in calls]

@@ -37,10 +37,11 @@ from rpcinspect.run.exchanges import Exchange
 from rpcinspect.wire.ranges import Extent
 from tests.equality.builders import record
 from tests.replay.live_calls import python_call
-from tests.replay.talks import udf
+from tests.replay.talks import Workers, udf
 
 LIVE, ROLE = "w1", "w0"
 """Who asks, and who is asked; their ids are 1 and 0."""
+NOTHING = Workers(2).run()
 STRICT = Rules(strict=True)
 FLOAT = TensorMeta(dtype="float32", sizes=(1,), strides=(1,), storage=0, storage_numel=1)
 
@@ -61,6 +62,7 @@ class Side:
     def calls(self) -> Iterator[Exchange]:
         for index, one in enumerate(self.seen):
             yield Exchange(
+                run=NOTHING,
                 index=index,
                 answer=None,
                 job=0,

@@ -33,7 +33,8 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.exchanges import Exchange
+from rpcinspect.run.run import Run
 from tests.replay.scripted import planned_of
 from tests.replay.talks import Workers, udf
 
@@ -70,7 +71,7 @@ def sessions_of(
     names = {name for call in workers.calls() for name in (call.caller, call.callee)}
     assume(set(roles) < names)
     made = plan(session, messages, PlanOptions(roles=roles, trust=True))
-    return list(made.sessions), read_exchanges(session, messages).by_index()
+    return list(made.sessions), Run(session, messages).calls
 
 
 @dataclass
@@ -435,7 +436,7 @@ class Played:
 
     def __init__(self, workers: Workers) -> None:
         session, messages = workers.heard()
-        self.calls: Mapping[int, Exchange] = read_exchanges(session, messages).by_index()
+        self.calls: Mapping[int, Exchange] = Run(session, messages).calls
         self.planned: PlannedSession
         (self.planned,) = plan(session, messages, PlanOptions(roles=("w0",), trust=True)).sessions
         self.schedule = Schedule(self.planned, self.calls)

@@ -14,7 +14,6 @@ from rpcinspect.replay.playing.seed_search import search
 from rpcinspect.replay.replayer import ReplayOptions
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.replay.workers.workers import Workers
-from rpcinspect.run.exchanges import read_exchanges
 from rpcinspect.run.run import Run
 from tests.replay.outcomes import planned, session_of
 from tests.replay.test_replayer import replayed
@@ -76,7 +75,7 @@ class Scripted:
         self.played: list[int | None] = []
         (self.message, *_) = truth("draws", "draws.draw")
         with Run.open([str(capture_of("draws"))]) as opened:
-            self.calls = read_exchanges(opened.session, opened.messages).by_index()
+            self.calls = opened.calls
 
     def __call__(self, seeds: Seeds, done: Callable[[StepOutcome], None]) -> SessionOutcome:
         seed = seeds.of("worker2")

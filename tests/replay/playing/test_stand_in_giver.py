@@ -30,7 +30,7 @@ from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.questions import FETCHES, rref_of
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from tests.commands.runner import rpcinspect
 from tests.replay.late_starts import late_start
@@ -88,7 +88,7 @@ def test_a_stand_in_with_another_value_is_found_out(tmp_path: Path, workers: Wor
     path = late_start(tmp_path, "rref_relay", users("rref_relay")[2]["index"])
     with Run.open([str(path)]) as opened:
         made = plan(opened.session, opened.messages, PlanOptions(trust=True, stand_ins=True))
-        calls = read_exchanges(opened.session, opened.messages).calls
+        calls = opened.exchanges.calls
         other = next(call for call in calls if rref_of(call.request) == (0, 8) and call.kind in FETCHES)
         (session,) = made.sessions
         wrong = replace(session.stand_ins[0], request=other.index, message=other.answer)
@@ -125,7 +125,7 @@ def test_an_id_that_a_live_worker_would_give_out_again(tmp_path: Path, group: Li
 
 def material_of(opened: Run, planned: Any) -> tuple[Material, StandIn]:
     """With the stand-in of an RRef that worker1 made itself, in the place of the captured one."""
-    calls = read_exchanges(opened.session, opened.messages).by_index()
+    calls = opened.calls
     stand_in = replace(planned.stand_ins[0], rref=(1, 7), forks=((1, 8),))
     cast = replace(planned.cast, live=("worker1",))
     session = replace(planned, cast=cast, stand_ins=(stand_in,))

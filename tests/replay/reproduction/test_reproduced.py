@@ -14,25 +14,12 @@ from rpcinspect.replay.reproduction.reproduced import (
     awaited,
     blocks_of,
     needing_gradient,
-    value_of,
 )
-from rpcinspect.rpc.command import ExceptionResponse, PythonResp, ScriptResp, ScriptRRefFetchRet
+from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.questions import failed
 from tests.replay.hostile_captures import FAILED
 from tests.replay.reproduction.test_reproduction import made
 from tests.replay.talks import answer_of, record_of
-
-
-def test_values_of_answers() -> None:
-    answer = answer_of(b"\x80\x02K\x05.")
-    assert isinstance(answer.rpc.command, PythonResp)
-    assert value_of(answer.rpc.command, answer) == 5
-    for command, value in (
-        (ScriptResp(7), 7),
-        (ScriptRRefFetchRet((8,)), 8),
-        (ScriptRRefFetchRet((8, 9)), (8, 9)),
-    ):
-        assert value_of(command, record_of(command)) == value
 
 
 def test_errors_of_both_kinds() -> None:

@@ -46,7 +46,7 @@ def plain(capture: Opened, index: int, run: Run) -> dict[str, Any]:
         tensor = tensor_json(Tensor(record, number, LastRead(capture.bytes)))
         tensors.append(json.loads(json.dumps(tensor)))
     where = record.location
-    call = run.exchanges.by_index().get(index)
+    call = run.calls.get(index)
     parents, certain = run.causes.of(index)
     return {
         "kind": "message",

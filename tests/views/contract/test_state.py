@@ -11,7 +11,7 @@ from tests.truth import capture_of
 
 
 def test_an_rref_line_is_the_contracts_and_more() -> None:
-    told = list(rrefs_json(workload_trace("rref_relay").ledger))
+    told = list(rrefs_json(workload_trace("rref_relay").rrefs))
     plain = decode(capture_of("rref_relay")).of("rref")
     assert [{key: mine[key] for key in theirs} for mine, theirs in zip(told, plain, strict=True)] == plain
     assert all(len(line["stories"]) == len(line["forks"]) for line in told)

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.rpc.command import PythonResp
+from rpcinspect.run.run import Run
 from tests.browser import Browser, Tab, browser, needs_chromium
 from tests.diff.stories import Story
 from tests.places import recordings
@@ -215,7 +217,8 @@ def test_hostile_text_stays_text(chromium: Browser, tmp_path: Path) -> None:
     story.iteration(3)
     story.ask(f"app.{HOSTILE}", 1, 1, context=0)
     run = story_run(story)
-    run.session.clients = tuple(HOSTILE for _ in run.session.clients)
+    session = replace(run.session, clients=tuple(HOSTILE for _ in run.session.clients))
+    run = Run(session, run.messages, source=run.source)
     path = tmp_path / "hostile.html"
     path.write_text(page_text(run), encoding="utf-8")
     tab = chromium.tab()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.views.page.columns import (
     FAILED,
@@ -108,17 +109,12 @@ def test_long_texts_are_cut() -> None:
 def test_workers_of_two_jobs_have_lanes_of_their_own() -> None:
     run = workload_trace("ps_race")
     assert Lanes(run.session).labels == ["worker0", "worker1", "worker2", "worker3"]
-    session = run.session
-    jobs = session.jobs
-    try:
-        session.jobs = tuple(number % 2 for number in range(len(jobs)))
-        lanes = Lanes(session)
-        assert {label.rpartition(" (job ")[2] for label in lanes.labels} == {"0)", "1)"}
-        assert len(set(lanes.labels)) == len(lanes.labels)
-        for row in range(len(run.messages)):
-            source, _ = lanes.of(row)
-            job = session.jobs[session.messages.pipe[row]]
-            assert lanes.labels[source] == f"{session.source(row)} (job {job})"
-    finally:
-        session.jobs = jobs
-    assert Lanes(session).number(0, "nobody") is None
+    session = replace(run.session, jobs=tuple(number % 2 for number in range(len(run.session.jobs))))
+    lanes = Lanes(session)
+    assert {label.rpartition(" (job ")[2] for label in lanes.labels} == {"0)", "1)"}
+    assert len(set(lanes.labels)) == len(lanes.labels)
+    for row in range(len(run.messages)):
+        source, _ = lanes.of(row)
+        job = session.jobs[session.messages.pipe[row]]
+        assert lanes.labels[source] == f"{session.source(row)} (job {job})"
+    assert Lanes(run.session).number(0, "nobody") is None

@@ -121,14 +121,17 @@ def test_captured_text_is_text_or_packed() -> None:
     story.ask(f"app.{HOSTILE}", 1, ExceptionResponse(raw))
     run = story_run(story)
     session = run.session
-    session.clients = tuple(HOSTILE for _ in session.clients)
-    session.servers = tuple(f"{HOSTILE}2" for _ in session.servers)
-    session.workers = (Worker(name=HOSTILE, id=0, group=0, addresses=(HOSTILE,)),)
-    session.captures = tuple(replace(capture, path=f"/a/{HOSTILE}") for capture in session.captures)
-    session.findings = tuple(
-        replace(finding, text=HOSTILE, remedy=HOSTILE, workers=(HOSTILE,)) for finding in session.findings
+    hostile = replace(
+        session,
+        clients=tuple(HOSTILE for _ in session.clients),
+        servers=tuple(f"{HOSTILE}2" for _ in session.servers),
+        workers=(Worker(name=HOSTILE, id=0, group=0, addresses=(HOSTILE,)),),
+        captures=tuple(replace(capture, path=f"/a/{HOSTILE}") for capture in session.captures),
+        findings=tuple(
+            replace(finding, text=HOSTILE, remedy=HOSTILE, workers=(HOSTILE,)) for finding in session.findings
+        ),
     )
-    page = page_text(run)
+    page = page_text(Run(hostile, run.messages, source=run.source))
     parsed, data = check_page(page)
     assert SCRIPT not in page
     assert "<img" not in page

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
+from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding, Worker
 from rpcinspect.trace.touched import Touched
 from rpcinspect.views.page.overview import MAX_FINDINGS, SEVERITIES, page_of
@@ -61,11 +62,12 @@ def test_workers_without_a_name_are_called_by_where_they_listen() -> None:
     story.ask("app.f")
     run = story_run(story)
     session = run.session
-    session.workers = (
+    nameless = (
         Worker(name=None, id=None, group=0, addresses=(session.clients[1],)),
         Worker(name=None, id=7, group=0, addresses=()),
         Worker(name=None, id=None, group=0, addresses=()),
     )
+    run = Run(replace(session, workers=nameless), run.messages, source=run.source)
     page = page_of(run, part_of(run, None))
     assert [row.cells[0].text for row in page.workers.rows] == [session.clients[1], "worker:7", "?"]
 

@@ -26,14 +26,14 @@ def test_what_the_picked_messages_take_part_in() -> None:
     rows = bytearray(len(run.messages))
     for index in wanted:
         rows[int(run.session.order[index])] = 1
-    touched = Touched(frozenset({(graph.job, graph.context_id)}), frozenset({(0, run.ledger[2].rref_id)}))
+    touched = Touched(frozenset({(graph.job, graph.context_id)}), frozenset({(0, run.rrefs[2].rref_id)}))
     part = part_of(run, Shown("anything", bytes(rows), touched))
     assert part.filter == "anything"
     assert set(part.indexes) == wanted
     assert [(one.context_id, one.shown) for one in part.graphs] == [
         (graph.context_id, frozenset({graph.edges[0].forward}))
     ]
-    assert part.answers.ledger == (run.ledger[2],)
+    assert part.answers.rrefs == (run.rrefs[2],)
     assert len(part.answers.latency.timings) <= 2 < len(run.latency.timings)
     assert finding in part.findings
     for one in part.findings:

@@ -191,7 +191,7 @@ def test_a_capture_whose_clock_was_set_right_is_known_by_its_own_clock(tmp_path:
     assert capture.first_time_ns is not None
     clock = ClockOffset(offset_ns=5_000_000, uncertainty_ns=10, connections=1)
     moved = replace(capture, first_time_ns=capture.first_time_ns - 5_000_000, clock=clock)
-    session.captures = (moved,)
+    session = replace(session, captures=(moved,))
     assert Lake(tmp_path, "basic_chain").others(session) == []
-    session.captures = (replace(moved, clock=None),)
+    session = replace(session, captures=(replace(moved, clock=None),))
     assert Lake(tmp_path, "basic_chain").others(session) == [[str(CHAIN), capture.first_time_ns]]

@@ -18,7 +18,7 @@ def shown(stories: object, *, every_fork: bool = False) -> list[str]:
 
 
 def test_every_rref_has_a_line_and_every_fork_where_all_is_wanted() -> None:
-    ledger = workload_trace("rref_relay").ledger
+    ledger = workload_trace("rref_relay").rrefs
     lines = shown(ledger)
     assert [line.split()[0] for line in lines[1 : len(ledger) + 1]] == ["0:0", "0:5", "0:8", "0:11"]
     assert lines[-1] == "4 RRefs, no forks alive when the capture ends"
@@ -29,7 +29,7 @@ def test_every_rref_has_a_line_and_every_fork_where_all_is_wanted() -> None:
 
 
 def test_what_is_alive_is_listed() -> None:
-    story = workload_trace("rref_relay").ledger[0]
+    story = workload_trace("rref_relay").rrefs[0]
     forks = (replace(story.forks[1], state="alive", deleted=None), *story.forks[2:])
     lines = shown([replace(story, forks=forks)])
     at = next(i for i, line in enumerate(lines) if line.startswith("fork "))
@@ -39,7 +39,7 @@ def test_what_is_alive_is_listed() -> None:
 
 
 def test_captured_names_are_harmless() -> None:
-    story = workload_trace("rref_relay").ledger[0]
+    story = workload_trace("rref_relay").rrefs[0]
     fork = replace(story.forks[0], holder=HOSTILE, giver=HOSTILE)
     lines = shown(
         [replace(story, owner=HOSTILE, creator=HOSTILE, what=HOSTILE, forks=(fork,), failed=True)],
@@ -50,7 +50,7 @@ def test_captured_names_are_harmless() -> None:
 
 
 def test_what_was_not_captured_is_not_guessed() -> None:
-    story = workload_trace("rref_relay").ledger[0]
+    story = workload_trace("rref_relay").rrefs[0]
     (_, line, *_) = shown([replace(story, what=None, created=None, owner=None, creator=None, forks=())])
     assert "a local value" in line or "not captured" in line
     assert shown([]) == ["no remote reference was seen"]

@@ -100,7 +100,8 @@ def test_problems_tell_as_much_of_the_place_as_is_known() -> None:
 
 def test_many_problems_are_counted() -> None:
     session = session_of("basic_chain.pcap")
-    session.problems = tuple(Problem("tcp", str(n), Location()) for n in range(25))
+    problems = tuple(Problem("tcp", str(n), Location()) for n in range(25))
+    session = replace(session, problems=problems)
     lines = shown(session)
     assert lines[-1] == "… and 5 more problems; --format jsonl lists all"
     assert sum(line.startswith("problem: ") for line in lines) == 20
@@ -168,10 +169,10 @@ def test_what_clocks_differ_by_is_told_with_what_was_done_about_it() -> None:
         ),
         (ClockOffset(offset_ns=-30_000, uncertainty_ns=40_000, connections=1), "30 µs behind", "left alone"),
     ):
-        session.captures = (first, replace(second, clock=clock))
+        session = replace(session, captures=(first, replace(second, clock=clock)))
         (line,) = [line for line in shown(session) if "its clock" in line]
         assert f"{size} the first one's (± 40 µs, by {clock.connections} connection" in line
         assert f"its times were {done}" in line
     same = ClockOffset(offset_ns=0, uncertainty_ns=0, connections=3)
-    session.captures = (first, replace(second, clock=same))
+    session = replace(session, captures=(first, replace(second, clock=same)))
     assert not any("its clock" in line for line in shown(session))

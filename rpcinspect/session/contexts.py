@@ -1,0 +1,201 @@
+"""Distributed autograd contexts: their edges, which gradients came back, and when each began and ended.
+
+In: what each message does in a context, as it comes; then a session. Out: an `AutogradContext` for each, and
+a `ContextSpan` of those that are asked for. An *edge* is a send function and its recv function: one forward
+message with tensors that require grad; its gradients go the other way and name the same autograd message id.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import TypeAlias
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from rpcinspect.rpc.questions import PASSES
+from rpcinspect.rpc.types import unpack_id
+from rpcinspect.session.model import NONE, AutogradContext, Edge, Session
+from rpcinspect.session.provenance import NO_CONTEXT
+
+
+class ContextLog:
+    """Rows of every autograd context, as columns: there may be one of every message."""
+
+    def __init__(self) -> None:
+        self._context = array("q")
+        self._message = array("q")
+        """Autograd message ids."""
+        self._row = array("q")
+        self._what = array("q")
+        """Of a wrapped message, its tensors that require grad; else one of the numbers below."""
+        self._added: list[tuple[int, int, int, int]] = []
+        self.add = self._added.append
+        """Takes (context, autograd message, row, what)."""
+
+    def settle(self, least: int = 1) -> None:
+        """Moves what was added to the columns, where it takes less memory, if it is that much."""
+        if len(self._added) < least:
+            return
+        columns = (self._context, self._message, self._row, self._what)
+        for column, numbers in zip(columns, zip(*self._added, strict=True), strict=True):
+            column.fromlist(list(numbers))
+        self._added.clear()
+
+    def finish(self, session: Session, name: Callable[[int, int], str]) -> tuple[AutogradContext, ...]:
+        """One record per context and job, by job and id; labels and indexes are the session's, `name` gives
+        the label of a worker by id and job.
+        """
+        self.settle()
+        m = session.messages
+        context, row = np.asarray(self._context), np.asarray(self._row)
+        pipe, index = np.asarray(m.pipe)[row], session.index[row]
+        job: NDArray[np.int64] = np.asarray(session.jobs, dtype=np.int64)[pipe]
+        # unsigned, ids have their creator in the upper bits: this is the order of unpack_id
+        order = np.lexsort((index, context.view(np.uint64), job))
+        columns = (job, context, np.asarray(self._message), np.asarray(self._what), index, pipe)
+        forth = np.asarray(m.from_client)[row]
+        *facts, pipes, ways = [column[order].tolist() for column in (*columns, forth)]
+        labels = [
+            list(zip(session.servers, session.clients, strict=True)),
+            list(zip(session.clients, session.servers, strict=True)),
+        ]
+        ends = [labels[way][pipe] for pipe, way in zip(pipes, ways, strict=True)]
+        out = []
+        for (number, identifier), its in groupby(zip(*facts, ends, strict=True), key=itemgetter(0, 1)):
+            creator = name(unpack_id(identifier)[0], number)
+            out.append(_context(identifier, number, creator, list(its)))
+        return tuple(out)
+
+
+Key: TypeAlias = tuple[int, int]
+"""(job, context)."""
+
+BACKWARD, CLEANUP, TOUCH = -1, -2, -3
+
+ContextFact: TypeAlias = tuple[int, int, int, int, int, tuple[str, str]]
+"""Job, context; what one message does there: autograd message, what, its index, (sender, receiver)."""
+
+
+def _context(context: int, job: int, creator: str, facts: Sequence[ContextFact]) -> AutogradContext:
+    """The context of one job, from what its messages do, in the order of time."""
+    workers: dict[str, None] = {creator: None}
+    backward: dict[int, list[int]] = {}
+    cleanup: list[int] = []
+    for _, _, message, what, at, ends in facts:
+        workers[ends[0]] = workers[ends[1]] = None
+        if what == BACKWARD:
+            backward.setdefault(message, []).append(at)
+        elif what == CLEANUP:
+            cleanup.append(at)
+    # Ids are unique; where one is repeated nevertheless, gradients belong to the first of its messages.
+    edges = [
+        Edge(
+            autograd_message_id=message,
+            sender=ends[0],
+            receiver=ends[1],
+            forward=at,
+            tensors_requiring_grad=what,
+            backward=tuple(backward.pop(message, ())),
+        )
+        for _, _, message, what, at, ends in facts
+        if what > 0  # without one, addSendRpcBackward is not called: there is no edge
+    ]
+    return AutogradContext(
+        context_id=context,
+        creator=creator,
+        workers=tuple(workers),
+        edges=tuple(edges),
+        cleanup=tuple(cleanup),
+        job=job,
+    )
+
+
+class ContextSpan(Struct, frozen=True, kw_only=True):
+    """When one context began, passed backward and ended."""
+
+    messages: tuple[int, ...]
+    """Indexes of all its messages and of the answers to its requests, ascending."""
+    begin_ns: int
+    """First byte of its first message."""
+    end_ns: int
+    """Last byte of its last message before the clean-up, answers included."""
+    backward_ns: int | None
+    """First byte of the first message of a backward pass; None if none crossed the network."""
+    expected: tuple[bool, ...]
+    """Of each edge: a gradient came for it, or had to come."""
+    came: int
+    """Edges that a gradient came for."""
+
+
+def context_spans(session: Session, contexts: Sequence[AutogradContext]) -> tuple[ContextSpan, ...]:
+    """A span of each of the contexts, in their order."""
+    pipes = session.messages.pipe
+    rows: dict[Key, list[int]] = defaultdict(list)
+    for row, context in enumerate(session.provenance.context):
+        if context != NO_CONTEXT:
+            rows[session.jobs[pipes[row]], context].append(row)
+    begun = passes(session)
+    return tuple(
+        _span(session, one, rows.get(key, ()), begun.get(key, ()))
+        for one in contexts
+        for key in [(one.job, one.context_id)]
+    )
+
+
+def _span(
+    session: Session, context: AutogradContext, rows: Sequence[int], begun: Sequence[int]
+) -> ContextSpan:
+    columns, backward_ns = session.messages, first_ns(session, begun)
+    cleanup = _with_answers(session, [int(session.order[index]) for index in context.cleanup])
+    all_rows = _with_answers(session, rows)
+    working = all_rows - cleanup or all_rows
+    return ContextSpan(
+        messages=session.indexes([*all_rows]),
+        begin_ns=min((columns.time_ns[row] for row in working), default=0),
+        end_ns=max((columns.end_time_ns[row] for row in working), default=0),
+        backward_ns=backward_ns,
+        expected=tuple(
+            bool(edge.backward) or is_missing(session, edge, backward_ns) for edge in context.edges
+        ),
+        came=sum(1 for edge in context.edges if edge.backward),
+    )
+
+
+def _with_answers(session: Session, rows: Iterable[int]) -> set[int]:
+    """Rows, and those of the answers to the requests among them."""
+    columns = session.messages
+    found = set()
+    for row in rows:
+        found.add(row)
+        if columns.from_client[row] and columns.partner[row] != NONE:
+            found.add(columns.partner[row])
+    return found
+
+
+def passes(session: Session) -> dict[Key, list[int]]:
+    """(job, context) → indexes of the messages that carried a backward pass to a worker, ascending."""
+    kinds = [number for number, kind in enumerate(session.provenance.kinds) if kind.type in PASSES]
+    found: dict[Key, list[int]] = defaultdict(list)
+    for row in np.flatnonzero(np.isin(np.asarray(session.provenance.kind), kinds)).tolist():
+        key = session.jobs[session.messages.pipe[row]], session.provenance.context[row]
+        found[key].append(int(session.index[row]))
+    return {key: sorted(its) for key, its in found.items()}
+
+
+def first_ns(session: Session, begun: Sequence[int]) -> int | None:
+    """When the first of the `passes` of a context began; None if none crossed the network."""
+    return min((session.messages.time_ns[int(session.order[index])] for index in begun), default=None)
+
+
+def is_missing(session: Session, edge: Edge, backward_ns: int | None) -> bool:
+    """Whether an edge was there when the first pass of its context began, and got no gradient: the pass waits
+    for it.
+    """
+    begin_ns = session.messages.time_ns[int(session.order[edge.forward])]
+    return not edge.backward and backward_ns is not None and begin_ns < backward_ns

@@ -1,0 +1,154 @@
+"""Remote references: who made each one, who held a fork of it, and which were given back.
+
+In: a session, whose provenance says what each message does to RRefs. Out: an `RRef` for each that a message
+names. A user's fork begins with the message that makes the RRef or brings the fork, and ends with an
+RREF_USER_DELETE; a fork that is sent to the owner ends there, since the owner holds the value itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
+
+from msgspec import Struct, field
+
+from rpcinspect.session.model import NONE, Fork, RRef, Session
+from rpcinspect.session.provenance import Event, Id, Kind, What
+
+Key = tuple[int, Id]
+"""(job, id)."""
+
+
+class _Seen(Struct, eq=False):
+    """Messages about one RRef, as indexes."""
+
+    owner_end: tuple[int, str] | None = None
+    """Row of the first message that went to or came from the owner as such, and the owner's label."""
+    owner_id: tuple[int, int] | None = None
+    """Row of the first message that names the owner, and its worker id."""
+    created: int | None = None
+    forks: set[Id] = field(default_factory=set)
+    begins: dict[Id, int] = field(default_factory=dict)
+    receivers: dict[Id, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Of forks that pickles brought."""
+    requested: dict[Id, int] = field(default_factory=dict)
+    deleted: dict[Id, int] = field(default_factory=dict)
+    fetches: list[int] = field(default_factory=list)
+    backwards: list[int] = field(default_factory=list)
+
+
+def read_rrefs(session: Session, name: Callable[[int, int], str]) -> tuple[RRef, ...]:
+    """All RRefs that messages name, by job and id; `name` gives the label of a worker by id and job."""
+    seen: dict[Key, _Seen] = defaultdict(_Seen)
+    accepted: dict[Key, int] = {}
+    pipes = session.messages.pipe
+    for event in sorted(session.provenance.events(), key=lambda event: int(session.index[event.row])):
+        job, index = session.jobs[pipes[event.row]], int(session.index[event.row])
+        if event.what == What.ACCEPTED:
+            accepted[job, event.fork] = index
+        else:
+            _note(seen[job, event.rref], session, event, index)
+    reader = _Reader(session, accepted, name)
+    return tuple(reader.rref(*key, seen[key]) for key in sorted(seen))
+
+
+def _note(its: _Seen, session: Session, event: Event, index: int) -> None:
+    what, row, fork = event.what, event.row, event.fork
+    if what == What.FETCHED:
+        its.fetches.append(index)
+    elif what == What.DIFFERENTIATED:
+        its.backwards.append(index)
+    else:
+        its.forks.add(fork)
+        if what == What.BROUGHT:
+            its.receivers[fork].add(session.destination(row))
+            named = row, event.owner
+            its.owner_id = min(its.owner_id or named, named, key=itemgetter(0))
+        else:
+            end = row, session.servers[session.messages.pipe[row]]
+            its.owner_end = min(its.owner_end or end, end, key=itemgetter(0))
+        if what == What.MADE:
+            its.created = index
+        if what in (What.MADE, What.BROUGHT):
+            its.begins.setdefault(fork, index)
+        elif what == What.REQUESTED:
+            its.requested[fork] = index
+        elif what == What.DELETED:
+            its.deleted[fork] = index
+
+
+class _Reader:
+    def __init__(
+        self, session: Session, accepted: Mapping[Key, int], name: Callable[[int, int], str]
+    ) -> None:
+        self._session = session
+        self._accepted = accepted
+        self._name = name
+        self._names = {(worker.job, worker.id): worker.name for worker in session.workers}
+
+    def rref(self, job: int, rref: Id, seen: _Seen) -> RRef:
+        owner: str | None = None
+        if seen.owner_end is not None:
+            owner = seen.owner_end[1]
+        elif seen.owner_id is not None:
+            owner = self._name(seen.owner_id[1], job)
+        elif seen.fetches or seen.backwards:
+            owner = self._end(min([*seen.fetches, *seen.backwards]), sends=False)
+        creator = self._end(seen.created, sends=True)
+        return RRef(
+            rref_id=rref,
+            job=job,
+            owner=owner,
+            creator=self._names.get((job, rref[0])) if creator is None else creator,
+            what=self._kind_of(seen.created).function if seen.created is not None else None,
+            created=seen.created,
+            confirmed=self._answer(seen.created),
+            failed=self._failed(self._answer(seen.created)),
+            forks=tuple(self._forks(job, rref, owner, seen)),
+            fetches=tuple(seen.fetches),
+            backwards=tuple(seen.backwards),
+        )
+
+    def _forks(self, job: int, rref: Id, owner: str | None, seen: _Seen) -> Iterable[Fork]:
+        for fork in sorted(seen.forks):  # by id, not by the order in which streams were read
+            begin, deleted = seen.begins.get(fork), seen.deleted.get(fork)
+            made = begin is not None and begin == seen.created
+            # a fork that was sent back to the owner ends there: the owner holds the value itself
+            home = fork == rref or (owner is not None and owner in seen.receivers.get(fork, ()))
+            yield Fork(
+                fork_id=fork,
+                holder=self._holder(begin, made, seen, fork),
+                giver=None if made else self._end(begin, sends=True),
+                begin=begin,
+                requested=seen.requested.get(fork),
+                accepted=self._accepted.get((job, fork)),
+                deleted=deleted,
+                acknowledged=self._answer(deleted),
+                state="deleted" if deleted is not None else "home" if home else "alive",
+            )
+
+    def _holder(self, begin: int | None, made: bool, seen: _Seen, fork: Id) -> str | None:
+        """Who got the fork: the receiver of what brought it; else the sender of what it says of the fork."""
+        if begin is not None:
+            return self._end(begin, sends=made)
+        told = seen.requested.get(fork)
+        return self._end(seen.deleted.get(fork) if told is None else told, sends=True)
+
+    def _end(self, index: int | None, *, sends: bool) -> str | None:
+        if index is None:
+            return None
+        row = int(self._session.order[index])
+        return self._session.source(row) if sends else self._session.destination(row)
+
+    def _answer(self, index: int | None) -> int | None:
+        if index is None:
+            return None
+        partner = self._session.messages.partner[int(self._session.order[index])]
+        return None if partner == NONE else int(self._session.index[partner])
+
+    def _kind_of(self, index: int) -> Kind:
+        return self._session.provenance.kind_of(int(self._session.order[index]))
+
+    def _failed(self, index: int | None) -> bool:
+        return index is not None and self._kind_of(index).failed
