@@ -14,7 +14,6 @@ import pytest
 
 from rpcinspect.diff.compare import compare
 from rpcinspect.replay.planning.plan import PlanOptions, plan
-from rpcinspect.run.exchanges import read_exchanges
 from rpcinspect.run.run import Run
 from rpcinspect.shrink.shrink import Target, candidates, target_of
 from rpcinspect.writing.file import write_session
@@ -247,7 +246,7 @@ def test_replays_of_parts_lack_nothing(name: str, tmp_path: Path) -> None:
     with Run.open([str(capture_of(name))]) as run:
         messages = run.messages
         whole = reasons(run, list(range(len(run))))
-        calls = [call for call in read_exchanges(run.session, messages).calls if not call.control]
+        calls = [call for call in run.exchanges.calls if not call.control]
         for call in calls[:: max(1, len(calls) // 12)]:
             chosen = next(iter(candidates(run, Target("b", (call.index,)))))
             with small.open("wb") as file:

@@ -15,7 +15,7 @@ from rpcinspect.replay.planning.plan import PlanOptions, plan
 from rpcinspect.replay.planning.sessions import Cast
 from rpcinspect.replay.playing import material as module
 from rpcinspect.replay.playing.material import LEAST, TIMES, Material, allowance, captured_bytes
-from rpcinspect.run.exchanges import Exchange, read_exchanges
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from tests.replay.hostile_captures import Job
 from tests.replay.scripted import read_ones
@@ -51,7 +51,7 @@ def session_of(path: Path) -> Iterator[tuple[PlannedSession, dict[int, Exchange]
     """The first session of a capture, everything allowed."""
     with Run.open([str(path)]) as opened:
         made = plan(opened.session, opened.messages, PlanOptions(trust=True))
-        yield made.sessions[0], read_exchanges(opened.session, opened.messages).by_index()
+        yield made.sessions[0], opened.calls
 
 
 def test_small_captures_have_the_least() -> None:
