@@ -104,7 +104,7 @@ def _write(request: Request, comparison: Comparison, runs: tuple[Run, Run]) -> N
             output.write(printable_json(diff_lines(comparison)))
         return
     if request.html:
-        from rpcinspect.views.diff.html_page import diff_html
+        from rpcinspect.views.diff.page import diff_html
 
         page = list(diff_html(comparison, runs))  # a failure must not leave half a page
         with open_output(request.output) as output:

@@ -28,6 +28,8 @@ from rpcinspect.views.contract.message import body_of, tensor_texts, text
 from rpcinspect.views.templates import template
 
 MAX_PHRASE = 2000
+MAX_INDEXES = 8
+"""Of messages that are named in a line."""
 CACHE_BYTES = 1 << 22
 _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
@@ -60,6 +62,12 @@ def path_label(path: str) -> str:
     return "standard input" if path == "-" else printable(path)
 
 
+def captures_title(paths: Sequence[str]) -> str:
+    """How a page about captures is called."""
+    names = [path_label(path.rpartition("/")[2] or path) for path in paths]
+    return some(names, 1) or "nothing"
+
+
 def pieces(count: int, reader: str) -> str:
     """What a capture consists of: packets, or the records of a log."""
     return counted(count, "record" if reader == "log" else "packet")
@@ -75,6 +83,17 @@ def amount(count: int) -> str:
         if size < 999.5:
             return f"{size:.3g} {name}"
     return f"{size:,.0f} GB"
+
+
+def some(words: Sequence[str], most: int) -> str:
+    """`a, b and 4 more`."""
+    shown, more = ", ".join(words[:most]), len(words) - most
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def indexes(messages: Sequence[int], most: int = MAX_INDEXES) -> str:
+    """`#3, #9 and 4 more`."""
+    return some([f"#{index}" for index in messages], most)
 
 
 MAX_ID_CHARACTERS = 40
