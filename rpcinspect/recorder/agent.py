@@ -16,12 +16,11 @@ from pathlib import Path
 
 from rpcinspect.errors import RecordError
 from rpcinspect.recorder.library import Library, build_agent, interpreter_of
-from rpcinspect.recorder.mechanism import Recorded
-from rpcinspect.recorder.notes import Note
-from rpcinspect.recorder.processes import is_running
+from rpcinspect.recorder.mechanism import Mechanism, Recorded
+from rpcinspect.recorder.notes import Note, is_running
 from rpcinspect.recorder.queue_file import Left, open_log, read_counts, recover
 from rpcinspect.recorder.recording_file import begin_recording
-from rpcinspect.recorder.summary import counted
+from rpcinspect.trace.words import counted
 
 FIRST_LINE = b'{"rpclog":1}\n'
 QUEUE_BYTES = 64 << 20
@@ -31,7 +30,7 @@ ROOM = 16
 QUEUE = ".queue"
 
 
-class Agent:
+class Agent(Mechanism):
     """Messages, from within the processes."""
 
     via = "agent"
@@ -83,10 +82,6 @@ class Agent:
         assert self._queues is not None
         return self._queues / "failed"
 
-    def stage(self) -> Sequence[int]:
-        """Nothing: whatever the command may do, its processes may write a file."""
-        return ()
-
     def begin(self, descriptors: Sequence[int], notes: Path) -> None:
         """The log begins; nothing runs beside the command."""
         self._begin_ns = time.time_ns()
@@ -95,9 +90,6 @@ class Agent:
                 file.write(FIRST_LINE)
             except OSError as error:
                 raise RecordError(f"{self._file}: can't be written: {error.strerror}") from error
-
-    def look(self) -> None:
-        """Nothing runs beside the command."""
 
     def finish(self, notes: Sequence[Note]) -> Recorded:
         """What is left in queues of processes that are gone goes into the log."""

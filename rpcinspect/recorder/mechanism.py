@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -31,8 +30,8 @@ class Recorded(Struct, frozen=True, kw_only=True):
     """What else makes the recording less than it should be, a line each."""
 
 
-class Mechanism(Protocol):
-    """One way of recording one command."""
+class Mechanism:
+    """One way of recording one command; by itself it does nothing and needs nothing."""
 
     via: str
 
@@ -41,11 +40,13 @@ class Mechanism(Protocol):
 
     def settings(self) -> Mapping[str, object]:
         """What the hook of that name finds in RPCINSPECT_RECORD, beside `via` and `notes`."""
+        return {}
 
     def stage(self) -> Sequence[int]:
         """In the process that becomes the command, which has one thread: descriptors that our process gets.
         `RecordError`: it can't begin.
         """
+        return ()
 
     def begin(self, descriptors: Sequence[int], notes: Path) -> None:
         """In our process, with what the stage gave, before the command runs. `RecordError`: it can't."""
@@ -55,6 +56,7 @@ class Mechanism(Protocol):
 
     def finish(self, notes: Sequence[Note]) -> Recorded:
         """The command has ended: completes the file."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Ends whatever it started; also when something failed. Once more does no harm."""

@@ -1,4 +1,4 @@
-"""What the processes of a command told of themselves, see startup/rpcinspect_notes.py.
+"""What the processes of a command told of themselves, see startup/rpcinspect_notes.py; which of them run.
 
 In: the folder of notes. Out: `Note`s, by worker id. They are written by processes of the user: one that
 can't be read is passed over.
@@ -6,7 +6,9 @@ can't be read is passed over.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -58,3 +60,17 @@ def _read(path: Path) -> Note | None:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process still runs; one that has ended and was not waited for does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    with contextlib.suppress(OSError, IndexError):
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return stat.rpartition(")")[2].split()[0] != "Z"
+    return True

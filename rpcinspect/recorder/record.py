@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from rpcinspect.recorder.launcher import Command
 from rpcinspect.recorder.mechanism import Mechanism, Recorded
-from rpcinspect.recorder.notes import Note, read_notes
-from rpcinspect.recorder.processes import is_running
+from rpcinspect.recorder.notes import Note, is_running, read_notes
 
 VARIABLE = "RPCINSPECT_RECORD"
 STARTUP = Path(__file__).resolve().parent / "startup"

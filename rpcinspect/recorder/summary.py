@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.record import Outcome
+from rpcinspect.trace.words import counted
 
 SHOWN = 16
 """Processes that are named; more are counted."""
@@ -74,8 +75,3 @@ def _who(note: Note) -> str:
     if note.name is None:
         return f"process {note.pid}{torch}"
     return f"{note.name} (id {note.id}, process {note.pid}{torch})"
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 packet`, `2 packets`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -7,18 +7,18 @@ In: the file, the interface, and whether the command gets a network of its own. 
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rpcinspect.errors import RecordError
-from rpcinspect.recorder.mechanism import Recorded
+from rpcinspect.recorder.mechanism import Mechanism, Recorded
 from rpcinspect.recorder.namespace import enter_own_network
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.packet_socket import Ring, open_socket
 from rpcinspect.recorder.sniffer import Sniffer
 
 
-class Wire:
+class Wire(Mechanism):
     """Packets of one interface."""
 
     via = "wire"
@@ -28,13 +28,6 @@ class Wire:
         self._interface = interface
         self._private_net = private_net
         self._sniffer: Sniffer | None = None
-
-    def prepare(self) -> None:
-        """Nothing: what can be refused is asked for by the process that becomes the command."""
-
-    def settings(self) -> Mapping[str, object]:
-        """The hook needs to know nothing."""
-        return {}
 
     def stage(self) -> Sequence[int]:
         """The socket, opened where the command will be."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from rpcinspect.recorder.notes import read_notes
+from rpcinspect.recorder.notes import is_running, read_notes
 
 
 def leave(folder: Path, file: str, **content: object) -> None:
@@ -30,3 +33,13 @@ def test_notes_are_in_the_order_of_ids(tmp_path: Path) -> None:
 def test_what_is_no_note_is_passed_over(tmp_path: Path, text: str) -> None:
     (tmp_path / "1-0.json").write_text(text)
     assert read_notes(tmp_path) == []
+
+
+def test_who_runs_and_who_does_not() -> None:
+    assert is_running(os.getpid())
+    assert is_running(1)
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not is_running(child.pid), "it has ended, and nobody has waited for it"
+    child.wait()
+    assert not is_running(child.pid)
