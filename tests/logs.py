@@ -9,7 +9,7 @@ from typing import Any
 
 from rpcinspect.capture import LogBlock, open_capture
 from rpcinspect.capture.block import LogRecord
-from rpcinspect.commands.filtering import save_log
+from rpcinspect.commands.redacting import save_log
 from rpcinspect.pipeline import Decoding
 from tests.decoded import Decoded, Json
 

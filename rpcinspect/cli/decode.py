@@ -1,34 +1,22 @@
 """The options of `rpcinspect decode`, made into a `commands.decode.Request`."""
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from rpcinspect.cli.guard import guarded
 from rpcinspect.cli.options import (
     OutputOption,
-    Reader,
     ReaderOption,
     RedactSeedOption,
     TsharkOption,
     UnpackLimitOption,
+    given,
 )
 
-
-class DecodeFormat(str, Enum):
-    """What `decode` writes."""
-
-    table = "table"
-    jsonl = "jsonl"
-    json = "json"
-    html = "html"
-    dot = "dot"
-    mermaid = "mermaid"  # is no more: `mistake` says what to use
-    perfetto = "perfetto"
-    parquet = "parquet"
-    rpclog = "rpclog"
+DecodeFormat = Literal["table", "jsonl", "json", "html", "dot", "mermaid", "perfetto", "parquet", "rpclog"]
+"""What `decode` writes; mermaid is no more: `mistake` says what to use."""
 
 
 def decode(
@@ -41,7 +29,7 @@ def decode(
             "input. Several are read as one session.",
         ),
     ] = None,
-    output_format: Annotated[
+    format: Annotated[
         DecodeFormat,
         typer.Option(
             "--format",
@@ -49,9 +37,9 @@ def decode(
             help="What to write: table, jsonl, json, html for a page to look at, dot for --graph, perfetto "
             "for trace viewers, parquet for tables in the folder of -o, rpclog for a log of the messages.",
         ),
-    ] = DecodeFormat.table,
+    ] = "table",
     output: OutputOption = None,
-    filter_text: Annotated[
+    filter: Annotated[
         str | None,
         typer.Option(
             "--filter",
@@ -141,7 +129,7 @@ def decode(
         bool,
         typer.Option("--closings", help="Say whose connections ended first, and what was in flight then."),
     ] = False,
-    worker_log: Annotated[
+    worker_logs: Annotated[
         list[str] | None,
         typer.Option(
             "--worker-log",
@@ -171,10 +159,10 @@ def decode(
         bool, typer.Option("--check", help="Exit with 1 if there is a finding of severity error.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if there is any problem.")] = False,
-    reader: ReaderOption = Reader.auto,
-    tshark_option: TsharkOption = None,
+    reader: ReaderOption = "auto",
+    tshark_options: TsharkOption = None,
     unpack_limit: UnpackLimitOption = None,
-    live: Annotated[
+    interface: Annotated[
         str | None,
         typer.Option(
             "--live",
@@ -190,50 +178,12 @@ def decode(
     ] = None,
 ) -> None:
     """Show every RPC message of captured traffic, its envelopes unwrapped."""
-
-    asked = {
-        "graph": graph is not None,
-        "contexts": contexts,
-        "latency": latency,
-        "profile": profile,
-        "rrefs": rrefs,
-        "device-maps": device_maps,
-        "closings": closings,
-    }
+    options = given(locals())
 
     def command() -> int:
         from rpcinspect.commands.decode import run
         from rpcinspect.commands.decode_request import Request
 
-        return run(
-            Request(
-                files=tuple(files or ()),
-                format=output_format.value,
-                output=output,
-                message=message,
-                show_all=show_all,
-                stream=stream,
-                hashes=not no_hash,
-                tensors=tensors,
-                roundtrip=roundtrip,
-                questions=tuple(name for name, wanted in asked.items() if wanted),
-                graph=graph,
-                partition=partition,
-                check=check,
-                strict=strict,
-                reader=reader.value,
-                tshark_options=tuple(tshark_option or ()),
-                unpack_limit=unpack_limit,
-                interface=live,
-                capture_filter=capture_filter,
-                filter=filter_text,
-                write=write,
-                fields=fields,
-                redact=redact,
-                redact_seed=redact_seed,
-                worker_logs=tuple(worker_log or ()),
-                log_zone=log_zone,
-            )
-        )
+        return run(Request(**options))
 
     raise typer.Exit(guarded(command))

@@ -1,8 +1,7 @@
 """The options of `rpcinspect diff`, made into a `commands.diff.Request`."""
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,21 +9,13 @@ from rpcinspect.cli.guard import guarded
 from rpcinspect.cli.options import (
     AtolOption,
     OutputOption,
-    Reader,
     ReaderOption,
     RtolOption,
     ToleranceOption,
     TsharkOption,
     UnpackLimitOption,
+    given,
 )
-
-
-class DiffFormat(str, Enum):
-    """What `diff` writes."""
-
-    table = "table"
-    jsonl = "jsonl"
-    html = "html"
 
 
 def diff(
@@ -37,7 +28,7 @@ def diff(
             "twice, one is enough.",
         ),
     ] = None,
-    context: Annotated[
+    contexts: Annotated[
         list[str] | None,
         typer.Option(
             "--context",
@@ -66,7 +57,7 @@ def diff(
             help="Count the form of tensors, the order of independent calls and the agents' own calls too.",
         ),
     ] = False,
-    rename: Annotated[
+    renames: Annotated[
         list[str] | None,
         typer.Option(
             "--rename",
@@ -86,38 +77,21 @@ def diff(
     show_all: Annotated[
         bool, typer.Option("--all", "-a", help="List every difference, before the summary.")
     ] = False,
-    output_format: Annotated[
-        DiffFormat, typer.Option("--format", help="What to write; html is one page that needs nothing else.")
-    ] = DiffFormat.table,
+    format: Annotated[
+        Literal["table", "jsonl", "html"],
+        typer.Option("--format", help="What to write; html is one page that needs nothing else."),
+    ] = "table",
     output: OutputOption = None,
-    reader: ReaderOption = Reader.auto,
-    tshark_option: TsharkOption = None,
+    reader: ReaderOption = "auto",
+    tshark_options: TsharkOption = None,
     unpack_limit: UnpackLimitOption = None,
 ) -> None:
     """Compare two runs and name the first message at which they part. Exits with 1 if they are different."""
+    options = given(locals())
 
     def command() -> int:
         from rpcinspect.commands.diff import Request, run
 
-        return run(
-            Request(
-                files=tuple(files or ()),
-                contexts=tuple(context or ()),
-                tolerance=tolerance,
-                rtol=rtol,
-                atol=atol,
-                ignore=tuple(ignore or ()),
-                strict=strict,
-                renames=tuple(rename or ()),
-                show_all=show_all,
-                jsonl=output_format is DiffFormat.jsonl,
-                html=output_format is DiffFormat.html,
-                output=output,
-                shrink=shrink,
-                reader=reader.value,
-                tshark_options=tuple(tshark_option or ()),
-                unpack_limit=unpack_limit,
-            )
-        )
+        return run(Request(**options))
 
     raise typer.Exit(guarded(command))

@@ -1,28 +1,23 @@
-"""Options that several commands have, each written down once, and what their values may be."""
+"""Options that several commands have, each written down once, and what becomes of their values."""
 
-from enum import Enum
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
 
-class Format(str, Enum):
-    """What commands write."""
-
-    table = "table"
-    jsonl = "jsonl"
-
-
-class Reader(str, Enum):
-    """Who reads captures."""
-
-    auto = "auto"
-    native = "native"
-    tshark = "tshark"
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a command's `Request` takes of its options, which have the names of its fields: values that were
+    given, lists of them as tuples."""
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in options.items()
+        if value is not None
+    }
 
 
-FormatOption = Annotated[Format, typer.Option("--format", help="What to write.")]
+FormatOption = Annotated[Literal["table", "jsonl"], typer.Option("--format", help="What to write.")]
 
 
 def _output(path: Path | None) -> Path | None:
@@ -35,7 +30,7 @@ OutputOption = Annotated[
     typer.Option("--output", "-o", callback=_output, help="Write there instead of standard output."),
 ]
 ReaderOption = Annotated[
-    Reader,
+    Literal["auto", "native", "tshark"],
     typer.Option(
         "--reader",
         help="Who reads the captures: native (pcap, pcapng), tshark (all that Wireshark opens), or auto: "

@@ -1,37 +1,14 @@
 """The options of `rpcinspect record`, made into a `commands.record.Request`."""
 
 import sys
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.guard import guarded
-from rpcinspect.cli.options import RedactSeedOption
-
-
-class Via(str, Enum):
-    """How a command is recorded."""
-
-    wire = "wire"
-    agent = "agent"
-
-
-class Tensors(str, Enum):
-    """Which storages the agent records."""
-
-    none = "none"
-    small = "small"
-    all = "all"
-
-
-class WhenFull(str, Enum):
-    """What a process does when its messages come faster than they can be written."""
-
-    wait = "wait"
-    drop = "drop"
+from rpcinspect.cli.options import RedactSeedOption, given
 
 
 def record(
@@ -46,7 +23,7 @@ def record(
         ),
     ] = None,
     via: Annotated[
-        Via | None,
+        Literal["wire", "agent"] | None,
         typer.Option(
             "--via",
             help="agent: a log of the messages, on any transport; wire: a pcap of packets, for which torch "
@@ -54,13 +31,13 @@ def record(
         ),
     ] = None,
     tensors: Annotated[
-        Tensors | None,
+        Literal["none", "small", "all"] | None,
         typer.Option(
             "--tensors", help="agent: which tensors' bytes are recorded; default all; small: up to 4,096."
         ),
     ] = None,
     when_full: Annotated[
-        WhenFull | None,
+        Literal["wait", "drop"] | None,
         typer.Option(
             "--when-full",
             help="agent: what a process does while its queue is full: wait (default; 5 s at most) or drop.",
@@ -89,6 +66,7 @@ def record(
     redact_seed: RedactSeedOption = None,
 ) -> None:
     """Run a command and record the RPC of all of its processes, without a change to their code."""
+    options = given(locals())
 
     def execute() -> int:
         if sys.platform != "linux":
@@ -98,18 +76,6 @@ def record(
             return exit_codes.USAGE
         from rpcinspect.commands.record import Request, run
 
-        return run(
-            Request(
-                command=tuple(command or ()),
-                output=output,
-                via=None if via is None else via.value,
-                interface=interface,
-                private_net=private_net,
-                tensors=None if tensors is None else tensors.value,
-                when_full=None if when_full is None else when_full.value,
-                redact=redact,
-                redact_seed=redact_seed,
-            )
-        )
+        return run(Request(**options))
 
     raise typer.Exit(guarded(execute))

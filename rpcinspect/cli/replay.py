@@ -1,38 +1,22 @@
 """The options of `rpcinspect replay`, made into a `commands.replay_request.Request`."""
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from rpcinspect.cli.guard import guarded
 from rpcinspect.cli.options import (
     AtolOption,
-    Format,
     FormatOption,
     OutputOption,
-    Reader,
     ReaderOption,
     RtolOption,
     ToleranceOption,
     TsharkOption,
     UnpackLimitOption,
+    given,
 )
-
-
-class EngineName(str, Enum):
-    """Who plays the workers."""
-
-    wire = "wire"
-    agent = "agent"
-
-
-class Device(str, Enum):
-    """Where tensors are."""
-
-    cpu = "cpu"
-    cuda = "cuda"
 
 
 def replay(
@@ -51,7 +35,7 @@ def replay(
             help="Say what would be sent, by whom, in what order, what can't be and why. Starts nothing.",
         ),
     ] = False,
-    role: Annotated[
+    roles: Annotated[
         list[str] | None,
         typer.Option(
             "--role",
@@ -87,7 +71,7 @@ def replay(
             "method (MODULE:CLASS.METHOD), or an operator (aten::NAME).",
         ),
     ] = None,
-    path: Annotated[
+    paths: Annotated[
         list[Path] | None,
         typer.Option(
             "--path",
@@ -100,7 +84,7 @@ def replay(
         Path | None,
         typer.Option("--main", metavar="FILE", help="The job's script: what it defines is __main__'s."),
     ] = None,
-    trust_capture: Annotated[
+    trust: Annotated[
         bool,
         typer.Option("--trust-capture", help="Refuse nothing: the capture may run whatever it names."),
     ] = False,
@@ -113,7 +97,7 @@ def replay(
             help="Import this in live workers before anything is sent; may be repeated.",
         ),
     ] = None,
-    seed: Annotated[
+    seeds: Annotated[
         list[str] | None,
         typer.Option(
             "--seed",
@@ -152,7 +136,7 @@ def replay(
         ),
     ] = None,
     engine: Annotated[
-        EngineName | None,
+        Literal["wire", "agent"] | None,
         typer.Option(
             show_default=False,
             help="Who plays: our own peers, which send captured bytes (wire), or torch's agent, which can do "
@@ -160,8 +144,9 @@ def replay(
         ),
     ] = None,
     device: Annotated[
-        Device, typer.Option(help="Where the tensors of the replay are; cuda needs torch's agent.")
-    ] = Device.cpu,
+        Literal["cpu", "cuda"],
+        typer.Option(help="Where the tensors of the replay are; cuda needs torch's agent."),
+    ] = "cpu",
     maps: Annotated[
         list[str] | None,
         typer.Option(
@@ -171,7 +156,7 @@ def replay(
             help="Put tensors of a captured device on another one, such as cuda:0=cuda:1.",
         ),
     ] = None,
-    timeout: Annotated[
+    timeout_s: Annotated[
         float | None,
         typer.Option(
             "--timeout",
@@ -212,7 +197,7 @@ def replay(
         bool,
         typer.Option("--yes-join", help="Yes, that group may be joined: it runs what the capture sends."),
     ] = False,
-    rename: Annotated[
+    renames: Annotated[
         list[str] | None,
         typer.Option(
             "--rename",
@@ -253,61 +238,19 @@ def replay(
     pytest: Annotated[
         bool, typer.Option("--pytest", help="With --export: a test file beside the script.")
     ] = False,
-    output_format: FormatOption = Format.table,
+    format: FormatOption = "table",
     output: OutputOption = None,
-    reader: ReaderOption = Reader.auto,
-    tshark_option: TsharkOption = None,
+    reader: ReaderOption = "auto",
+    tshark_options: TsharkOption = None,
     unpack_limit: UnpackLimitOption = None,
 ) -> None:
     """Send captured requests to live workers again, and say whether the same answers and gradients come."""
+    options = given(locals())
 
     def command() -> int:
         from rpcinspect.commands.replay import run
         from rpcinspect.commands.replay_request import Request
 
-        return run(
-            Request(
-                files=tuple(files or ()),
-                plan=plan,
-                roles=tuple(role or ()),
-                live=tuple(live or ()),
-                context=context,
-                allow=tuple(allow or ()),
-                paths=tuple(path or ()),
-                main=main,
-                trust=trust_capture,
-                imports=tuple(imports or ()),
-                seeds=tuple(seed or ()),
-                search_seed=search_seed,
-                stand_ins=stand_ins,
-                threads=threads,
-                memory=memory,
-                engine=None if engine is None else engine.value,
-                device=device.value,
-                maps=tuple(maps or ()),
-                timeout_s=timeout,
-                speed=speed,
-                repeat=repeat,
-                tolerance=tolerance,
-                rtol=rtol,
-                atol=atol,
-                record=record,
-                show_gradients=show_gradients,
-                connect=connect,
-                yes_join=yes_join,
-                renames=tuple(rename or ()),
-                leave=tuple(leave or ()),
-                require_all=require_all,
-                show_all=show_all,
-                export=export,
-                message=message,
-                pytest=pytest,
-                jsonl=output_format is Format.jsonl,
-                output=output,
-                reader=reader.value,
-                tshark_options=tuple(tshark_option or ()),
-                unpack_limit=unpack_limit,
-            )
-        )
+        return run(Request(**options))
 
     raise typer.Exit(guarded(command))

@@ -8,7 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+from msgspec import Struct
+
+from rpcinspect.capture import Reading
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
 
 
@@ -49,16 +53,41 @@ def wrong_tolerances(rtol: float | None, atol: float | None) -> Iterator[str]:
             yield f"{name} {value:g}: a finite number from 0 up"
 
 
-def wrong_reading(
-    reader: str, tshark_options: tuple[str, ...], unpack_limit: str | None = None
-) -> Iterator[str]:
-    """What is wrong with `--reader`, `--tshark-option` and `--unpack-limit`."""
-    if tshark_options and reader == "native":
-        yield "--tshark-option is for tshark, not for --reader native"
-    try:
-        unpacking(unpack_limit)
-    except ValueError:
-        yield f"--unpack-limit {unpack_limit}: a size, such as 500GB, or none"
+OPTIONS = {"imports": "--import", "seeds": "--seed", "maps": "--map", "renames": "--rename", "write": "-w"}
+"""Of fields that are not called as their options."""
+
+
+class ReadingRequest(Struct, frozen=True, kw_only=True):
+    """What the command line says of how captures are read."""
+
+    files: tuple[str, ...] = ()
+    output: Path | None = None
+    reader: str = "auto"
+    tshark_options: tuple[str, ...] = ()
+    unpack_limit: str | None = None
+
+    def given(self, names: str) -> list[str]:
+        """The options of these fields that say anything else than by default."""
+        nothing = type(self)()
+        said = [name for name in names.split() if getattr(self, name) != getattr(nothing, name)]
+        return [OPTIONS.get(name, f"--{name.replace('_', '-')}") for name in said]
+
+    def reading(self) -> Reading:
+        """The same for the pipeline."""
+        return Reading(
+            reader=self.reader,
+            preferences=self.tshark_options,
+            unpacking=unpacking(self.unpack_limit),
+        )
+
+    def wrong_reading(self) -> Iterator[str]:
+        """What is wrong with `--reader`, `--tshark-option` and `--unpack-limit`."""
+        if self.tshark_options and self.reader == "native":
+            yield "--tshark-option is for tshark, not for --reader native"
+        try:
+            unpacking(self.unpack_limit)
+        except ValueError:
+            yield f"--unpack-limit {self.unpack_limit}: a size, such as 500GB, or none"
 
 
 def unpacking(limit: str | None) -> Unpacking:

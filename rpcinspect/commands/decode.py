@@ -4,9 +4,10 @@ index must be known before the message is shown.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from msgspec.structs import replace
@@ -15,17 +16,18 @@ from rpcinspect import exit_codes
 from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.decode_request import Request, mistake, mistake_in_filter
 from rpcinspect.commands.interrupt import Interrupt, ends_reading, held_back
-from rpcinspect.commands.output import open_console, open_output, say, say_block, tell
-from rpcinspect.commands.passes import chosen_at_once, named, read, readable_twice, spool, take, take_chosen
+from rpcinspect.commands.output import open_console, open_output, say, say_block, say_if_empty, tell
+from rpcinspect.commands.passes import named, read, readable_twice, spool, take, take_at_once, take_chosen
 from rpcinspect.commands.progress import reading_bar
 from rpcinspect.errors import CaptureError, FilterError
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.rpc.record import round_trips
+from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.session.model import Session
 from rpcinspect.views.phrases import counted, printable_json
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
+    from rpcinspect.views.contract.jsonl import JsonLines
     from rpcinspect.views.shown import Shown
 
 
@@ -34,13 +36,15 @@ def run(request: Request) -> int:
     imports_are_over()
     if request.fields:
         return _fields(request)
-    try:
-        chosen = _filter(request)
-    except FilterError as error:
-        from rpcinspect.commands.filtering import pointed
+    chosen = None
+    if request.filter is not None:
+        from rpcinspect.commands.filtering import pointed, read_filter  # its parser takes its time to load
 
-        say_block(pointed(error))
-        return exit_codes.USAGE
+        try:
+            chosen = read_filter(request.filter)
+        except FilterError as error:
+            say_block(pointed(error))
+            return exit_codes.USAGE
     wrong = mistake(request) or mistake_in_filter(request, chosen)
     if wrong is not None:
         say(wrong)
@@ -52,19 +56,18 @@ def run(request: Request) -> int:
     with ExitStack() as stack:
         if not request.streams:
             request = replace(request, progress=stack.enter_context(reading_bar()))
-        given = (request.message, request.tensors, request.write)
-        if request.parquet or request.log or any(option is not None for option in given):
+        if request.parquet or request.log or request.twice:
             request = readable_twice(request, stack)
         if request.roundtrip:
             return _roundtrip(request, stack)
         if request.questions:
-            return _question(request, chosen, stack)
+            return _whole_run(request, chosen, stack)
         if request.parquet:
             return _parquet(request, chosen, stack)
         if request.log:
             return _log(request, chosen, stack)
         if request.exports:
-            return _export(request, chosen, stack)
+            return _whole_run(request, chosen, stack)
         if request.message is not None:
             return _message(request, chosen, stack)
         if request.tensors is not None:
@@ -81,15 +84,6 @@ def _fields(request: Request) -> int:
 
     tell(field_lines(), request.output)
     return exit_codes.OK
-
-
-def _filter(request: Request) -> Filter | None:
-    """The filter; its parser is loaded only where there is one."""
-    if request.filter is None:
-        return None
-    from rpcinspect.commands.filtering import read_filter
-
-    return read_filter(request.filter)
 
 
 def _key(request: Request) -> bytes | None:
@@ -116,7 +110,6 @@ def _verdict(request: Request, session: Session, interrupt: Interrupt | None = N
 
 
 def _json(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
-    from rpcinspect.commands.objects import write_session
     from rpcinspect.views.contract.jsonl import JsonLines
 
     with request.decoding(Options(by_completion=request.stream)) as decoding:
@@ -126,12 +119,12 @@ def _json(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
                 from rpcinspect.views.stream import JsonStream
 
                 stream = JsonStream(decoding, hashes=request.hashes)
-                selection = chosen_at_once(decoding, chosen)
-                for record in decoding.records():
-                    if selection is None or selection.feed(record):
-                        output.write(printable_json(stream.line(record)))
-                        output.flush()
-                shown = None if selection is None else selection.finish(decoding.session)
+
+                def write(record: RpcRecord) -> None:
+                    output.write(printable_json(stream.line(record)))
+                    output.flush()
+
+                shown = take_at_once(decoding, write, chosen)
             else:
                 view = JsonLines(spool(stack), decoding.bytes, hashes=request.hashes)
                 shown = take_chosen(decoding, [view], chosen)
@@ -139,18 +132,28 @@ def _json(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
         if request.stream:
             output.write(printable_json(stream.rest(session, shown)))
         else:
-            write_session(view, session, shown, request, output)
-        _say_if_empty(session)
+            _write_session(view, session, shown, request, output)
+        say_if_empty(session)
         _say_what_is_unread(decoding)
         return _verdict(request, session, interrupt)
 
 
-def _say_if_empty(session: Session) -> None:
-    from rpcinspect.views.empty import empty_line
+def _write_session(
+    view: JsonLines, session: Session, shown: Shown | None, request: Request, output: BinaryIO
+) -> None:
+    """A session with the messages that the view was fed."""
+    from rpcinspect.views.contract.document import session_pieces
 
-    reason = empty_line(session)
-    if reason is not None:
-        say(reason)
+    document = request.format == "json"
+    pieces = session_pieces(view, session, shown) if document else view.finish(session, shown)
+    output.writelines(map(printable_json, pieces))
+
+
+def _write_messages(messages: Iterable[bytes], request: Request, output: BinaryIO) -> None:
+    """Lines of messages alone."""
+    from rpcinspect.views.contract.document import message_pieces
+
+    output.writelines(map(printable_json, message_pieces(messages) if request.format == "json" else messages))
 
 
 def _say_what_is_unread(decoding: Decoding) -> None:
@@ -177,11 +180,7 @@ def _table(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
                 from rpcinspect.views.stream import TableStream
 
                 stream = TableStream(decoding, console, control=show_control)
-                selection = chosen_at_once(decoding, chosen)
-                for record in decoding.records():
-                    if selection is None or selection.feed(record):
-                        stream.show(record)
-                shown = None if selection is None else selection.finish(decoding.session)
+                shown = take_at_once(decoding, stream.show, chosen)
             else:
                 view = MessageTable(spool(stack), control=show_control)
                 shown = take_chosen(decoding, [view], chosen)
@@ -226,24 +225,14 @@ def _roundtrip(request: Request, stack: ExitStack) -> int:
     return verdict if same == total else exit_codes.DIFFERENT
 
 
-def _question(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
-    """Answers a question about the whole run."""
-    from rpcinspect.commands.questions import answer
+def _whole_run(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
+    """Answers a question about the whole run, or writes it for another program."""
+    from rpcinspect.commands.questions import answer, export
 
+    act = answer if request.questions else export
     decoding = stack.enter_context(request.decoding())
     with _interrupt(request, decoding) as interrupt:
-        code = answer(request, decoding, chosen, stack)
-    _say_what_is_unread(decoding)
-    return _verdict(request, decoding.session, interrupt) if code is None else code
-
-
-def _export(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
-    """Writes the whole run for another program."""
-    from rpcinspect.commands.exports import export
-
-    decoding = stack.enter_context(request.decoding())
-    with _interrupt(request, decoding) as interrupt:
-        code = export(request, decoding, chosen, stack)
+        code = act(request, decoding, chosen, stack)
     _say_what_is_unread(decoding)
     return _verdict(request, decoding.session, interrupt) if code is None else code
 
@@ -257,27 +246,26 @@ def _parquet(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     with request.decoding() as decoding:
         told = fill(lake, request, session, shown, decoding)
         _say_what_is_unread(decoding)
-    _say_if_empty(session)
+    say_if_empty(session)
     tell([told], None)
     return _verdict(request, session)
 
 
 def _log(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Writes a log: a first pass for the session, a second for its messages."""
-    from rpcinspect.commands.filtering import save_log
+    from rpcinspect.commands.redacting import save_log
 
     session, shown = read(request, chosen)
     with request.decoding() as decoding:
         output = stack.enter_context(open_output(request.output, private=True))
         say(save_log(output, session, shown, decoding, _key(request)))
         _say_what_is_unread(decoding)
-    _say_if_empty(session)
+    say_if_empty(session)
     return _verdict(request, session)
 
 
 def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Shows one message: a first pass finds out which it is, a second decodes it again."""
-    from rpcinspect.commands.objects import write_messages
     from rpcinspect.views.contract.jsonl import message_line
     from rpcinspect.views.text.detail import detail
 
@@ -292,7 +280,7 @@ def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     if shown is not None and not shown.rows[row]:
         say(f"message {request.message} does not match {shown.text}")
         if request.json:
-            write_messages((), request, stack.enter_context(open_output(request.output)))
+            _write_messages((), request, stack.enter_context(open_output(request.output)))
         return _verdict(request, session)
     with request.decoding() as decoding:
         record = next((r for r in decoding.records() if r.row == row), None)
@@ -300,7 +288,7 @@ def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
             raise CaptureError(f"{request.files[0]}: it has become shorter while it was read")
         if request.json:
             line = message_line(record, session, decoding.bytes, hashes=request.hashes)
-            write_messages((line,), request, stack.enter_context(open_output(request.output)))
+            _write_messages((line,), request, stack.enter_context(open_output(request.output)))
         else:
             console = stack.enter_context(open_console(request.output))
             for part in detail(record, session, decoding.bytes, every_byte=request.show_all):
@@ -310,7 +298,6 @@ def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
 
 def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Writes tensors, named by the index of their message; in the same second pass JSON, where asked for."""
-    from rpcinspect.commands.objects import write_session
     from rpcinspect.views.contract.jsonl import JsonLines
     from rpcinspect.views.safetensors import TensorWriter
 
@@ -322,26 +309,30 @@ def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
             output = stack.enter_context(open_output(request.output))
             view = JsonLines(spool(stack), decoding.bytes, hashes=request.hashes)
             take(decoding, [writer, view], wanted)
-            write_session(view, named(decoding.session, request), shown, request, output)
+            _write_session(view, named(decoding.session, request), shown, request, output)
         else:
             take(decoding, [writer], wanted)
         with held_back():
             count, size = writer.finish()
         _say_what_is_unread(decoding)
     told = f"{counted(count, 'tensor')}, {counted(size, 'byte')}, in {request.tensors}"
-    if request.json:
-        say(told)
-    else:
-        tell([told], request.output)
+    _tell(told, request)
     return _verdict(request, session)
+
+
+def _tell(line: str, request: Request) -> None:
+    """What was written elsewhere; on stderr where JSON is the output."""
+    if request.json:
+        say(line)
+    else:
+        tell([line], request.output)
 
 
 def _write(request: Request, path: Path, chosen: Filter | None, stack: ExitStack) -> int:
     """Saves the messages that the filter picks: a first pass finds them and writes JSON where that is asked
     for, a second takes them.
     """
-    from rpcinspect.commands.filtering import save
-    from rpcinspect.commands.objects import write_session
+    from rpcinspect.commands.redacting import save
     from rpcinspect.views.contract.jsonl import JsonLines
 
     with request.decoding() as decoding:
@@ -350,12 +341,9 @@ def _write(request: Request, path: Path, chosen: Filter | None, stack: ExitStack
         session = named(decoding.session, request)
         if view is not None:
             output = stack.enter_context(open_output(request.output))
-            write_session(view, session, shown, request, output)
+            _write_session(view, session, shown, request, output)
     with request.decoding() as decoding:
         told = save(path, session, shown, decoding, _key(request))
-    _say_if_empty(session)
-    if request.json:
-        say(told)
-    else:
-        tell([told], request.output)
+    say_if_empty(session)
+    _tell(told, request)
     return _verdict(request, session)

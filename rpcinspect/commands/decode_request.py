@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.capture import Live, Reading
+from rpcinspect.capture import Live
 from rpcinspect.capture.source import STDIN_NAME
-from rpcinspect.commands.arguments import unpacking, wrong_reading
-from rpcinspect.commands.output import overwritten_input
+from rpcinspect.commands.arguments import ReadingRequest
+from rpcinspect.commands.output import overwriting
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options, Progress
 
@@ -28,33 +27,34 @@ EXPORTS = ("html", "perfetto", "parquet", "rpclog")
 """Formats of a whole run for other programs, a browser among them; see `exports`."""
 MAX_PARTITION = 200
 """Characters of a partition's name, as the folder has it: file systems take 255."""
+QUESTIONS = ("graph", "contexts", "latency", "profile", "rrefs", "device_maps", "closings")
+"""Fields that ask about the whole run."""
 ABRIDGED = frozenset({"latency", "profile", "rrefs"})
 """Questions whose answers leave something out for which there is `--all`."""
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(ReadingRequest, frozen=True, kw_only=True):
     """What the command line asked for; see `cli.decode` for the meaning of each."""
 
-    files: tuple[str, ...]
     format: str = "table"
-    output: Path | None = None
     message: int | None = None
     show_all: bool = False
     stream: bool = False
-    hashes: bool = True
+    no_hash: bool = False
     tensors: Path | None = None
     roundtrip: bool = False
-    questions: tuple[str, ...] = ()
-    """What is asked of the whole run, by the options' names; more than one is a mistake."""
     graph: str | None = None
     """The context of `--graph`."""
+    contexts: bool = False
+    latency: bool = False
+    profile: bool = False
+    rrefs: bool = False
+    device_maps: bool = False
+    closings: bool = False
     partition: str | None = None
     """What the session is called in the tables of `--format parquet`."""
     check: bool = False
     strict: bool = False
-    reader: str = "auto"
-    tshark_options: tuple[str, ...] = ()
-    unpack_limit: str | None = None
     interface: str | None = None
     capture_filter: str | None = None
     filter: str | None = None
@@ -71,6 +71,16 @@ class Request(Struct, frozen=True, kw_only=True):
     """(path of the copy, name) of each input among `files` that was copied so that it can be read twice."""
     progress: Progress | None = None
     """Hears how far the reading is."""
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What is asked of the whole run, by the options' names; more than one is a mistake."""
+        return tuple(option.removeprefix("--") for option in self.given(" ".join(QUESTIONS)))
+
+    @property
+    def hashes(self) -> bool:
+        """Whether tensors are hashed."""
+        return not self.no_hash
 
     @property
     def json(self) -> bool:
@@ -93,6 +103,11 @@ class Request(Struct, frozen=True, kw_only=True):
         return self.format == "parquet"
 
     @property
+    def twice(self) -> bool:
+        """Whether a second pass takes the messages that the first has found."""
+        return any(given is not None for given in (self.message, self.tensors, self.write))
+
+    @property
     def live(self) -> bool:
         """Whether Ctrl-C ends the input, not the program."""
         return self.stream or STDIN in self.files or self.interface is not None
@@ -100,22 +115,12 @@ class Request(Struct, frozen=True, kw_only=True):
     @property
     def streams(self) -> bool:
         """Whether messages are shown before the end of the input is known."""
-        at_the_end = (
-            self.json
-            or self.exports
-            or bool(self.questions)
-            or any(given is not None for given in (self.message, self.tensors, self.write))
-        )
+        at_the_end = self.json or self.exports or bool(self.questions) or self.twice
         return self.stream or (self.live and not at_the_end)
 
     def decoding(self, options: Options | None = None) -> Decoding:
         """Opens the inputs."""
-        reading = Reading(
-            reader=self.reader,
-            preferences=self.tshark_options,
-            capture_filter=self.capture_filter,
-            unpacking=unpacking(self.unpack_limit),
-        )
+        reading = replace(self.reading(), capture_filter=self.capture_filter)
         inputs = self.files if self.interface is None else (Live(self.interface),)
         options = replace(options or Options(), reading=reading, progress=self.progress)
         zone_s = None if self.log_zone is None else _zone(self.log_zone)
@@ -141,16 +146,7 @@ def mistake(request: Request) -> str | None:
     inputs = _mistake_in_inputs(request) or _mistake_in_logs(request) or _mistake_in_redacting(request)
     if inputs is not None:
         return inputs
-    message, tensors = request.message is not None, request.tensors is not None
-    named = {
-        "--stream": request.stream,
-        "--message": message,
-        "--tensors": tensors,
-        "--roundtrip": request.roundtrip,
-        "-w": request.write is not None,
-    }
-    wanted = [name for name, given in named.items() if given]
-    wanted += [f"--{name}" for name in request.questions]
+    wanted = request.given(f"stream message tensors roundtrip write {' '.join(QUESTIONS)}")
     if len(wanted) > 1:
         return f"{' and '.join(wanted)} can't be used together"
     if wanted and request.exports:
@@ -165,20 +161,14 @@ def mistake(request: Request) -> str | None:
         return "--format dot is for --graph"
     if request.show_all and _complete(request):
         return "--all is for the table and for --message: everything else is complete anyway"
-    if not request.hashes and not request.json and not request.parquet:
+    if request.no_hash and not request.json and not request.parquet:
         return "--no-hash is for --format jsonl, json and parquet"
     return _mistake_in_tables(request) or _mistake_in_outputs(request)
 
 
 def _complete(request: Request) -> bool:
     """Whether nothing is left out that `--all` could add."""
-    if (
-        request.json
-        or request.exports
-        or request.roundtrip
-        or request.tensors is not None
-        or request.write is not None
-    ):
+    if request.json or request.exports or request.roundtrip or (request.twice and request.message is None):
         return True
     return bool(request.questions) and not ABRIDGED.issuperset(request.questions)
 
@@ -189,12 +179,10 @@ def _mistake_in_inputs(request: Request) -> str | None:
             return "no capture is named: give FILE, - for standard input, or --live INTERFACE"
         if request.capture_filter is not None:
             return "--capture-filter is for --live"
-        wrong = wrong_reading(request.reader, request.tshark_options, request.unpack_limit)
-        return next(wrong, None)
+        return next(request.wrong_reading(), None)
     if request.files:
         return "--live captures by itself: no FILE with it"
-    twice = any(given is not None for given in (request.message, request.tensors, request.write))
-    if twice or request.roundtrip or request.questions or request.exports:
+    if request.twice or request.roundtrip or request.questions or request.exports:
         return "--live can't be read twice: capture to a file first (tcpdump -w), then decode that"
     if request.reader == "tshark" or request.tshark_options:
         return "--live is read natively, as it comes: no --reader tshark and no --tshark-option with it"
@@ -213,8 +201,7 @@ def _mistake_in_logs(request: Request) -> str | None:
     if request.log_zone is not None and _zone(request.log_zone) is None:
         return f"--log-zone {request.log_zone}: a time zone is written as UTC, +05:30 or -08:00"
     shown = request.questions in ((), ("closings",)) and request.format in ("table", "jsonl", "json")
-    elsewhere = (request.message, request.tensors, request.write)
-    if not shown or request.roundtrip or any(given is not None for given in elsewhere):
+    if not shown or request.roundtrip or request.twice:
         return "--worker-log is for the table, --format jsonl and json, and --closings"
     if request.stream or request.live:
         return "--worker-log joins a capture that is read to its end: no --stream, --live or - with it"
@@ -254,10 +241,8 @@ def _mistake_in_tables(request: Request) -> str | None:
 
 def _mistake_in_outputs(request: Request) -> str | None:
     inputs = [*request.files, *_log_paths(request)]
-    for option, path in (("--output", request.output), ("-w", request.write)):
-        overwritten = overwritten_input(path, inputs)
-        if overwritten is not None:
-            return f"{overwritten}: is an input, {option} would overwrite it"
+    for wrong in overwriting({"--output": request.output, "-w": request.write}, inputs):
+        return wrong
     if request.write is not None and str(request.write) == STDIN:
         return "-w: a capture is written to a file, not to standard output"
     if request.write is not None and request.write == request.output:

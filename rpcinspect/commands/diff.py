@@ -6,15 +6,14 @@ import os
 import shlex
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect import exit_codes
-from rpcinspect.capture import Reading
-from rpcinspect.commands.arguments import names, renames, unpacking, wrong_reading, wrong_tolerances
+from rpcinspect.commands.arguments import ReadingRequest, names, renames, wrong_tolerances
 from rpcinspect.commands.collector import imports_are_over
-from rpcinspect.commands.output import open_console, open_output, overwritten_input, say
+from rpcinspect.commands.output import open_console, open_output, overwriting, say, say_if_empty
 from rpcinspect.commands.progress import ProgressBar, reading_bar
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
@@ -23,16 +22,14 @@ from rpcinspect.errors import RpcInspectError
 from rpcinspect.pipeline import Options
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext
-from rpcinspect.views.empty import empty_line
-from rpcinspect.views.phrases import packed, printable_json, read_packed
+from rpcinspect.views.phrases import packed, printable_json, read_packed, some
 
 MAX_LISTED = 8
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(ReadingRequest, frozen=True, kw_only=True):
     """What the command line asked for; see `cli.diff` for the meaning of each."""
 
-    files: tuple[str, ...]
     contexts: tuple[str, ...] = ()
     tolerance: bool = False
     rtol: float | None = None
@@ -41,13 +38,8 @@ class Request(Struct, frozen=True, kw_only=True):
     strict: bool = False
     renames: tuple[str, ...] = ()
     show_all: bool = False
-    jsonl: bool = False
-    html: bool = False
-    output: Path | None = None
+    format: Literal["table", "jsonl", "html"] = "table"
     shrink: Path | None = None
-    reader: str = "auto"
-    tshark_options: tuple[str, ...] = ()
-    unpack_limit: str | None = None
 
     def rules(self) -> Rules:
         """What counts as a difference."""
@@ -62,13 +54,8 @@ class Request(Struct, frozen=True, kw_only=True):
 
     def opened(self, file: str) -> Run:
         """One of the two runs."""
-        reading = Reading(
-            reader=self.reader,
-            preferences=self.tshark_options,
-            unpacking=unpacking(self.unpack_limit),
-        )
         with reading_bar() as progress:
-            return Run.open(_paths(file), Options(reading=reading, progress=progress))
+            return Run.open(_paths(file), Options(reading=self.reading(), progress=progress))
 
 
 def run(request: Request) -> int:
@@ -83,9 +70,7 @@ def run(request: Request) -> int:
         for label, opened in zip("ab", runs, strict=False):
             for line in opened.ended_early:
                 say(line)
-            empty = empty_line(opened.session)
-            if empty is not None:
-                say(f"{label}: {empty}")
+            say_if_empty(opened.session, f"{label}: ")
         a, b = runs[0], runs[-1]
         contexts = _context(a, request.contexts[:1]), _context(b, request.contexts[-1:])
         with ProgressBar("comparing") as progress:
@@ -97,14 +82,14 @@ def run(request: Request) -> int:
 
 
 def _write(request: Request, comparison: Comparison, runs: tuple[Run, Run]) -> None:
-    if request.jsonl:
+    if request.format == "jsonl":
         from rpcinspect.views.diff.json_lines import diff_lines
 
         with open_output(request.output) as output:
             output.write(printable_json(diff_lines(comparison)))
         return
-    if request.html:
-        from rpcinspect.views.diff.html_page import diff_html
+    if request.format == "html":
+        from rpcinspect.views.diff.page import diff_html
 
         page = list(diff_html(comparison, runs))  # a failure must not leave half a page
         with open_output(request.output) as output:
@@ -174,10 +159,7 @@ def _mistake(request: Request) -> str | None:
     for name in names(request.ignore):
         if name not in IGNORABLE:
             return f"--ignore {name}: these can be ignored: {', '.join(sorted(IGNORABLE))}"
-    for wrong in (
-        *wrong_tolerances(request.rtol, request.atol),
-        *wrong_reading(request.reader, request.tshark_options, request.unpack_limit),
-    ):
+    for wrong in (*wrong_tolerances(request.rtol, request.atol), *request.wrong_reading()):
         return wrong
     given = renames(request.renames)
     if given is None or len(set(given.values())) < len(given):
@@ -185,10 +167,8 @@ def _mistake(request: Request) -> str | None:
     paths = [path for file in request.files for path in _paths(file)]
     if paths.count("-") > 1:
         return "standard input can be read only once"
-    for option, path in (("--output", request.output), ("--shrink", request.shrink)):
-        overwritten = overwritten_input(path, paths)
-        if overwritten is not None:
-            return f"{overwritten}: is an input, {option} would overwrite it"
+    for wrong in overwriting({"--output": request.output, "--shrink": request.shrink}, paths):
+        return wrong
     if request.shrink is not None and request.shrink == request.output:
         return f"{request.shrink}: --output and --shrink can't both be written there"
     return None
@@ -211,6 +191,5 @@ def _context(opened: Run, given: tuple[str, ...]) -> AutogradContext | None:
             return context
     if not contexts:
         raise RpcInspectError(f"--context {given[0]}: the capture has no autograd context")
-    shown = ", ".join(packed(context.context_id) for context in contexts[:MAX_LISTED])
-    more = f" and {len(contexts) - MAX_LISTED:,} more" if len(contexts) > MAX_LISTED else ""
-    raise RpcInspectError(f"--context {given[0]}: there is no such context, but {shown}{more}")
+    shown = some([packed(context.context_id) for context in contexts], MAX_LISTED)
+    raise RpcInspectError(f"--context {given[0]}: there is no such context, but {shown}")

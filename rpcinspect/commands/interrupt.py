@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -43,14 +43,8 @@ def ends_reading(decoding: Decoding) -> Iterator[Interrupt]:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    fatal = [number for number in _FATAL if signal.getsignal(number) == signal.SIG_DFL]  # nohup ignores some
-    handlers = {signal.SIGINT: stop} | dict.fromkeys(fatal, give_up)
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
+    with _handled({signal.SIGINT: stop} | dict.fromkeys(_fatal(), give_up)):
         yield interrupt
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -62,11 +56,8 @@ def held_back() -> Iterator[None]:
         nonlocal pressed
         pressed = True
 
-    before = signal.signal(signal.SIGINT, note)
-    try:
+    with _handled({signal.SIGINT: note}):
         yield
-    finally:
-        signal.signal(signal.SIGINT, before)
     if pressed:
         raise KeyboardInterrupt
 
@@ -80,11 +71,19 @@ def ends_as_exits() -> Iterator[None]:
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    handlers: dict[int, Any] = {}
-    if hasattr(signal, "SIGPIPE"):
-        handlers[signal.SIGPIPE] = signal.SIG_IGN
-    fatal = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    handlers |= {number: leave for number in fatal if signal.getsignal(number) == signal.SIG_DFL}
+    ignored = {signal.SIGPIPE: signal.SIG_IGN} if hasattr(signal, "SIGPIPE") else {}
+    with _handled(dict.fromkeys(_fatal(), leave) | ignored):
+        yield
+
+
+def _fatal() -> list[int]:
+    """Signals that would end us; nohup ignores some."""
+    return [number for number in _FATAL if signal.getsignal(number) == signal.SIG_DFL]
+
+
+@contextmanager
+def _handled(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Within it signals have these handlers."""
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rpcinspect.commands.decode_request import Request
+from rpcinspect.commands.installed import pip_install
 from rpcinspect.commands.interrupt import held_back
-from rpcinspect.commands.pip_hint import pip_install
 from rpcinspect.errors import OutputError
 from rpcinspect.pipeline import Decoding
 from rpcinspect.session.model import Session

@@ -8,13 +8,15 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from rpcinspect.files.output import Growing, Output
 from rpcinspect.files.place import writing
+from rpcinspect.session.model import Session
+from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import printable
 
 if TYPE_CHECKING:
@@ -53,17 +55,20 @@ def open_output(path: Path | None, *, private: bool = False, grows: bool = False
             output.drop()
 
 
-def overwritten_input(output: Path | None, inputs: Sequence[str]) -> str | None:
-    """The input that writing to `output` would destroy."""
-    if output is None:
-        return None
-    for name in inputs:
-        try:
-            if name != "-" and output.exists() and os.path.samefile(output, name):
-                return name
-        except (OSError, ValueError):
-            continue  # who opens it reports it better
-    return None
+def overwriting(outputs: Mapping[str, Path | None], inputs: Sequence[str]) -> Iterator[str]:
+    """What is wrong with outputs, by their options: the first input that writing there would destroy."""
+    for option, output in outputs.items():
+        for name in inputs:
+            if output is not None and _is_same(output, name):
+                yield f"{name}: is an input, {option} would overwrite it"
+                break
+
+
+def _is_same(output: Path, name: str) -> bool:
+    try:
+        return name != "-" and output.exists() and os.path.samefile(output, name)
+    except (OSError, ValueError):
+        return False  # who opens it reports it better
 
 
 @contextmanager
@@ -112,3 +117,10 @@ def say_block(text: str) -> None:
     say(first)
     for line in rest:
         print(f"  {printable(line)}", file=sys.stderr)
+
+
+def say_if_empty(session: Session, label: str = "") -> None:
+    """Why a capture has no messages, where it has none."""
+    reason = empty_line(session)
+    if reason is not None:
+        say(f"{label}{reason}")

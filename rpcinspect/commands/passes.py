@@ -24,7 +24,8 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 
 if TYPE_CHECKING:
-    from rpcinspect.filter.selection import Filter, StreamSelection
+    from rpcinspect.filter.selection import Filter
+    from rpcinspect.run.run import Run
     from rpcinspect.views.shown import Shown
 
 
@@ -89,13 +90,21 @@ def take_chosen(decoding: Decoding, views: list[View], chosen: Filter | None) ->
     return selection.finish(decoding.session)
 
 
-def chosen_at_once(decoding: Decoding, chosen: Filter | None) -> StreamSelection | None:
-    """For views that print as messages come."""
+def take_at_once(
+    decoding: Decoding, show: Callable[[RpcRecord], None], chosen: Filter | None
+) -> Shown | None:
+    """The same for views that print as messages come."""
     if chosen is None:
+        for record in decoding.records():
+            show(record)
         return None
     from rpcinspect.filter.selection import StreamSelection
 
-    return StreamSelection(chosen, decoding)
+    selection = StreamSelection(chosen, decoding)
+    for record in decoding.records():
+        if selection.feed(record):
+            show(record)
+    return selection.finish(decoding.session)
 
 
 def read(request: Request, chosen: Filter | None) -> tuple[Session, Shown | None]:
@@ -109,3 +118,20 @@ def named(session: Session, request: Request) -> Session:
     """The session with copied inputs called by their own names."""
     captures = (replace(capture, path=request.named(capture.path)) for capture in session.captures)
     return replace(session, captures=tuple(captures))
+
+
+def read_run(decoding: Decoding, chosen: Filter | None = None) -> tuple[Run, Shown | None]:
+    """Reads everything into memory, for whatever tells of more than single messages: an answer may need any
+    two of them. Answers are of the whole run; which of them are shown is up to the view."""
+    from rpcinspect.run.run import Run
+
+    if chosen is None:
+        return Run.of(decoding, list(decoding.records())), None
+    from rpcinspect.filter.selection import Selection
+
+    selection = Selection(chosen, decoding.bytes)
+    records: list[RpcRecord] = []
+    for record in decoding.records():
+        records.append(record)
+        selection.feed(record)
+    return Run.of(decoding, records), selection.finish(decoding.session)

@@ -1,12 +1,17 @@
-"""`rpcinspect decode` where it is asked about the whole run: `--graph`, `--contexts`, `--latency`, ….
+"""`rpcinspect decode` where it is asked about the whole run: `--graph`, `--contexts`, `--latency`, …, or for
+a file that tells of it and that other programs open: `--format html` and `perfetto`.
 
 In: what the command line asked for, a filter or none. Out: an answer on standard output or in a file, and the
 exit code. With a filter the answer is narrowed to what matching messages take part in, and says so.
+
+To add a format: a member of `cli.decode.DecodeFormat`; its name in `decode_request.EXPORTS`, by which
+`mistake` refuses what makes no sense with it; and its pieces below, of a run that is in memory. One that
+needs no such run gets a line of its own in `commands.decode.run`, and nothing here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -17,19 +22,34 @@ from rich.text import Text
 
 from rpcinspect import exit_codes
 from rpcinspect.commands.decode_request import Request
-from rpcinspect.commands.output import open_console, open_output, say
-from rpcinspect.commands.whole_run import read_run
+from rpcinspect.commands.output import open_console, open_output, say, say_if_empty
+from rpcinspect.commands.passes import read_run
+from rpcinspect.commands.progress import writing_bar
 from rpcinspect.pipeline import Decoding
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import Run
-from rpcinspect.views.empty import empty_line
-from rpcinspect.views.phrases import packed, read_packed
+from rpcinspect.views.contract.document import answer_pieces
+from rpcinspect.views.contract.jsonl import filter_json, lines
+from rpcinspect.views.contract.state import closings_json, device_maps_json, rrefs_json
+from rpcinspect.views.contract.trace import contexts_json, graph_json, latency_json, profile_json
+from rpcinspect.views.graph.dot import dot_lines
+from rpcinspect.views.phrases import packed, printable_json, read_packed, some
+from rpcinspect.views.text.closings import show_closings
+from rpcinspect.views.text.contexts import show_contexts
+from rpcinspect.views.text.device_maps import show_device_maps
+from rpcinspect.views.text.graph import show_graph
+from rpcinspect.views.text.latency import show_latency
+from rpcinspect.views.text.profile import show_profile
+from rpcinspect.views.text.rrefs import show_rrefs
+from rpcinspect.views.text.table import write_line
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
     from rpcinspect.views.shown import Shown
 
 Json = dict[str, Any]
+MAX_NAMED = 8
+"""Contexts that are named where another one was asked for."""
 
 
 class Answer(Struct, frozen=True):
@@ -47,9 +67,7 @@ def answer(request: Request, decoding: Decoding, chosen: Filter | None, stack: E
     """Reads everything and answers; the exit code only where there is nothing to tell of."""
     (name,) = request.questions
     run, shown = read_run(decoding, chosen)
-    reason = empty_line(run.session)
-    if reason is not None:
-        say(reason)
+    say_if_empty(run.session)
     if request.graph is not None and not _graphs(run, request):
         say(f"--graph {request.graph}: there is no such context; {_known(run.graphs)}")
         return exit_codes.USAGE
@@ -63,15 +81,14 @@ def answer(request: Request, decoding: Decoding, chosen: Filter | None, stack: E
 
 
 def _write_json(asked: Answer, run: Run, shown: Shown | None, request: Request, stack: ExitStack) -> None:
-    from rpcinspect.commands.objects import write_answer
-    from rpcinspect.views.contract.jsonl import filter_json
-
     objects = asked.json(run, request)
     if shown is not None:
         name = f"{asked.noun.replace(' ', '_')}s"
         some, of = asked.count(run, request), asked.count(run.whole, request)
         objects = chain(objects, [{"kind": "filter", **filter_json(shown, {name: some}, {name: of})}])
-    write_answer(objects, request, stack.enter_context(open_output(request.output)))
+    (question,) = request.questions
+    pieces = answer_pieces(question, objects) if request.format == "json" else (lines(iter(objects)),)
+    stack.enter_context(open_output(request.output)).writelines(map(printable_json, pieces))
 
 
 def _show(asked: Answer, run: Run, shown: Shown | None, request: Request, console: Console) -> None:
@@ -103,8 +120,7 @@ def _known(graphs: Sequence[ContextGraph]) -> str:
     if not graphs:
         return "no autograd context was seen"
     names = list(dict.fromkeys(packed(graph.context_id) for graph in graphs))
-    shown = ", ".join(names[:8])
-    return f"there are {shown} and {len(names) - 8:,} more" if len(names) > 8 else f"there is {shown}"
+    return f"there {'are' if len(names) > MAX_NAMED else 'is'} {some(names, MAX_NAMED)}"
 
 
 def _graph_messages(run: Run, request: Request) -> int:
@@ -118,9 +134,6 @@ def _graph_messages(run: Run, request: Request) -> int:
 
 
 def _show_graph(run: Run, request: Request, console: Console) -> None:
-    from rpcinspect.views.text.graph import show_graph
-    from rpcinspect.views.text.table import write_line
-
     if request.format == "dot":
         _draw(run, request, console)
         return
@@ -132,94 +145,18 @@ def _show_graph(run: Run, request: Request, console: Console) -> None:
 
 
 def _draw(run: Run, request: Request, console: Console, note: str | None = None) -> None:
-    from rpcinspect.views.graph.dot import dot_lines
-
     for line in dot_lines(_graphs(run, request), note):
         console.file.write(f"{line}\n")
 
 
 def _graph_json(run: Run, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.contract.trace import graph_json
-
     for graph in _graphs(run, request):
         yield from graph_json(graph, run.critical_path(graph))
-
-
-def _show_contexts(run: Run, request: Request, console: Console) -> None:
-    from rpcinspect.views.text.contexts import show_contexts
-
-    show_contexts(run.graphs, _start_ns(run), console)
-
-
-def _contexts_json(run: Run, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.contract.trace import contexts_json
-
-    return contexts_json(run.graphs)
 
 
 def _exchanges(run: Run, request: Request) -> int:
     """The table leaves out the agents' own calls."""
     return sum(request.json or not timing.control for timing in run.latency.timings)
-
-
-def _show_latency(run: Run, request: Request, console: Console) -> None:
-    from rpcinspect.views.text.latency import show_latency
-
-    show_latency(run.latency, console, show_all=request.show_all)
-
-
-def _latency_json(run: Run, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.contract.trace import latency_json
-
-    return latency_json(run.latency)
-
-
-def _show_profile(run: Run, request: Request, console: Console) -> None:
-    from rpcinspect.views.text.profile import show_profile
-
-    show_profile(run.profiles, console, every_call=request.show_all)
-
-
-def _profile_json(run: Run, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.contract.trace import profile_json
-
-    return profile_json(run.profiles)
-
-
-def _show_rrefs(run: Run, request: Request, console: Console) -> None:
-    from rpcinspect.views.text.rrefs import show_rrefs
-
-    show_rrefs(run.rrefs, console, every_fork=request.show_all)
-
-
-def _rrefs_json(run: Run, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.contract.state import rrefs_json
-
-    return rrefs_json(run.rrefs)
-
-
-def _show_device_maps(run: Run, request: Request, console: Console) -> None:
-    from rpcinspect.views.text.device_maps import show_device_maps
-
-    show_device_maps(run.device_maps, console)
-
-
-def _device_maps_json(run: Run, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.contract.state import device_maps_json
-
-    return device_maps_json(run.device_maps)
-
-
-def _show_closings(run: Run, request: Request, console: Console) -> None:
-    from rpcinspect.views.text.closings import show_closings
-
-    show_closings(run.closings, _start_ns(run), console)
-
-
-def _closings_json(run: Run, request: Request) -> Iterable[Json]:
-    from rpcinspect.views.contract.state import closings_json
-
-    return closings_json(run.closings)
 
 
 def _start_ns(run: Run) -> int:
@@ -231,13 +168,63 @@ def _start_ns(run: Run) -> int:
 
 ANSWERS: dict[str, Answer] = {
     "graph": Answer("message", _graph_messages, _show_graph, _graph_json),
-    "contexts": Answer("context", lambda run, _: len(run.graphs), _show_contexts, _contexts_json),
-    "latency": Answer("exchange", _exchanges, _show_latency, _latency_json),
-    "profile": Answer("profiled call", lambda run, _: len(run.profiles), _show_profile, _profile_json),
-    "rrefs": Answer("RRef", lambda run, _: len(run.rrefs), _show_rrefs, _rrefs_json),
-    "device-maps": Answer(
-        "device map", lambda run, _: len(run.device_maps), _show_device_maps, _device_maps_json
+    "contexts": Answer(
+        "context",
+        lambda run, _: len(run.graphs),
+        lambda run, _, console: show_contexts(run.graphs, _start_ns(run), console),
+        lambda run, _: contexts_json(run.graphs),
     ),
-    "closings": Answer("pipe", lambda run, _: run.closings.pipes, _show_closings, _closings_json),
+    "latency": Answer(
+        "exchange",
+        _exchanges,
+        lambda run, request, console: show_latency(run.latency, console, show_all=request.show_all),
+        lambda run, _: latency_json(run.latency),
+    ),
+    "profile": Answer(
+        "profiled call",
+        lambda run, _: len(run.profiles),
+        lambda run, request, console: show_profile(run.profiles, console, every_call=request.show_all),
+        lambda run, _: profile_json(run.profiles),
+    ),
+    "rrefs": Answer(
+        "RRef",
+        lambda run, _: len(run.rrefs),
+        lambda run, request, console: show_rrefs(run.rrefs, console, every_fork=request.show_all),
+        lambda run, _: rrefs_json(run.rrefs),
+    ),
+    "device-maps": Answer(
+        "device map",
+        lambda run, _: len(run.device_maps),
+        lambda run, _, console: show_device_maps(run.device_maps, console),
+        lambda run, _: device_maps_json(run.device_maps),
+    ),
+    "closings": Answer(
+        "pipe",
+        lambda run, _: run.closings.pipes,
+        lambda run, _, console: show_closings(run.closings, _start_ns(run), console),
+        lambda run, _: closings_json(run.closings),
+    ),
 }
 """By the name of the option."""
+
+
+def export(request: Request, decoding: Decoding, chosen: Filter | None, stack: ExitStack) -> None:
+    """Reads everything and writes it."""
+    run, shown = read_run(decoding, chosen)
+    say_if_empty(run.session)
+    output = stack.enter_context(open_output(request.output))
+    written = 0
+    with writing_bar(request.output) as progress:
+        for piece in _pieces(run, shown, request.format):
+            written += output.write(piece)
+            progress(written, None)
+
+
+def _pieces(run: Run, shown: Shown | None, form: str) -> Iterator[bytes]:
+    if form == "html":
+        from rpcinspect.views.page.html_page import trace_html
+
+        return trace_html(run, shown)
+    from rpcinspect.views.perfetto.trace import perfetto_pieces
+
+    return map(printable_json, perfetto_pieces(run, shown))

@@ -1,14 +1,15 @@
 """`rpcinspect record`: runs a command, records the RPC of every process in it, and says what was recorded.
 
 In: a `Request`. Out: the exit code of the command. Lines of ours go to standard error, before the command
-starts and after it has ended.
+starts and after it has ended. What packets hold is found out by reading them as `decode` does, for a few
+seconds at most.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -18,13 +19,16 @@ from msgspec import Struct
 from rpcinspect import exit_codes
 from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.output import say
-from rpcinspect.commands.recorded import looked_into
 from rpcinspect.errors import CommandError, RecordError, RpcInspectError
 from rpcinspect.files.output import open_growing
+from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.recorder.agent import Agent
+from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.record import Mechanism, Outcome, Recorded, record
-from rpcinspect.recorder.summary import counted, summary
+from rpcinspect.recorder.summary import summary
 from rpcinspect.recorder.wire import Wire
+from rpcinspect.views.empty import empty_line
+from rpcinspect.views.phrases import counted, some
 
 ENDINGS = {"wire": ".pcap", "agent": ".rpclog"}
 COMPRESSED = (".gz", ".zst")
@@ -33,7 +37,7 @@ COMPRESSED = (".gz", ".zst")
 class Request(Struct, frozen=True, kw_only=True):
     """What was asked for on the command line."""
 
-    command: tuple[str, ...]
+    command: tuple[str, ...] = ()
     output: Path | None = None
     via: str | None = None
     interface: str | None = None
@@ -181,3 +185,75 @@ def default_name(command: Sequence[str], via: str) -> Path:
     script = next((word for word in command if word.endswith(".py")), command[0])
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return Path(f"{Path(script).name.removesuffix('.py')}-{stamp}{ENDINGS[via]}")
+
+
+SECONDS = 5.0
+"""A large recording is looked into, not read to its end: who recorded it waits for the prompt."""
+SHOWN = 4
+"""Workers of others that are named."""
+
+
+class Held(Struct, frozen=True):
+    """What was found."""
+
+    messages: int
+    complete: bool
+    """All of the file was read."""
+    workers: frozenset[str]
+    """Their names, as far as the file was read."""
+    why_none: str | None = None
+    """Why there are no messages."""
+
+
+def look_into(
+    path: Path, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
+) -> Held | None:
+    """None: the file can't be read, such as when the command removed it."""
+    end = clock() + seconds
+    complete = True
+
+    def stop_in_time(done: int, of: int | None) -> None:
+        nonlocal complete
+        if complete and done != of and clock() > end:
+            complete = False
+            decoding.stop()
+
+    try:
+        with Decoding([str(path)], Options(progress=stop_in_time)) as decoding:
+            messages = sum(1 for _ in decoding.records())
+            session = decoding.session
+    except RpcInspectError:
+        return None
+    names = frozenset(worker.name for worker in session.workers if worker.name is not None)
+    return Held(messages, complete, names, empty_line(session) if complete else None)
+
+
+def looked_into(recorded: Recorded, notes: Sequence[Note], *, strangers: bool) -> Recorded:
+    """The same, with what the packets say: how many messages, and whose. `strangers`: workers that are not
+    of this command are told of; on other interfaces they are expected."""
+    held = look_into(recorded.file)
+    if held is None:
+        warnings = [f"{recorded.file} can't be read any more"] if recorded.ended_early is None else []
+        return msgspec.structs.replace(recorded, warnings=warnings)
+    words = counted(held.messages, "message")
+    return msgspec.structs.replace(
+        recorded,
+        messages=words if held.complete else f"more than {words}",
+        warnings=[*_none(held.why_none, notes), *(_others(held.workers, notes) if strangers else ())],
+    )
+
+
+def _none(why: str | None, notes: Sequence[Note]) -> Iterator[str]:
+    if why is not None and any(note.recorded for note in notes):  # else it was said that nobody used RPC
+        yield why
+
+
+def _others(workers: frozenset[str], notes: Sequence[Note]) -> Iterator[str]:
+    """Packets do not tell to which command they belong."""
+    ours = {note.name for note in notes}
+    others = sorted(workers - ours)
+    if ours and others:
+        yield (
+            f"workers that are not of this command were captured too: {some(others, SHOWN)}; "
+            "--private-net keeps them out"
+        )

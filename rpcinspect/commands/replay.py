@@ -1,18 +1,19 @@
 """`rpcinspect replay`: decodes captures, plans, has the plan carried out, and says what came of it. With
-`--plan`, or where the gate refuses a name, nothing is started.
+`--plan`, or where the gate refuses a name, nothing is started; `--leave` only repairs a running group.
 """
 
 from __future__ import annotations
 
 from rpcinspect import exit_codes
+from rpcinspect.commands.arguments import names
 from rpcinspect.commands.collector import imports_are_over
-from rpcinspect.commands.group_repair import leave
+from rpcinspect.commands.installed import missing_torch
 from rpcinspect.commands.interrupt import ends_as_exits
-from rpcinspect.commands.output import open_console, open_output, say, say_block
+from rpcinspect.commands.output import open_console, open_output, say, say_block, say_if_empty
 from rpcinspect.commands.progress import ProgressBar, reading_bar
 from rpcinspect.commands.replay_request import Request, mistake
-from rpcinspect.commands.torch_there import missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
+from rpcinspect.replay.peers.running_group import StoreAddress, remove_dead
 from rpcinspect.replay.planning.model import Plan
 from rpcinspect.replay.planning.plan import plan
 from rpcinspect.replay.planning.sources import Sources
@@ -22,7 +23,6 @@ from rpcinspect.replay.replayer import replay
 from rpcinspect.replay.workers.seeds import read_seeds, unknown
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session
-from rpcinspect.views.empty import empty_line
 from rpcinspect.views.phrases import counted, printable_json
 
 NO_YES = (
@@ -53,9 +53,7 @@ def run(request: Request) -> int:
 
             return export(request, opened)
         made = plan(opened.session, opened.messages, request.plan_options(), gate)
-        empty = empty_line(opened.session)
-        if empty is not None:
-            say(empty)
+        say_if_empty(opened.session)
         strange = unknown(read_seeds(request.seeds), (w for one in made.sessions for w in one.cast.live))
         if strange:
             say(f"--seed {strange[0]}: no live worker is called so; see --plan")
@@ -148,3 +146,22 @@ def _write(request: Request, outcome: ReplayOutcome, result: Report, error: str 
 
     with open_console(request.output) as console:
         show_replay(outcome, result, console, every_step=request.show_all, error=error)
+
+
+def leave(request: Request) -> int:
+    """Takes workers that died out of a running group, and says what was done; returns the exit code."""
+    store = StoreAddress.parse(request.connect or "")
+    assert store is not None  # `mistake` has seen to it
+    try:
+        with ends_as_exits():
+            done = remove_dead(store, names(request.leave))
+    except ReplayError as error:
+        say_block(f"nothing was changed: {error}")
+        return exit_codes.DIFFERENT
+    if done.token is not None:
+        say(f"the group's token, which it had kept, is given back: {done.token}")
+    for name in done.removed:
+        say(f"{name} is no member any more")
+    for name in done.untold:
+        say(f"{name} did not answer and was not told: if it has ended, --leave {name} removes it too")
+    return exit_codes.OK

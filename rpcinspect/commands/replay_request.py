@@ -10,18 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
-
-from rpcinspect.capture import Reading
-from rpcinspect.commands.arguments import (
-    names,
-    read_size,
-    renames,
-    unpacking,
-    wrong_reading,
-    wrong_tolerances,
-)
-from rpcinspect.commands.output import overwritten_input
+from rpcinspect.commands.arguments import ReadingRequest, names, read_size, renames, wrong_tolerances
+from rpcinspect.commands.output import overwriting
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pipeline import Options, Progress
 from rpcinspect.replay.peers.running_group import StoreAddress
@@ -40,10 +30,9 @@ from rpcinspect.views.phrases import read_packed
 MAX_THREADS = 1024
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(ReadingRequest, frozen=True, kw_only=True):
     """What the command line asked for; see `cli.replay` for the meaning of each."""
 
-    files: tuple[str, ...]
     plan: bool = False
     roles: tuple[str, ...] = ()
     live: tuple[str, ...] = ()
@@ -74,15 +63,16 @@ class Request(Struct, frozen=True, kw_only=True):
     export: Path | None = None
     message: int | None = None
     pytest: bool = False
-    jsonl: bool = False
-    output: Path | None = None
-    reader: str = "auto"
-    tshark_options: tuple[str, ...] = ()
-    unpack_limit: str | None = None
+    format: Literal["table", "jsonl"] = "table"
     connect: str | None = None
     renames: tuple[str, ...] = ()
     yes_join: bool = False
     leave: tuple[str, ...] = ()
+
+    @property
+    def jsonl(self) -> bool:
+        """Lines of the contract, not text."""
+        return self.format == "jsonl"
 
     @property
     def player(self) -> Engine:
@@ -105,12 +95,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
     def decoding_options(self, progress: Progress | None = None) -> Options:
         """For the captures."""
-        reading = Reading(
-            reader=self.reader,
-            preferences=self.tshark_options,
-            unpacking=unpacking(self.unpack_limit),
-        )
-        return Options(reading=reading, progress=progress)
+        return Options(reading=self.reading(), progress=progress)
 
     def sources(self) -> Sources:
         """The user's files. Raises `OutputError` for those that can't be read."""
@@ -190,7 +175,7 @@ def _mistakes(request: Request) -> Iterator[str]:
             yield f"--import {module}: not the name of a module"
     if request.context is not None and read_packed(request.context) is None:
         yield f"--context {request.context}: not a context id, such as 3 or 0:3"
-    yield from wrong_reading(request.reader, request.tshark_options, request.unpack_limit)
+    yield from request.wrong_reading()
     yield from _wrong_numbers(request)
     yield from _wrong_export(request)
     yield from _overwritten(request)
@@ -219,9 +204,8 @@ def _wrong_group(request: Request) -> Iterator[str]:
     if given is None or len(set(given.values())) < len(given):
         yield "--rename: not CAPTURED=MEMBER with each name once"
     if request.connect is None:
-        for option, value in (("--leave", request.leave), ("--rename", request.renames)):
-            if value:
-                yield f"{option} needs --connect tcp://HOST:PORT: the store of the group"
+        for option in request.given("leave renames"):
+            yield f"{option} needs --connect tcp://HOST:PORT: the store of the group"
         if request.yes_join:
             yield "--yes-join is for --connect"
         return
@@ -229,19 +213,9 @@ def _wrong_group(request: Request) -> Iterator[str]:
         yield f"--connect {request.connect}: not tcp://HOST:PORT, the store of the group"
     if request.leave and (request.files or request.plan):
         yield "--leave replays nothing: it takes no capture and no --plan"
-    theirs = (
-        ("--import", bool(request.imports)),
-        ("--seed", bool(request.seeds)),
-        ("--search-seed", request.search_seed is not None),
-        ("--stand-ins", request.stand_ins),
-        ("--threads", request.threads != 1),
-        ("--memory", request.memory is not None),
-        ("--show-gradients", request.show_gradients),
-        ("--engine agent", request.player != "wire"),
-    )
-    for option, used in theirs:
-        if used:
-            yield f"{option} can't be used with --connect: the group's workers run already, and are not ours"
+    theirs = request.given("imports seeds search_seed stand_ins threads memory show_gradients")
+    for option in [*theirs, *(["--engine agent"] if request.player != "wire" else [])]:
+        yield f"{option} can't be used with --connect: the group's workers run already, and are not ours"
 
 
 def _wrong_numbers(request: Request) -> Iterator[str]:
@@ -264,9 +238,8 @@ def _wrong_numbers(request: Request) -> Iterator[str]:
 
 def _wrong_export(request: Request) -> Iterator[str]:
     if request.export is None:
-        for name, given in (("--message", request.message is not None), ("--pytest", request.pytest)):
-            if given:
-                yield f"{name} goes with --export"
+        for option in request.given("message pytest"):
+            yield f"{option} goes with --export"
         return
     if request.main is not None and not request.main.stem.isidentifier():
         yield f"{request.main}: a script can't import a module of that name; rename a copy of it"
@@ -274,32 +247,15 @@ def _wrong_export(request: Request) -> Iterator[str]:
         yield "--message and --context can't be used together"
     if request.plan or request.jsonl or request.output is not None:
         yield "--export writes a folder: --plan, --format and --output have nothing to say there"
-    unused = (
-        ("--stand-ins", request.stand_ins),
-        ("--search-seed", request.search_seed is not None),
-        ("--record", request.record is not None),
-        ("--repeat", request.repeat != 1),
-        ("--speed", request.speed is not None),
-        ("--engine", request.engine is not None),
-        ("--device", request.device != "cpu"),
-        ("--memory", request.memory is not None),
-        ("--map", bool(request.maps)),
-        ("--search-seed", request.search_seed is not None),
-        ("--connect", request.connect is not None),
-        ("--show-gradients", request.show_gradients),
-        ("a tolerance", request.tolerance or request.rtol is not None or request.atol is not None),
-    )
-    for name, given in unused:
-        if given:
-            yield f"{name} is for a replay: a script that --export writes compares every bit, once"
+    unused = "stand_ins search_seed record repeat speed engine device memory maps connect show_gradients"
+    for option in request.given(f"{unused} tolerance rtol atol"):
+        name = "a tolerance" if option in ("--tolerance", "--rtol", "--atol") else option
+        yield f"{name} is for a replay: a script that --export writes compares every bit, once"
 
 
 def _overwritten(request: Request) -> Iterator[str]:
     inputs = [*request.files, *(str(path) for path in (request.main, *request.paths) if path is not None)]
-    for name, path in (("--output", request.output), ("--record", request.record)):
-        overwritten = overwritten_input(path, inputs)
-        if overwritten is not None:
-            yield f"{overwritten}: is an input, {name} would overwrite it"
+    yield from overwriting({"--output": request.output, "--record": request.record}, inputs)
     named = [path.absolute() for path in (request.output, request.record) if path is not None]
     if len(set(named)) < len(named):
         yield f"{request.record}: --output and --record are the same file"

@@ -13,21 +13,19 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable
 from itertools import islice
-from typing import TypeVar
 
 from msgspec import Struct, field
 
 from rpcinspect.diff.contexts import Groups, match_contexts
 from rpcinspect.diff.keys import Keys
 from rpcinspect.diff.order import Threads, in_place, in_time, overlap
-from rpcinspect.diff.repeated import repeated
+from rpcinspect.diff.reordered import repeated
 from rpcinspect.diff.sequences import Level, Pairs, align, overlapping, unpaired
 from rpcinspect.diff.side import DiffSide, JobId, Place
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING
 from rpcinspect.run.exchanges import Exchange
 
-T = TypeVar("T")
 Lane = tuple[list[int], list[int]]
 """Messages of both runs that may be each other's partners."""
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from statistics import median_low
 
 from rpcinspect.diff.align import Alignment, align_runs
 from rpcinspect.diff.explain import explain, with_causes
-from rpcinspect.diff.latency import latencies
 from rpcinspect.diff.merge import merge
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
 from rpcinspect.diff.reordered import changed_places
-from rpcinspect.diff.side import DiffSide
+from rpcinspect.diff.side import DiffSide, Sign
 from rpcinspect.diff.workers import Label, labels, same_workers
 from rpcinspect.equality.difference import Difference, plain_text
 from rpcinspect.equality.errors import reworded
@@ -25,9 +25,11 @@ from rpcinspect.equality.ids import CONTEXT, IdMap
 from rpcinspect.equality.messages import compare_messages
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pipeline import Progress
+from rpcinspect.rpc.questions import GENERAL
 from rpcinspect.rpc.remote_error import RemoteError, error_of
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext
+from rpcinspect.trace.words import counted
 
 BY_DEFAULT = Rules()
 
@@ -75,7 +77,8 @@ def compare_runs(
     first = None if alignment.unrelated else explain(messages, explained, *runs)
     if comparing.reworded:
         notes.append(_reworded(comparing.reworded))
-    explained += _latencies(*runs, alignment, messages, rules)
+    if not rules.ignores("latency"):
+        explained += latencies(*runs, alignment.pairs, messages)
     return Comparison(
         a=_side(runs[0], messages, 0),
         b=_side(runs[1], messages, 1),
@@ -246,23 +249,6 @@ MAX_SHOWN = 16
 """Calls of a group that have changed places that are named."""
 
 
-def _latencies(
-    a: DiffSide, b: DiffSide, alignment: Alignment, messages: Sequence[Aligned], rules: Rules
-) -> list[Found]:
-    """Information on calls that took another time; none for contexts of one run or where it is ignored."""
-    if rules.ignores("latency"):
-        return []
-    places = {message.a: place for place, message in enumerate(messages) if message.request}
-    found = []
-    for slower in latencies(a, b, alignment.pairs):
-        text = f"of {slower.count:,} call{'' if slower.count == 1 else 's'}"
-        difference = Difference(
-            code="latency", path="median_ns", a_value=slower.a_ns, b_value=slower.b_ns, text=text
-        )
-        found.append(Found(message=places[slower.call[0]], difference=difference, counts=False))
-    return found
-
-
 def _side(run: DiffSide, messages: Sequence[Aligned], side: int) -> Side:
     indexes = [message.a if side == 0 else message.b for message in messages]
     its = _labels(run)
@@ -272,3 +258,38 @@ def _side(run: DiffSide, messages: Sequence[Aligned], side: int) -> Side:
         workers=tuple(sorted({label.text for labels in its.values() for label in labels})),
         context=None if run.context is None else run.context.context_id,
     )
+
+
+FACTOR = 2
+LEAST_NS = 1_000_000
+"""Medians that differ by less than this, or by a smaller factor, are not told."""
+
+
+def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int], messages: Sequence[Aligned]) -> list[Found]:
+    """One difference for each kind of call whose median time is another by far, at the first of them and in
+    their order: information, which does not count."""
+    places = {message.a: place for place, message in enumerate(messages) if message.request}
+    times: dict[Sign, list[tuple[int, int, int, int]]] = defaultdict(list)
+    for index, partner in pairs.items():
+        call, other = a.calls[index], b.calls[partner]
+        if call.latency_ns is None or other.latency_ns is None or call.control or call.kind not in GENERAL:
+            continue
+        if a.signs[index] != b.signs[partner]:
+            continue  # another function in its place: its time says nothing of the first one's
+        times[a.signs[index]].append((index, partner, call.latency_ns, other.latency_ns))
+    found: list[tuple[tuple[int, int], Found]] = []
+    for rows in times.values():
+        medians = median_low([row[2] for row in rows]), median_low([row[3] for row in rows])
+        low, high = sorted(medians)
+        if high - low >= LEAST_NS and high >= FACTOR * low:
+            first = min(rows, key=lambda row: (max(row[:2]), min(row[:2])))  # the same the other way round
+            difference = Difference(
+                code="latency",
+                path="median_ns",
+                a_value=medians[0],
+                b_value=medians[1],
+                text=f"of {counted(len(rows), 'call')}",
+            )
+            its = Found(message=places[first[0]], difference=difference, counts=False)
+            found.append(((max(first[:2]), min(first[:2])), its))
+    return [its for _, its in sorted(found, key=lambda pair: pair[0])]

@@ -85,7 +85,7 @@ class _Between:
         lanes: dict[Hashable, list[tuple[Span, Span]]] = defaultdict(list)
         for i, j in pairs:
             lanes[self._thread(i, j)].append((a[i], b[j]))
-        self._lanes = {thread: _Lane(lane) for thread, lane in lanes.items()}
+        self._lanes = {thread: Lane(lane) for thread, lane in lanes.items()}
 
     def _thread(self, i: int, j: int) -> Hashable:
         return None if self._threads is None else (self._threads[0][i], self._threads[1][j])
@@ -96,7 +96,7 @@ class _Between:
         return lane is None or not lane.ordered or lane.nothing(self._a[i], self._b[j])
 
 
-class _Lane:
+class Lane:
     """The pairs of one thread."""
 
     def __init__(self, pairs: Sequence[tuple[Span, Span]]) -> None:

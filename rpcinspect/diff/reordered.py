@@ -1,18 +1,17 @@
-"""Calls that both runs make, one after the other, and in another order.
+"""Calls that stand elsewhere in the other run: in another order, or once more beside themselves.
 
-In: aligned calls. Out: groups of calls that have changed places. Two calls have an order only if the same
-worker certainly sent both while it served the same request, or of its own, and one was over before the
-other began.
-Calls that overlap have none, so their order is never a difference.
+In: aligned calls. Out: groups of calls that have changed places; calls without a partner that repeat one that
+has. Two calls have an order only if the same worker certainly sent both while it served the same request, or
+of its own, and one was over before the other began. Calls that overlap have none, so their order is never a
+difference.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from itertools import accumulate, pairwise
 
+from rpcinspect.diff.order import Lane
 from rpcinspect.diff.side import DiffSide
 from rpcinspect.rpc.questions import GENERAL
 from rpcinspect.run.exchanges import Exchange
@@ -37,34 +36,8 @@ def changed_places(a: DiffSide, b: DiffSide, pairs: Mapping[int, int]) -> list[l
 def _moved(lane: Sequence[tuple[Exchange, Exchange]]) -> list[tuple[Exchange, Exchange]]:
     """The pairs of a lane that stand the other way round to another one."""
     ordered = sorted(lane, key=lambda pair: (pair[0].begin_ns, pair[0].index))
-    if _ascends(ordered):
-        return []
-    begins = [pair[0].begin_ns for pair in ordered]
-    # Of all pairs from a place on, in the order of a: the one that is over first in b.
-    soonest = list(accumulate((_end(pair[1]) for pair in reversed(ordered)), min))[::-1]
-    by_end = sorted(ordered, key=lambda pair: _end(pair[0]))
-    ends = [_end(pair[0]) for pair in by_end]
-    # Of all pairs that are over in a up to a place: the one that begins last in b.
-    latest = list(accumulate((pair[1].begin_ns for pair in by_end), max))
-    found = []
-    for pair in ordered:
-        after = bisect_right(begins, _end(pair[0]))
-        before = bisect_right(ends, pair[0].begin_ns - 1)
-        if (after < len(soonest) and soonest[after] < pair[1].begin_ns) or (
-            before > 0 and latest[before - 1] > _end(pair[1])
-        ):
-            found.append(pair)
-    return found
-
-
-def _ascends(ordered: Sequence[tuple[Exchange, Exchange]]) -> bool:
-    """Whether they begin in the same order in both runs."""
-    return all(x[1].begin_ns <= y[1].begin_ns for x, y in pairwise(ordered))
-
-
-def _end(call: Exchange) -> float:
-    """When a call was over; one without an answer never is."""
-    return float("inf") if call.end_ns is None else call.end_ns
+    placed = Lane(ordered)
+    return [] if placed.ordered else [pair for pair in ordered if not placed.nothing(*pair)]
 
 
 def _groups(moved: Sequence[tuple[Exchange, Exchange]]) -> list[list[tuple[int, int]]]:
@@ -81,3 +54,38 @@ def _groups(moved: Sequence[tuple[Exchange, Exchange]]) -> list[list[tuple[int, 
             groups.append(current)
             current = []
     return groups
+
+
+def repeated(run: DiffSide, paired: set[int]) -> set[int]:
+    """Calls without a partner whose neighbour in their lane has one and says the same."""
+    found: set[int] = set()
+    left = [
+        call
+        for call in run.calls.values()
+        if call.index not in paired and call.kind in GENERAL and not call.control
+    ]
+    if not left:
+        return found
+    wanted = {run.signs[call.index] for call in left}
+    lanes: dict[Hashable, list[int]] = defaultdict(list)
+    for call in run.calls.values():
+        if run.signs[call.index] in wanted:
+            lanes[run.signs[call.index]].append(call.index)
+    for lane in lanes.values():
+        for order in (range(len(lane)), range(len(lane) - 1, -1, -1)):
+            last: int | None = None  # the last one that has a partner, or repeats one
+            for at in order:
+                index = lane[at]
+                if index in paired or index in found:
+                    last = index
+                elif last is not None and run.content(last) == run.content(index) and _near(run, last, index):
+                    found.add(index)
+                    last = index
+                else:
+                    last = None
+    return found
+
+
+def _near(run: DiffSide, one: int, other: int) -> bool:
+    """Whether two calls are of one context, or of none."""
+    return run.calls[one].context == run.calls[other].context

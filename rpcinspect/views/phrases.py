@@ -30,6 +30,8 @@ from rpcinspect.trace.words import shorten_middle as shorten_middle
 from rpcinspect.views.templates import template
 
 MAX_PHRASE = 2000
+MAX_INDEXES = 8
+"""Of messages that are named in a line."""
 CACHE_BYTES = 1 << 22
 _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
@@ -62,6 +64,12 @@ def path_label(path: str) -> str:
     return "standard input" if path == "-" else printable(path)
 
 
+def captures_title(paths: Sequence[str]) -> str:
+    """How a page about captures is called."""
+    names = [path_label(path.rpartition("/")[2] or path) for path in paths]
+    return some(names, 1) or "nothing"
+
+
 def pieces(count: int, reader: str) -> str:
     """What a capture consists of: packets, or the records of a log."""
     return counted(count, "record" if reader == "log" else "packet")
@@ -77,6 +85,17 @@ def amount(count: int) -> str:
         if size < 999.5:
             return f"{size:.3g} {name}"
     return f"{size:,.0f} GB"
+
+
+def some(words: Sequence[str], most: int) -> str:
+    """`a, b and 4 more`."""
+    shown, more = ", ".join(words[:most]), len(words) - most
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def indexes(messages: Sequence[int], most: int = MAX_INDEXES) -> str:
+    """`#3, #9 and 4 more`."""
+    return some([f"#{index}" for index in messages], most)
 
 
 class Phrases:

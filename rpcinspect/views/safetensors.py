@@ -12,20 +12,20 @@ is written here, since the library takes only arrays of types that numpy has, an
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 import orjson
 from msgspec import Struct
 
-from rpcinspect.errors import DecodeError, OutputError
+from rpcinspect.errors import DecodeError
 from rpcinspect.fields.message import Tensor
 from rpcinspect.fields.plain import text
 from rpcinspect.files.folder import OutputFolder
+from rpcinspect.files.place import writing
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
@@ -101,7 +101,7 @@ class TensorWriter:
     def finish(self) -> tuple[int, int]:
         """Writes what is left; returns how many tensors, and bytes of them, were written."""
         self._write_shard()
-        with self._writing():
+        with writing(self._folder):
             self._index.close()
             old = []
             if (self._folder / INDEX).is_file():
@@ -112,9 +112,7 @@ class TensorWriter:
     def __enter__(self) -> TensorWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing is left of what was not finished."""
         with suppress(OSError):
             self._index.close()
@@ -138,7 +136,7 @@ class TensorWriter:
             self._shard_bytes += len(data)
             self._count += 1
             self._bytes += len(data)
-        with self._writing():
+        with writing(self._folder):
             self._index.write(orjson.dumps(line) + b"\n")
         if self._shard_bytes >= SHARD_BYTES or len(self._shard) >= SHARD_TENSORS:
             self._write_shard()
@@ -182,15 +180,10 @@ class TensorWriter:
             return
         self._shards += 1
         metadata = {"format": "rpcinspect", "schema": "1"}
-        with self._writing(), io.BufferedWriter(self._output.new(self._shard_name(self._shards))) as file:
+        with (
+            writing(self._folder),
+            io.BufferedWriter(self._output.new(self._shard_name(self._shards))) as file,
+        ):
             write_safetensors(file, self._shard, metadata)
         self._shard.clear()
         self._shard_bytes = 0
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise OutputError(f"{self._folder}: can't be written: {reason}") from error

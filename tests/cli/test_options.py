@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.capture.tshark import find_program
-from rpcinspect.cli.options import Format
+from rpcinspect.cli.options import given
 from tests.commands.runner import CHAIN, rpcinspect
 
 SHARED = {
@@ -36,8 +36,11 @@ def test_a_format_that_is_none_is_a_mistake(command: str) -> None:
     assert "xml" in ran.err
 
 
-def test_formats() -> None:
-    assert [form.value for form in Format] == ["table", "jsonl"]
+def test_what_was_given_has_no_lists() -> None:
+    assert given({"files": ["a", "b"], "output": None, "check": False}) == {
+        "files": ("a", "b"),
+        "check": False,
+    }
 
 
 @pytest.mark.parametrize("command", ["replay", "diff"])

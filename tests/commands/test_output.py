@@ -13,7 +13,7 @@ from rpcinspect.commands.output import (
     give_up_stdout,
     open_console,
     open_output,
-    overwritten_input,
+    overwriting,
     say,
 )
 from rpcinspect.errors import OutputError
@@ -114,24 +114,30 @@ def test_a_full_disk_is_one_line() -> None:
         output.write(b"x")  # found out only when it is closed
 
 
+def overwritten(output: Path | None, inputs: list[str]) -> str | None:
+    """The input that would be."""
+    told = next(overwriting({"-o": output}, inputs), None)
+    return None if told is None else told.removesuffix(": is an input, -o would overwrite it")
+
+
 def test_an_input_under_any_name_is_not_overwritten(tmp_path: Path) -> None:
     capture, link, other = tmp_path / "a.pcap", tmp_path / "link", tmp_path / "other"
     capture.write_bytes(b"x")
     other.write_bytes(b"y")
     link.symlink_to(capture)
     for output in (capture, link, tmp_path / "." / "a.pcap"):
-        assert overwritten_input(output, [str(other), str(capture)]) == str(capture)
-    assert overwritten_input(capture, [str(link)]) == str(link)
-    assert overwritten_input(capture, [str(other)]) is None
-    assert overwritten_input(None, [str(capture)]) is None
-    assert overwritten_input(tmp_path / "new", [str(capture)]) is None
+        assert overwritten(output, [str(other), str(capture)]) == str(capture)
+    assert overwritten(capture, [str(link)]) == str(link)
+    assert overwritten(capture, [str(other)]) is None
+    assert overwritten(None, [str(capture)]) is None
+    assert overwritten(tmp_path / "new", [str(capture)]) is None
 
 
 def test_what_is_no_file_is_left_to_whoever_opens_it(tmp_path: Path) -> None:
     output = tmp_path / "out"
     output.write_bytes(b"")
-    assert overwritten_input(output, ["-", "no/such/file", "nul\0"]) is None
-    assert overwritten_input(Path("nul\0"), ["-", "file"]) is None
+    assert overwritten(output, ["-", "no/such/file", "nul\0"]) is None
+    assert overwritten(Path("nul\0"), ["-", "file"]) is None
 
 
 def test_a_console_on_a_file_writes_no_styles_and_any_text(tmp_path: Path) -> None:

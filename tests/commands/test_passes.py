@@ -14,7 +14,16 @@ import pytest
 
 from rpcinspect.commands.decode_request import STDIN, Request
 from rpcinspect.commands.filtering import read_filter
-from rpcinspect.commands.passes import chosen_at_once, read, readable_twice, spool, take, take_chosen
+from rpcinspect.commands.passes import (
+    read,
+    read_run,
+    readable_twice,
+    spool,
+    take,
+    take_at_once,
+    take_chosen,
+)
+from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from tests.commands.runner import CHAIN, decode
 
@@ -57,11 +66,15 @@ def test_a_filter_tells_what_it_picked() -> None:
 
 
 def test_a_filter_may_be_asked_at_once() -> None:
+    shown: list[RpcRecord] = []
     with REQUEST.decoding() as decoding:
-        assert chosen_at_once(decoding, None) is None
-        selection = chosen_at_once(decoding, read_filter("request"))
-        assert selection is not None
-        assert sum(selection.feed(record) for record in decoding.records()) == 12
+        assert take_at_once(decoding, shown.append, None) is None
+        assert len(shown) == 24
+    shown.clear()
+    with REQUEST.decoding() as decoding:
+        picked = take_at_once(decoding, shown.append, read_filter("request"))
+        assert picked is not None
+        assert picked.count == len(shown) == 12
 
 
 def test_standard_input_can_be_read_twice_and_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,3 +123,24 @@ def test_a_spool_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with ExitStack() as stack:
         spool(stack).write(b"something")
         assert list(tmp_path.iterdir()) == []
+
+
+CAPTURE = str(Path(__file__).resolve().parents[2] / "captures" / "basic_chain.pcap")
+
+
+def test_messages_come_in_the_order_of_time() -> None:
+    with Decoding((CAPTURE,)) as decoding:
+        run, shown = read_run(decoding)
+    assert shown is None
+    assert [int(run.session.index[message.row]) for message in run.messages] == list(range(len(run.messages)))
+    assert len(run.messages) == run.session.totals.messages > 0
+
+
+def test_a_filter_picks_messages_and_leaves_the_run_whole() -> None:
+    with Decoding((CAPTURE,)) as decoding:
+        run, shown = read_run(decoding, read_filter("type == BACKWARD_AUTOGRAD_REQ"))
+    assert shown is not None
+    picked = [m for m in run.messages if shown.rows[m.row]]
+    assert shown.count == len(picked) == run.session.totals.by_type["BACKWARD_AUTOGRAD_REQ"] > 0
+    assert len(run.messages) > shown.count
+    assert run.graphs

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.commands.record import beside, default_name, hidden
+from rpcinspect.commands.record import beside, default_name, hidden, look_into
 from rpcinspect.errors import OutputError
+from tests.commands.runner import CHAIN
+from tests.truth import capture_of
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,30 @@ def test_what_is_not_redacted_yet_is_ours_alone_and_goes(tmp_path: Path) -> None
     assert precious.read_bytes() == b"mine"
     with pytest.raises(OutputError, match="can't be written: "), hidden(tmp_path / "none" / "x"):
         pass
+
+
+def test_messages_and_workers_are_found() -> None:
+    held = look_into(CHAIN)
+    assert held is not None
+    assert (held.messages, held.complete, held.why_none) == (24, True, None)
+    assert held.workers == {"worker0", "worker1"}
+
+
+def test_a_file_without_messages_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "x.pcap"
+    path.write_bytes(CHAIN.read_bytes()[:24])
+    held = look_into(path)
+    assert held is not None
+    assert held.messages == 0
+    assert "the capture holds no packets" in str(held.why_none)
+
+
+def test_a_large_file_is_not_read_to_its_end() -> None:
+    held = look_into(capture_of("dtype_zoo"), seconds=-1)
+    assert held is not None
+    assert not held.complete
+    assert held.why_none is None
+
+
+def test_what_is_no_capture_any_more(tmp_path: Path) -> None:
+    assert look_into(tmp_path / "none") is None

@@ -6,11 +6,15 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rpcinspect.replay.peers.membership import MEMBERS, PREFIX, TOKEN, read_members
+from rpcinspect.replay.peers.store_client import StoreClient
+from rpcinspect.replay.workers.live_group import LiveGroup
 from rpcinspect.rpc.pickles.python import read_python_pickle
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect, visible
 from tests.replay.hostile_captures import hostile
@@ -196,3 +200,40 @@ def test_the_canary_is_what_pickle_would_run(tmp_path: Path) -> None:
     assert [str(name) for name in read_python_pickle(data).globals] == [f"{os.mkdir.__module__}.mkdir"]
     pickle.loads(data)
     assert sung.is_dir()
+
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+@pytest.fixture
+def store(group: LiveGroup) -> Iterator[StoreClient]:
+    with StoreClient("127.0.0.1", group.port, prefix=PREFIX) as client:
+        yield client
+
+
+def test_dead_members(group: LiveGroup, store: StoreClient) -> None:
+    where = ("--connect", f"tcp://127.0.0.1:{group.port}")
+    group.start("worker1", 1)
+    store.append(MEMBERS, b"ghost-9,phantom-8,")
+    refused = rpcinspect("replay", "--leave", "ghost", *where)
+    assert refused.code == 4
+    assert read_members(store).keys() == {"worker1", "ghost", "phantom"}
+    store.set(TOKEN, b"Token_for_ghost_leave")
+    ran = rpcinspect("replay", "--leave", "ghost,phantom", *where, "--yes-join")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.splitlines() == [
+        "rpcinspect: the group's token, which it had kept, is given back: Token_for_ghost_leave",
+        "rpcinspect: ghost is no member any more",
+        "rpcinspect: phantom is no member any more",
+    ]
+    assert read_members(store) == {"worker1": 1}
+
+
+def test_members_that_live(group: LiveGroup) -> None:
+    group.start("worker1", 1)
+    ran = rpcinspect(
+        "replay", "--leave", "worker1", "--connect", f"tcp://127.0.0.1:{group.port}", "--yes-join"
+    )
+    assert ran.code == 1
+    assert ran.err.startswith("rpcinspect: nothing was changed: worker1 still answers, at 127.0.0.1:")

@@ -9,11 +9,15 @@ import pytest
 
 import rpcinspect
 from rpcinspect import Comparison, Rules, Run
-from rpcinspect.diff.compare import compare_runs
+from rpcinspect.diff.align import align_runs
+from rpcinspect.diff.compare import LEAST_NS, compare_runs, latencies
+from rpcinspect.diff.merge import merge
+from rpcinspect.diff.model import Found
+from rpcinspect.equality.difference import Difference
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.views.diff.json_lines import diff_lines
-from tests.diff.stories import codes, first
+from tests.diff.stories import Story, codes, first
 from tests.logs import log_of, message
 from tests.places import others, recorded, workloads
 
@@ -191,3 +195,34 @@ def test_a_function_whose_name_is_no_text(tmp_path: Path) -> None:
     (found,) = comparison.found
     assert (found.difference.code, found.difference.a_value) == ("missing", "PYTHON_CALL m.f\\ud800")
     assert "m.f\\\\ud800" in diff_lines(comparison).decode()
+
+
+def spent(*times: int) -> Story:
+    story = Story()
+    for n, time in enumerate(times):
+        story.ask("app.f", n, takes=time)
+    return story
+
+
+def told(a: Story, b: Story) -> list[Found]:
+    runs = a.run(), b.run()
+    alignment = align_runs(*runs)
+    return latencies(*runs, alignment.pairs, merge(*runs, alignment))
+
+
+def slower(a_ns: int, b_ns: int) -> Found:
+    """Of three calls, the first of which is the first message."""
+    difference = Difference(code="latency", path="median_ns", a_value=a_ns, b_value=b_ns, text="of 3 calls")
+    return Found(message=0, difference=difference, counts=False)
+
+
+def test_medians_that_differ_by_far_are_told_once() -> None:
+    a, b = spent(LEAST_NS, LEAST_NS, LEAST_NS), spent(5 * LEAST_NS, 6 * LEAST_NS, 7 * LEAST_NS)
+    assert told(a, b) == [slower(LEAST_NS, 6 * LEAST_NS)]
+    assert told(b, a) == [slower(6 * LEAST_NS, LEAST_NS)]
+
+
+def test_small_differences_are_not() -> None:
+    assert told(spent(10), spent(900)) == []
+    assert told(spent(10 * LEAST_NS), spent(15 * LEAST_NS)) == []
+    assert told(spent(LEAST_NS), spent(LEAST_NS)) == []

@@ -36,8 +36,8 @@ from rpcinspect.rpclog.header import CPU, LoggedMessage, LoggedStorage
 from rpcinspect.rpclog.write import FIRST_LINE, message_line
 from rpcinspect.run.run import Run
 from rpcinspect.views.contract.jsonl import JsonLines
-from rpcinspect.views.diff.html_page import diff_html
 from rpcinspect.views.diff.json_lines import diff_lines
+from rpcinspect.views.diff.page import diff_html
 from rpcinspect.views.diff.table import show_diff
 from rpcinspect.views.graph.dot import dot_lines
 from rpcinspect.views.page.html_page import trace_html

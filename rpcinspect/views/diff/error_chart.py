@@ -78,7 +78,8 @@ def chart_of(histogram: Histogram) -> Chart:
         bars.append(_bar(left + (start - low) * scale, (end - start) * scale, count, most, words))
     if grouped:
         ticks += [Tick(left + (k * OCTAVES - low) * scale, f"1e{k}") for k in _decades(low, high)]
-    free = iter([right + ASIDE * n for n in range(len(asides))] if grouped else _spread(len(asides)))
+    first = right if grouped else LEFT
+    free = iter([first + ASIDE * n for n in range(len(asides))])
     for name, words, count in asides:
         x = LEFT if name == "0" and grouped else next(free)
         bars.append(_bar(x + 4, ASIDE - 8, count, most, f"{words}: {counted(count, 'element')}", aside=True))
@@ -113,10 +114,6 @@ def _decades(low: int, high: int) -> Iterator[int]:
     first, last = math.ceil(low / OCTAVES), math.floor(high / OCTAVES)
     step = max(1, -(-(last - first + 1) // MAX_TICKS))
     return (k for k in range(first, last + 1) if k % step == 0)
-
-
-def _spread(count: int) -> list[float]:
-    return [LEFT + ASIDE * n for n in range(count)]
 
 
 def _words(histogram: Histogram) -> str:

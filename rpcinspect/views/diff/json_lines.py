@@ -8,13 +8,11 @@ is in (`type`, `source`, `destination`, `function`, `request`, `control`), wheth
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
 
-from rpcinspect.diff.model import Aligned, Comparison, Found, Side
+from rpcinspect.diff.model import Aligned, Comparison, Found
 from rpcinspect.fields.plain import text
 from rpcinspect.views.contract.jsonl import lines
-
-Json: TypeAlias = dict[str, Any]
+from rpcinspect.views.records import Json, fields
 
 
 def diff_lines(comparison: Comparison) -> bytes:
@@ -36,12 +34,7 @@ def difference_json(found: Found, comparison: Comparison) -> Json:
         "code": told.pop("code"),
         **_place(message),
         **told,
-        "type": message.type,
-        "source": text(message.source),
-        "destination": text(message.destination),
-        "function": None if message.function is None else text(message.function),
-        "request": message.request,
-        "control": message.control,
+        **fields(message, "type source destination function request control"),
         "counts": found.counts,
         "follows": None if found.follows is None else _place(comparison.messages[found.follows]),
     }
@@ -51,17 +44,9 @@ def verdict_json(comparison: Comparison) -> Json:
     """The `verdict` line."""
     return {
         "kind": "verdict",
-        "same": comparison.same,
-        "unrelated": comparison.unrelated,
+        **fields(comparison, "same unrelated"),
         "first": _first(comparison),
-        "counts": comparison.counts,
-        "tolerated": comparison.tolerated,
-        "different": comparison.different,
-        "paired": comparison.paired,
-        "unknown": comparison.unknown,
-        "a": _side(comparison.a),
-        "b": _side(comparison.b),
-        "notes": [text(note) for note in comparison.notes],
+        **fields(comparison, "counts tolerated different paired unknown a b notes"),
     }
 
 
@@ -73,21 +58,11 @@ def _first(comparison: Comparison) -> Json | None:
         **difference_json(comparison.found[first.found], comparison),
         "likely": first.likely,
         "explanation": text(first.text),
-        "worker": None if first.worker is None else text(first.worker),
-        "following": first.following,
+        **fields(first, "worker following"),
         "beside": [_place(comparison.messages[place]) for place in first.beside],
         "alike": [_place(comparison.messages[place]) for place in first.alike],
     }
 
 
-def _side(side: Side) -> Json:
-    return {
-        "paths": [text(path) for path in side.paths],
-        "messages": side.messages,
-        "workers": [text(worker) for worker in side.workers],
-        "context": side.context,
-    }
-
-
 def _place(message: Aligned) -> Json:
-    return {"a": message.a, "b": message.b}
+    return fields(message, "a b")

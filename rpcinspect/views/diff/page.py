@@ -1,14 +1,17 @@
-"""Everything that the page of a comparison shows, as plain data that a template writes down.
+"""A comparison as one page of HTML, which needs nothing but itself: no script, no network, no other file.
 
-In: a comparison, and the two runs. Out: a `Page`; all of its text is printable, none of it is escaped for
-HTML.
+In: a comparison, and the two runs. Out: everything that the page shows as plain data, whose text is printable
+and not escaped for HTML; and what a template makes of it, in pieces of UTF-8. Everything captured goes
+through the template library's escaping; the page's own policy forbids scripts and whatever would be loaded.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
 
 from rpcinspect.diff.model import Aligned, Comparison, Explanation, Found, Side
@@ -18,7 +21,17 @@ from rpcinspect.session.model import CaptureInfo
 from rpcinspect.views.diff.rows import MAX_CHARTS, Kind, Link, Row, Rows, kind_of, rows_of
 from rpcinspect.views.diff.words import MEANINGS, following, numbers, tolerance, verdict_line
 from rpcinspect.views.message_facts import facts_of
-from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, pieces, printable, shorten
+from rpcinspect.views.phrases import (
+    amount,
+    captures_title,
+    counted,
+    duration,
+    packed,
+    path_label,
+    pieces,
+    printable,
+    shorten,
+)
 from rpcinspect.views.text.summary import moment
 from rpcinspect.views.text.table import end_label
 
@@ -133,9 +146,8 @@ def page_of(comparison: Comparison, runs: tuple[Run, Run]) -> Page:
 
 
 def _name(side: Side) -> str:
-    name = path_label(side.paths[0].rpartition("/")[2]) if side.paths else "nothing"
-    more = f" and {len(side.paths) - 1} more" if len(side.paths) > 1 else ""
-    return name + more + ("" if side.context is None else f" context {packed(side.context)}")
+    context = "" if side.context is None else f" context {packed(side.context)}"
+    return captures_title(side.paths) + context
 
 
 def _capital(words: str) -> str:
@@ -291,3 +303,22 @@ def _notes(comparison: Comparison, rows: Rows) -> list[str]:
         told = counted(rows.charts_left_out, "more tensor")
         notes.append(f"Histograms are drawn of the first {MAX_CHARTS} tensors; {told} differ")
     return notes
+
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def diff_html(comparison: Comparison, runs: tuple[Run, Run]) -> Iterator[bytes]:
+    """The page, piece by piece."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.tests["row"] = lambda item: isinstance(item, Row)
+    stream = environment.get_template("diff.html").stream(page=page_of(comparison, runs))
+    stream.enable_buffering(64)
+    for piece in stream:
+        yield piece.encode("utf-8")

@@ -14,12 +14,14 @@ from rpcinspect.diff.model import Aligned, Comparison, Found, Side
 from rpcinspect.run.run import Run
 from rpcinspect.views.diff.words import following, numbers, verdict_line
 from rpcinspect.views.difference import ONE_SIDED, told
-from rpcinspect.views.phrases import Phrases, counted, packed, path_label, printable, shorten
+from rpcinspect.views.phrases import Phrases, counted, packed, path_label, printable, shorten, some
 from rpcinspect.views.text.table import end_label, join_ends, write_line
 
 MAX_DIFFERENCES = 4
 """Of the first message, that are shown without --all."""
 MAX_INFORMATION = 2
+MAX_WORKERS = 6
+MAX_OTHERS = 5
 MAX_VALUE = 60
 MAX_PHRASE = 160
 
@@ -58,8 +60,7 @@ def _side_line(label: str, side: Side) -> str:
 
 
 def _names(workers: Sequence[str]) -> str:
-    shown = ", ".join(end_label(worker) for worker in workers[:6])
-    return f"{shown} and {len(workers) - 6} more" if len(workers) > 6 else shown or "nobody"
+    return some([end_label(worker) for worker in workers], MAX_WORKERS) or "nobody"
 
 
 def _first(comparison: Comparison, runs: tuple[Run, Run]) -> Iterator[tuple[str, str]]:
@@ -90,9 +91,8 @@ def _others(comparison: Comparison) -> str:
     others = [place for place in first.beside if place not in set(first.alike)]
     if not others:
         return words
-    shown = ", ".join(numbers(comparison.messages[place]) for place in others[:5])
-    more = f" and {len(others) - 5:,} more" if len(others) > 5 else ""
-    return f"{words}; the runs part at {shown}{more} too"
+    shown = some([numbers(comparison.messages[place]) for place in others], MAX_OTHERS)
+    return f"{words}; the runs part at {shown} too"
 
 
 def _where(message: Aligned, comparison: Comparison) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rpcinspect.run.graph import ContextGraph, Gradient, GraphEdge, GraphTensor, Passing
-from rpcinspect.views.phrases import amount, counted, duration, packed, printable, shorten_middle
+from rpcinspect.views.phrases import amount, counted, duration, packed, printable, shorten_middle, some
 
 MAX_TENSORS = 4
 MAX_WHAT = 60
@@ -22,9 +22,7 @@ def tensor_words(tensor: GraphTensor) -> str:
 
 def tensors_words(tensors: Sequence[GraphTensor]) -> str:
     """The first few of them."""
-    shown = [tensor_words(tensor) for tensor in tensors[:MAX_TENSORS]]
-    more = len(tensors) - MAX_TENSORS
-    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+    return some([tensor_words(tensor) for tensor in tensors], MAX_TENSORS)
 
 
 def what_words(what: str) -> str:

@@ -115,8 +115,10 @@ class _Columns:
 
     def json(self, indexes: Sequence[int]) -> Json:
         times = self._run.session.messages.time_ns
-        last_index, last_ns = 0, self._start(indexes)
-        start = last_ns
+        start = (
+            min(times, default=0) if indexes else 0
+        )  # of the run, whether its first message is shown or not
+        last_index, last_ns = 0, start
         rows = []
         for index in indexes:
             record = self._run.messages[index]
@@ -140,10 +142,6 @@ class _Columns:
             **tables,
         }
 
-    def _start(self, indexes: Sequence[int]) -> int:
-        """When the first message of the run began, whether it is shown or not."""
-        return min(self._run.session.messages.time_ns, default=0) if indexes else 0
-
     def _row(self, index: int, record: RpcRecord) -> tuple[int, ...]:
         """The values of a message, from `took` on."""
         session, row = self._run.session, record.row
@@ -163,14 +161,14 @@ class _Columns:
             0 if partner == NONE else int(session.index[partner]) - index,
             0 if parent is None else parent - index,
             self._nested.get(index, 0),
-            self._context(index, call) + 1,
+            self._context(call) + 1,
             size_of(record),
             0 if function is None else strings["functions"].number(printable(function)) + 1,
             self._edge(record),
             strings["texts"].number(shorten(self._phrases.phrase(record), MAX_TEXT)),
         )
 
-    def _context(self, index: int, call: Exchange | None) -> int:
+    def _context(self, call: Exchange | None) -> int:
         """The place of the message's context, an answer's like its request's; -1 for none."""
         if call is None or call.context is None:
             return -1

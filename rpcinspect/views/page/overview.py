@@ -1,22 +1,23 @@
 """What a page tells of a run before anybody asks: sums, captures, workers, findings, tables.
 
-In: a run and the part of it that is shown. Out: a `Page` of plain data that a template writes down; all of
-its text is printable, none of it is escaped for HTML.
+In: a run and the part of it that is shown: everything, or what the messages that a filter picked take part
+in. Out: a `Page` of plain data that a template writes down; all of its text is printable, none of it is
+escaped for HTML.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.closings import Closings
+from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import Run
-from rpcinspect.session.model import CaptureInfo, Finding, Session, Worker
+from rpcinspect.session.model import Finding, Session, Worker
 from rpcinspect.views.empty import why_empty
-from rpcinspect.views.page.part import Part
 from rpcinspect.views.page.tables import (
     MAX_LINKS,
     MAX_MAPS,
@@ -31,7 +32,8 @@ from rpcinspect.views.page.tables import (
     stragglers_table,
     table,
 )
-from rpcinspect.views.phrases import amount, counted, duration, path_label, printable, shorten
+from rpcinspect.views.phrases import amount, captures_title, counted, duration, printable, shorten
+from rpcinspect.views.shown import Shown
 from rpcinspect.views.text.summary import moment
 from rpcinspect.views.text.table import end_label
 
@@ -104,8 +106,8 @@ def page_of(run: Run, part: Part) -> Page:
     latency = answers.latency
     cards = tuple(_card(number, finding) for number, finding in enumerate(part.findings))
     return Page(
-        title=_title(session.captures),
-        lead=_lead(session, part),
+        title=captures_title([capture.path for capture in session.captures]),
+        lead=_lead(session),
         filter=None if part.filter is None else printable(part.filter),
         facts=tuple(_facts(run, part)),
         empty=why_empty(session),
@@ -131,14 +133,7 @@ def page_of(run: Run, part: Part) -> Page:
     )
 
 
-def _title(captures: Sequence[CaptureInfo]) -> str:
-    if not captures:
-        return "nothing"
-    name = path_label(captures[0].path.rpartition("/")[2] or captures[0].path)
-    return f"{name} and {len(captures) - 1} more" if len(captures) > 1 else name
-
-
-def _lead(session: Session, part: Part) -> str:
+def _lead(session: Session) -> str:
     times = session.messages.time_ns
     if not times:
         return "No message was found."
@@ -232,4 +227,35 @@ def _card(number: int, finding: Finding) -> FindingCard:
         remedy=None if finding.remedy is None else shorten(printable(finding.remedy), MAX_TEXT),
         links=finding.messages[:MAX_LINKS],
         count=len(finding.messages),
+    )
+
+
+class Part(Struct, frozen=True):
+    """See above."""
+
+    filter: str | None
+    """None where everything is shown."""
+    indexes: tuple[int, ...]
+    """Of messages, ascending."""
+    answers: Run
+    graphs: tuple[ContextGraph, ...]
+    """Each with the messages to be shown."""
+    findings: tuple[Finding, ...]
+    hidden_findings: int
+
+
+def part_of(run: Run, shown: Shown | None) -> Part:
+    """What there is to show."""
+    session = run.session
+    if shown is None:
+        return Part(None, tuple(range(len(run.messages))), run, run.graphs, session.findings, 0)
+    narrowed = run.narrowed(shown.rows, shown.touched)
+    findings = shown.findings(session)
+    return Part(
+        filter=shown.text,
+        indexes=tuple(sorted(narrowed.picked)),
+        answers=narrowed,
+        graphs=tuple(map(narrowed.shown, narrowed.graphs)),
+        findings=findings,
+        hidden_findings=len(session.findings) - len(findings),
     )

@@ -12,11 +12,12 @@ from msgspec import Struct
 
 from rpcinspect.errors import Problem
 from rpcinspect.run.device_maps import DeviceMap, Pairs
-from rpcinspect.run.latency import Latency, LatencyGroup, Spread, Straggler
+from rpcinspect.run.latency import Latency, LatencyGroup, Straggler
 from rpcinspect.session.model import CaptureInfo, RRef, Session
-from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import amount, duration, path_label, printable, shorten
-from rpcinspect.views.text.summary import moment
+from rpcinspect.views.text.latency import MEASURES, group_cells, group_label, straggler_cells
+from rpcinspect.views.text.rrefs import value_words
+from rpcinspect.views.text.summary import moment, place_words
 from rpcinspect.views.text.table import end_label, join_ends
 
 MAX_PIPES = 200
@@ -26,9 +27,6 @@ MAX_GROUPS = 100
 MAX_STRAGGLERS = 50
 MAX_RREFS = 300
 MAX_MAPS = 200
-
-TIMES = ("p50", "p90", "p99", "max", "own p50", "nested", "on the wire")
-GROUP_HEADER = ("count", "open", "failed", *TIMES, "requests", "answers")
 
 
 class Table(Struct, frozen=True):
@@ -108,11 +106,8 @@ def problems_table(problems: Sequence[Problem]) -> Table:
     """Those that belong to no message."""
     rows = []
     for problem in problems[:MAX_PROBLEMS]:
-        where = problem.location
-        place = [] if where.packet is None else [f"packet {where.packet}"]
-        place += [] if where.flow is None else [printable(where.flow)]
-        place += [] if where.offset is None else [f"offset {where.offset}"]
-        rows.append(row(problem.layer, shorten(printable(problem.reason), 300), ", ".join(place)))
+        place = ", ".join(place_words(problem.location))
+        rows.append(row(problem.layer, shorten(printable(problem.reason), 300), place))
     return table(("layer", "problem", "where"), rows, (), len(problems) - len(rows))
 
 
@@ -120,24 +115,17 @@ def groups_table(name: str, groups: Sequence[LatencyGroup], latency: Latency) ->
     several = len({group.job for group in latency.functions}) > 1
     rows = []
     for group in groups[:MAX_GROUPS]:
-        ends = join_ends(end_label(group.caller or "?"), end_label(group.callee or "?"))
-        label = ends if group.what is None else what_words(group.what)
         rows.append(
             row(
-                f"{label} (job {group.job})" if several else label,
+                group_label(group, several),
                 f"{group.count:,}",
                 _count(group.count - group.answered),
                 _count(group.failed),
-                *_times(group.total),
-                "" if group.own is None else duration(group.own.p50),
-                duration(group.nested_ns) if group.nested_ns else "",
-                duration(group.wire_ns),
-                amount(group.request_bytes),
-                amount(group.answer_bytes),
+                *group_cells(group),
                 style="bad" if group.failed else "odd" if group.answered < group.count else "",
             )
         )
-    header = (name, *GROUP_HEADER)
+    header = (name, "count", "open", "failed", *MEASURES)
     return table(header, rows, range(1, len(header)), len(groups) - len(rows))
 
 
@@ -145,24 +133,9 @@ def _count(count: int) -> str:
     return f"{count:,}" if count else ""
 
 
-def _times(spread: Spread | None) -> tuple[str, str, str, str]:
-    if spread is None:
-        return "", "", "", ""
-    return duration(spread.p50), duration(spread.p90), duration(spread.p99), duration(spread.max)
-
-
 def stragglers_table(stragglers: Sequence[Straggler]) -> Table:
     rows = [
-        row(
-            links((one.request,)),
-            duration(one.total_ns),
-            f"{one.total_ns / one.median_ns:.0f}×" if one.median_ns else "",
-            join_ends(end_label(one.caller), end_label(one.callee)),
-            what_words(one.what),
-            "waits for its own calls" if one.nested else "",
-            style="odd",
-        )
-        for one in stragglers[:MAX_STRAGGLERS]
+        row(links((one.request,)), *straggler_cells(one), style="odd") for one in stragglers[:MAX_STRAGGLERS]
     ]
     header = ("straggler", "took", "of the median", "from → to", "function", "")
     return table(header, rows, (1, 2), len(stragglers) - len(rows))
@@ -171,9 +144,6 @@ def stragglers_table(stragglers: Sequence[Straggler]) -> Table:
 def rrefs_table(stories: Sequence[RRef]) -> Table:
     rows = []
     for story in stories[:MAX_RREFS]:
-        what = "a local value" if story.what is None else what_words(story.what)
-        if story.what is None and story.creator != story.owner:
-            what = "? (its remote call was not captured)"
         creator = "?" if story.creator is None else end_label(story.creator)
         alive = ", ".join(
             f"{f.fork_id[0]}:{f.fork_id[1]} at {end_label(f.holder or '?')}" for f in story.alive
@@ -183,7 +153,7 @@ def rrefs_table(stories: Sequence[RRef]) -> Table:
                 f"{story.rref_id[0]}:{story.rref_id[1]}",
                 "?" if story.owner is None else end_label(story.owner),
                 links(() if story.created is None else (story.created,), creator),
-                f"{what} ✗ raised" if story.failed else what,
+                value_words(story),
                 f"{len(story.forks):,}",
                 shorten(alive, 120),
                 links(story.fetches),

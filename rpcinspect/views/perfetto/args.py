@@ -7,7 +7,6 @@ as creator:counter, since readers in JavaScript lose digits beyond 2⁵³.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 from rpcinspect.fields.plain import text
 from rpcinspect.rpc.message import type_name
@@ -17,8 +16,7 @@ from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Finding
 from rpcinspect.views.phrases import packed, shorten
-
-Json: TypeAlias = dict[str, Any]
+from rpcinspect.views.records import Json, fields
 
 MAX_TENSORS = 8
 """Tensors of a message that are told; of the others their number."""
@@ -83,9 +81,4 @@ def _tensor(meta: TensorMeta) -> str:
 
 def finding_args(finding: Finding) -> Json:
     """A finding in full."""
-    return {
-        "text": text(finding.text),
-        "remedy": None if finding.remedy is None else text(finding.remedy),
-        "messages": list(finding.messages),
-        "workers": [text(worker) for worker in finding.workers],
-    }
+    return fields(finding, "text remedy messages workers")

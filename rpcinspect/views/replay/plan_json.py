@@ -8,14 +8,12 @@ In: a plan. Out: bytes that end with a line. Fields beyond the contract: of a st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
 
 from rpcinspect.fields.plain import text
 from rpcinspect.replay.planning.model import GlobalUse, Plan, PlannedSession, Step
 from rpcinspect.replay.planning.sessions import LIVE
 from rpcinspect.views.contract.jsonl import lines
-
-Json: TypeAlias = dict[str, Any]
+from rpcinspect.views.records import Json, fields
 
 
 def plan_lines(plan: Plan) -> bytes:
@@ -36,18 +34,12 @@ def step_json(step: Step, session: PlannedSession) -> Json:
     return {
         "kind": "step",
         "session": session.number,
-        "message": step.message,
-        "type": step.type,
-        "role": text(step.role),
-        "to": text(step.to),
-        "action": step.action,
+        **fields(step, "message type role to action"),
         "reason": text(f"{step.code}: {step.text}") if skipped else None,
         "result": None,
         "answer": step.answer,
         "difference": None,
-        "sender": text(step.sender),
-        "after": step.after,
-        "envelopes": list(step.envelopes),
+        **fields(step, "sender after envelopes"),
         "note": None if skipped or step.text is None else text(step.text),
     }
 
@@ -56,7 +48,7 @@ def plan_json(plan: Plan) -> Json:
     """The `plan` line."""
     return {
         "kind": "plan",
-        "roles": [text(role) for role in plan.roles],
+        **fields(plan, "roles"),
         "sends": plan.count("send"),
         "answers": plan.count("answer"),
         "skips": dict(plan.skips()),
@@ -65,52 +57,30 @@ def plan_json(plan: Plan) -> Json:
         "sessions": [
             {
                 "session": session.number,
-                "job": session.cast.job,
-                "roles": [text(role) for role in session.cast.roles],
-                "live": [text(name) for name in session.cast.live],
-                "why": text(session.cast.why),
+                **fields(session.cast, "job roles live why"),
                 "sends": session.count("send"),
                 "answers": session.count("answer"),
                 "skips": dict(session.skips()),
-                "arrivals": list(session.arrivals),
+                **fields(session, "arrivals"),
                 "stand_ins": stand_ins_json(session),
             }
             for session in plan.sessions
         ],
-        "ambiguous": [
-            {
-                "message": one.message,
-                "parents": list(one.parents),
-                "decided": one.decided,
-                "text": text(one.text),
-            }
-            for one in plan.ambiguities
-        ],
+        "ambiguous": [fields(one, "message parents decided text") for one in plan.ambiguities],
         "overlaps": [
-            {"session": session.number, "message": one.message, "others": list(one.others)}
+            {"session": session.number, **fields(one, "message others")}
             for session in plan.sessions
             for one in session.overlaps
         ],
         "groups": {"captured": list(plan.captured_groups), "live": LIVE},
-        "notes": [text(note) for note in plan.notes],
-        "left_out": plan.left_out,
-        "trusted": plan.trusted,
+        **fields(plan, "notes left_out trusted"),
     }
 
 
 def stand_ins_json(session: PlannedSession) -> list[Json]:
     """What live workers get for RRefs that are older than the capture."""
-    return [
-        {
-            "session": session.number,
-            "rref": list(one.rref),
-            "owner": text(one.owner),
-            "message": one.message,
-            "forks": [list(fork) for fork in one.forks],
-            "changed": list(one.changed),
-        }
-        for one in session.stand_ins
-    ]
+    names = "rref owner message forks changed"
+    return [{"session": session.number, **fields(one, names)} for one in session.stand_ins]
 
 
 def global_json(use: GlobalUse, *, trusted: bool = False) -> Json:

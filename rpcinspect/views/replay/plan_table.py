@@ -12,10 +12,9 @@ from rich.console import Console
 
 from rpcinspect.replay.planning.allowances import BY_MAIN
 from rpcinspect.replay.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
-from rpcinspect.views.phrases import counted, printable
+from rpcinspect.views.phrases import counted, indexes, printable
 from rpcinspect.views.text.table import end_label, join_ends, pad, write_line
 
-MAX_INDEXES = 8
 MAX_DOUBTS = 10
 STYLES = {"send": "", "answer": "cyan", "skip": "dim"}
 
@@ -135,10 +134,3 @@ def name_line(use: GlobalUse, *, allowed: bool) -> tuple[str, str]:
     mark, style = ("allowed", "") if allowed else ("REFUSED", "bold red")
     reason = f"  {printable(use.reason)}" if use.reason else ""
     return f"  {mark}  {printable(use.name)}{reason} ({indexes(use.messages)})", style
-
-
-def indexes(messages: Sequence[int]) -> str:
-    """`#3, #9 and 4 more`."""
-    shown = ", ".join(f"#{index}" for index in messages[:MAX_INDEXES])
-    more = len(messages) - MAX_INDEXES
-    return f"{shown} and {more:,} more" if more > 0 else shown

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.fields.plain import text
@@ -26,13 +25,12 @@ from rpcinspect.replay.playing.outcome import (
     SessionOutcome,
     StepOutcome,
 )
-from rpcinspect.replay.playing.report import Counts, Report, first_difference, never
+from rpcinspect.replay.playing.report import Report, first_difference, never
 from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.views.contract.jsonl import lines
+from rpcinspect.views.records import Json, fields, plain
 from rpcinspect.views.replay.plan_json import global_json, stand_ins_json, step_json
-
-Json: TypeAlias = dict[str, Any]
 
 SIDES = {
     "a_value": "captured",
@@ -71,9 +69,7 @@ def outcome_json(one: StepOutcome, planned: PlannedSession, run: int) -> Json:
         "result": one.result,
         "difference": difference_json(one.differences, one.result),
         "differences": len(one.differences),
-        "same_payload": one.same_payload,
-        "latency_s": one.latency_s,
-        "text": None if one.text is None else text(one.text),
+        **fields(one, "same_payload latency_s text"),
         "run": run,
     }
 
@@ -82,16 +78,14 @@ def inbound_json(one: InboundOutcome, planned: PlannedSession, run: int) -> Json
     """An `inbound` line."""
     return {
         "kind": "inbound",
-        "captured": one.captured,
-        "type": one.type,
+        **fields(one, "captured type"),
         "from": text(one.sender),
         "result": one.result,
         "difference": difference_json(one.differences, one.result),
         "session": planned.number,
         "role": text(one.role),
         "differences": len(one.differences),
-        "same_payload": one.same_payload,
-        "text": None if one.text is None else text(one.text),
+        **fields(one, "same_payload text"),
         "run": run,
     }
 
@@ -122,10 +116,7 @@ def _held(session: SessionOutcome, run: int) -> Iterator[Json]:
 def gradient_json(gradient: Gradient) -> Json:
     """A leaf's gradient; `sha256` as of decoded tensors, null where its bytes are too many."""
     return {
-        "dtype": text(gradient.dtype),
-        "shape": list(gradient.shape),
-        "layout": text(gradient.layout),
-        "parameter": gradient.parameter,
+        **fields(gradient, "dtype shape layout parameter"),
         "sha256": None if gradient.data is None else hashlib.sha256(gradient.data).hexdigest(),
     }
 
@@ -134,35 +125,17 @@ def report_json(outcome: ReplayOutcome, made: Report, error: str | None = None) 
     """The `report` line."""
     return {
         "kind": "report",
-        "verdict": made.verdict,
-        "engine": made.engine,
-        "device": made.device,
-        "roles": [text(role) for role in made.roles],
-        "sent": made.sent,
-        "answered": made.answered,
-        "failed": made.failed,
-        "skipped": dict(made.skipped),
-        "responses": counts_json(made.responses),
-        "gradients": counts_json(made.gradients),
-        "wall_s": made.wall_s,
-        "captured_wall_s": made.captured_wall_s,
-        "unanswered": made.unanswered,
-        "gradients_back": counts_json(made.gradients_back),
-        "not_observed": made.not_observed,
-        "self_calls": made.self_calls,
-        "out_of_reach": made.out_of_reach,
-        "not_replayed": dict(made.not_replayed),
-        "unexpected": made.unexpected,
-        "runs": made.runs,
-        "identical_runs": made.identical_runs,
-        "messages_wall_s": made.messages_wall_s,
-        "interrupted": made.interrupted,
+        **fields(made, "verdict engine device roles sent answered failed skipped responses gradients"),
+        **fields(made, "wall_s captured_wall_s unanswered gradients_back not_observed self_calls"),
+        **fields(
+            made, "out_of_reach not_replayed unexpected runs identical_runs messages_wall_s interrupted"
+        ),
         "failures": [*_failures(outcome, error)],
         "recording": recording_json(outcome.recording),
         "groups": {"captured": list(outcome.plan.captured_groups), "live": LIVE},
         "stand_ins": [one for session in outcome.plan.sessions for one in stand_ins_json(session)],
         "seed_search": [search_json(one) for one in outcome.searches],
-        "notes": [text(note) for note in outcome.plan.notes],
+        **fields(outcome.plan, "notes"),
         "refused": [global_json(use) for use in made.refused],
         "missing": [one or None for one in made.missing],
         "trusted": outcome.plan.trusted,
@@ -173,8 +146,7 @@ def recording_json(made: Recording | None) -> Json | None:
     """The capture of the replay, and what is not in it."""
     if made is None:
         return None
-    failure = None if made.failure is None else text(made.failure)
-    return {"path": text(str(made.path)), "failure": failure, "not_recorded": NOT_RECORDED}
+    return {"path": text(str(made.path)), **fields(made, "failure"), "not_recorded": NOT_RECORDED}
 
 
 def search_json(made: SeedSearch) -> Json:
@@ -183,28 +155,10 @@ def search_json(made: SeedSearch) -> Json:
         "session": made.session,
         "from": made.tries.start,
         "to": made.tries.stop,
-        "tried": made.tried,
-        "wall_s": made.wall_s,
-        "found": [
-            {"worker": text(one.worker), "seed": one.seed, "explains": list(one.explains)}
-            for one in made.found
-        ],
+        **fields(made, "tried wall_s"),
+        **fields(made, "found"),
         "missing": [{"worker": text(name), "message": message} for name, message in made.missing.items()],
-        "out_of_time": made.out_of_time,
-        "failure": None if made.failure is None else text(made.failure),
-    }
-
-
-def counts_json(counts: Counts) -> Json:
-    """The contract's four, then why the others are none of them."""
-    return {
-        "expected": counts.expected,
-        "identical": counts.identical,
-        "tolerance": counts.tolerance,
-        "different": counts.different,
-        "unanswered": counts.unanswered,
-        "failed": counts.failed,
-        "skipped": counts.skipped,
+        **fields(made, "out_of_time failure"),
     }
 
 
@@ -218,7 +172,7 @@ def _failures(outcome: ReplayOutcome, error: str | None) -> Iterator[Json]:
                 yield {
                     "session": session.planned.number,
                     "run": number,
-                    "text": None if session.failure is None else text(session.failure),
+                    "text": plain(session.failure),
                     "output": {text(one.worker or one.who): text(one.output) for one in session.ended},
                     "ended": [ended_json(one) for one in session.ended],
                 }
@@ -227,13 +181,10 @@ def _failures(outcome: ReplayOutcome, error: str | None) -> Iterator[Json]:
 def ended_json(one: Ended) -> Json:
     """A process that ended early."""
     return {
-        "worker": None if one.worker is None else text(one.worker),
+        **fields(one, "worker"),
         "signal": one.exit.signal,
         "exit_code": one.exit.code,
-        "last_message": one.last_message,
-        "memory_bytes": one.memory_bytes,
+        **fields(one, "last_message memory_bytes"),
         "peak_bytes": one.exit.peak_bytes,
-        "no_memory": one.no_memory,
-        "oom_kills": one.oom_kills,
-        "text": text(one.text),
+        **fields(one, "no_memory oom_kills text"),
     }

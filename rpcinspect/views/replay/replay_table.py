@@ -29,8 +29,8 @@ from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import CLEAN_UP
-from rpcinspect.views.phrases import counted, duration, packed, path_label, printable
-from rpcinspect.views.replay.plan_table import allow_line, indexes, name_line, session_title, stand_in_line
+from rpcinspect.views.phrases import counted, duration, indexes, packed, path_label, printable
+from rpcinspect.views.replay.plan_table import allow_line, name_line, session_title, stand_in_line
 from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
 from rpcinspect.views.text.table import end_label, join_ends
 

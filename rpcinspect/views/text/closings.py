@@ -5,14 +5,14 @@ In: `Closings`. Out: lines of printable text on a console.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Console
 
 from rpcinspect.run.closings import Closings, Departure
-from rpcinspect.views.phrases import counted
-from rpcinspect.views.text.columns import columns
-from rpcinspect.views.text.table import cut_line, end_label, line_width, write_line
+from rpcinspect.views.phrases import counted, indexes
+from rpcinspect.views.text.columns import Line, columns, show_lines
+from rpcinspect.views.text.table import end_label
 from rpcinspect.views.worker_logs import said
 
 HEADER = ("seconds", "worker", "ended", "reset", "unanswered requests to it", "its own, not waited for")
@@ -22,19 +22,15 @@ MAX_REPORTS = 30
 
 def show_closings(closings: Closings, start_ns: int, console: Console) -> None:
     """Prints everything; times count from `start_ns`, the first message of the capture."""
-    width = line_width(console)
-    for line, style in _lines(closings, start_ns):
-        write_line(console, cut_line(line, width), style)
+    show_lines(_lines(closings, start_ns), console)
 
 
-def _lines(closings: Closings, start_ns: int) -> Iterator[tuple[str, str]]:
+def _lines(closings: Closings, start_ns: int) -> Iterator[Line]:
     first = closings.first and (closings.first.job, closings.first.worker)
     if closings.departures:
         rows = [_row(departure, start_ns) for departure in closings.departures]
-        head, *lines = columns(HEADER, rows, right=(0,))
-        yield head, "bold"
-        for departure, line in zip(closings.departures, lines, strict=True):
-            yield line, "red" if (departure.job, departure.worker) == first else ""
+        styles = ["red" if (one.job, one.worker) == first else "" for one in closings.departures]
+        yield from columns(HEADER, rows, right=(0,), styles=styles)
         yield "", ""
     if closings.open_pipes:
         yield f"of {counted(closings.open_pipes, 'pipe')} the end was not captured", ""
@@ -42,7 +38,7 @@ def _lines(closings: Closings, start_ns: int) -> Iterator[tuple[str, str]]:
     yield from _verdict(closings)
 
 
-def _reports(closings: Closings, start_ns: int) -> Iterator[tuple[str, str]]:
+def _reports(closings: Closings, start_ns: int) -> Iterator[Line]:
     """What workers' own logs say."""
     if not closings.reports:
         return
@@ -56,15 +52,13 @@ def _reports(closings: Closings, start_ns: int) -> Iterator[tuple[str, str]]:
         )
         for one in shown
     ]
-    head, *lines = columns(("seconds", "log of", "lost", "what it says"), rows, right=(0,))
-    yield head, "bold"
-    yield from ((line, "") for line in lines)
+    yield from columns(("seconds", "log of", "lost", "what it says"), rows, right=(0,))
     if len(closings.reports) > len(shown):
         yield f"… and {len(closings.reports) - len(shown):,} more", ""
     yield "", ""
 
 
-def _verdict(closings: Closings) -> Iterator[tuple[str, str]]:
+def _verdict(closings: Closings) -> Iterator[Line]:
     first, report = closings.first, closings.first_report
     by_logs = None if report is None else report.peer
     if first is None:
@@ -94,11 +88,6 @@ def _row(departure: Departure, start_ns: int) -> tuple[str, ...]:
         end_label(departure.worker),
         counted(len(departure.pipes), "pipe"),
         f"{departure.reset:,}" if departure.reset else "",
-        _numbers(departure.unanswered),
-        _numbers(departure.waiting),
+        indexes(departure.unanswered, SHOWN),
+        indexes(departure.waiting, SHOWN),
     )
-
-
-def _numbers(indexes: Sequence[int]) -> str:
-    shown = ", ".join(f"#{index}" for index in indexes[:SHOWN])
-    return f"{shown} and {len(indexes) - SHOWN:,} more" if len(indexes) > SHOWN else shown

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.views.phrases import amount, duration, packed, shorten
-from rpcinspect.views.text.columns import columns
-from rpcinspect.views.text.table import cut_line, end_label, line_width, write_line
+from rpcinspect.views.text.columns import columns, show_lines
+from rpcinspect.views.text.table import end_label, write_line
 
 MAX_WORKERS = 60
 
@@ -26,11 +26,8 @@ def show_contexts(graphs: Sequence[ContextGraph], start_ns: int, console: Consol
     header = [*(["job"] if several else []), "context", "creator", "seconds", "took", "edges", "gradients"]
     header += ["zero", "bytes", "clean-up", "workers"]
     rows = [[*([str(graph.job)] if several else []), *_row(graph, start_ns)] for graph in graphs]
-    head, *lines = columns(header, rows, right=range(2 + several, 8 + several))
-    width = line_width(console)
-    write_line(console, cut_line(head, width), "bold")
-    for graph, line in zip(graphs, lines, strict=True):
-        write_line(console, cut_line(line, width), _style(graph))
+    right = range(2 + several, 8 + several)
+    show_lines(columns(header, rows, right, styles=map(_style, graphs)), console)
 
 
 def _style(graph: ContextGraph) -> str:

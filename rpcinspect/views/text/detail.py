@@ -23,7 +23,7 @@ from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.tensors import LastRead, bytes_of, hash_of, place_of, storage_of
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.unexpected import unexpected
-from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten
+from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten, some
 from rpcinspect.views.text.summary import moment
 from rpcinspect.wire.ranges import CaptureBytes
 
@@ -113,9 +113,7 @@ def _cause(causes: Causes, number: int) -> str:
     parents, certain = causes.of(number)
     if not parents and certain:
         return "by the sender's own program"
-    shown = ", ".join(f"message {parent}" for parent in parents[:MAX_PARENTS])
-    if len(parents) > MAX_PARENTS:
-        shown += f" and {len(parents) - MAX_PARENTS:,} more"
+    shown = some([f"message {parent}" for parent in parents], MAX_PARENTS)
     if certain:
         return f"while serving {shown}"
     ways = (

@@ -11,28 +11,24 @@ from rich.console import Console
 
 from rpcinspect.run.device_maps import DeviceMap, Pairs
 from rpcinspect.views.phrases import printable
-from rpcinspect.views.text.columns import columns
-from rpcinspect.views.text.table import cut_line, end_label, join_ends, line_width, write_line
+from rpcinspect.views.text.columns import Line, columns, show_lines
+from rpcinspect.views.text.table import end_label, join_ends
 
 HEADER = ("caller → callee", "tensors", "map seen", "devices used", "not covered")
 
 
 def show_device_maps(maps: Sequence[DeviceMap], console: Console) -> None:
     """Prints everything."""
-    width = line_width(console)
-    for line, style in _lines(maps):
-        write_line(console, cut_line(line, width), style)
+    show_lines(_lines(maps), console)
 
 
-def _lines(maps: Sequence[DeviceMap]) -> Iterator[tuple[str, str]]:
+def _lines(maps: Sequence[DeviceMap]) -> Iterator[Line]:
     if not maps:
         yield "no tensor was sent", ""
         return
     several = len({one.job for one in maps}) > 1
-    head, *lines = columns(HEADER, [_row(one, several) for one in maps], right=(1,))
-    yield head, "bold"
-    for one, line in zip(maps, lines, strict=True):
-        yield line, "red" if one.messages else ""
+    styles = ["red" if one.messages else "" for one in maps]
+    yield from columns(HEADER, [_row(one, several) for one in maps], right=(1,), styles=styles)
     yield "", ""
     needed = [one for one in maps if one.line is not None]
     if any(one.messages and one.line is None for one in maps):

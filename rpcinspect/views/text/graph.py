@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -23,12 +25,8 @@ from rpcinspect.views.graph.words import (
     what_words,
 )
 from rpcinspect.views.phrases import duration, packed, printable
-from rpcinspect.views.text.columns import columns
-from rpcinspect.views.text.lanes import Lanes
-from rpcinspect.views.text.table import cut_line, line_width, write_line
-
-Line = tuple[str, str]
-"""Text and style."""
+from rpcinspect.views.text.columns import Line, columns, show_lines
+from rpcinspect.views.text.table import end_label, join_ends, line_width, pad, write_line
 
 KINDS = {
     "request": "request on the wire",
@@ -45,14 +43,11 @@ def show_graph(
     graph: ContextGraph, path: Sequence[Segment], console: Console, *, several_jobs: bool = False
 ) -> None:
     """Prints everything."""
-    width = line_width(console)
     # what is said once may take several lines of a terminal
     console.print(Text(graph_title(graph, several_jobs), style="bold"), soft_wrap=not console.is_terminal)
     write_line(console, "")
-    for line, style in _messages(graph, width):
-        write_line(console, cut_line(line, width), style)
-    for line, style in (*_without(graph), *_path(path, graph)):
-        write_line(console, cut_line(line, width), style)
+    lines = chain(_messages(graph, line_width(console)), _without(graph), _path(path, graph))
+    show_lines(lines, console)
 
 
 def _messages(graph: ContextGraph, width: int | None) -> Iterator[Line]:
@@ -99,9 +94,8 @@ def _without(graph: ContextGraph) -> Iterator[Line]:
         )
         for edge in missing
     ]
-    head, *lines = columns(("no gradient", "edge", "from → to", "function", "tensors"), rows)
-    yield head, "bold red"
-    yield from ((line, "red") for line in lines)
+    header = ("no gradient", "edge", "from → to", "function", "tensors")
+    yield from columns(header, rows, head="bold red", styles=repeat("red"))
 
 
 def _path(path: Sequence[Segment], graph: ContextGraph) -> Iterator[Line]:
@@ -123,9 +117,7 @@ def _path(path: Sequence[Segment], graph: ContextGraph) -> Iterator[Line]:
     yield "", ""
     parts = "critical path," if graph.shown is None else "parts of the critical path of"
     yield f"{parts} {duration(total)}", "bold"
-    head, *lines = columns(("ms", "took", "share", "worker", "does", "exchange"), rows, right=(0, 1, 2))
-    yield head, "bold"
-    yield from ((line, "") for line in lines)
+    yield from columns(("ms", "took", "share", "worker", "does", "exchange"), rows, right=(0, 1, 2))
     yield f"in all: {_sums(path, total)}", ""
 
 
@@ -136,3 +128,53 @@ def _sums(path: Sequence[Segment], total: int) -> str:
         sums["on the wire" if wire else printable(segment.worker)] += segment.took_ns
     ordered = sorted(sums.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {duration(took)} ({100 * took / total:.0f} %)" for name, took in ordered)
+
+
+MAX_LANES = 8
+NEAREST = 12
+GAP = 3
+
+
+class Lanes:
+    """The layout for some workers; `width` None does not limit it."""
+
+    def __init__(self, workers: Sequence[str], width: int | None = None) -> None:
+        labels = [end_label(worker) for worker in workers]
+        self._at: dict[str, int] = {}
+        at = 0
+        for worker, label in zip(workers, labels, strict=True):
+            self._at[worker] = at
+            at += max(NEAREST, cell_len(label) + GAP)
+        self._labels = labels
+        self._size = max([place + 1 for place in self._at.values()] or [0])
+        last = cell_len(labels[-1]) if labels else 0
+        self._total = max(0, self._size - 1 + last)
+        self.drawn = len(workers) <= MAX_LANES and (width is None or self._total <= width // 2)
+        if not self.drawn:
+            ends = sorted(map(cell_len, labels))[-2:]
+            self._total = sum(ends) + cell_len(join_ends("", ""))
+
+    def header(self) -> str:
+        """The names above their lanes."""
+        if not self.drawn:
+            return pad("from → to", self._total)
+        line = ""
+        for place, label in zip(self._at.values(), self._labels, strict=True):
+            line = pad(line, place) + label
+        return pad(line, self._total)
+
+    def arrow(self, source: str, destination: str, line: str = "─") -> str:
+        """A message."""
+        if not self.drawn:
+            return pad(join_ends(end_label(source), end_label(destination)), self._total)
+        cells = [" "] * self._size
+        for place in self._at.values():
+            cells[place] = "│"
+        start, end = self._at.get(source), self._at.get(destination)
+        if start is not None and end is not None:
+            low, high = min(start, end), max(start, end)
+            for place in range(low + 1, high):
+                cells[place] = "┼" if cells[place] == "│" else line
+            cells[start] = "├" if start < end else "┤"
+            cells[end] = "↻" if start == end else "▶" if start < end else "◀"
+        return pad("".join(cells), self._total)

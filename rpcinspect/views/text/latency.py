@@ -6,19 +6,22 @@ In: a `Latency`. Out: lines of printable text on a console.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 from rich.console import Console
 
-from rpcinspect.run.latency import Latency, LatencyGroup, Spread, Straggler
+from rpcinspect.run.latency import Latency, LatencyGroup, Straggler
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import amount, counted, duration
-from rpcinspect.views.text.columns import columns
-from rpcinspect.views.text.table import cut_line, end_label, join_ends, line_width, write_line
+from rpcinspect.views.text.columns import Line, columns, show_lines
+from rpcinspect.views.text.table import end_label, join_ends, line_width
 
 MAX_ROWS = 30
 MAX_STRAGGLERS = 20
 
-HEADER = ("count", "p50", "p90", "p99", "max", "own p50", "nested", "on the wire", "requests", "answers")
+MEASURES = ("p50", "p90", "p99", "max", "own p50", "nested", "on the wire", "requests", "answers")
+"""Of a group, as `group_cells` has them."""
+HEADER = ("count", *MEASURES)
 
 LEGEND = (
     "times: from a request's first byte to its answer's last; own: at the callee, but for nested",
@@ -29,12 +32,10 @@ LEGEND = (
 
 def show_latency(latency: Latency, console: Console, *, show_all: bool = False) -> None:
     """Prints everything; with `show_all` every row."""
-    width = line_width(console)
-    for line, style in _lines(latency, show_all, width):
-        write_line(console, cut_line(line, width), style)
+    show_lines(_lines(latency, show_all, line_width(console)), console)
 
 
-def _lines(latency: Latency, show_all: bool, width: int | None) -> Iterator[tuple[str, str]]:
+def _lines(latency: Latency, show_all: bool, width: int | None) -> Iterator[Line]:
     if not latency.functions:
         yield "no request was seen", ""
         return
@@ -49,24 +50,22 @@ def _lines(latency: Latency, show_all: bool, width: int | None) -> Iterator[tupl
 
 def _groups(
     name: str, groups: Sequence[LatencyGroup], show_all: bool, several: bool, width: int | None
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[Line]:
     shown = groups if show_all else groups[:MAX_ROWS]
-    rows = []
-    for group in shown:
-        label = what_words(group.what) if group.what is not None else _pair(group.caller, group.callee)
-        rows.append((f"{label} (job {group.job})" if several else label, *_cells(group)))
-    head, *lines = columns((name, *HEADER), rows, right=range(1, 1 + len(HEADER)), width=width)
-    yield head, "bold"
-    yield from ((line, "") for line in lines)
+    rows = [(group_label(group, several), _count(group), *group_cells(group)) for group in shown]
+    yield from columns((name, *HEADER), rows, right=range(1, 1 + len(HEADER)), width=width)
     if len(groups) > len(shown):
         yield f"… and {len(groups) - len(shown):,} more (--all shows them)", ""
 
 
-def _pair(caller: str | None, callee: str | None) -> str:
-    return join_ends(end_label(caller or "?"), end_label(callee or "?"))
+def group_label(group: LatencyGroup, several_jobs: bool) -> str:
+    """What a group is of: a function, or a caller and a callee."""
+    ends = join_ends(end_label(group.caller or "?"), end_label(group.callee or "?"))
+    label = ends if group.what is None else what_words(group.what)
+    return f"{label} (job {group.job})" if several_jobs else label
 
 
-def _cells(group: LatencyGroup) -> tuple[str, ...]:
+def _count(group: LatencyGroup) -> str:
     count = f"{group.count:,}"
     waiting = group.count - group.answered - group.given_up
     if waiting:
@@ -75,9 +74,15 @@ def _cells(group: LatencyGroup) -> tuple[str, ...]:
         count += f" ({group.given_up:,} given up)"
     if group.failed:
         count += f" ({group.failed:,} ✗)"
+    return count
+
+
+def group_cells(group: LatencyGroup) -> tuple[str, ...]:
+    """Times and sizes of a group, as `MEASURES` calls them."""
+    total = group.total
+    spread = () if total is None else (total.p50, total.p90, total.p99, total.max)
     return (
-        count,
-        *_times(group.total),
+        *(map(duration, spread) if spread else ("",) * 4),
         "" if group.own is None else duration(group.own.p50),
         duration(group.nested_ns) if group.nested_ns else "",
         duration(group.wire_ns),
@@ -86,30 +91,24 @@ def _cells(group: LatencyGroup) -> tuple[str, ...]:
     )
 
 
-def _times(spread: Spread | None) -> tuple[str, str, str, str]:
-    if spread is None:
-        return "", "", "", ""
-    return duration(spread.p50), duration(spread.p90), duration(spread.p99), duration(spread.max)
+def straggler_cells(one: Straggler) -> tuple[str, ...]:
+    """What there is to say of one, but for its number."""
+    return (
+        duration(one.total_ns),
+        f"{one.total_ns / one.median_ns:.0f}×" if one.median_ns else "",
+        join_ends(end_label(one.caller), end_label(one.callee)),
+        what_words(one.what),
+        "waits for its own calls" if one.nested else "",
+    )
 
 
-def _stragglers(stragglers: Sequence[Straggler], show_all: bool) -> Iterator[tuple[str, str]]:
+def _stragglers(stragglers: Sequence[Straggler], show_all: bool) -> Iterator[Line]:
     if not stragglers:
         return
     shown = stragglers if show_all else stragglers[:MAX_STRAGGLERS]
-    rows = [
-        (
-            f"#{one.request}",
-            duration(one.total_ns),
-            f"{one.total_ns / one.median_ns:.0f}×" if one.median_ns else "",
-            join_ends(end_label(one.caller), end_label(one.callee)),
-            what_words(one.what),
-            "waits for its own calls" if one.nested else "",
-        )
-        for one in shown
-    ]
+    rows = [(f"#{one.request}", *straggler_cells(one)) for one in shown]
     yield "", ""
-    head, *lines = columns(("straggler", "took", "median", "from → to", "function", ""), rows, right=(1, 2))
-    yield head, "bold yellow"
-    yield from ((line, "yellow") for line in lines)
+    header = ("straggler", "took", "median", "from → to", "function", "")
+    yield from columns(header, rows, right=(1, 2), head="bold yellow", styles=repeat("yellow"))
     if len(stragglers) > len(shown):
         yield f"… and {counted(len(stragglers) - len(shown), 'more straggler')} (--all shows them)", "yellow"

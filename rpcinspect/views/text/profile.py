@@ -12,8 +12,8 @@ from rich.console import Console
 
 from rpcinspect.run.profile import CallProfile, ProfileRow, rows_of
 from rpcinspect.views.phrases import counted, printable
-from rpcinspect.views.text.columns import columns
-from rpcinspect.views.text.table import cut_line, end_label, join_ends, line_width, write_line
+from rpcinspect.views.text.columns import Line, columns, show_lines
+from rpcinspect.views.text.table import end_label, join_ends, line_width
 
 HEADER = ("Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg")
 MEMORY = ("CPU Mem", "Self CPU Mem")
@@ -29,12 +29,10 @@ SHARES = "shares are of what ran at callees; the callers' own operators do not t
 
 def show_profile(profiles: Sequence[CallProfile], console: Console, *, every_call: bool = False) -> None:
     """Prints one table; with `every_call` one for each profiled call before it."""
-    width = line_width(console)
-    for line, style in _lines(profiles, every_call, width):
-        write_line(console, cut_line(line, width), style)
+    show_lines(_lines(profiles, every_call, line_width(console)), console)
 
 
-def _lines(profiles: Sequence[CallProfile], every_call: bool, width: int | None) -> Iterator[tuple[str, str]]:
+def _lines(profiles: Sequence[CallProfile], every_call: bool, width: int | None) -> Iterator[Line]:
     if not profiles:
         yield NOTHING, ""
         return
@@ -53,15 +51,13 @@ def _lines(profiles: Sequence[CallProfile], every_call: bool, width: int | None)
             yield f"#{profile.answer}: ends of operators without their begins were left out", "yellow"
 
 
-def _table(profiles: Sequence[CallProfile], width: int | None) -> Iterator[tuple[str, str]]:
+def _table(profiles: Sequence[CallProfile], width: int | None) -> Iterator[Line]:
     rows = rows_of(profiles)
     memory = any(profile.with_memory for profile in profiles)
     total = sum(row.self_ns for row in rows)
     header = (*HEADER, *(MEMORY if memory else ()), *LAST)
     cells = [_cells(row, total, memory) for row in rows]
-    head, *lines = columns(header, cells, right=range(1, len(header)), width=width)
-    yield head, "bold"
-    yield from ((line, "") for line in lines)
+    yield from columns(header, cells, right=range(1, len(header)), width=width)
     yield f"Self CPU time total: {torch_time(total)}", ""
 
 

@@ -12,18 +12,16 @@ from rich.console import Console
 from rpcinspect.session.model import Fork, RRef
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import counted
-from rpcinspect.views.text.columns import columns
-from rpcinspect.views.text.table import cut_line, end_label, line_width, write_line
+from rpcinspect.views.text.columns import Line, columns, show_lines
+from rpcinspect.views.text.table import end_label
 
 
 def show_rrefs(stories: Sequence[RRef], console: Console, *, every_fork: bool = False) -> None:
     """Prints everything; with `every_fork` the forks that were given back too."""
-    width = line_width(console)
-    for line, style in _lines(stories, every_fork):
-        write_line(console, cut_line(line, width), style)
+    show_lines(_lines(stories, every_fork), console)
 
 
-def _lines(stories: Sequence[RRef], every_fork: bool) -> Iterator[tuple[str, str]]:
+def _lines(stories: Sequence[RRef], every_fork: bool) -> Iterator[Line]:
     if not stories:
         yield "no remote reference was seen", ""
         return
@@ -31,10 +29,8 @@ def _lines(stories: Sequence[RRef], every_fork: bool) -> Iterator[tuple[str, str
     header = [*(["job"] if several else []), "rref", "owner", "made by", "value of", "forks", "alive"]
     header += ["fetched", "backward"]
     rows = [[*([str(story.job)] if several else []), *_row(story)] for story in stories]
-    head, *lines = columns(header, rows, right=range(4 + several, 8 + several))
-    yield head, "bold"
-    for story, line in zip(stories, lines, strict=True):
-        yield line, "red" if story.failed else "yellow" if story.alive else ""
+    styles = ["red" if story.failed else "yellow" if story.alive else "" for story in stories]
+    yield from columns(header, rows, right=range(4 + several, 8 + several), styles=styles)
     forks = [(story, f) for story in stories for f in (story.forks if every_fork else story.alive)]
     if forks:
         yield "", ""
@@ -45,15 +41,12 @@ def _lines(stories: Sequence[RRef], every_fork: bool) -> Iterator[tuple[str, str
 
 
 def _row(story: RRef) -> list[str]:
-    what = what_words(story.what) if story.what is not None else "a local value"
-    if story.what is None and story.creator != story.owner:
-        what = "? (its remote call was not captured)"
     made = "?" if story.creator is None else end_label(story.creator)
     return [
         _id(story.rref_id),
         "?" if story.owner is None else end_label(story.owner),
         made if story.created is None else f"{made} #{story.created}",
-        f"{what} ✗ raised" if story.failed else what,
+        value_words(story),
         f"{len(story.forks):,}",
         f"{len(story.alive):,}",
         f"{len(story.fetches):,}",
@@ -61,7 +54,15 @@ def _row(story: RRef) -> list[str]:
     ]
 
 
-def _forks(forks: Sequence[tuple[RRef, Fork]]) -> Iterator[tuple[str, str]]:
+def value_words(story: RRef) -> str:
+    """What an RRef refers to."""
+    what = what_words(story.what) if story.what is not None else "a local value"
+    if story.what is None and story.creator != story.owner:
+        what = "? (its remote call was not captured)"
+    return f"{what} ✗ raised" if story.failed else what
+
+
+def _forks(forks: Sequence[tuple[RRef, Fork]]) -> Iterator[Line]:
     rows = [
         (
             _id(fork.fork_id),
@@ -76,10 +77,8 @@ def _forks(forks: Sequence[tuple[RRef, Fork]]) -> Iterator[tuple[str, str]]:
         )
         for story, fork in forks
     ]
-    head, *lines = columns(("fork", "rref", "held by", "came", "owner told", "giver told", "end"), rows)
-    yield head, "bold"
-    for (_, fork), line in zip(forks, lines, strict=True):
-        yield line, "yellow" if fork.state == "alive" else ""
+    header = ("fork", "rref", "held by", "came", "owner told", "giver told", "end")
+    yield from columns(header, rows, styles=["yellow" if f.state == "alive" else "" for _, f in forks])
 
 
 def _number(index: int | None) -> str:

@@ -11,10 +11,10 @@ from datetime import datetime, timezone
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.errors import Problem
+from rpcinspect.errors import Location, Problem
 from rpcinspect.session.model import CaptureInfo, Finding, Session
 from rpcinspect.views.empty import why_empty
-from rpcinspect.views.phrases import amount, counted, duration, path_label, pieces, printable
+from rpcinspect.views.phrases import amount, counted, duration, indexes, path_label, pieces, printable
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.text.columns import columns
 from rpcinspect.views.worker_logs import file_lines
@@ -22,7 +22,6 @@ from rpcinspect.wire.clocks import ClockOffset
 
 SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 MAX_PROBLEMS = 20
-MAX_INDEXES = 8
 NEGLIGIBLE_NS = 1_000
 """Clocks that agree so well need no word."""
 
@@ -139,8 +138,7 @@ def _sums(session: Session) -> Iterator[Text]:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Text]:
     """A header and rows."""
     yield Text()
-    for number, line in enumerate(columns(header, rows)):
-        yield Text(line, style="" if number else "bold")
+    yield from (Text(line, style=style) for line, style in columns(header, rows))
 
 
 def finding_text(finding: Finding) -> Text:
@@ -149,9 +147,7 @@ def finding_text(finding: Finding) -> Text:
     text.append(f"{finding.severity}: {finding.code}", style=SEVERITY_STYLES[finding.severity])
     text.append(f"  {printable(finding.text)}")
     if finding.messages:
-        shown = ", ".join(f"#{index}" for index in finding.messages[:MAX_INDEXES])
-        more = len(finding.messages) - MAX_INDEXES
-        text.append(f" ({shown}{f' and {more:,} more' if more > 0 else ''})")
+        text.append(f" ({indexes(finding.messages)})")
     if finding.remedy:
         text.append(f"\n  {printable(finding.remedy)}")
     return text
@@ -172,14 +168,19 @@ def problem_line(problem: Problem, captures: Sequence[CaptureInfo]) -> str:
     place = []
     if where.capture is not None and len(captures) > 1:
         place.append(path_label(captures[where.capture].path))
-    if where.packet is not None:
-        place.append(f"packet {where.packet}")
-    if where.flow is not None:
-        place.append(where.flow)
-    if where.offset is not None:
-        place.append(f"offset {where.offset}")
+    place += place_words(where)
     at = f" ({', '.join(place)})" if place else ""
     return f"problem: {problem.layer}: {printable(problem.reason)}{at}"
+
+
+def place_words(where: Location) -> Iterator[str]:
+    """Where in its capture something is, as far as that is known."""
+    if where.packet is not None:
+        yield f"packet {where.packet}"
+    if where.flow is not None:
+        yield printable(where.flow)
+    if where.offset is not None:
+        yield f"offset {where.offset}"
 
 
 def _workers(session: Session) -> Iterator[Text]:

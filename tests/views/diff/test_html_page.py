@@ -15,7 +15,7 @@ from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.run.run import Run
-from rpcinspect.views.diff.html_page import diff_html
+from rpcinspect.views.diff.page import diff_html
 from tests.diff.stories import Story
 from tests.pairs.expected import Check, checks
 

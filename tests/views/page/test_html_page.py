@@ -3,14 +3,17 @@ was captured. What a browser makes of it is in test_trace_browser.py."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from hashlib import sha256
 from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rpcinspect.rpc.command import ExceptionResponse, PythonResp
@@ -20,13 +23,21 @@ from rpcinspect.trace.touched import Touched
 from rpcinspect.views.contract.message_line import MessageRenderer
 from rpcinspect.views.contract.trace import graph_json
 from rpcinspect.views.message_facts import facts_of
-from rpcinspect.views.page.data import KEYS, cut
-from rpcinspect.views.page.html_page import SCRIPTS, TEMPLATES
+from rpcinspect.views.page import html_page
+from rpcinspect.views.page.html_page import (
+    CHUNK_BYTES,
+    KEYS,
+    SCRIPTS,
+    TEMPLATES,
+    chunks,
+    cut,
+    exact,
+    packed_json,
+)
 from rpcinspect.views.shown import Shown
 from tests.diff.stories import Story
 from tests.truth import CAPTURES
 from tests.views.page.pages import HOSTILE, SCRIPT, PageData, Parsed, page_text, story_run, with_run
-from tests.views.page.test_data import as_strings
 
 NAMES = sorted(path.name.partition(".")[0] for path in CAPTURES.glob("*.pcap*"))
 IDS = {key.decode() for key in KEYS.split(b"|")}
@@ -178,3 +189,83 @@ def test_the_script_makes_text_and_asks_for_nothing() -> None:
         assert not re.search(forbidden, text), name
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), name
         assert text.isprintable() or all(c == "\n" or c.isprintable() for c in text), name
+
+
+ID_NAMES = [key.decode() for key in KEYS.split(b"|")]
+NASTY = [f'"{name}":12345678901234567890' for name in ID_NAMES]
+NASTY += [
+    '\\"context_id":5',
+    "[12345678901234567890]",
+    ",1234567890123456789,",
+    "\\",
+    '"',
+    "</script>",
+    "\u2028",
+]
+
+texts = st.text(max_size=20) | st.sampled_from(NASTY)
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | texts,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(texts | st.sampled_from(ID_NAMES), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+def as_strings(value: Any, key: str | None = None) -> Any:
+    """The same by walking through it: numbers of ids, and of 16 digits and more, as strings."""
+    if isinstance(value, dict):
+        return {name: as_strings(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [as_strings(inner) for inner in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value) if key in ID_NAMES or abs(value) >= 10**15 else value
+    return value
+
+
+@given(values)
+def test_long_numbers_and_ids_become_strings(value: Any) -> None:
+    assert json.loads(exact(orjson.dumps([value]))) == as_strings([value])
+
+
+@pytest.mark.parametrize("number", [1.5e300, 12345678901234567.5, 1e-9, 0.1])
+def test_fractions_stay_numbers(number: float) -> None:
+    found = json.loads(exact(orjson.dumps({"a": number, "s": "x"})))
+    assert found in ({"a": number, "s": "x"}, {"a": str(number), "s": "x"})
+    assert float(found["a"]) == number
+
+
+@given(values)
+def test_packed_text_is_letters_and_digits(value: Any) -> None:
+    text = packed_json({"value": value}).decode()
+    assert re.fullmatch("[A-Za-z0-9+/]*=*", text)
+    assert json.loads(gzip.decompress(b64decode(text)))["value"] == as_strings(value)
+
+
+def test_the_same_data_gives_the_same_page() -> None:
+    assert packed_json([1, 2]) == packed_json([1, 2])
+
+
+def test_long_payloads_are_cut() -> None:
+    for digits, left in ((10, 10), (1024, 1024), (5000, 1024)):
+        json_text = orjson.dumps({"body": {"payload_hex": "a0" * (digits // 2)}, "text": "b" * 5000})
+        found = json.loads(cut(json_text))
+        assert found["body"]["payload_hex"] == "a0" * (left // 2)
+        assert len(found["text"]) == 5000
+
+
+def test_chunks_hold_everything_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html_page, "CHUNK_BYTES", 100)
+    objects = [orjson.dumps({"n": n, "text": "x" * (n % 70)}) for n in range(200)]
+    found: list[Any] = []
+    sizes = []
+    for count, text in chunks(iter(objects)):
+        part = json.loads(gzip.decompress(b64decode(text)))
+        assert len(part) == count
+        sizes.append(count)
+        found += part
+    assert [one["n"] for one in found] == [*range(200)]
+    assert len(sizes) > 50
+    assert [*chunks(iter(()))] == []
+    assert CHUNK_BYTES > 10_000

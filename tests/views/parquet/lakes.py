@@ -27,7 +27,7 @@ def write_lake(
 ) -> str:
     """Writes a session into a lake; gives what the user is told."""
     request = Request(
-        files=tuple(map(str, paths)), format="parquet", output=folder, partition=name, hashes=hashes
+        files=tuple(map(str, paths)), format="parquet", output=folder, partition=name, no_hash=not hashes
     )
     chosen = None if text is None else Filter(parse(text), text)
     with open_lake(request) as lake:

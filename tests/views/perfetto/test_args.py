@@ -7,7 +7,7 @@ import json
 import orjson
 import pytest
 
-from rpcinspect.commands.whole_run import read_run
+from rpcinspect.commands.passes import read_run
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.callee import Name
 from rpcinspect.run.exchanges import Exchange

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from rich.cells import cell_len
 
-from rpcinspect.views.text.columns import columns
+from rpcinspect.views.text.columns import columns as styled
+
+
+def columns(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Collection[int] = (),
+    width: int | None = None,
+) -> list[str]:
+    """The lines without their styles."""
+    return [line for line, _ in styled(header, rows, right, width)]
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
@@ -36,3 +48,9 @@ def test_names_give_way_to_numbers_on_a_narrow_terminal() -> None:
 
 def test_without_rows_there_is_a_header() -> None:
     assert list(columns(("a", "b"), [])) == ["a  b"]
+
+
+def test_the_header_and_each_row_have_a_style() -> None:
+    found = styled(("a", "b"), [("1", "2"), ("3", "4")], head="bold red", styles=("", "dim"))
+    assert list(found) == [("a  b", "bold red"), ("1  2", ""), ("3  4", "dim")]
+    assert [style for _, style in styled(("a",), [("1",), ("2",)])] == ["bold", "", ""]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import site
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from rpcinspect.commands.installed import pip_install
 from tests.commands.runner import CAPTURES, CHAIN
 
 ROOT = CAPTURES.parent
@@ -36,7 +40,7 @@ def without_torch(folder: Path) -> Path:
 def test_it_is_looked_for_and_not_imported(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
-    code = "from rpcinspect.commands.torch_there import missing_torch; print(missing_torch())"
+    code = "from rpcinspect.commands.installed import missing_torch; print(missing_torch())"
     assert run(code, ROOT, tmp_path).stdout == "None\n"
     assert run(code, ROOT).stdout.startswith("live workers need PyTorch, which is not installed here: ")
 
@@ -53,3 +57,10 @@ def test_a_replay_says_what_to_install_and_a_plan_needs_nothing(tmp_path: Path) 
     planned = run(code.replace("*MORE", "'--plan'"), ROOT, folder)
     assert (planned.returncode, planned.stderr) == (0, "")
     assert "5 to send" in planned.stdout
+
+
+def test_it_is_of_the_python_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for python in (sys.executable, "/an environment/bin/python"):
+        monkeypatch.setattr(sys, "executable", python)
+        told = shlex.split(pip_install("'rpcinspect[replay]'"))
+        assert told == [python, "-m", "pip", "install", "rpcinspect[replay]"]

@@ -1,13 +1,13 @@
-"""Whether PyTorch is installed, without importing it; what to install where it is not.
+"""Whether PyTorch is installed, without importing it; the commands that install what is optional.
 
 Only live workers import torch, in processes of their own.
 """
 
 from __future__ import annotations
 
+import shlex
+import sys
 from importlib.util import find_spec
-
-from rpcinspect.commands.pip_hint import pip_install
 
 RELEASES = "'rpcinspect[replay]'"
 CPU_BUILD = "torch --index-url https://download.pytorch.org/whl/cpu"
@@ -21,3 +21,8 @@ def missing_torch() -> str | None:
         f"live workers need PyTorch, which is not installed here: {pip_install(RELEASES)} (several GB where "
         f"CUDA is the default); about 200 MB: {pip_install(CPU_BUILD)}"
     )
+
+
+def pip_install(what: str) -> str:
+    """That command for the shell, with these requirements and options."""
+    return f"{shlex.quote(sys.executable)} -m pip install {what}"
