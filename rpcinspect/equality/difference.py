@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rpcinspect.equality.histogram import Histogram
 from rpcinspect.equality.rules import Rules
@@ -115,18 +114,6 @@ class Difference(Struct, frozen=True, kw_only=True):
         if self.both:
             out["both"] = True
         return out
-
-    def mirrored(self) -> Difference:
-        """As the comparison the other way round finds it."""
-        return replace(
-            self,
-            path=self.path if self.b_path is None else self.b_path,
-            b_path=None if self.b_path is None else self.path,
-            a_value=self.b_value,
-            b_value=self.a_value,
-            a_bits=self.b_bits,
-            b_bits=self.a_bits,
-        )
 
 
 def verdict(differences: Iterable[Difference], rules: Rules) -> Verdict:

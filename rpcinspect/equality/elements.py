@@ -131,12 +131,6 @@ def storage_of(tensor: TpTensor, read: Read) -> Storage:
     return Storage(tensor.extent, read, tensor.placement.value, None if target is None else _device(target))
 
 
-def in_memory(data: bytes, device: str | None = "cpu") -> Storage:
-    """A storage whose bytes are here; of a live message, or in tests."""
-    extent = Extent(len(data), ((0, 0, len(data)),) if data else ())
-    return Storage(extent, lambda part: b"".join(data[o : o + n] for _, o, n in part.pieces), device=device)
-
-
 def codes_of(meta: TensorMeta, raw: bytes) -> npt.NDArray[Any]:
     """Logical bytes → raw bits of each element, shape (elements, parts)."""
     dtype = DTYPES[meta.dtype]

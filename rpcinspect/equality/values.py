@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from rpcinspect.equality.difference import Difference, plain_text, to_json
 from rpcinspect.equality.elements import Block
 from rpcinspect.equality.errors import same_main
-from rpcinspect.equality.ids import CONTEXT, FORK, RREF, IdMap
+from rpcinspect.equality.ids import CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.keys import by_key, key_of, match, one_module
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.tally import Tally
@@ -272,10 +272,10 @@ class _Walk:
     def rref(self, a: RRefForkData, b: RRefForkData, path: str) -> Difference | None:
         ids = self.matching.ids
         same = (
-            ids.worker(a.owner_id, b.owner_id)
-            and ids.worker(a.parent, b.parent)
-            and ids.unique(RREF, GloballyUniqueId(*a.rref_id), GloballyUniqueId(*b.rref_id))
-            and ids.unique(FORK, GloballyUniqueId(*a.fork_id), GloballyUniqueId(*b.fork_id))
+            ids.carried(WORKER, a.owner_id, b.owner_id)
+            and ids.carried(WORKER, a.parent, b.parent)
+            and ids.carried(RREF, GloballyUniqueId(*a.rref_id), GloballyUniqueId(*b.rref_id))
+            and ids.carried(FORK, GloballyUniqueId(*a.fork_id), GloballyUniqueId(*b.fork_id))
             and same_main(a.type_str) == same_main(b.type_str)
         )
         if same:
@@ -292,7 +292,8 @@ class _Walk:
         return found
 
     def worker(self, a: semantic.WorkerInfo, b: semantic.WorkerInfo, path: str) -> Difference | None:
-        if self.matching.rules.worker_name(a.name) == b.name and self.matching.ids.worker(a.id, b.id):
+        matching = self.matching
+        if matching.rules.worker_name(a.name) == b.name and matching.ids.carried(WORKER, a.id, b.id):
             return None
         return self.differ(f"{a.name} ({a.id})", f"{b.name} ({b.id})", path)
 

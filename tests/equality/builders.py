@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.equality.elements import Read, Tensors, in_memory
+from rpcinspect.equality.elements import Read, Storage, Tensors
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.tensors import compare_tensors
 from rpcinspect.rpc.command import Command
@@ -26,11 +26,18 @@ from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table, to_tensor_table
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Placement, TpTensor
 from rpcinspect.wire.tensorpipe import TpTensorDescriptor
+from tests.equality.mirrors import mirrored, mirrored_rules
 from tests.rpc.torch_tables import torch_table
 from tests.session.records import CPU, pipe, tp_message
 
 BITS = Rules()
 STRICT = Rules(strict=True)
+
+
+def in_memory(data: bytes, device: str | None = "cpu") -> Storage:
+    """A storage whose bytes are here."""
+    extent = Extent(len(data), ((0, 0, len(data)),) if data else ())
+    return Storage(extent, lambda part: b"".join(data[o : o + n] for _, o, n in part.pieces), device=device)
 
 
 def dense(dtype: str, data: bytes, sizes: tuple[int, ...] | None = None, **more: Any) -> Tensors:
@@ -59,8 +66,8 @@ def from_torch(*tensors: Any) -> Tensors:
 def compare(a: Tensors, b: Tensors, rules: Rules = BITS, index: int = 0) -> list[Difference]:
     """Tensor `index` of both, both ways round."""
     found = compare_tensors(a, index, b, index, f"tensors[{index}]", rules)
-    back = compare_tensors(b, index, a, index, f"tensors[{index}]", rules.mirrored())
-    assert [difference.mirrored() for difference in back] == found
+    back = compare_tensors(b, index, a, index, f"tensors[{index}]", mirrored_rules(rules))
+    assert [mirrored(difference) for difference in back] == found
     return found
 
 

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rpcinspect.equality import elements
-from rpcinspect.equality.elements import Storage, Tensors, codes_of, in_memory
+from rpcinspect.equality.elements import Storage, Tensors, codes_of
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes
 from rpcinspect.wire.ranges import Extent
+from tests.equality.builders import in_memory
 
 DATA = bytes(range(200)) * 3
 
