@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, to_json
-from rpcinspect.equality.elements import Read, Tensors, tensors_of
+from rpcinspect.equality.elements import Read, Tensors, same_bytes, tensors_of
 from rpcinspect.equality.envelopes import compare_envelopes, compare_ids, compare_metadata, contexts_of
 from rpcinspect.equality.errors import RemoteError, compare_errors
 from rpcinspect.equality.ids import CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.rules import Rules
-from rpcinspect.equality.tensors import WHOLE_BYTES, compare_tensors
+from rpcinspect.equality.tensors import compare_tensors
 from rpcinspect.equality.values import Matching, compare_values
 from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.command import Command
@@ -246,15 +246,10 @@ class _Comparison:
         a, b = self.tensors_a.storages, self.tensors_b.storages
         if len(a) != len(b):
             return False
-        for one, other in zip(a, b, strict=True):
-            extent, partner = one.extent, other.extent
-            if extent is None or partner is None or extent.missing or partner.missing:
-                return False
-            if one.device != other.device or not extent.length == partner.length <= WHOLE_BYTES:
-                return False
-            if one.read(extent) != other.read(partner):
-                return False
-        return True
+        return all(
+            one.target_device == other.target_device and same_bytes(one, other)
+            for one, other in zip(a, b, strict=True)
+        )
 
     def damaged(self) -> bool:
         return any(problem.layer in _TABLE_LAYERS for problem in (*self.a.problems, *self.b.problems))

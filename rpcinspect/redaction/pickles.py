@@ -7,7 +7,7 @@ not know of is replaced, too, also what the pickle throws away while it is loade
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from struct import pack, unpack_from
 from typing import TypeAlias
 
@@ -17,9 +17,10 @@ from rpcinspect.redaction.public import DEVICE, NUMPY_TYPE, TYPE, VALUES, is_pub
 from rpcinspect.rpc.pickle_facts import BROADCAST, CONTROL_FUNCTIONS, GATHER, rref_forks
 from rpcinspect.rpc.pickles import numpy_nodes, semantic
 from rpcinspect.rpc.pickles.jit import read_jit
-from rpcinspect.rpc.pickles.patch import COUNTED, INTEGERS, number_integers, opcode_end
+from rpcinspect.rpc.pickles.opcodes import COUNTED, INTEGERS, opcode_places
+from rpcinspect.rpc.pickles.patch import number_integers
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle
-from rpcinspect.rpc.pickles.tree import Call, Global, Value, children
+from rpcinspect.rpc.pickles.tree import Call, Global, Value, walk
 
 Say: TypeAlias = Callable[[bytes], bytes]
 """A string → what stands for it, as long."""
@@ -40,7 +41,7 @@ def redact_python(
     for number, (begin, end) in enumerate(numbered.places):
         if kept is not None and number not in kept:
             out[begin:end] = _integer(data[begin:end], numbered.integers[number], words)
-    for begin, end in _opcodes(data, pickle.end):
+    for begin, end in opcode_places(data, pickle.end):
         new = _operand(data[begin:end], say, words, keep_floats=kept is None)
         if new is not None:
             out[begin:end] = new
@@ -65,13 +66,13 @@ def redact_jit(
     """
     read_jit(data, limits)
     out = bytearray(data)
-    places = [(b, e) for b, e in _opcodes(data, len(data)) if data[b] in INTEGERS]
+    places = [(b, e) for b, e in opcode_places(data, len(data)) if data[b] in INTEGERS]
     known = _kept_jit(data, places, kept, limits) if numbers else None
     for number, (begin, end) in enumerate(places):
         if known is not None and number not in known:
             value = _number(data[begin:end])
             out[begin:end] = _integer(data[begin:end], value, words)
-    for begin, end in _opcodes(data, len(data)):
+    for begin, end in opcode_places(data, len(data)):
         new = _operand(data[begin:end], say, words, keep_floats=not floats)
         if new is not None:
             out[begin:end] = new
@@ -125,15 +126,6 @@ def _python_strings(pickle: PythonPickle, words: Pseudonyms) -> Say:
         return words.dotted(text) if text in own else words.word(text)
 
     return say
-
-
-def _opcodes(data: bytes, end: int) -> Iterator[tuple[int, int]]:
-    """Where each opcode begins and ends, with its operand; the reader has accepted them all."""
-    pos = 2 if data[:1] == b"\x80" else 0
-    while pos < end:
-        after = opcode_end(data, pos)
-        yield pos, after
-        pos = after
 
 
 def _operand(opcode: bytes, say: Say, words: Pseudonyms, *, keep_floats: bool) -> bytes | None:
@@ -215,13 +207,7 @@ def _kept_jit(
 def _structural(root: Value, calls: Collection[Call]) -> set[int]:
     """The integers of a tree that are references, ids or how something was made, not values."""
     found: set[int] = set()
-    seen: set[int] = set()
-    stack: list[Value] = [root, *calls]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, (str, bytes, int, float, bool)) or node is None or id(node) in seen:
-            continue
-        seen.add(id(node))
+    for node in walk([root, *calls]):
         if type(node) is Call:
             index, fork = semantic.tensor_index(node), semantic.brought_fork(node)
             if index is not None:
@@ -230,7 +216,6 @@ def _structural(root: Value, calls: Collection[Call]) -> set[int]:
                 found |= {fork.owner_id, *fork.rref_id, *fork.fork_id, fork.parent}
             elif type(node.function) is Global and node.function in MAKERS:
                 found |= _integers(node.args) | _integers(node.state)
-        stack.extend(children(node))
     udf = semantic.python_udf(root)
     if udf is not None and str(udf.func) in GATHERING and type(udf.args) is tuple:
         found |= _integers(udf.args[:1])  # which gathering it is
@@ -239,17 +224,8 @@ def _structural(root: Value, calls: Collection[Call]) -> set[int]:
 
 def _integers(value: Value) -> set[int]:
     """Those in a value, as deep as tuples go."""
-    found: set[int] = set()
-    seen: set[int] = set()
-    stack = [value]
-    while stack:
-        node = stack.pop()
-        if type(node) is int:
-            found.add(node)
-        elif type(node) is tuple and id(node) not in seen:
-            seen.add(id(node))
-            stack.extend(node)
-    return found
+    found = walk([value], lambda node: node if type(node) is tuple else ())
+    return {node for node in found if type(node) is int}
 
 
 def _utf8(text: str) -> bytes:

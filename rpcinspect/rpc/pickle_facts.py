@@ -41,7 +41,7 @@ from rpcinspect.rpc.pickles.semantic import (
     rref_fork,
     tensor_reference,
 )
-from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Set, Value, children
+from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Set, Value, children, walk
 
 CACHE_BYTES = 1 << 22
 
@@ -126,18 +126,11 @@ def rref_forks(value: Value) -> tuple[RRefForkData, ...]:
 
 def calls_in(value: Value) -> Iterator[Call]:
     """Every call in a tree, each once; not those that an RRef's fork is written with."""
-    seen: set[int] = set()
-    stack = [value]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, (str, bytes, int, float, bool)) or node is None or id(node) in seen:
-            continue
-        seen.add(id(node))
-        if type(node) is Call:
-            yield node
-            if rref_fork(node) is not None:
-                continue
-        stack.extend(reversed(list(children(node))))
+
+    def inner(node: Value) -> Iterable[Value]:
+        return () if rref_fork(node) is not None else reversed(list(children(node)))
+
+    return (node for node in walk([value], inner) if type(node) is Call)
 
 
 def _forks(calls: Iterable[Call]) -> tuple[RRefForkData, ...]:

@@ -37,7 +37,9 @@ STRICT = Rules(strict=True)
 def in_memory(data: bytes, device: str | None = "cpu") -> Storage:
     """A storage whose bytes are here."""
     extent = Extent(len(data), ((0, 0, len(data)),) if data else ())
-    return Storage(extent, lambda part: b"".join(data[o : o + n] for _, o, n in part.pieces), device=device)
+    return Storage(
+        extent, lambda part: b"".join(data[o : o + n] for _, o, n in part.pieces), target_device=device
+    )
 
 
 def dense(dtype: str, data: bytes, sizes: tuple[int, ...] | None = None, **more: Any) -> Tensors:

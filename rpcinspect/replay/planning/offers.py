@@ -14,8 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from rpcinspect.replay.planning.operator_table import PASSES
-from rpcinspect.rpc.pickles.known import HARMLESS, has_dunder, is_dangerous
-from rpcinspect.rpc.pickles.standard_library import STANDARD_LIBRARY
+from rpcinspect.rpc.pickles.known import HARMLESS, STANDARD_LIBRARY, has_dunder, is_dangerous
 from rpcinspect.rpc.pickles.tree import Global
 
 

@@ -24,7 +24,11 @@ def _names(text: str) -> frozenset[str]:
 
 
 def _globals(table: dict[str, frozenset[str]]) -> frozenset[Global]:
-    return frozenset(Global(module, name) for module, names in table.items() for name in names)
+    """By modules that have the same names."""
+    found = (
+        (module, name) for modules, names in table.items() for module in modules.split() for name in names
+    )
+    return frozenset(Global(module, name) for module, name in found)
 
 
 EXCEPTION_NAMES = _names(
@@ -122,16 +126,12 @@ EXCEPTIONS = _globals(
         "torch": _names("OutOfMemoryError AcceleratorError"),
         "torch._C": _names("AcceleratorError JITException OutOfMemoryError _LinAlgError"),
         "torch.cuda": _names("OutOfMemoryError"),
-        "torch._C._distributed_c10d": _names(
-            "DistBackendError DistError DistNetworkError DistStoreError DistQueueEmptyError"
-        ),
-        "torch.distributed": _names(
+        "torch._C._distributed_c10d torch.distributed": _names(
             "DistBackendError DistError DistNetworkError DistStoreError DistQueueEmptyError"
         ),
         "concurrent.futures._base": _names("CancelledError TimeoutError"),
         "decimal": _names("InvalidOperation DivisionByZero"),
-        "_pickle": _names("PickleError PicklingError UnpicklingError"),
-        "pickle": _names("PickleError PicklingError UnpicklingError"),
+        "_pickle pickle": _names("PickleError PicklingError UnpicklingError"),
         "_queue": _names("Empty"),
         "queue": _names("Empty Full"),
         "json.decoder": _names("JSONDecodeError"),
@@ -154,10 +154,10 @@ VALUES = (
             "decimal": _names("Decimal"),
             "fractions": _names("Fraction"),
             "numpy": _NUMPY_TYPES,
-            "operator": _ARITHMETIC,
-            "_operator": _ARITHMETIC,
-            "pathlib": _names("PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"),
-            "pathlib._local": _names("PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"),
+            "operator _operator": _ARITHMETIC,
+            "pathlib pathlib._local": _names(
+                "PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"
+            ),
             "torch": _DTYPES | _TORCH,
             "torch._tensor": _names("Tensor"),
             "torch.nn.parameter": _names("Parameter"),
@@ -234,14 +234,12 @@ ADDRESSES = frozenset({"__array_interface__", "__array_struct__", "__cuda_array_
 
 HARMLESS = _globals(
     {
-        "_thread": _names("get_ident get_native_id"),
-        "os": _names("getpid getppid cpu_count uname"),
+        "_thread threading": _names("get_ident get_native_id"),
+        "os posix": _names("getpid getppid cpu_count uname"),
         "platform": _names("machine node platform python_version system"),
-        "posix": _names("getpid getppid cpu_count uname"),
         "socket": _names("gethostname getfqdn"),
         "_socket": _names("gethostname"),
         "sys": _names("getsizeof intern"),
-        "threading": _names("get_ident get_native_id"),
     }
 )
 """Of the modules in `DANGEROUS`, what jobs call to say where they are. It passes nowhere for that."""
@@ -270,3 +268,38 @@ def is_special(name: str) -> bool:
 def has_dunder(name: str) -> bool:
     """Whether a dotted name goes through `__this__`."""
     return any(map(is_special, name.split(".")))
+
+
+STANDARD_LIBRARY = _names(
+    """
+    __future__ _abc _aix_support _ast _asyncio _bisect _blake2 _bootsubprocess _bz2 _codecs _codecs_cn
+    _codecs_hk _codecs_iso2022 _codecs_jp _codecs_kr _codecs_tw _collections _collections_abc
+    _compat_pickle _compression _contextvars _crypt _csv _ctypes _curses _curses_panel _datetime _dbm
+    _decimal _dummy_thread _elementtree _frozen_importlib _frozen_importlib_external _functools _gdbm
+    _hashlib _heapq _imp _io _json _locale _lsprof _lzma _markupbase _md5 _msi _multibytecodec
+    _multiprocessing _opcode _operator _osx_support _overlapped _pickle _posixshmem _posixsubprocess
+    _py_abc _pydecimal _pyio _queue _random _scproxy _sha1 _sha256 _sha3 _sha512 _signal _sitebuiltins
+    _socket _sqlite3 _sre _ssl _stat _statistics _string _strptime _struct _symtable _thread
+    _threading_local _tkinter _tokenize _tracemalloc _typing _uuid _warnings _weakref _weakrefset _winapi
+    _zoneinfo abc aifc annotationlib antigravity argparse array ast asynchat asyncio asyncore atexit
+    audioop base64 bdb binascii binhex bisect builtins bz2 cProfile calendar cgi cgitb chunk cmath cmd
+    code codecs codeop collections colorsys compileall compression concurrent configparser contextlib
+    contextvars copy copyreg crypt csv ctypes curses dataclasses datetime dbm decimal difflib dis
+    distutils doctest dummy_threading email encodings ensurepip enum errno faulthandler fcntl filecmp
+    fileinput fnmatch formatter fractions ftplib functools gc genericpath getopt getpass gettext glob
+    graphlib grp gzip hashlib heapq hmac html http idlelib imaplib imghdr imp importlib inspect io
+    ipaddress itertools json keyword lib2to3 linecache locale logging lzma macpath mailbox mailcap marshal
+    math mimetypes mmap modulefinder msilib msvcrt multiprocessing netrc nis nntplib nt ntpath nturl2path
+    numbers opcode operator optparse os ossaudiodev parser pathlib pdb pickle pickletools pipes pkgutil
+    platform plistlib poplib posix posixpath pprint profile pstats pty pwd py_compile pyclbr pydoc
+    pydoc_data pyexpat queue quopri random re readline reprlib resource rlcompleter runpy sched secrets
+    select selectors shelve shlex shutil signal site smtpd smtplib sndhdr socket socketserver spwd sqlite3
+    sre_compile sre_constants sre_parse ssl stat statistics string stringprep struct subprocess sunau
+    symbol symtable sys sysconfig syslog tabnanny tarfile telnetlib tempfile termios textwrap this
+    threading time timeit tkinter token tokenize tomllib trace traceback tracemalloc tty turtle turtledemo
+    types typing unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg winsound
+    wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo
+"""
+)
+"""The modules of the standard library: `sys.stdlib_module_names` of CPython 3.11, with those that 3.8 had and
+those that came later; as data, so that what is said of a capture is the same everywhere."""

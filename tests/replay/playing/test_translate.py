@@ -33,7 +33,7 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.message import Message, MessageType
-from rpcinspect.rpc.pickles.patch import integer
+from rpcinspect.rpc.pickles.opcodes import integer
 from rpcinspect.rpc.pickles.semantic import RRefForkData, python_udf, rref_fork
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord

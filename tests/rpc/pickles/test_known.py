@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 import pytest
 
@@ -14,6 +15,7 @@ from rpcinspect.rpc.pickles.known import (
     LAYERS,
     OPTIMIZERS,
     PICKLER,
+    STANDARD_LIBRARY,
     VALUES,
     has_dunder,
     is_dangerous,
@@ -83,3 +85,8 @@ def test_dangerous_names() -> None:
     assert not is_dangerous(Global("osmosis", "system"))
     assert has_dunder("f.__globals__")
     assert not has_dunder("__private.f_")
+
+
+def test_nothing_of_this_python_s_standard_library_is_missing() -> None:
+    assert sys.stdlib_module_names <= STANDARD_LIBRARY
+    assert "torch" not in STANDARD_LIBRARY
