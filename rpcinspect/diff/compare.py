@@ -153,7 +153,7 @@ class _Comparing:
                 continue
             if ids.translate(CONTEXT, call.context) is None:
                 mark = ids.mark()
-                if not ids.packed(CONTEXT, call.context, other.context):
+                if not ids.carried(CONTEXT, call.context, other.context):
                     ids.rollback(mark)
 
     def all(self, messages: Sequence[Aligned], progress: Progress) -> Iterator[Found]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict
 
 from rpcinspect.equality.histogram import Histogram
 from rpcinspect.equality.rules import Rules
@@ -58,18 +58,11 @@ class Elements(Struct, frozen=True, kw_only=True):
 
     def as_json(self) -> dict[str, Json]:
         """For the line of a difference, which has no room for a histogram."""
-        return {
-            "numel": self.numel,
-            "differing": self.differing,
-            "beyond": self.beyond,
-            "kinds": dict(self.kinds),
-            "first": self.first,
-            "worst": self.worst,
-            "max_abs": to_json(self.max_abs),
-            "max_rel": to_json(self.max_rel),
-            "max_ulp": to_json(self.max_ulp),
-            "mask": self.mask,
-        }
+        out: dict[str, Json] = asdict(self)
+        del out["histogram"]
+        for name in ("max_abs", "max_rel", "max_ulp"):
+            out[name] = to_json(out[name])
+        return {**out, "kinds": dict(self.kinds)}
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -82,13 +75,13 @@ class Difference(Struct, frozen=True, kw_only=True):
     b_value: Json = None
     b_path: str | None = None
     """The place in the second message, if that is another one."""
+    a_bits: str | None = None
+    """Of elements: their bits in hex, which tell what values can't (NaN payloads)."""
+    b_bits: str | None = None
     tolerated: bool = False
     """Within the tolerances of the rules."""
     elements: Elements | None = None
     """Of differences in tensors."""
-    a_bits: str | None = None
-    """Of elements: their bits in hex, which tell what values can't (NaN payloads)."""
-    b_bits: str | None = None
     text: str | None = None
     """What else there is to say."""
     both: bool = False
@@ -96,37 +89,11 @@ class Difference(Struct, frozen=True, kw_only=True):
 
     def as_json(self) -> dict[str, Json]:
         """The fields of the contract, then what applies of the others."""
-        out: dict[str, Json] = {
-            "code": self.code,
-            "path": self.path,
-            "a_value": self.a_value,
-            "b_value": self.b_value,
-        }
-        if self.b_path is not None:
-            out["b_path"] = self.b_path
-        if self.a_bits is not None:
-            out["a_bits"], out["b_bits"] = self.a_bits, self.b_bits
-        if self.tolerated:
-            out["tolerated"] = True
+        always, some = ("code", "path", "a_value", "b_value"), asdict(self)
+        out = {name: value for name, value in some.items() if name in always or value not in (None, False)}
         if self.elements is not None:
             out["elements"] = self.elements.as_json()
-        if self.text is not None:
-            out["text"] = self.text
-        if self.both:
-            out["both"] = True
         return out
-
-    def mirrored(self) -> Difference:
-        """As the comparison the other way round finds it."""
-        return replace(
-            self,
-            path=self.path if self.b_path is None else self.b_path,
-            b_path=None if self.b_path is None else self.path,
-            a_value=self.b_value,
-            b_value=self.a_value,
-            a_bits=self.b_bits,
-            b_bits=self.a_bits,
-        )
 
 
 def verdict(differences: Iterable[Difference], rules: Rules) -> Verdict:

@@ -28,6 +28,8 @@ Read: TypeAlias = Callable[[Extent], bytes]
 """Bytes of an extent, zeros where they were not captured: `Run.read`."""
 
 BLOCK_ELEMENTS = 1 << 19
+WHOLE_BYTES = 1 << 22
+"""Storages of at most this are compared whole first: if all bytes are equal, no element has to be found."""
 
 
 class Storage(Struct, frozen=True):
@@ -37,7 +39,7 @@ class Storage(Struct, frozen=True):
     """None: nothing is known of them, see `why`."""
     read: Read
     why: str = "missing"
-    device: str | None = None
+    target_device: str | None = None
     """Where it is going."""
 
     @property
@@ -128,6 +130,15 @@ def storage_of(tensor: TpTensor, read: Read) -> Storage:
     """The storage that a TensorPipe tensor carries."""
     target = tensor.descriptor.target_device
     return Storage(tensor.extent, read, tensor.placement.value, None if target is None else str(target))
+
+
+def same_bytes(a: Storage, b: Storage) -> bool:
+    """Whether all bytes of two storages were captured and are equal; False also where that was not looked
+    at."""
+    one, other = a.extent, b.extent
+    if one is None or other is None or one.missing or other.missing:
+        return False
+    return one.length == other.length <= WHOLE_BYTES and a.read(one) == b.read(other)
 
 
 def codes_of(meta: TensorMeta, raw: bytes) -> npt.NDArray[Any]:

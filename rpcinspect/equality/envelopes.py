@@ -10,9 +10,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rpcinspect.equality.difference import Difference, Json, to_json
-from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, PROFILING, IdMap
+from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, PROFILING, WORKER, Carried, IdMap
 from rpcinspect.equality.rules import Rules
-from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
+from rpcinspect.rpc.envelope import (
+    AutogradMetadata,
+    Envelope,
+    RpcWithAutograd,
+    RpcWithProfilingReq,
+    RpcWithProfilingResp,
+)
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.profiling import LegacyEvent
 from rpcinspect.rpc.types import GloballyUniqueId
@@ -36,8 +42,8 @@ def compare_envelopes(
             continue
         assert not isinstance(one, RpcWithAutograd)
         assert not isinstance(other, RpcWithAutograd)
-        if not ids.unique(PROFILING, one.profiling_id, other.profiling_id):
-            yield other_id("envelope", f"{path}.profiling_id", one.profiling_id, other.profiling_id)
+        profilings = one.profiling_id, other.profiling_id
+        yield from compare_ids(ids, PROFILING, *profilings, f"{path}.profiling_id", "envelope")
         if isinstance(one, RpcWithProfilingReq) and isinstance(other, RpcWithProfilingReq):
             yield from _config(one, other, path)
         elif isinstance(one, RpcWithProfilingResp) and isinstance(other, RpcWithProfilingResp):
@@ -53,23 +59,28 @@ def contexts_of(envelopes: Sequence[Envelope]) -> frozenset[int]:
     )
 
 
-def other_id(code: str, path: str, a: GloballyUniqueId | int, b: GloballyUniqueId | int) -> Difference:
-    """Ids that mean two things, whatever their numbers."""
-    shown = [[x.created_on, x.local_id] if isinstance(x, GloballyUniqueId) else x for x in (a, b)]
-    text = "not the same thing as in the messages before"
-    return Difference(code=code, path=path, a_value=shown[0], b_value=shown[1], text=text)
+def compare_ids(ids: IdMap, kind: str, a: Carried, b: Carried, path: str, code: str) -> Iterator[Difference]:
+    """Ids of one kind differ if they mean two things, whatever their numbers."""
+    if not ids.carried(kind, a, b):
+        shown = [[x.created_on, x.local_id] if isinstance(x, GloballyUniqueId) else x for x in (a, b)]
+        text = "not the same thing as in the messages before"
+        yield Difference(code=code, path=path, a_value=shown[0], b_value=shown[1], text=text)
+
+
+def compare_metadata(
+    ids: IdMap, a: AutogradMetadata, b: AutogradMetadata, path: str, code: str
+) -> Iterator[Difference]:
+    """The ids of context and autograd message; `path` is all that stands before their names."""
+    contexts = a.autograd_context_id, b.autograd_context_id
+    messages = a.autograd_message_id, b.autograd_message_id
+    yield from compare_ids(ids, CONTEXT, *contexts, f"{path}context_id", code)
+    yield from compare_ids(ids, AUTOGRAD_MESSAGE, *messages, f"{path}autograd_message_id", code)
 
 
 def _autograd(a: RpcWithAutograd, b: RpcWithAutograd, path: str, ids: IdMap) -> Iterator[Difference]:
-    one, other = a.autograd_metadata, b.autograd_metadata
-    contexts = one.autograd_context_id, other.autograd_context_id
-    messages = one.autograd_message_id, other.autograd_message_id
-    if not ids.packed(CONTEXT, *contexts):
-        yield other_id("envelope", f"{path}.context_id", *contexts)
-    if not ids.packed(AUTOGRAD_MESSAGE, *messages):
-        yield other_id("envelope", f"{path}.autograd_message_id", *messages)
-    if not ids.worker(a.from_worker_id, b.from_worker_id):
-        yield other_id("envelope", f"{path}.from_worker_id", a.from_worker_id, b.from_worker_id)
+    yield from compare_metadata(ids, a.autograd_metadata, b.autograd_metadata, f"{path}.", "envelope")
+    workers = a.from_worker_id, b.from_worker_id
+    yield from compare_ids(ids, WORKER, *workers, f"{path}.from_worker_id", "envelope")
     if a.device_map != b.device_map:
         yield Difference(
             code="device-map",

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, field
+from msgspec import Struct
 
 
 class Histogram(Struct, frozen=True, kw_only=True):
     """Sizes of errors."""
 
-    bins: tuple[tuple[int, int], ...]
+    bins: tuple[tuple[int, int], ...] = ()
     """(n, how many are from 2^n up to, but not, 2^(n+1)); those that occur, ascending."""
     zero: int = 0
     """Elements of other bits and the same value: −0 against 0."""
@@ -31,31 +31,17 @@ class Histogram(Struct, frozen=True, kw_only=True):
         """All of them."""
         return sum(count for _, count in self.bins) + self.zero + self.infinite + self.undefined
 
-
-class ErrorCounts(Struct):
-    """What becomes a `Histogram`."""
-
-    sizes: Counter[int] = field(default_factory=Counter)
-    zero: int = 0
-    infinite: int = 0
-    undefined: int = 0
-
-    def add(self, errors: npt.NDArray[Any]) -> None:
-        """Floats or unsigned integers, none below 0; integers beyond 2^53 are rounded first."""
+    def adding(self, errors: npt.NDArray[Any]) -> Histogram:
+        """With more errors: floats or unsigned integers, none below 0; integers beyond 2^53 are rounded."""
         values = errors.astype(np.float64, copy=False)
         nan, infinite, zero = np.isnan(values), np.isinf(values), values == 0
-        self.undefined += int(np.count_nonzero(nan))
-        self.infinite += int(np.count_nonzero(infinite))
-        self.zero += int(np.count_nonzero(zero))
+        sizes = Counter(dict(self.bins))
         _, exponents = np.frexp(values[~(nan | infinite | zero)])  # of numbers from 0.5 up to 1 it is 0
         for exponent, count in zip(*np.unique(exponents, return_counts=True), strict=True):
-            self.sizes[int(exponent) - 1] += int(count)
-
-    def histogram(self) -> Histogram:
-        """What was counted so far."""
+            sizes[int(exponent) - 1] += int(count)
         return Histogram(
-            bins=tuple(sorted(self.sizes.items())),
-            zero=self.zero,
-            infinite=self.infinite,
-            undefined=self.undefined,
+            bins=tuple(sorted(sizes.items())),
+            zero=self.zero + int(np.count_nonzero(zero)),
+            infinite=self.infinite + int(np.count_nonzero(infinite)),
+            undefined=self.undefined + int(np.count_nonzero(nan)),
         )

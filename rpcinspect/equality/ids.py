@@ -8,9 +8,7 @@ from then on neither of the two may meet a third.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final
-
-from msgspec import Struct
+from typing import Final, TypeAlias
 
 from rpcinspect.rpc.types import GloballyUniqueId, unpack_id
 
@@ -21,31 +19,24 @@ RREF: Final = "rref"
 FORK: Final = "fork"
 PROFILING: Final = "profiling"
 
+Carried: TypeAlias = GloballyUniqueId | int
+"""An id as messages have it; contexts and autograd messages have their creator in the upper bits."""
+
 NO_ID = -1
 """Stands for no worker, no context, no autograd message; it is equal to itself only."""
 
 
-class Contradiction(Struct, frozen=True):
-    """A pair that can't be, since one of the two belongs to another already."""
-
-    kind: str
-    a: Hashable
-    b: Hashable
-    a_partner: Hashable
-    """What `a` was paired with before; None if it is `b` that was paired."""
-    b_partner: Hashable
-
-
 class IdMap:
-    """Learns pairs of ids by kind and reports what contradicts them."""
+    """Learns pairs of ids by kind and refuses what contradicts them."""
 
-    __slots__ = ("_backward", "_forward", "_journal", "contradictions")
+    __slots__ = ("_backward", "_forward", "_journal", "refused")
 
     def __init__(self) -> None:
         self._forward: dict[tuple[str, Hashable], Hashable] = {}
         self._backward: dict[tuple[str, Hashable], Hashable] = {}
         self._journal: list[tuple[str, Hashable, Hashable]] = []
-        self.contradictions: list[Contradiction] = []
+        self.refused = 0
+        """How many pairs contradicted others."""
 
     def __len__(self) -> int:
         return len(self._journal)
@@ -60,7 +51,7 @@ class IdMap:
             return True
         if known_a == b and known_b == a:
             return True
-        self.contradictions.append(Contradiction(kind, a, b, known_a, known_b))
+        self.refused += 1
         return False
 
     def translate(self, kind: str, a: Hashable) -> Hashable | None:
@@ -73,36 +64,25 @@ class IdMap:
 
     def mark(self) -> tuple[int, int]:
         """The state now, for `rollback`."""
-        return len(self._journal), len(self.contradictions)
+        return len(self._journal), self.refused
 
     def rollback(self, mark: tuple[int, int]) -> None:
-        """Forgets what was learned and contradicted since `mark`: the pair of messages was no pair."""
-        learned, contradicted = mark
+        """Forgets what was learned and refused since `mark`: the pair of messages was no pair."""
+        learned, self.refused = mark
         for kind, a, b in self._journal[learned:]:
             del self._forward[kind, a]
             del self._backward[kind, b]
         del self._journal[learned:]
-        del self.contradictions[contradicted:]
 
-    def mirrored(self) -> IdMap:
-        """The same pairs seen from the other run."""
-        other = IdMap()
-        for kind, a, b in self._journal:
-            other.same(kind, b, a)
-        return other
-
-    # What messages carry.
-
-    def worker(self, a: int, b: int) -> bool:
-        """Worker ids."""
-        return a == b if NO_ID in (a, b) else self.same(WORKER, a, b)
-
-    def packed(self, kind: str, a: int, b: int) -> bool:
-        """Ids of contexts and autograd messages: the same worker must have made them."""
+    def carried(self, kind: str, a: Carried, b: Carried) -> bool:
+        """Whether ids can be the same as messages carry them, which tell who made them: the same worker must
+        have made both."""
         if NO_ID in (a, b):
             return a == b
-        return self.worker(unpack_id(a)[0], unpack_id(b)[0]) and self.same(kind, a, b)
+        if kind != WORKER and not self.carried(WORKER, _creator(a), _creator(b)):
+            return False
+        return self.same(kind, a, b)
 
-    def unique(self, kind: str, a: GloballyUniqueId, b: GloballyUniqueId) -> bool:
-        """Ids of RRefs, forks and profilings: the same worker must have made them."""
-        return self.worker(a.created_on, b.created_on) and self.same(kind, a, b)
+
+def _creator(carried: Carried) -> int:
+    return carried.created_on if isinstance(carried, GloballyUniqueId) else unpack_id(carried)[0]

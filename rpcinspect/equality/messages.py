@@ -8,19 +8,20 @@ under which number a message was sent is no difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, to_json
-from rpcinspect.equality.elements import Read, Tensors, tensors_of
-from rpcinspect.equality.envelopes import compare_envelopes, contexts_of, other_id
+from rpcinspect.equality.elements import Read, Tensors, same_bytes, tensors_of
+from rpcinspect.equality.envelopes import compare_envelopes, compare_ids, compare_metadata, contexts_of
 from rpcinspect.equality.errors import compare_errors
-from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
+from rpcinspect.equality.ids import CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.rules import Rules
-from rpcinspect.equality.tensors import WHOLE_BYTES, compare_tensors
+from rpcinspect.equality.tensors import compare_tensors
 from rpcinspect.equality.values import Matching, compare_values
 from rpcinspect.rpc import command as commands
+from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.pickles.semantic import python_udf
@@ -108,113 +109,18 @@ class _Comparison:
             names = [type_name(message_type_of(command)) for command in (one, other)]
             yield from self.field("body.type", *names)
             return
-        body = _BODIES.get(type(one))
-        if body is not None and error_a is None:
-            yield from body(self, one, other)
+        if error_a is None:
+            yield from self.body(one, other)
         yield from self.tensors()
 
-    # Bodies.
+    # Bodies: `_FIELDS` says how each field of a command is compared.
 
-    def python_call(self, a: commands.PythonCall, b: commands.PythonCall) -> Iterator[Difference]:
-        yield from self.pickles(a.serialized_py_obj, b.serialized_py_obj, self.udf)
-        yield from self.field("async", a.is_async_execution, b.is_async_execution)
+    def body(self, a: Command, b: Command) -> Iterator[Difference]:
+        for name, compare in _FIELDS.items():
+            if hasattr(a, name):
+                yield from compare(self, getattr(a, name), getattr(b, name))
 
-    def python_remote_call(
-        self, a: commands.PythonRemoteCall, b: commands.PythonRemoteCall
-    ) -> Iterator[Difference]:
-        yield from self.pickles(a.serialized_py_obj, b.serialized_py_obj, self.udf)
-        yield from self.field("async", a.is_async_execution, b.is_async_execution)
-        yield from self.returned_to(a, b)
-
-    def script_call(self, a: commands.ScriptCall, b: commands.ScriptCall) -> Iterator[Difference]:
-        yield from self.field("function", a.function, b.function, code="function")
-        if a.function == b.function:  # what the schema says beside the name is the release's
-            yield from self.field("schema", a.schema, b.schema, code="form")
-        yield from self.arguments(a.args, b.args)
-        yield from self.field("async", a.is_async_execution, b.is_async_execution)
-
-    def script_remote_call(
-        self, a: commands.ScriptRemoteCall, b: commands.ScriptRemoteCall
-    ) -> Iterator[Difference]:
-        yield from self.script_call(a, b)  # type: ignore[arg-type]  # they have the same fields
-        yield from self.returned_to(a, b)
-
-    def returned_to(self, a: Any, b: Any) -> Iterator[Difference]:
-        if not self.ids.unique(RREF, a.ret_rref_id, b.ret_rref_id):
-            yield other_id("field", "rref_id", a.ret_rref_id, b.ret_rref_id)
-        if not self.ids.unique(FORK, a.ret_fork_id, b.ret_fork_id):
-            yield other_id("field", "fork_id", a.ret_fork_id, b.ret_fork_id)
-
-    def python_result(
-        self, a: commands.PythonResp | commands.PythonRRefFetchRet, b: Any
-    ) -> Iterator[Difference]:
-        yield from self.pickles(a.serialized_py_obj, b.serialized_py_obj, self.result)
-
-    def script_result(self, a: commands.ScriptResp, b: commands.ScriptResp) -> Iterator[Difference]:
-        yield from self.result(a.value, b.value)
-
-    def script_fetched(
-        self, a: commands.ScriptRRefFetchRet, b: commands.ScriptRRefFetchRet
-    ) -> Iterator[Difference]:
-        yield from self.result(a.values, b.values)
-
-    def fetch(
-        self, a: commands.ScriptRRefFetchCall | commands.PythonRRefFetchCall, b: Any
-    ) -> Iterator[Difference]:
-        if not self.ids.unique(RREF, a.rref_id, b.rref_id):
-            yield other_id("field", "rref_id", a.rref_id, b.rref_id)
-        if not self.ids.worker(a.from_worker_id, b.from_worker_id):
-            yield other_id("field", "from_worker_id", a.from_worker_id, b.from_worker_id)
-
-    def fork(self, a: Any, b: Any) -> Iterator[Difference]:
-        if not self.ids.unique(RREF, a.rref_id, b.rref_id):
-            yield other_id("field", "rref_id", a.rref_id, b.rref_id)
-        yield from self.child(a, b)
-
-    def child(self, a: Any, b: Any) -> Iterator[Difference]:
-        if not self.ids.unique(FORK, a.fork_id, b.fork_id):
-            yield other_id("field", "fork_id", a.fork_id, b.fork_id)
-
-    def gradients(
-        self, a: commands.PropagateGradientsReq, b: commands.PropagateGradientsReq
-    ) -> Iterator[Difference]:
-        one, other = a.autograd_metadata, b.autograd_metadata
-        contexts = one.autograd_context_id, other.autograd_context_id
-        message_ids = one.autograd_message_id, other.autograd_message_id
-        if not self.ids.packed(CONTEXT, *contexts):
-            yield other_id("field", "context_id", *contexts)
-        if not self.ids.packed(AUTOGRAD_MESSAGE, *message_ids):
-            yield other_id("field", "autograd_message_id", *message_ids)
-        yield from self.field("retain_graph", a.retain_graph, b.retain_graph)
-        yield from self.field("grads", len(a.grads), len(b.grads))
-        for i, pair in enumerate(zip(a.grads, b.grads, strict=False)):
-            self.matching.tensor_pairs.setdefault(pair, f"grads[{i}]")
-
-    def cleanup(
-        self, a: commands.CleanupAutogradContextReq, b: commands.CleanupAutogradContextReq
-    ) -> Iterator[Difference]:
-        if not self.ids.packed(CONTEXT, a.context_id, b.context_id):
-            yield other_id("field", "context_id", a.context_id, b.context_id)
-
-    def rref_backward(self, a: commands.RRefBackwardReq, b: commands.RRefBackwardReq) -> Iterator[Difference]:
-        if not self.ids.unique(RREF, a.rref_id, b.rref_id):
-            yield other_id("field", "rref_id", a.rref_id, b.rref_id)
-        if not self.ids.packed(CONTEXT, a.autograd_context_id, b.autograd_context_id):
-            yield other_id("field", "context_id", a.autograd_context_id, b.autograd_context_id)
-        yield from self.field("retain_graph", a.retain_graph, b.retain_graph)
-
-    def unread(self, a: commands.UnknownCommand, b: commands.UnknownCommand) -> Iterator[Difference]:
-        yield from self.field("body.type", type_name(a.message_type), type_name(b.message_type))
-        if a.payload != b.payload:
-            yield Difference(
-                code="unknown", path="body.payload", text="it can't be decoded; its bytes differ"
-            )
-
-    # Values.
-
-    def pickles(
-        self, data_a: bytes, data_b: bytes, compare: Callable[[Value, Value], Iterator[Difference]]
-    ) -> Iterator[Difference]:
+    def pickles(self, data_a: bytes, data_b: bytes) -> Iterator[Difference]:
         facts_a, facts_b = self.a.facts, self.b.facts
         if data_a == data_b and not facts_a.forks:
             return
@@ -223,7 +129,24 @@ class _Comparison:
             if data_a != data_b:
                 yield Difference(code="unknown", path="body.pickle", text=_NOT_DECODED)
             return
-        yield from compare(a.root, b.root)
+        is_call = isinstance(self.a.rpc.command, (commands.PythonCall, commands.PythonRemoteCall))
+        yield from (self.udf if is_call else self.result)(a.root, b.root)
+
+    def schema(self, a: str | None, b: str | None) -> Iterator[Difference]:
+        """What it says beside the name is the release's."""
+        if self.a.rpc.command.function == self.b.rpc.command.function:  # type: ignore[union-attr]
+            yield from self.field("schema", a, b, code="form")
+
+    def gradients(self, a: Sequence[int], b: Sequence[int]) -> Iterator[Difference]:
+        yield from self.field("grads", len(a), len(b))
+        for i, pair in enumerate(zip(a, b, strict=False)):
+            self.matching.tensor_pairs.setdefault(pair, f"grads[{i}]")
+
+    def payload(self, a: bytes, b: bytes) -> Iterator[Difference]:
+        if a != b:
+            yield Difference(code="unknown", path="body.payload", text=_NOT_DECODED)
+
+    # Values.
 
     def udf(self, a: Value, b: Value) -> Iterator[Difference]:
         call_a, call_b = python_udf(a), python_udf(b)
@@ -311,15 +234,10 @@ class _Comparison:
         a, b = self.tensors_a.storages, self.tensors_b.storages
         if len(a) != len(b):
             return False
-        for one, other in zip(a, b, strict=True):
-            extent, partner = one.extent, other.extent
-            if extent is None or partner is None or extent.missing or partner.missing:
-                return False
-            if one.device != other.device or not extent.length == partner.length <= WHOLE_BYTES:
-                return False
-            if one.read(extent) != other.read(partner):
-                return False
-        return True
+        return all(
+            one.target_device == other.target_device and same_bytes(one, other)
+            for one, other in zip(a, b, strict=True)
+        )
 
     def damaged(self) -> bool:
         return any(problem.layer in _TABLE_LAYERS for problem in (*self.a.problems, *self.b.problems))
@@ -333,24 +251,36 @@ def _tensor_text(metas: Sequence[Any], index: int) -> str:
 _NOT_DECODED = "it can't be decoded; its bytes differ"
 _TABLE_LAYERS = frozenset({"tensor", "pickle"})
 
-_BODIES: dict[type, Callable[[_Comparison, Any, Any], Iterator[Difference]]] = {
-    commands.PythonCall: _Comparison.python_call,
-    commands.PythonRemoteCall: _Comparison.python_remote_call,
-    commands.ScriptCall: _Comparison.script_call,
-    commands.ScriptRemoteCall: _Comparison.script_remote_call,
-    commands.PythonResp: _Comparison.python_result,
-    commands.PythonRRefFetchRet: _Comparison.python_result,
-    commands.ScriptResp: _Comparison.script_result,
-    commands.ScriptRRefFetchRet: _Comparison.script_fetched,
-    commands.ScriptRRefFetchCall: _Comparison.fetch,
-    commands.PythonRRefFetchCall: _Comparison.fetch,
-    commands.RemoteRet: _Comparison.fork,
-    commands.RRefUserDelete: _Comparison.fork,
-    commands.RRefForkRequest: _Comparison.fork,
-    commands.RRefChildAccept: _Comparison.child,
-    commands.PropagateGradientsReq: _Comparison.gradients,
-    commands.CleanupAutogradContextReq: _Comparison.cleanup,
-    commands.RRefBackwardReq: _Comparison.rref_backward,
-    commands.UnknownCommand: _Comparison.unread,
+_Compare: TypeAlias = Callable[[_Comparison, Any, Any], Iterator[Difference]]
+
+
+def _id(kind: str, path: str) -> _Compare:
+    return lambda self, a, b: compare_ids(self.ids, kind, a, b, path, "field")
+
+
+def _plain(path: str, code: str = "field") -> _Compare:
+    return lambda self, a, b: self.field(path, a, b, code=code)
+
+
+_FIELDS: dict[str, _Compare] = {
+    "serialized_py_obj": _Comparison.pickles,
+    "function": _plain("function", "function"),
+    "schema": _Comparison.schema,
+    "args": _Comparison.arguments,
+    "value": _Comparison.result,
+    "values": _Comparison.result,
+    "is_async_execution": _plain("async"),
+    "ret_rref_id": _id(RREF, "rref_id"),
+    "ret_fork_id": _id(FORK, "fork_id"),
+    "rref_id": _id(RREF, "rref_id"),
+    "fork_id": _id(FORK, "fork_id"),
+    "from_worker_id": _id(WORKER, "from_worker_id"),
+    "autograd_metadata": lambda self, a, b: compare_metadata(self.ids, a, b, "", "field"),
+    "context_id": _id(CONTEXT, "context_id"),
+    "autograd_context_id": _id(CONTEXT, "context_id"),
+    "retain_graph": _plain("retain_graph"),
+    "grads": _Comparison.gradients,
+    "message_type": lambda self, a, b: self.field("body.type", type_name(a), type_name(b)),
+    "payload": _Comparison.payload,
 }
-"""How the bodies of each command are compared; acknowledgements have none."""
+"""Fields of commands, in the order in which they are compared; those of one name mean the same in each."""

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 IGNORABLE: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -129,12 +128,3 @@ class Rules(Struct, frozen=True, kw_only=True):
             return text
         names = "|".join(re.escape(name) for name in sorted(self.renames, key=len, reverse=True))
         return re.sub(rf"(?<![\w.-])(?:{names})(?![\w-])", lambda match: self.renames[match[0]], text)
-
-    def mirrored(self) -> Rules:
-        """The rules of the comparison the other way round."""
-        other = {"missing": "extra", "extra": "missing"}
-        return replace(
-            self,
-            renames={b: a for a, b in self.renames.items()},
-            ignore=frozenset(other.get(name, name) for name in self.ignore),
-        )

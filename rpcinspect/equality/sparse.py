@@ -17,9 +17,9 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.equality.elements import Block, Tensors
+from rpcinspect.equality.elements import Tensors
 from rpcinspect.equality.rules import Rules
-from rpcinspect.equality.tally import Tally
+from rpcinspect.equality.tally import compare_codes
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.tensor import TensorMeta
 
@@ -93,7 +93,8 @@ def compare_coalesced(
     text = "coalesced, they have the same indices"
     if not np.array_equal(sum_a.indices, sum_b.indices):
         return [*beside, _other_indices(f"{path}.coalesced.indices", sum_a, sum_b)]
-    found = _compare_values(sum_a, sum_b, f"{path}.coalesced.values", rules)
+    codes_a, codes_b = (entries.values.reshape(-1, entries.parts) for entries in (sum_a, sum_b))
+    found = compare_codes(sum_a.dtype, codes_a, codes_b, f"{path}.coalesced.values", rules)
     return [*beside, *found, _form(f"{path}.indices", entries_a, entries_b, text)]
 
 
@@ -118,13 +119,6 @@ def _entries(tensors: Tensors, meta: TensorMeta) -> _Entries | None:
     count = metas[1].sizes[0]
     values = codes[1].reshape(count, codes[1].size // count if count else 0)
     return _Entries(indices, values, metas[1].dtype, codes[1].shape[1])
-
-
-def _compare_values(a: _Entries, b: _Entries, path: str, rules: Rules) -> list[Difference]:
-    codes_a, codes_b = (entries.values.reshape(-1, entries.parts) for entries in (a, b))
-    tally = Tally(a.dtype, len(codes_a), rules)
-    tally.add(Block(0, codes_a, None), Block(0, codes_b, None))
-    return tally.differences(path)
 
 
 def _other_indices(path: str, a: _Entries, b: _Entries) -> Difference:

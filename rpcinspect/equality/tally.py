@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from rpcinspect.equality.difference import Difference, Elements, Json, to_json
 from rpcinspect.equality.elements import Block
 from rpcinspect.equality.floats import FLOATS, Codes, FloatLayout
-from rpcinspect.equality.histogram import ErrorCounts
+from rpcinspect.equality.histogram import Histogram
 from rpcinspect.equality.rules import Rules, Tolerance
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 
@@ -59,7 +59,7 @@ class Tally(Struct):
     max_ulp: int | None = None
     zeros: tuple[int, int] = (0, 0)
     """Floats that are 0 in the first only, and in the second only."""
-    errors: ErrorCounts | None = None
+    errors: Histogram | None = None
     """None as long as no error is defined."""
     kinds: list[int] = field(default_factory=lambda: [0] * len(KINDS))
     beyond_kinds: list[int] = field(default_factory=lambda: [0] * len(KINDS))
@@ -109,8 +109,7 @@ class Tally(Struct):
     def _measure(self, start: int, where: npt.NDArray[Any], found: _Sorted) -> None:
         if found.error is not None:
             error = found.error
-            self.errors = self.errors or ErrorCounts()
-            self.errors.add(error)
+            self.errors = (self.errors or Histogram()).adding(error)
             usable = ~np.isnan(error) if error.dtype.kind == "f" else np.ones(error.shape, np.bool_)
             if usable.any():
                 at = int(np.where(usable, error, error.dtype.type(0)).argmax())
@@ -153,7 +152,7 @@ class Tally(Struct):
             max_rel=self.max_rel,
             max_ulp=self.max_ulp,
             mask=min(self.zeros) > 0 and sum(self.zeros) + self.kinds[ZERO_SIGN] == self.differing,
-            histogram=None if self.errors is None else self.errors.histogram(),
+            histogram=self.errors,
         )
         return Difference(
             code=KINDS[worst],
@@ -165,6 +164,13 @@ class Tally(Struct):
             tolerated=not self.beyond,
             elements=elements,
         )
+
+
+def compare_codes(dtype: str, a: Codes, b: Codes, path: str, rules: Rules) -> list[Difference]:
+    """Elements that are here as a whole: raw bits, shape (elements, parts)."""
+    tally = Tally(dtype, len(a), rules)
+    tally.add(Block(0, a, None), Block(0, b, None))
+    return tally.differences(path)
 
 
 def element_of(dtype: str, codes: Codes) -> object:

@@ -13,16 +13,13 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, Json, to_json
-from rpcinspect.equality.elements import Storage, Tensors
+from rpcinspect.equality.elements import Storage, Tensors, same_bytes
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.sparse import compare_coalesced
 from rpcinspect.equality.tally import Tally
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.dtypes import DTYPES
-from rpcinspect.rpc.tensor import Quantizer, TensorMeta
-
-WHOLE_BYTES = 1 << 22
-"""Storages of at most this are compared whole first: if all bytes are equal, no element has to be found."""
+from rpcinspect.rpc.tensor import TensorMeta
 
 
 def compare_tensors(a: Tensors, i: int, b: Tensors, j: int, path: str, rules: Rules) -> list[Difference]:
@@ -30,13 +27,17 @@ def compare_tensors(a: Tensors, i: int, b: Tensors, j: int, path: str, rules: Ru
     meta_a, meta_b = a.metas[i], b.metas[j]
     found = list(_kind(meta_a, meta_b, path))
     comparable = not found
-    if meta_a.requires_grad != meta_b.requires_grad:
-        found.append(_differ("requires-grad", f"{path}.requires_grad", meta_a, meta_b, "requires_grad"))
-    found += _devices(a, meta_a, b, meta_b, path)
+    found += _fields("requires-grad", path, meta_a, meta_b, "requires_grad")
+    found += _fields("device", path, meta_a, meta_b, "device")
+    found += _fields("device", path, a.storage(meta_a), b.storage(meta_b), "target_device")
     if comparable:
-        if meta_a.quantizer is not None and meta_b.quantizer is not None:
-            found += _quantizers(meta_a.quantizer, meta_b.quantizer, f"{path}.quantizer")
-        found += _form(a, meta_a, b, meta_b, path)
+        found += _fields(
+            "quantizer",
+            f"{path}.quantizer",
+            *(meta_a.quantizer, meta_b.quantizer),
+            *("scheme", "scale", "zero_point", "axis"),
+        )
+        found += _form(meta_a, meta_b, path)
         found += _contents(a, meta_a, b, meta_b, path, rules)
     return [difference for difference in found if not rules.ignores(difference.code)]
 
@@ -56,7 +57,9 @@ def compare_elements(
         return [
             Difference(code="unknown", path=path, a_value=states[0], b_value=states[1], text=text, both=both)
         ]
-    if _same_bytes(a, meta_a, b, meta_b):
+    form_a = meta_a.strides, meta_a.storage_offset, meta_a.conj, meta_a.neg
+    form_b = meta_b.strides, meta_b.storage_offset, meta_b.conj, meta_b.neg
+    if form_a == form_b and same_bytes(storage_a, storage_b):
         return []
     tally = Tally(meta_a.dtype, numel, rules)
     try:
@@ -71,12 +74,9 @@ def compare_elements(
 
 def _kind(a: TensorMeta, b: TensorMeta, path: str) -> Iterator[Difference]:
     """What makes elements incomparable."""
-    if a.dtype != b.dtype:
-        yield _differ("dtype", f"{path}.dtype", a, b, "dtype")
-    if a.layout != b.layout:
-        yield _differ("field", f"{path}.layout", a, b, "layout")
-    if a.sizes != b.sizes:
-        yield Difference(code="shape", path=f"{path}.shape", a_value=list(a.sizes), b_value=list(b.sizes))
+    yield from _fields("dtype", path, a, b, "dtype")
+    yield from _fields("field", path, a, b, "layout")
+    yield from _fields("shape", path, a, b, "sizes")
     if (a.quantizer is None) != (b.quantizer is None):
         yield Difference(
             code="quantizer",
@@ -86,28 +86,9 @@ def _kind(a: TensorMeta, b: TensorMeta, path: str) -> Iterator[Difference]:
         )
 
 
-def _devices(
-    a: Tensors, meta_a: TensorMeta, b: Tensors, meta_b: TensorMeta, path: str
-) -> Iterator[Difference]:
-    if meta_a.device != meta_b.device:
-        yield _differ("device", f"{path}.device", meta_a, meta_b, "device")
-    storage_a, storage_b = a.storage(meta_a), b.storage(meta_b)
-    if storage_a is not None and storage_b is not None and storage_a.device != storage_b.device:
-        yield _differ("device", f"{path}.target_device", storage_a, storage_b, "device")
-
-
-def _quantizers(a: Quantizer, b: Quantizer, path: str) -> Iterator[Difference]:
-    """Scales are compared by their bits, through their exact text."""
-    for name in ("scheme", "scale", "zero_point", "axis"):
-        if repr(getattr(a, name)) != repr(getattr(b, name)):
-            yield _differ("quantizer", f"{path}.{name}", a, b, name)
-
-
-def _form(a: Tensors, meta_a: TensorMeta, b: Tensors, meta_b: TensorMeta, path: str) -> Iterator[Difference]:
+def _form(meta_a: TensorMeta, meta_b: TensorMeta, path: str) -> Iterator[Difference]:
     """How the elements lie in their storage, and in how much of it."""
-    for name, field in _FORM:
-        if getattr(meta_a, field) != getattr(meta_b, field):
-            yield _differ("form", f"{path}.{name}", meta_a, meta_b, field)
+    yield from _fields("form", path, meta_a, meta_b, "strides", "storage_offset", "conj", "neg")
     sizes = [meta.storage_numel * DTYPES[meta.dtype].item_bytes for meta in (meta_a, meta_b)]
     if sizes[0] != sizes[1]:
         yield Difference(code="form", path=f"{path}.storage_nbytes", a_value=sizes[0], b_value=sizes[1])
@@ -143,42 +124,25 @@ def _parts(
         yield Difference(code="field", path=f"{path}.{name}", a_value=False, b_value=True)
 
 
-def _same_bytes(a: Tensors, meta_a: TensorMeta, b: Tensors, meta_b: TensorMeta) -> bool:
-    """Whether storages that are read in the same way are equal; False also where that was not looked at."""
-    storage_a, storage_b = a.storage(meta_a), b.storage(meta_b)
-    assert storage_a is not None
-    assert storage_b is not None
-    extent_a, extent_b = storage_a.extent, storage_b.extent
-    assert extent_a is not None
-    assert extent_b is not None
-    if extent_a.missing or extent_b.missing or not extent_a.length == extent_b.length <= WHOLE_BYTES:
-        return False
-    form_a = meta_a.strides, meta_a.storage_offset, meta_a.conj, meta_a.neg
-    if form_a != (meta_b.strides, meta_b.storage_offset, meta_b.conj, meta_b.neg):
-        return False
-    return a.whole(meta_a) == b.whole(meta_b)
-
-
 def _state(storage: Storage | None) -> str:
     if storage is None:
         return "missing"
     return storage.why if storage.extent is None else "captured"
 
 
-def _differ(code: str, path: str, a: object, b: object, name: str) -> Difference:
-    values = (getattr(a, name), getattr(b, name))
-    shown_a, shown_b = (_plain(value) for value in values)
-    return Difference(code=code, path=path, a_value=shown_a, b_value=shown_b)
+def _fields(code: str, path: str, a: object, b: object, *names: str) -> Iterator[Difference]:
+    """The fields in which two things differ, if there are two; floats by their bits, through their exact
+    text."""
+    for name in names if a is not None and b is not None else ():
+        one, other = getattr(a, name), getattr(b, name)
+        if repr(one) != repr(other):
+            place = f"{path}.{_NAMES.get(name, name)}"
+            yield Difference(code=code, path=place, a_value=_plain(one), b_value=_plain(other))
 
 
 def _plain(value: object) -> Json:
     return list(value) if isinstance(value, tuple) else to_json(value)
 
 
-_FORM = (
-    ("stride", "strides"),
-    ("offset", "storage_offset"),
-    ("conj", "conj"),
-    ("neg", "neg"),
-)
-"""Name in paths, field of `TensorMeta`."""
+_NAMES = {"sizes": "shape", "strides": "stride", "storage_offset": "offset"}
+"""Fields of `TensorMeta` → what paths call them, where that is something else."""

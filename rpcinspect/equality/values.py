@@ -12,19 +12,18 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, plain_text, to_json
-from rpcinspect.equality.elements import Block
 from rpcinspect.equality.errors import same_main
-from rpcinspect.equality.ids import CONTEXT, FORK, RREF, IdMap
+from rpcinspect.equality.ids import CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.keys import by_key, key_of, match, one_module
 from rpcinspect.equality.rules import Rules
-from rpcinspect.equality.tally import Tally
+from rpcinspect.equality.tally import compare_codes
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.pickles import numpy_nodes, semantic
 from rpcinspect.rpc.pickles.semantic import RRefForkData
@@ -144,17 +143,13 @@ class _Walk:
         raw_a, raw_b = struct.pack("<d", a), struct.pack("<d", b)
         if raw_a == raw_b:
             return None
-        found = self.tally("float64", raw_a, raw_b, path)
+        found = self.numbers("float64", raw_a, raw_b, path)
         return None if found is None else replace(found, path=path, elements=None)
 
-    def tally(self, dtype: str, raw_a: bytes, raw_b: bytes, path: str) -> Difference | None:
-        """Raw numbers; what is no matter of sign or payload only gets the code of the others."""
-        codes_a, codes_b = (
-            np.frombuffer(raw, f"<u{DTYPES[dtype].item_bytes}")[:, None] for raw in (raw_a, raw_b)
-        )
-        tally = Tally(dtype, len(codes_a), self.matching.rules)
-        tally.add(Block(0, codes_a, None), Block(0, codes_b, None))
-        for found in tally.differences(path):
+    def numbers(self, dtype: str, raw_a: bytes, raw_b: bytes, path: str) -> Difference | None:
+        """What is no matter of sign or payload only gets the code of the others."""
+        a, b = (np.frombuffer(raw, f"<u{DTYPES[dtype].item_bytes}")[:, None] for raw in (raw_a, raw_b))
+        for found in compare_codes(dtype, a, b, path, self.matching.rules):
             return found if found.code in ("zero-sign", "nan-payload") else replace(found, code=self.code)
         return None
 
@@ -223,12 +218,6 @@ class _Walk:
         self.push([(a.id, b.id, path)])
         return None
 
-    def extension(self, a: Extension, b: Extension, path: str) -> Difference | None:
-        return None if a.code == b.code else self.differ(a.code, b.code, path)
-
-    def buffer(self, a: Buffer, b: Buffer, path: str) -> Difference | None:
-        return None if a.index == b.index else self.differ(a.index, b.index, path)
-
     def call(self, a: Call, b: Call, path: str) -> Difference | None:
         for meaning, compare in _MEANINGS:
             means_a, means_b = meaning(a), meaning(b)
@@ -272,10 +261,10 @@ class _Walk:
     def rref(self, a: RRefForkData, b: RRefForkData, path: str) -> Difference | None:
         ids = self.matching.ids
         same = (
-            ids.worker(a.owner_id, b.owner_id)
-            and ids.worker(a.parent, b.parent)
-            and ids.unique(RREF, GloballyUniqueId(*a.rref_id), GloballyUniqueId(*b.rref_id))
-            and ids.unique(FORK, GloballyUniqueId(*a.fork_id), GloballyUniqueId(*b.fork_id))
+            ids.carried(WORKER, a.owner_id, b.owner_id)
+            and ids.carried(WORKER, a.parent, b.parent)
+            and ids.carried(RREF, GloballyUniqueId(*a.rref_id), GloballyUniqueId(*b.rref_id))
+            and ids.carried(FORK, GloballyUniqueId(*a.fork_id), GloballyUniqueId(*b.fork_id))
             and same_main(a.type_str) == same_main(b.type_str)
         )
         if same:
@@ -292,7 +281,8 @@ class _Walk:
         return found
 
     def worker(self, a: semantic.WorkerInfo, b: semantic.WorkerInfo, path: str) -> Difference | None:
-        if self.matching.rules.worker_name(a.name) == b.name and self.matching.ids.worker(a.id, b.id):
+        matching = self.matching
+        if matching.rules.worker_name(a.name) == b.name and matching.ids.carried(WORKER, a.id, b.id):
             return None
         return self.differ(f"{a.name} ({a.id})", f"{b.name} ({b.id})", path)
 
@@ -301,17 +291,19 @@ class _Walk:
             return None
         return self.differ(a, b, path)
 
-    def array(self, a: _Array, b: _Array, path: str) -> Difference | None:
+    def array(self, a: numpy_nodes.Array, b: numpy_nodes.Array, path: str) -> Difference | None:
         if a.fortran != b.fortran:
             return self.differ(a.fortran, b.fortran, f"{path}.fortran_order")
-        name = _NUMPY.get(a.dtype) if a.dtype is not None and a.dtype == b.dtype else None
-        plain = type(a.data) is bytes is type(b.data) and len(a.data) == len(b.data)
-        if name is None or not plain or a.shape != b.shape or len(a.data) % DTYPES[name].item_bytes:
-            steps = [(a.shape, b.shape, f"{path}.shape"), (a.dtype_node, b.dtype_node, f"{path}.dtype")]
-            self.kept += [a.data, b.data]
-            self.push([*steps, (a.data, b.data, f"{path}.data")])
+        code_a, code_b = numpy_nodes.dtype(a.dtype), numpy_nodes.dtype(b.dtype)
+        name = _NUMPY.get(code_a) if code_a is not None and code_a == code_b else None
+        data_a, data_b = (bytes(x.data) if type(x.data) is bytearray else x.data for x in (a, b))
+        plain = type(data_a) is bytes is type(data_b) and len(data_a) == len(data_b)
+        if name is None or not plain or a.shape != b.shape or len(data_a) % DTYPES[name].item_bytes:
+            self.kept += [data_a, data_b]
+            steps = [(a.shape, b.shape, f"{path}.shape"), (a.dtype, b.dtype, f"{path}.dtype")]
+            self.push([*steps, (data_a, data_b, f"{path}.data")])
             return None
-        return self.tally(name, a.data, b.data, path)
+        return self.numbers(name, data_a, data_b, path)
 
     def scalar(self, a: tuple[str, Value], b: tuple[str, Value], path: str) -> Difference | None:
         if a[0] != b[0]:
@@ -343,27 +335,6 @@ def _rref_text(fork: RRefForkData) -> str:
     return f"RRef(rref={fork.rref_id} fork={fork.fork_id} owner={fork.owner_id})"
 
 
-class _Array(NamedTuple):
-    """A pickled numpy array."""
-
-    shape: Value
-    dtype: str | None
-    dtype_node: Value
-    data: Value
-    fortran: bool
-
-
-def _array(node: Call) -> _Array | None:
-    parts = numpy_nodes.array(node)
-    if parts is None:
-        return None
-    shape, dtype, data = parts
-    data = numpy_nodes.raw_bytes(data)
-    order = node.state[3] if node.has_state else node.args[3]
-    plain = bytes(data) if type(data) is bytearray else data
-    return _Array(shape, numpy_nodes.dtype(dtype), dtype, plain, order in (True, "F"))
-
-
 _DEVICE = re.compile(r"(?:cpu|cuda|xpu|mps|hpu|npu|mtia|privateuseone|meta)(?::\d{1,5})?", re.ASCII)
 """A device as text."""
 
@@ -380,7 +351,9 @@ _NUMPY = {
 }
 """numpy's dtypes that are torch's too."""
 
-_ATOMS: dict[type, Callable[[_Walk, Any, Any, str], Difference | None]] = {
+_Compare: TypeAlias = Callable[[_Walk, Any, Any, str], Difference | None]
+
+_ATOMS: dict[type, _Compare] = {
     type(None): _Walk.exact,
     bool: _Walk.exact,
     bytes: _Walk.exact,
@@ -391,25 +364,25 @@ _ATOMS: dict[type, Callable[[_Walk, Any, Any, str], Difference | None]] = {
     Global: _Walk.name,
 }
 
-_NODES: dict[type, Callable[[_Walk, Any, Any, str], Difference | None]] = {
+_NODES: dict[type, _Compare] = {
     tuple: _Walk.sequence,
     list: _Walk.sequence,
     Dict: _Walk.dict,
     Set: _Walk.set,
     Call: _Walk.call,
     PersistentRef: _Walk.persistent,
-    Extension: _Walk.extension,
-    Buffer: _Walk.buffer,
+    Extension: lambda walk, a, b, path: walk.exact(a.code, b.code, path),
+    Buffer: lambda walk, a, b, path: walk.exact(a.index, b.index, path),
 }
 
-_MEANINGS: tuple[tuple[Callable[[Any], Any], Callable[[_Walk, Any, Any, str], Difference | None]], ...] = (
+_MEANINGS: tuple[tuple[Callable[[Any], Any], _Compare], ...] = (
     (semantic.tensor_index, _Walk.tensor),
     (semantic.rref_fork, _Walk.rref),
     (semantic.remote_module, _Walk.remote_module),
     (semantic.worker_info, _Walk.worker),
     (semantic.device, _Walk.device),
     (semantic.script_module, _Walk.exact),
-    (_array, _Walk.array),
+    (numpy_nodes.array, _Walk.array),
     (numpy_nodes.scalar, _Walk.scalar),
 )
 """What a call may mean, by functions that tell; and how two such things are compared."""

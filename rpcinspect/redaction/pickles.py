@@ -7,7 +7,7 @@ not know of is replaced, too, also what the pickle throws away while it is loade
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from struct import pack, unpack_from
 from typing import TypeAlias
 
@@ -17,9 +17,10 @@ from rpcinspect.redaction.public import DEVICE, NUMPY_TYPE, TYPE, VALUES, is_pub
 from rpcinspect.rpc.pickle_facts import BROADCAST, CONTROL_FUNCTIONS, GATHER, rref_forks
 from rpcinspect.rpc.pickles import numpy_nodes, semantic
 from rpcinspect.rpc.pickles.jit import read_jit
-from rpcinspect.rpc.pickles.patch import COUNTED, INTEGERS, number_integers, opcode_end
+from rpcinspect.rpc.pickles.opcodes import COUNTED, INTEGERS, opcode_places
+from rpcinspect.rpc.pickles.patch import number_integers
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle
-from rpcinspect.rpc.pickles.tree import Call, Global, Value, children
+from rpcinspect.rpc.pickles.tree import Call, Global, Value, walk
 
 Say: TypeAlias = Callable[[bytes], bytes]
 """A string → what stands for it, as long."""
@@ -57,7 +58,7 @@ def redact_jit(
     tuple whose places are in `kept`, counted from the end; `floats`: its floats are.
     """
     read_jit(data, limits)
-    places = [(begin, end) for begin, end in _opcodes(data) if data[begin] in INTEGERS]
+    places = [(b, e) for b, e in opcode_places(data, len(data)) if data[b] in INTEGERS]
     known = _kept_jit(data, places, kept, limits) if numbers else None
     integers = [(place, _number(data[slice(*place)])) for place in places]
     return _rewritten(data, integers, known, say, words, floats=floats)
@@ -79,7 +80,7 @@ def _rewritten(
     for number, ((begin, end), value) in enumerate(integers):
         if kept is not None and number not in kept:
             out[begin:end] = _integer(data[begin:end], value, words)
-    for begin, end in _opcodes(data):
+    for begin, end in opcode_places(data, len(data)):
         new = _operand(data[begin:end], say, words, keep_floats=not floats)
         if new is not None:
             out[begin:end] = new
@@ -133,15 +134,6 @@ def _python_strings(pickle: PythonPickle, words: Pseudonyms) -> Say:
         return words.dotted(text) if text in own else words.word(text)
 
     return say
-
-
-def _opcodes(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where each opcode begins and ends, with its operand; the reader has accepted them all."""
-    pos = 2 if data[:1] == b"\x80" else 0
-    while pos < len(data):
-        after = opcode_end(data, pos)
-        yield pos, after
-        pos = after
 
 
 def _operand(opcode: bytes, say: Say, words: Pseudonyms, *, keep_floats: bool) -> bytes | None:
@@ -223,13 +215,7 @@ def _kept_jit(
 def _structural(root: Value, calls: Collection[Call]) -> set[int]:
     """The integers of a tree that are references, ids or how something was made, not values."""
     found: set[int] = set()
-    seen: set[int] = set()
-    stack: list[Value] = [root, *calls]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, (str, bytes, int, float, bool)) or node is None or id(node) in seen:
-            continue
-        seen.add(id(node))
+    for node in walk([root, *calls]):
         if type(node) is Call:
             index, fork = semantic.tensor_index(node), semantic.brought_fork(node)
             if index is not None:
@@ -238,7 +224,6 @@ def _structural(root: Value, calls: Collection[Call]) -> set[int]:
                 found |= {fork.owner_id, *fork.rref_id, *fork.fork_id, fork.parent}
             elif type(node.function) is Global and node.function in MAKERS:
                 found |= _integers(node.args) | _integers(node.state)
-        stack.extend(children(node))
     udf = semantic.python_udf(root)
     if udf is not None and str(udf.func) in GATHERING and type(udf.args) is tuple:
         found |= _integers(udf.args[:1])  # which gathering it is
@@ -247,17 +232,8 @@ def _structural(root: Value, calls: Collection[Call]) -> set[int]:
 
 def _integers(value: Value) -> set[int]:
     """Those in a value, as deep as tuples go."""
-    found: set[int] = set()
-    seen: set[int] = set()
-    stack = [value]
-    while stack:
-        node = stack.pop()
-        if type(node) is int:
-            found.add(node)
-        elif type(node) is tuple and id(node) not in seen:
-            seen.add(id(node))
-            stack.extend(node)
-    return found
+    found = walk([value], lambda node: node if type(node) is tuple else ())
+    return {node for node in found if type(node) is int}
 
 
 def utf8(text: str) -> bytes:

@@ -125,7 +125,10 @@ def rref_forks(value: Value) -> tuple[RRefForkData, ...]:
 
 
 def calls_in(value: Value) -> Iterator[Call]:
-    """Every call in a tree, each once; not those that an RRef's fork is written with."""
+    """Every call in a tree, each once; not those that an RRef's fork is written with.
+
+    `tree.walk` would do, but takes half as long again for the values of every TorchScript message.
+    """
     seen: set[int] = set()
     stack = [value]
     while stack:

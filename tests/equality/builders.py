@@ -26,6 +26,7 @@ from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table, to_tensor_table
 from rpcinspect.wire.ranges import Extent
 from rpcinspect.wire.records import Placement, TpTensor
 from rpcinspect.wire.tensorpipe_types import TpTensorDescriptor
+from tests.equality.mirrors import mirrored, mirrored_rules
 from tests.rpc.torch_tables import torch_table
 from tests.session.records import CPU, pipe, tp_message
 
@@ -34,9 +35,11 @@ STRICT = Rules(strict=True)
 
 
 def in_memory(data: bytes, device: str | None = "cpu") -> Storage:
-    """A storage whose bytes are here; of no capture."""
+    """A storage whose bytes are here."""
     extent = Extent(len(data), ((0, 0, len(data)),) if data else ())
-    return Storage(extent, lambda part: b"".join(data[o : o + n] for _, o, n in part.pieces), device=device)
+    return Storage(
+        extent, lambda part: b"".join(data[o : o + n] for _, o, n in part.pieces), target_device=device
+    )
 
 
 def dense(dtype: str, data: bytes, sizes: tuple[int, ...] | None = None, **more: Any) -> Tensors:
@@ -65,8 +68,8 @@ def from_torch(*tensors: Any) -> Tensors:
 def compare(a: Tensors, b: Tensors, rules: Rules = BITS, index: int = 0) -> list[Difference]:
     """Tensor `index` of both, both ways round."""
     found = compare_tensors(a, index, b, index, f"tensors[{index}]", rules)
-    back = compare_tensors(b, index, a, index, f"tensors[{index}]", rules.mirrored())
-    assert [difference.mirrored() for difference in back] == found
+    back = compare_tensors(b, index, a, index, f"tensors[{index}]", mirrored_rules(rules))
+    assert [mirrored(difference) for difference in back] == found
     return found
 
 

@@ -13,6 +13,7 @@ from rpcinspect.equality.difference import Difference, Elements, to_json, verdic
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.pickles.tree import Call, Global
 from tests.equality.builders import tree
+from tests.equality.mirrors import mirrored
 
 VALUE = Difference(code="value", path="tensors[0].elements[1]")
 NEAR = Difference(code="ulp", path="tensors[0].elements[1]", tolerated=True)
@@ -71,9 +72,9 @@ def test_json_has_the_contract_s_fields_and_what_applies() -> None:
     shown = full.as_json()
     assert json.loads(json.dumps(shown, allow_nan=False))["elements"]["max_abs"] == "inf"
     assert {"b_path", "a_bits", "b_bits", "tolerated", "text"} < shown.keys()
-    mirror = full.mirrored()
+    mirror = mirrored(full)
     assert (mirror.path, mirror.b_path, mirror.a_value) == (full.b_path, full.path, "inf")
-    assert mirror.mirrored() == full
+    assert mirrored(mirror) == full
 
 
 def test_values_that_json_lacks() -> None:

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.equality.envelopes import compare_envelopes, contexts_of, other_id
-from rpcinspect.equality.ids import IdMap
+from rpcinspect.equality.envelopes import compare_envelopes, compare_ids, contexts_of
+from rpcinspect.equality.ids import RREF, IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.envelope import (
     AutogradMetadata,
@@ -21,6 +21,7 @@ from rpcinspect.rpc.envelope import (
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.profiling import LegacyEvent, ProfilerConfig
 from rpcinspect.rpc.types import GloballyUniqueId
+from tests.equality.mirrors import mirrored, mirrored_ids, mirrored_rules
 
 AUTOGRAD = RpcWithAutograd(
     message_type=MessageType.FORWARD_AUTOGRAD_REQ,
@@ -76,9 +77,9 @@ def found(
     one: Envelope, other: Envelope, rules: Rules | None = None, ids: IdMap | None = None
 ) -> list[Difference]:
     rules, ids = rules or Rules(), IdMap() if ids is None else ids
-    back = list(compare_envelopes([other], [one], rules.mirrored(), ids.mirrored()))
+    back = list(compare_envelopes([other], [one], mirrored_rules(rules), mirrored_ids(ids)))
     out = list(compare_envelopes([one], [other], rules, ids))
-    assert [difference.mirrored() for difference in back] == out
+    assert [mirrored(difference) for difference in back] == out
     return out
 
 
@@ -170,5 +171,8 @@ def test_what_is_told_of_events() -> None:
 
 def test_ids_and_contexts() -> None:
     assert contexts_of([PROFILED, AUTOGRAD]) == {5}
-    shown: Any = other_id("field", "rref_id", GloballyUniqueId(1, 2), GloballyUniqueId(1, 3)).as_json()
+    ids, made = IdMap(), GloballyUniqueId(1, 2)
+    assert ids.carried(RREF, made, made)
+    (found,) = compare_ids(ids, RREF, made, GloballyUniqueId(1, 3), "rref_id", "field")
+    shown: Any = found.as_json()
     assert (shown["a_value"], shown["b_value"]) == ([1, 2], [1, 3])

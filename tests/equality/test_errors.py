@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from rpcinspect.equality.errors import compare_errors, essence, named_type, reworded
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.remote_error import RemoteError
+from tests.equality.mirrors import mirrored
 
 PYTHON = """On WorkerInfo(id=1, name=worker1):
 ValueError('boom')
@@ -106,8 +107,8 @@ def test_the_type_and_the_first_line_that_differs() -> None:
     kind, text = compare_errors(one, other, "error", Rules())
     assert (kind.code, kind.path, kind.a_value) == ("error", "error.type", "builtins.ValueError")
     assert (text.path, text.a_value, text.b_value) == ("error.text", "ValueError('boom')", "KeyError('boom')")
-    mirrored = compare_errors(other, one, "error", Rules())
-    assert [difference.mirrored() for difference in mirrored] == [kind, text]
+    back = compare_errors(other, one, "error", Rules())
+    assert [mirrored(difference) for difference in back] == [kind, text]
     assert compare_errors(one, replace(one, type="builtins.ValueError"), "error", Rules()) == []
 
 

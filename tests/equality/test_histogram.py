@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcinspect.equality.elements import Block
-from rpcinspect.equality.histogram import ErrorCounts, Histogram
+from rpcinspect.equality.histogram import Histogram
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.tally import Tally
 
 
 def counted(*blocks: list[float]) -> Histogram:
-    counts = ErrorCounts()
+    found = Histogram()
     for block in blocks:
-        counts.add(np.array(block, np.float64))
-    return counts.histogram()
+        found = found.adding(np.array(block, np.float64))
+    return found
 
 
 def test_a_bin_reaches_from_a_power_of_two_to_the_next() -> None:
@@ -41,10 +41,10 @@ def test_errors_without_a_size() -> None:
 
 
 def test_integers() -> None:
-    counts = ErrorCounts()
-    counts.add(np.array([1, 2, 3, 255], np.uint8))
-    counts.add(np.array([1 << 63], np.uint64))
-    assert counts.histogram().bins == ((0, 1), (1, 2), (7, 1), (63, 1))
+    counts = Histogram()
+    counts = counts.adding(np.array([1, 2, 3, 255], np.uint8))
+    counts = counts.adding(np.array([1 << 63], np.uint64))
+    assert counts.bins == ((0, 1), (1, 2), (7, 1), (63, 1))
 
 
 @given(st.lists(st.floats(0, exclude_min=True, allow_infinity=False)), st.integers(0, 100))

@@ -40,6 +40,7 @@ from rpcinspect.rpc.remote_error import error_of
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 from tests.equality.builders import STRICT, codes, from_parts, record
+from tests.equality.mirrors import mirrored, mirrored_ids, mirrored_rules
 
 
 def unique(local: int, worker: int = 0) -> GloballyUniqueId:
@@ -65,9 +66,9 @@ def diff(
     """Both ways round."""
     (a, read_a), (b, read_b) = one, other
     rules, ids = rules or Rules(), IdMap() if ids is None else ids
-    back = compare_messages(b, a, read_b, read_a, rules.mirrored(), ids.mirrored())
+    back = compare_messages(b, a, read_b, read_a, mirrored_rules(rules), mirrored_ids(ids))
     found = compare_messages(a, b, read_a, read_b, rules, ids)
-    assert sorted(map(repr, (d.mirrored() for d in back))) == sorted(map(repr, found))
+    assert sorted(map(repr, map(mirrored, back))) == sorted(map(repr, found))
     return found
 
 
@@ -97,10 +98,10 @@ def mapped() -> IdMap:
     """1 is 1, 2 is 2, … in both runs."""
     ids = IdMap()
     for number in range(1, 4):
-        assert ids.unique(RREF, unique(number), unique(number))
-        assert ids.unique(FORK, unique(number), unique(number))
-    assert ids.packed(CONTEXT, 5, 5)
-    assert ids.packed(AUTOGRAD_MESSAGE, 6, 6)
+        assert ids.carried(RREF, unique(number), unique(number))
+        assert ids.carried(FORK, unique(number), unique(number))
+    assert ids.carried(CONTEXT, 5, 5)
+    assert ids.carried(AUTOGRAD_MESSAGE, 6, 6)
     return ids
 
 

@@ -105,7 +105,7 @@ def test_a_dense_tensor_is_something_else() -> None:
 def test_missing_parts_are_unknown() -> None:
     one = coo(INDICES, VALUES)
     first, second = one.storages
-    cut = Tensors(one.metas, (first, Storage(None, second.read, "missing", second.device)))
+    cut = Tensors(one.metas, (first, Storage(None, second.read, "missing", second.target_device)))
     (found,) = both(one, cut)
     assert (found.code, found.path) == ("unknown", "tensors[0].values")
 

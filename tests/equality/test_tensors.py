@@ -342,7 +342,7 @@ def test_a_large_tensor_is_read_in_blocks() -> None:
             lengths.append(extent.length)
             return storage.read(extent)
 
-        tensors.append(Tensors(made.metas, (Storage(storage.extent, read, device="cpu"),)))
+        tensors.append(Tensors(made.metas, (Storage(storage.extent, read, target_device="cpu"),)))
     (found,) = compare(*tensors)
     assert found.elements is not None
     assert found.path == "tensors[0].elements[700000]"

@@ -20,6 +20,7 @@ from rpcinspect.equality.values import Matching, compare_values
 from rpcinspect.rpc.pickles.tree import Buffer, Call, Dict, Extension, Global, PersistentRef, Set, Value
 from rpcinspect.rpc.types import pack_id
 from tests.equality.builders import tree
+from tests.equality.mirrors import mirrored, mirrored_ids, mirrored_rules
 
 PICKLER = Call(
     Global("builtins", "getattr"), (Global("torch.distributed.rpc.internal", "_InternalRPCPickler"), "")
@@ -29,9 +30,9 @@ PICKLER = Call(
 def diff(one: Value, other: Value, rules: Rules | None = None, ids: IdMap | None = None) -> Difference | None:
     """Both ways round."""
     rules, ids = rules or Rules(), IdMap() if ids is None else ids
-    back = compare_values(other, one, "v", Matching(rules.mirrored(), ids.mirrored()))
+    back = compare_values(other, one, "v", Matching(mirrored_rules(rules), mirrored_ids(ids)))
     found = compare_values(one, other, "v", Matching(rules, ids))
-    assert (None if back is None else back.mirrored()) == found
+    assert (None if back is None else mirrored(back)) == found
     return found
 
 

@@ -21,8 +21,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from rpcinspect.replay.planning.operator_table import PASSES
-from rpcinspect.rpc.pickles.known import HARMLESS, has_dunder, is_dangerous, words_of
-from rpcinspect.rpc.pickles.standard_library import STANDARD_LIBRARY
+from rpcinspect.rpc.pickles.known import HARMLESS, STANDARD_LIBRARY, has_dunder, is_dangerous, words_of
 from rpcinspect.rpc.pickles.tree import Global
 
 ATEN = "aten::"

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.pickle_facts import SCRIPT
 from rpcinspect.rpc.pickles.semantic import device
-from rpcinspect.rpc.pickles.tree import Value, children
+from rpcinspect.rpc.pickles.tree import Value, children, walk
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 
@@ -118,16 +118,10 @@ def _named(record: RpcRecord) -> Iterator[str]:
     stack: list[Value] = [] if pickle is None else [pickle.root]
     if type(command) in SCRIPT:
         stack.append(SCRIPT[type(command)](command))
-    seen: set[int] = set()
-    while stack:
-        node = stack.pop()
+    for node in walk(stack, lambda node: () if device(node) is not None else children(node)):
         name = node if type(node) is str else device(node)
-        if name is not None:
-            if _CUDA.fullmatch(name):
-                yield plain(name)
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.extend(children(node))
+        if name is not None and _CUDA.fullmatch(name):
+            yield plain(name)
 
 
 _CUDA = re.compile(r"cuda(:\d{1,2})?", re.ASCII)

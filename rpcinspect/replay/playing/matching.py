@@ -147,7 +147,7 @@ class Expected:
             for call in islice(candidates, MAX_TRIALS):
                 mark = self._ids.mark()
                 found = self._compare(call, live)
-                contradicted = self._ids.mark()[1] > mark[1]
+                contradicted = self._ids.refused > mark[1]
                 if not contradicted and verdict(found, self._rules) == "identical":
                     return self._take(key, call, found, equal=True)
                 self._ids.rollback(mark)

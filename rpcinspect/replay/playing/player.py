@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, verdict
+from rpcinspect.equality.ids import WORKER
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
 from rpcinspect.replay.peers.loop import (
@@ -100,7 +101,7 @@ class Player:
         joined = material.ids_in_group
         self._live_ids = frozenset([joined[name] for name in planned.cast.live if name in joined])
         for name, worker_id in material.ids_in_group.items():
-            self._ids.worker(material.worker_ids[name], worker_id)
+            self._ids.carried(WORKER, material.worker_ids[name], worker_id)
         to_itself = [step for step in planned.steps if step.action == "send" and step.role == step.to]
         for number, step in enumerate(to_itself):  # others may use its object before it is sent
             learn_own_fork(calls[step.message].request, self._ids, number)

@@ -14,7 +14,7 @@ What such a record says of its journey means nothing; its type, its contents and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
@@ -46,7 +46,7 @@ from rpcinspect.rpc.message import Message, type_name
 from rpcinspect.rpc.pickle_facts import PYTHON, SCRIPT, rref_forks
 from rpcinspect.rpc.pickles.patch import Numbered, number_integers, rewrite
 from rpcinspect.rpc.pickles.semantic import RRefForkData, beside_fork, python_udf, rref_fork, worker_info
-from rpcinspect.rpc.pickles.tree import Call, Value, children
+from rpcinspect.rpc.pickles.tree import Call, Value, children, walk
 from rpcinspect.rpc.questions import created
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId, pack_id, unpack_id
@@ -243,17 +243,9 @@ def _command(record: RpcRecord, command: Any, live: _Live) -> Command:
 
 
 def _change_forks(value: Value, live: _Live) -> None:
-    seen: set[int] = set()
-    stack = [value]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
+    for node in walk([value], lambda node: () if rref_fork(node) is not None else children(node)):
         fork = rref_fork(node)
-        if fork is None:
-            stack.extend(children(node))
-        elif type(node) is Call:
+        if fork is not None and type(node) is Call:
             node.args = (*live.fork(fork), fork.type_str)
 
 
@@ -307,19 +299,15 @@ class _Changes:
         pickle = self._numbered.pickle
         changed = {number for number, value in self.made.items() if self._numbered.integers[number] != value}
         udf = python_udf(pickle.root) if context else None
-        seen: set[int] = set()
-        stack: list[Value] = [pickle.root, *pickle.calls] if changed else []
-        while stack:
-            node = stack.pop()
+
+        def inner(node: Value) -> Iterable[Value]:
+            if udf is not None and node is pickle.root:
+                return [udf.func, *udf.args[:1], *udf.args[2:], udf.kwargs]
+            return () if worker_info(node) is not None else beside_fork(node)
+
+        for node in walk([pickle.root, *pickle.calls] if changed else [], inner):
             if type(node) is int and node in changed:
                 raise DecodeError("pickle", "an integer is part of an id and of something else")
-            if id(node) in seen or worker_info(node) is not None:
-                continue
-            seen.add(id(node))
-            if udf is not None and node is pickle.root:
-                stack += [udf.func, *udf.args[:1], *udf.args[2:], udf.kwargs]
-            else:
-                stack.extend(beside_fork(node))
 
 
 def _text(kind: str, value: Any) -> str:

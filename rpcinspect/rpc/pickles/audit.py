@@ -20,9 +20,8 @@ from msgspec import Struct
 
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.judge import UNREADABLE, Judge
-from rpcinspect.rpc.pickles.known import HARMLESS, has_dunder, is_dangerous
+from rpcinspect.rpc.pickles.known import HARMLESS, STANDARD_LIBRARY, has_dunder, is_dangerous
 from rpcinspect.rpc.pickles.python import CROSSED_FRAME, PythonPickle
-from rpcinspect.rpc.pickles.standard_library import STANDARD_LIBRARY
 from rpcinspect.rpc.pickles.tree import Global, Value
 from rpcinspect.rpc.pickles.verdicts import Named, Standing
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children
+from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, walk
 
 MAX_KEY_PARTS = 10_000
 """Parts that one key of a dict or item of a set may have, told once for each way to reach them: hashing
@@ -84,18 +84,13 @@ class Effort:
 
 def parts(value: Value) -> Collection[Value]:
     """What a rule looks at in arguments or a state: down tuples and dicts, each part once."""
-    found: dict[int, Value] = {}
-    stack = [value]
-    while stack:
-        node = stack.pop()
-        if id(node) in found:
-            continue
-        found[id(node)] = node
-        if type(node) is tuple:
-            stack += node
-        elif type(node) is Dict:
-            stack += [part for _, part in node.pairs]
-    return found.values()
+
+    def inner(node: Value) -> Iterable[Value]:
+        if type(node) is Dict:
+            return [part for _, part in node.pairs]
+        return node if type(node) is tuple else ()
+
+    return {id(node): node for node in walk([value], inner)}.values()
 
 
 def _length(value: Value) -> int:

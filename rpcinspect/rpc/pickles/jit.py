@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.rpc.pickles import opcodes as ops
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, PersistentRef, Value
 
 
@@ -43,9 +44,9 @@ def int_places(data: bytes, pos: int, end: int) -> list[tuple[int, int]] | None:
     places = []
     while 0 <= pos < end:
         op = data[pos]
-        skip = 2 if op == LONG1 and data[pos + 1] == 8 else 1
-        size = {BININT1: 1, BININT2: 2, BININT: 4, LONG1: 8}.get(op)
-        if size is None or (op == LONG1 and skip == 1):
+        skip = 2 if op == ops.LONG1 and data[pos + 1] == 8 else 1
+        size = {ops.BININT1: 1, ops.BININT2: 2, ops.BININT: 4, ops.LONG1: 8}.get(op)
+        if size is None or (op == ops.LONG1 and skip == 1):
             return None
         places.append((pos + skip, pos + skip + size))
         pos += skip + size
@@ -201,37 +202,37 @@ def _rare(
     op: int, data: bytes, pos: int, stack: list[Value], marks: list[int], memo: dict[int, Value]
 ) -> int:
     """One opcode that small pickles lack; the position after it."""
-    if op == LONG_BINPUT:
+    if op == ops.LONG_BINPUT:
         memo[_U32(data, pos + 1)[0]] = stack[-1]
         return pos + 5
-    if op == LONG_BINGET:
+    if op == ops.LONG_BINGET:
         stack.append(memo[_U32(data, pos + 1)[0]])
         return pos + 5
-    if op == BINUNICODE8:
+    if op == ops.BINUNICODE8:
         start = pos + 9
         end = start + _U64(data, pos + 1)[0]
         stack.append(_text(data[start:end]))
         return int(end)
-    if op == NEWOBJ:
+    if op == ops.NEWOBJ:
         args = stack.pop()
         stack.append(Call(stack.pop(), args, how="newobj"))
-    elif op == BUILD:
+    elif op == ops.BUILD:
         state = stack.pop()
         target = stack[-1]
         if type(target) is not Call:
             raise ValueError("state for something that is no object")
         target.has_state = True
         target.state = state
-    elif op == APPEND:
+    elif op == ops.APPEND:
         item = stack.pop()
         _list(stack[-1]).append(item)
-    elif op in (LIST, DICT):
+    elif op in (ops.LIST, ops.DICT):
         start = marks.pop()
         items = stack[start:]
         del stack[start:]
-        if op == DICT and len(items) & 1:
+        if op == ops.DICT and len(items) & 1:
             raise ValueError("a key without a value")
-        stack.append(items if op == LIST else Dict(list(zip(items[::2], items[1::2], strict=True))))
+        stack.append(items if op == ops.LIST else Dict(list(zip(items[::2], items[1::2], strict=True))))
     else:
         raise ValueError(f"opcode 0x{op:02x} is not one of the C++ Pickler's")
     return pos + 1
@@ -274,62 +275,36 @@ def _read_forms(data: bytes) -> Forms:
     """The forms of a pickle that `read_jit` accepts: the same walk, over forms instead of values."""
     stack: list[Forms] = []
     marks: list[int] = []
-    pos = 2
-    while True:
+    for pos, _ in ops.opcode_places(data, len(data) - 1):
         op = data[pos]
-        pos += 1
-        if op == STOP:
-            return stack[0]
-        if op in _FIXED:
-            size, form = _FIXED[op]
-            stack.append(form)
-            pos += size
-        elif op in (BINUNICODE, BINUNICODE8):
-            width = 4 if op == BINUNICODE else 8
-            pos += width + int.from_bytes(data[pos : pos + width], "little")
-            stack.append(_NAME)
-        elif op == GLOBAL:
-            pos = data.index(10, data.index(10, pos) + 1) + 1
-            stack.append(_NAME)
-        elif op == LONG1:
-            pos += 1 + data[pos]
-            stack.append(_LEAF)
-        elif op in (BINPUT, LONG_BINPUT):
-            pos += 1 if op == BINPUT else 4
+        if op in _MADE:
+            stack.append(_MADE[op])
+        elif op in (ops.BINPUT, ops.LONG_BINPUT):
             top = stack[-1]
             if top is not _NAME:
                 stack[-1] = Forms(top.op, True, top.parts)
-        elif op == MARK:
+        elif op == ops.MARK:
             marks.append(len(stack))
         elif op in _TAKES:
             count = _TAKES[op]
             parts = tuple(stack[-count:])
             del stack[-count:]
             stack.append(Forms(op, False, parts))
-        elif op in (TUPLE, LIST, DICT):
+        elif op in (ops.TUPLE, ops.LIST, ops.DICT):
             start = marks.pop()
             parts = tuple(stack[start:])
             del stack[start:]
             stack.append(Forms(op, False, parts))
-        elif op == BUILD:
+        elif op == ops.BUILD:
             state = stack.pop()
-            stack[-1] = Forms(BUILD, stack[-1].put, (*stack[-1].parts, state))
-        else:  # APPENDS, SETITEMS, APPEND
-            start = len(stack) - 1 if op == APPEND else marks.pop()
+            stack[-1] = Forms(ops.BUILD, stack[-1].put, (*stack[-1].parts, state))
+        elif op in (ops.APPENDS, ops.SETITEMS, ops.APPEND):
+            start = len(stack) - 1 if op == ops.APPEND else marks.pop()
             parts = tuple(stack[start:])
             del stack[start:]
             stack[-1] = Forms(op, stack[-1].put, stack[-1].parts + parts)
+    return stack[0]
 
-
-MARK, STOP, NONE, REDUCE, BUILD, GLOBAL = b"(.NRbc"
-BININT, BININT1, BININT2, LONG1, BINFLOAT = b"JKM\x8aG"
-BINUNICODE, BINUNICODE8 = b"X\x8d"
-NEWTRUE, NEWFALSE, NEWOBJ, BINPERSID = b"\x88\x89\x81Q"
-EMPTY_TUPLE, TUPLE, TUPLE1, TUPLE2, TUPLE3 = b")t\x85\x86\x87"
-EMPTY_LIST, LIST, APPEND, APPENDS = b"]lae"
-EMPTY_DICT, DICT, SETITEMS = b"}du"
-BINPUT, LONG_BINPUT, BINGET, LONG_BINGET = b"qrhj"
-GET = BINGET
 
 _U32 = struct.Struct("<I").unpack_from
 _U64 = struct.Struct("<Q").unpack_from
@@ -339,25 +314,15 @@ _F64 = struct.Struct(">d").unpack_from  # the one big-endian number in a pickle
 _LEAF = Forms()
 _NAME = Forms(put=True)
 """Strings and globals: the writer memoises them by value, as upstream does."""
-_REFERENCE = Forms(GET)
-
-_FIXED = {
-    BININT1: (1, _LEAF),
-    BININT2: (2, _LEAF),
-    BININT: (4, _LEAF),
-    BINFLOAT: (8, _LEAF),
-    NONE: (0, _LEAF),
-    NEWTRUE: (0, _LEAF),
-    NEWFALSE: (0, _LEAF),
-    BINGET: (1, _REFERENCE),
-    LONG_BINGET: (4, _REFERENCE),
-    EMPTY_TUPLE: (0, Forms(EMPTY_TUPLE)),
-    EMPTY_LIST: (0, Forms(EMPTY_LIST)),
-    EMPTY_DICT: (0, Forms(EMPTY_DICT)),
+_MADE = {
+    **dict.fromkeys(ops.ATOMS, _LEAF),
+    **dict.fromkeys((ops.BINUNICODE, ops.BINUNICODE8, ops.GLOBAL), _NAME),
+    **dict.fromkeys((ops.BINGET, ops.LONG_BINGET), Forms(ops.BINGET)),
+    **{op: Forms(op) for op in (ops.EMPTY_TUPLE, ops.EMPTY_LIST, ops.EMPTY_DICT)},
 }
-"""Opcodes that take nothing from the stack: bytes of their operand, and their form."""
+"""Opcodes that take nothing from the stack, and the form of what they push."""
 
-_TAKES = {REDUCE: 2, NEWOBJ: 2, BINPERSID: 1, TUPLE1: 1, TUPLE2: 2, TUPLE3: 3}
+_TAKES = {ops.REDUCE: 2, ops.NEWOBJ: 2, ops.BINPERSID: 1, ops.TUPLE1: 1, ops.TUPLE2: 2, ops.TUPLE3: 3}
 """Opcodes that take a fixed number of values from the stack."""
 
 _GLOBALS = {

@@ -14,7 +14,7 @@ from struct import pack
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.rpc.pickles import jit
+from rpcinspect.rpc.pickles import opcodes as ops
 from rpcinspect.rpc.pickles.jit import Forms
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, PersistentRef, Value
 
@@ -53,9 +53,9 @@ class _Writer:
         if kind in _ATOMS:
             self.out += _ATOMS[kind](value)
             return
-        if (forms is None or forms.op == jit.GET or kind in _BY_VALUE) and self.refer(value):
+        if (forms is None or forms.op == ops.BINGET or kind in _BY_VALUE) and self.refer(value):
             return
-        if forms is not None and forms.op == jit.GET:
+        if forms is not None and forms.op == ops.BINGET:
             forms = None
         self.depth += 1
         if self.depth > self.max_depth:
@@ -70,7 +70,7 @@ class _Writer:
             self.call(value, forms)
         elif kind is PersistentRef:
             self.write(value.id, _part(forms, 0), 1)
-            self.out.append(jit.BINPERSID)
+            self.out.append(ops.BINPERSID)
         elif kind is str or kind is bytes:
             self.string(value)
         elif kind is Global:
@@ -85,42 +85,42 @@ class _Writer:
         index = self.memo.get(_key(value))
         if index is None:
             return False
-        self.out += pack("<BB", jit.BINGET, index) if index < 256 else pack("<BI", jit.LONG_BINGET, index)
+        self.out += pack("<BB", ops.BINGET, index) if index < 256 else pack("<BI", ops.LONG_BINGET, index)
         return True
 
     def put(self, value: Value) -> None:
         index = len(self.alive)
         self.alive.append(value)
         self.memo[_key(value)] = index
-        self.out += pack("<BB", jit.BINPUT, index) if index < 256 else pack("<BI", jit.LONG_BINPUT, index)
+        self.out += pack("<BB", ops.BINPUT, index) if index < 256 else pack("<BI", ops.LONG_BINPUT, index)
 
     def tuple(self, value: tuple[Value, ...], forms: Forms | None, marked: int) -> None:
         op = forms.op if forms is not None else 0
-        mark = len(value) > 3 or (op == jit.TUPLE if op else marked > 0)
+        mark = len(value) > 3 or (op == ops.TUPLE if op else marked > 0)
         if mark:
-            self.out.append(jit.MARK)
+            self.out.append(ops.MARK)
         for i, item in enumerate(value):
             self.write(item, _part(forms, i), marked - 1)
-        self.out.append(jit.TUPLE if mark else _TUPLES[len(value)])
+        self.out.append(ops.TUPLE if mark else _TUPLES[len(value)])
 
     def list(self, value: list[Value], forms: Forms | None) -> None:
-        if forms is not None and forms.op == jit.EMPTY_LIST and not value:
-            self.out.append(jit.EMPTY_LIST)
+        if forms is not None and forms.op == ops.EMPTY_LIST and not value:
+            self.out.append(ops.EMPTY_LIST)
             return
         self.out += b"]("
         for i, item in enumerate(value):
             self.write(item, _part(forms, i))
-        self.out.append(jit.APPENDS)
+        self.out.append(ops.APPENDS)
 
     def dict(self, value: Dict, forms: Forms | None) -> None:
-        if forms is not None and forms.op == jit.EMPTY_DICT and not value.pairs:
-            self.out.append(jit.EMPTY_DICT)
+        if forms is not None and forms.op == ops.EMPTY_DICT and not value.pairs:
+            self.out.append(ops.EMPTY_DICT)
             return
         self.out += b"}("
         for i, (key, item) in enumerate(value.pairs):
             self.write(key, _part(forms, 2 * i))
             self.write(item, _part(forms, 2 * i + 1))
-        self.out.append(jit.SETITEMS)
+        self.out.append(ops.SETITEMS)
 
     def call(self, value: Call, forms: Forms | None) -> None:
         if value.how not in _CALLS or value.items or value.pairs or value.kwargs is not None:
@@ -133,7 +133,7 @@ class _Writer:
         self.out.append(_CALLS[value.how])
         if value.has_state:
             self.write(value.state, _part(forms, 2))
-            self.out.append(jit.BUILD)
+            self.out.append(ops.BUILD)
 
     def owned_twice(self, value: Value) -> bool:
         """Whether upstream usually memoises such a value in rpc's messages."""
@@ -148,9 +148,9 @@ class _Writer:
     def string(self, value: str | bytes) -> None:
         raw = _utf8(value) if isinstance(value, str) else value
         if len(raw) < 1 << 32:
-            self.out += pack("<BI", jit.BINUNICODE, len(raw))
+            self.out += pack("<BI", ops.BINUNICODE, len(raw))
         else:
-            self.out += pack("<BQ", jit.BINUNICODE8, len(raw))
+            self.out += pack("<BQ", ops.BINUNICODE8, len(raw))
         self.out += raw
 
 
@@ -181,21 +181,17 @@ def _plain(parts: Value) -> bool:
 
 
 def _integer(n: int) -> bytes:
-    if 0 <= n < 256:
-        return pack("<BB", jit.BININT1, n)
-    if 0 <= n < 65536:
-        return pack("<BH", jit.BININT2, n)
     if -(1 << 31) <= n < 1 << 31:
-        return pack("<Bi", jit.BININT, n)
+        return ops.integer(n)
     if -(1 << 63) <= n < 1 << 63:
-        return pack("<BBq", jit.LONG1, 8, n)
+        return pack("<BBq", ops.LONG1, 8, n)
     raise DecodeError("pickle", "an integer of more than 64 bits has no place in a JIT pickle")
 
 
 _ATOMS: dict[type, Callable[[Value], bytes]] = {
     int: _integer,
     bool: lambda v: b"\x88" if v else b"\x89",
-    float: lambda v: pack(">Bd", jit.BINFLOAT, v),
+    float: lambda v: pack(">Bd", ops.BINFLOAT, v),
     type(None): lambda v: b"N",
 }
 """Types whose bytes follow from the value alone."""
@@ -203,8 +199,8 @@ _ATOMS: dict[type, Callable[[Value], bytes]] = {
 _BY_VALUE = {str, bytes, Global}
 """Memoised always, once for all equal values."""
 
-_TUPLES = (jit.EMPTY_TUPLE, jit.TUPLE1, jit.TUPLE2, jit.TUPLE3)
-_CALLS = {"reduce": jit.REDUCE, "newobj": jit.NEWOBJ}
+_TUPLES = (ops.EMPTY_TUPLE, ops.TUPLE1, ops.TUPLE2, ops.TUPLE3)
+_CALLS = {"reduce": ops.REDUCE, "newobj": ops.NEWOBJ}
 _DEVICE = Global("torch", "device")
 _TAG = Global("torch.jit._pickle", "restore_type_tag")
 _RREF = Global("torch.distributed.rpc", "rref")

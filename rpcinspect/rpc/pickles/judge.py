@@ -32,7 +32,7 @@ from rpcinspect.rpc.pickles.shapes import REBUILD, RULES
 from rpcinspect.rpc.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_fork
 from rpcinspect.rpc.pickles.shapes_numpy import NDARRAY
 from rpcinspect.rpc.pickles.states import States
-from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, is_deeper
+from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, is_deeper, walk
 from rpcinspect.rpc.pickles.verdicts import Named, Policy, Standing, title
 
 MAX_DEPTH = 5_000
@@ -54,7 +54,7 @@ class Judge:
         self._effort = effort.Effort()
         self._given: set[int] | None = None
         self._without_functions: set[int] = set()
-        self._forms: dict[tuple[Global, tuple[int, ...]], bool] = {}
+        self._forms: dict[tuple[Value, tuple[int, ...]], bool] = {}
 
     def say(self, named: Named) -> None:
         """Keep a judgement; a refusal stays, whatever else is said of the same name."""
@@ -213,17 +213,14 @@ class Judge:
     def _own_parts(self, pickle: PythonPickle) -> set[int]:
         """What calls of somebody's own code get hold of, which may empty a list that others trust."""
         if self._given is None:
-            stack: list[Value] = []
-            self._given = set()
-            for call in pickle.calls:
-                if type(call.function) is Global and call.function not in RULES:
-                    stack += children(call)
-            while stack:
-                node = stack.pop()
-                known = type(node) is Call and type(node.function) is Global and node.function in RULES
-                if type(node) not in SCALARS and not known and id(node) not in self._given:
-                    self._given.add(id(node))
-                    stack += children(node)
+
+            def is_known(node: Value) -> bool:
+                return type(node) is Call and type(node.function) is Global and node.function in RULES
+
+            own = (call for call in pickle.calls if type(call.function) is Global and not is_known(call))
+            given = (part for call in own for part in children(call))
+            found = walk(given, lambda node: () if is_known(node) else children(node))
+            self._given = set(map(id, found))
         return self._given
 
     def _settled(self, call: Call, settled: frozenset[int]) -> list[Value]:
@@ -256,7 +253,7 @@ class Judge:
             reason = standing.restoring
         elif standing.kind == "value":
             reason = "no function or class of the file"
-        elif standing.kind != "class" and (call.has_state or call.items or call.pairs):
+        elif standing.kind != "class" and call.is_changed:
             self._changed_result(function, call)
             return
         else:
@@ -306,7 +303,7 @@ class Judge:
     def _received(self, call: Call) -> Iterable[Value]:
         """A call of what another call returned: only rpc's receivers of tensors, RRefs and archives are."""
         receiver = semantic.receiver(call.function)
-        plain = not (call.has_state or call.items or call.pairs) and call.how == "reduce"
+        plain = not call.is_changed and call.how == "reduce"
         if receiver == "_tensor_receiver":
             index = semantic.tensor_index(call)
             good = index is not None and index >= 0
@@ -327,7 +324,7 @@ class Judge:
     def _attribute(self, call: Call) -> Iterable[Value]:
         """`getattr`: rpc's own receivers, and methods of a class, or of an object that the pickle makes."""
         if semantic.receiver(call) is not None:
-            if call.has_state or call.items or call.pairs:
+            if call.is_changed:
                 self.refuse(title(GETATTR), "what the pickle did not make itself would be changed")
             return ()
         target, name = call.args if len(call.args) == 2 else (None, None)
@@ -346,7 +343,7 @@ class Judge:
         own = self.policy.method(owner, "__setstate__").allowed
         if type(target) is Call and self.states.hides(target, name, deep=own):
             self.refuse(f"{owner}.{name}", "an attribute in the state of its object hides it")
-        if call.has_state or call.items or call.pairs:
+        if call.is_changed:
             self.refuse(title(GETATTR), "what the pickle did not make itself would be changed")
         return () if type(target) is Global else (target,)
 
@@ -394,24 +391,24 @@ class Judge:
         if type(function) is Global and str(function).startswith(SCRIPT_PREFIX):
             self._jit_name(function)
             return list(children(call))[1:]
-        plain = call.how == "reduce" and not (call.has_state or call.items or call.pairs)
+        plain = call.how == "reduce" and not call.is_changed
         if type(function) is not Global or type(args) is not tuple or not plain:
             self.refuse("a call", "in a form that torch never writes")
             return ()
         form = JIT_CALLS.get(function)
         if form is None:
             self._jit_name(function)
-        elif not self._has_form(function, form, args):
+        elif not self._has_form(form, call):
             self.refuse(title(function), "with arguments that torch never writes")
         elif function.module == "torch.jit._pickle" and args:
             return args[:1]
         return ()
 
-    def _has_form(self, function: Global, form: Callable[[tuple[Value, ...]], bool], args: Value) -> bool:
-        """Whether arguments are as a call of torch's has them; the same ones are looked at once."""
-        key = (function, tuple(map(id, args)))
+    def _has_form(self, form: Callable[[Call], bool], call: Call) -> bool:
+        """Whether a call is as torch writes it; of the same arguments once."""
+        key = (call.function, tuple(map(id, call.args)))
         if key not in self._forms:
-            self._forms[key] = form(args)
+            self._forms[key] = form(call)
         return self._forms[key]
 
     def _jit_name(self, node: Value) -> None:

@@ -25,7 +25,11 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def _globals(table: dict[str, frozenset[str]]) -> frozenset[Global]:
-    return frozenset(Global(module, name) for module, names in table.items() for name in names)
+    """By modules that have the same names."""
+    found = (
+        (module, name) for modules, names in table.items() for module in modules.split() for name in names
+    )
+    return frozenset(Global(module, name) for module, name in found)
 
 
 EXCEPTION_NAMES = words_of(
@@ -123,16 +127,12 @@ EXCEPTIONS = _globals(
         "torch": words_of("OutOfMemoryError AcceleratorError"),
         "torch._C": words_of("AcceleratorError JITException OutOfMemoryError _LinAlgError"),
         "torch.cuda": words_of("OutOfMemoryError"),
-        "torch._C._distributed_c10d": words_of(
-            "DistBackendError DistError DistNetworkError DistStoreError DistQueueEmptyError"
-        ),
-        "torch.distributed": words_of(
+        "torch._C._distributed_c10d torch.distributed": words_of(
             "DistBackendError DistError DistNetworkError DistStoreError DistQueueEmptyError"
         ),
         "concurrent.futures._base": words_of("CancelledError TimeoutError"),
         "decimal": words_of("InvalidOperation DivisionByZero"),
-        "_pickle": words_of("PickleError PicklingError UnpicklingError"),
-        "pickle": words_of("PickleError PicklingError UnpicklingError"),
+        "_pickle pickle": words_of("PickleError PicklingError UnpicklingError"),
         "_queue": words_of("Empty"),
         "queue": words_of("Empty Full"),
         "json.decoder": words_of("JSONDecodeError"),
@@ -155,10 +155,10 @@ VALUES = (
             "decimal": words_of("Decimal"),
             "fractions": words_of("Fraction"),
             "numpy": _NUMPY_TYPES,
-            "operator": _ARITHMETIC,
-            "_operator": _ARITHMETIC,
-            "pathlib": words_of("PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"),
-            "pathlib._local": words_of("PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"),
+            "operator _operator": _ARITHMETIC,
+            "pathlib pathlib._local": words_of(
+                "PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath"
+            ),
             "torch": _DTYPES | _TORCH,
             "torch._tensor": words_of("Tensor"),
             "torch.nn.parameter": words_of("Parameter"),
@@ -229,14 +229,12 @@ ADDRESSES = frozenset({"__array_interface__", "__array_struct__", "__cuda_array_
 
 HARMLESS = _globals(
     {
-        "_thread": words_of("get_ident get_native_id"),
-        "os": words_of("getpid getppid cpu_count uname"),
+        "_thread threading": words_of("get_ident get_native_id"),
+        "os posix": words_of("getpid getppid cpu_count uname"),
         "platform": words_of("machine node platform python_version system"),
-        "posix": words_of("getpid getppid cpu_count uname"),
         "socket": words_of("gethostname getfqdn"),
         "_socket": words_of("gethostname"),
         "sys": words_of("getsizeof intern"),
-        "threading": words_of("get_ident get_native_id"),
     }
 )
 """Of the modules in `DANGEROUS`, what jobs call to say where they are. It passes nowhere for that."""
@@ -265,3 +263,38 @@ def is_special(name: str) -> bool:
 def has_dunder(name: str) -> bool:
     """Whether a dotted name goes through `__this__`."""
     return any(map(is_special, name.split(".")))
+
+
+STANDARD_LIBRARY = words_of(
+    """
+    __future__ _abc _aix_support _ast _asyncio _bisect _blake2 _bootsubprocess _bz2 _codecs _codecs_cn
+    _codecs_hk _codecs_iso2022 _codecs_jp _codecs_kr _codecs_tw _collections _collections_abc
+    _compat_pickle _compression _contextvars _crypt _csv _ctypes _curses _curses_panel _datetime _dbm
+    _decimal _dummy_thread _elementtree _frozen_importlib _frozen_importlib_external _functools _gdbm
+    _hashlib _heapq _imp _io _json _locale _lsprof _lzma _markupbase _md5 _msi _multibytecodec
+    _multiprocessing _opcode _operator _osx_support _overlapped _pickle _posixshmem _posixsubprocess
+    _py_abc _pydecimal _pyio _queue _random _scproxy _sha1 _sha256 _sha3 _sha512 _signal _sitebuiltins
+    _socket _sqlite3 _sre _ssl _stat _statistics _string _strptime _struct _symtable _thread
+    _threading_local _tkinter _tokenize _tracemalloc _typing _uuid _warnings _weakref _weakrefset _winapi
+    _zoneinfo abc aifc annotationlib antigravity argparse array ast asynchat asyncio asyncore atexit
+    audioop base64 bdb binascii binhex bisect builtins bz2 cProfile calendar cgi cgitb chunk cmath cmd
+    code codecs codeop collections colorsys compileall compression concurrent configparser contextlib
+    contextvars copy copyreg crypt csv ctypes curses dataclasses datetime dbm decimal difflib dis
+    distutils doctest dummy_threading email encodings ensurepip enum errno faulthandler fcntl filecmp
+    fileinput fnmatch formatter fractions ftplib functools gc genericpath getopt getpass gettext glob
+    graphlib grp gzip hashlib heapq hmac html http idlelib imaplib imghdr imp importlib inspect io
+    ipaddress itertools json keyword lib2to3 linecache locale logging lzma macpath mailbox mailcap marshal
+    math mimetypes mmap modulefinder msilib msvcrt multiprocessing netrc nis nntplib nt ntpath nturl2path
+    numbers opcode operator optparse os ossaudiodev parser pathlib pdb pickle pickletools pipes pkgutil
+    platform plistlib poplib posix posixpath pprint profile pstats pty pwd py_compile pyclbr pydoc
+    pydoc_data pyexpat queue quopri random re readline reprlib resource rlcompleter runpy sched secrets
+    select selectors shelve shlex shutil signal site smtpd smtplib sndhdr socket socketserver spwd sqlite3
+    sre_compile sre_constants sre_parse ssl stat statistics string stringprep struct subprocess sunau
+    symbol symtable sys sysconfig syslog tabnanny tarfile telnetlib tempfile termios textwrap this
+    threading time timeit tkinter token tokenize tomllib trace traceback tracemalloc tty turtle turtledemo
+    types typing unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg winsound
+    wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo
+"""
+)
+"""The modules of the standard library: `sys.stdlib_module_names` of CPython 3.11, with those that 3.8 had and
+those that came later; as data, so that what is said of a capture is the same everywhere."""

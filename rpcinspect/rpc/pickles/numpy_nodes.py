@@ -7,23 +7,34 @@ answers None for what is something else.
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
 
 
-def array(node: Call) -> tuple[Value, Value, Value] | None:
-    """(shape, dtype, bytes) of a pickled numpy array, of either of numpy's ways to write one."""
+class Array(NamedTuple):
+    """A pickled numpy array."""
+
+    shape: Value
+    dtype: Value
+    data: Value
+    """Bytes, in every honest pickle of numbers."""
+    fortran: bool
+
+
+def array(node: Call) -> Array | None:
+    """The parts of a pickled numpy array, of either of numpy's ways to write one."""
     args, state = node.args, node.state
     if node.function in RECONSTRUCT and type(state) is tuple and len(state) == 5:
-        return state[1], state[2], state[4]
+        return Array(state[1], state[2], raw_bytes(state[4]), state[3] in (True, "F"))
     if node.function in FROMBUFFER and type(args) is tuple and len(args) == 4:
-        return args[2], args[1], args[0]
+        return Array(args[2], args[1], raw_bytes(args[0]), args[3] in (True, "F"))
     return None
 
 
 def raw_bytes(node: Value) -> Value:
     """The bytes in `_codecs.encode(text, 'latin1')`; any other value as it is."""
-    if type(node) is not Call or node.function != _ENCODE or type(node.args) is not tuple:
+    if type(node) is not Call or node.function != ENCODE or type(node.args) is not tuple:
         return node
     if len(node.args) != 2 or type(node.args[0]) is not str or node.args[1] != "latin1":
         return node
@@ -58,7 +69,7 @@ def _globals(name: str, *modules: str) -> tuple[Global, ...]:
     return tuple(Global(module, name) for module in modules)
 
 
-_ENCODE = Global("_codecs", "encode")
+ENCODE = Global("_codecs", "encode")
 DTYPE = Global("numpy", "dtype")
 RECONSTRUCT = _globals("_reconstruct", "numpy.core.multiarray", "numpy._core.multiarray")
 FROMBUFFER = _globals("_frombuffer", "numpy.core.numeric", "numpy._core.numeric")

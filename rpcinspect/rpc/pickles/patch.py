@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.rpc.pickles.opcodes import FRAME, INTEGERS, integer, opcode_places
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle
 
 
@@ -40,20 +41,17 @@ def number_integers(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Numbered:
     """The integers of one pickle. Raises DecodeError (layer "pickle") where it can't be read."""
     plain = read_python_pickle(data, limits)  # what it accepts, the walk below can follow
     integers: list[int] = []
-    places: list[tuple[int, int]] = []
+    where: list[tuple[int, int]] = []
     frames: list[tuple[int, int]] = []
-    pos = 0
-    while pos < plain.end:
-        end = opcode_end(data, pos)
-        if data[pos] == FRAME:
-            frames.append((end, end + int.from_bytes(data[pos + 1 : end], "little")))
-        elif data[pos] in INTEGERS:
-            value = read_python_pickle(data[pos:end] + b".", limits).root
+    for begin, end in opcode_places(data, plain.end):
+        if data[begin] == FRAME:
+            frames.append((end, end + int.from_bytes(data[begin + 1 : end], "little")))
+        elif data[begin] in INTEGERS:
+            value = read_python_pickle(data[begin:end] + b".", limits).root
             if type(value) is int:  # by INT, protocol 0 writes True, too
                 integers.append(value)
-                places.append((pos, end))
-        pos = end
-    found = Numbered(data, plain, tuple(integers), tuple(places), tuple(frames))
+                where.append((begin, end))
+    found = Numbered(data, plain, tuple(integers), tuple(where), tuple(frames))
     counted = rewrite(found, {number: number for number in range(len(integers))})
     return replace(found, pickle=read_python_pickle(counted, limits))
 
@@ -85,53 +83,5 @@ def rewrite(numbered: Numbered, changes: Mapping[int, int]) -> bytes:
     return b"".join([*pieces, numbered.data[pos:]])
 
 
-def integer(value: int) -> bytes:
-    """The opcode that pushes an integer, as CPython writes it from protocol 2 on."""
-    if 0 <= value < 1 << 8:
-        return b"K" + value.to_bytes(1, "little")
-    if 0 <= value < 1 << 16:
-        return b"M" + value.to_bytes(2, "little")
-    if -1 << 31 <= value < 1 << 31:
-        return b"J" + value.to_bytes(4, "little", signed=True)
-    size = (value if value >= 0 else ~value).bit_length() // 8 + 1
-    if size >= 1 << 8:
-        return b"\x8b" + size.to_bytes(4, "little") + value.to_bytes(size, "little", signed=True)
-    return b"\x8a" + size.to_bytes(1, "little") + value.to_bytes(size, "little", signed=True)
-
-
-def opcode_end(data: bytes, pos: int) -> int:
-    """Where the opcode at `pos` ends."""
-    op = data[pos]
-    pos += 1
-    width = COUNTED.get(op)
-    if width is not None:
-        return pos + width + int.from_bytes(data[pos : pos + width], "little")
-    for _ in range(LINES.get(op, 0)):
-        pos = data.index(10, pos) + 1
-    return pos + FIXED.get(op, 0)
-
-
-FRAME = 0x95
 FRAME_BYTES = 8
 """Of a frame's length."""
-
-INTEGERS = frozenset(b"IJKLM\x8a\x8b")
-"""INT, BININT, BININT1, LONG, BININT2, LONG1, LONG4."""
-
-FIXED = {
-    **dict.fromkeys(b"Khq\x82\x80", 1),
-    **dict.fromkeys(b"M\x83", 2),
-    **dict.fromkeys(b"Jjr\x84", 4),
-    **dict.fromkeys(b"G\x95", 8),
-}
-"""Opcodes → bytes of their operand."""
-
-COUNTED = {
-    **dict.fromkeys(b"\x8aUC\x8c", 1),
-    **dict.fromkeys(b"\x8bTBX", 4),
-    **dict.fromkeys(b"\x8e\x96\x8d", 8),
-}
-"""Opcodes → bytes of the count of bytes that follow it."""
-
-LINES = {**dict.fromkeys(b"IgpLSVFP", 1), **dict.fromkeys(b"ci", 2)}
-"""Opcodes → lines of text that follow them; any other opcode stands alone."""

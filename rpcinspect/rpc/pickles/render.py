@@ -9,6 +9,7 @@ length of the text.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.pickles import numpy_nodes, semantic
@@ -79,6 +80,9 @@ def render_args(
     return function, args, kwargs
 
 
+T = TypeVar("T")
+
+
 class _FullError(Exception):
     """The text has reached its length."""
 
@@ -115,7 +119,9 @@ class _Renderer:
             write(self, value)
             self.path.discard(id(value))
 
-    def sequence(self, opening: str, items: Sequence[Value], closing: str) -> None:
+    def items(
+        self, opening: str, items: Sequence[T], closing: str, write: Callable[[T], None] | None = None
+    ) -> None:
         self.emit(opening)
         for i, item in enumerate(items):
             if i:
@@ -123,55 +129,53 @@ class _Renderer:
             if i >= _MAX_ITEMS:
                 self.emit(f"… ({len(items)} items)")
                 break
-            self.value(item)
+            (write or self.value)(item)
         self.emit(closing)
 
-    def pairs(
-        self, opening: str, pairs: Sequence[tuple[Value, Value]], closing: str, between: str = ": "
-    ) -> None:
-        self.emit(opening)
-        for i, (key, item) in enumerate(pairs):
-            if i:
-                self.emit(", ")
-            if i >= _MAX_ITEMS:
-                self.emit(f"… ({len(pairs)} items)")
-                break
-            if between == "=" and type(key) is str:
-                self.emit(_printable(key))
-            else:
-                self.value(key)
-            self.emit(between)
-            self.value(item)
-        self.emit(closing)
+    def mixed(self, *parts: Value) -> None:
+        """Text and value in turn, text first."""
+        for i, part in enumerate(parts):
+            (self.value if i % 2 else self.emit)(part)
+
+    def pair(self, pair: tuple[Value, Value]) -> None:
+        self.value(pair[0])
+        self.mixed(": ", pair[1])
+
+    def keyword(self, pair: tuple[Value, Value]) -> None:
+        if type(pair[0]) is str:
+            self.emit(_printable(pair[0]))
+        else:
+            self.value(pair[0])
+        self.mixed("=", pair[1])
 
     def tuple(self, value: tuple[Value, ...]) -> None:
-        self.sequence("(", value, ",)" if len(value) == 1 else ")")
+        self.items("(", value, ",)" if len(value) == 1 else ")")
 
     def list(self, value: list[Value]) -> None:
-        self.sequence("[", value, "]")
+        self.items("[", value, "]")
 
     def dict(self, value: Dict) -> None:
-        self.pairs("{", value.pairs, "}")
+        self.items("{", value.pairs, "}", self.pair)
 
     def set(self, value: Set) -> None:
-        name = "frozenset" if value.frozen else "set"
         if not value.items:
-            self.emit(f"{name}()")
+            self.emit("frozenset()" if value.frozen else "set()")
         elif value.frozen:
-            self.sequence("frozenset({", value.items, "})")
+            self.items("frozenset({", value.items, "})")
         else:
-            self.sequence("{", value.items, "}")
+            self.items("{", value.items, "}")
 
     def persistent(self, value: PersistentRef) -> None:
-        self.emit("persistent(")
-        self.value(value.id)
-        self.emit(")")
+        self.mixed("persistent(", value.id, ")")
 
     def call(self, value: Call) -> None:
         special = _SPECIAL.get(value.function) if type(value.function) is Global else _Renderer.received
         if special is not None and special(self, value):
             return
-        self.function(value)
+        if value.how == "stack_global":
+            self.emit("<import>")
+        else:
+            self.value(value.function)
         args = value.args if type(value.args) is tuple else (value.args,)
         extra = ([value.items] if value.items else []) + ([Dict(value.pairs)] if value.pairs else [])
         if args or extra or value.kwargs is not None or not value.has_state:
@@ -179,19 +183,12 @@ class _Renderer:
         if value.has_state:
             self.state(value.state)
 
-    def function(self, value: Call) -> None:
-        if value.how == "stack_global":
-            self.emit("<import>")
-        else:
-            self.value(value.function)
-
     def arguments(self, args: Sequence[Value], kwargs: Value) -> None:
-        self.sequence("(", args, "")
+        self.items("(", args, "")
         if type(kwargs) is Dict and kwargs.pairs:
-            self.pairs(", " if args else "", kwargs.pairs, "", "=")
+            self.items(", " if args else "", kwargs.pairs, "", self.keyword)
         elif kwargs is not None and type(kwargs) is not Dict:
-            self.emit(", **" if args else "**")
-            self.value(kwargs)
+            self.mixed(", **" if args else "**", kwargs)
         self.emit(")")
 
     def state(self, state: Value) -> None:
@@ -201,11 +198,9 @@ class _Renderer:
             if state[0] is None or type(state[0]) is Dict:
                 state = Dict([*first, *state[1].pairs])
         if type(state) is Dict:
-            self.pairs("{", state.pairs, "}")
+            self.dict(state)
         else:
-            self.emit("{")
-            self.value(state)
-            self.emit("}")
+            self.mixed("{", state, "}")
 
     # What a node means, see _SPECIAL.
 
@@ -216,16 +211,8 @@ class _Renderer:
         self.emit(self.tensors[index] if 0 <= index < len(self.tensors) else f"tensor#{index}")
         return True
 
-    def rref(self, node: Call) -> bool:
-        fork = semantic.rref_fork(node)
-        if fork is None:
-            return False
-        rref_id, fork_id = "({},{})".format(*fork.rref_id), "({},{})".format(*fork.fork_id)
-        self.emit(f"RRef(rref={rref_id} fork={fork_id} owner={fork.owner_id})")
-        return True
-
     def received(self, node: Call) -> bool:
-        return self.tensor(node) or self.rref(node) or self.script(node)
+        return self.tensor(node) or _says(_rref)(self, node) or _says(_script)(self, node)
 
     def tagged(self, node: Call) -> bool:
         plain = semantic.untag(node)
@@ -237,33 +224,8 @@ class _Renderer:
     def parameter(self, node: Call) -> bool:
         if type(node.args) is not tuple or not node.args:
             return False
-        self.sequence("Parameter(", node.args[:1], ")")
+        self.mixed("Parameter(", node.args[0], ")")
         return True
-
-    def device(self, node: Call) -> bool:
-        name = semantic.device(node)
-        if name is not None:
-            self.emit(f"device({_text(name)})")
-        return name is not None
-
-    def worker(self, node: Call) -> bool:
-        worker = semantic.worker_info(node)
-        if worker is not None:
-            self.emit(f"WorkerInfo(id={worker.id}, name={_text(worker.name)})")
-        return worker is not None
-
-    def latin1(self, node: Call) -> bool:
-        """Bytes, as protocols 0 to 2 write them."""
-        raw = numpy_nodes.raw_bytes(node)
-        if type(raw) is bytes:
-            self.emit(_bytes(raw))
-        return type(raw) is bytes
-
-    def script(self, node: Call) -> bool:
-        archive = semantic.script_module(node)
-        if archive is not None:
-            self.emit(f"ScriptModule({_bytes(archive)})")
-        return archive is not None
 
     def attribute(self, node: Call) -> bool:
         """getattr(x, 'name') as x.name."""
@@ -280,30 +242,64 @@ class _Renderer:
         parts = numpy_nodes.array(node)
         if parts is None:
             return False
-        shape, dtype, data = parts
-        self.emit("numpy.ndarray(shape=")
-        self.value(shape)
-        self.emit(", dtype=")
-        self.value(dtype)
-        self.emit(", ")
-        self.value(numpy_nodes.raw_bytes(data))
-        self.emit(")")
+        self.mixed("numpy.ndarray(shape=", parts.shape, ", dtype=", parts.dtype, ", ", parts.data, ")")
         return True
 
     def scalar(self, node: Call) -> bool:
         parts = numpy_nodes.scalar(node)
         if parts is None:
             return False
-        self.emit(f"numpy.{parts[0]}(")
-        self.value(parts[1])
-        self.emit(")")
+        self.mixed(f"numpy.{parts[0]}(", parts[1], ")")
         return True
 
-    def dtype(self, node: Call) -> bool:
-        code = numpy_nodes.dtype(node)
-        if code is not None:
-            self.emit(f"dtype({_text(code)})")
-        return code is not None
+
+_Special: TypeAlias = Callable[[_Renderer, Call], bool]
+
+
+def _says(text: Callable[[Call], str | None]) -> _Special:
+    """Of what is a text as a whole."""
+
+    def write(renderer: _Renderer, node: Call) -> bool:
+        found = text(node)
+        if found is not None:
+            renderer.emit(found)
+        return found is not None
+
+    return write
+
+
+def _rref(node: Call) -> str | None:
+    fork = semantic.rref_fork(node)
+    if fork is None:
+        return None
+    rref_id, fork_id = "({},{})".format(*fork.rref_id), "({},{})".format(*fork.fork_id)
+    return f"RRef(rref={rref_id} fork={fork_id} owner={fork.owner_id})"
+
+
+def _script(node: Call) -> str | None:
+    archive = semantic.script_module(node)
+    return None if archive is None else f"ScriptModule({_bytes(archive)})"
+
+
+def _device(node: Call) -> str | None:
+    name = semantic.device(node)
+    return None if name is None else f"device({_text(name)})"
+
+
+def _worker(node: Call) -> str | None:
+    worker = semantic.worker_info(node)
+    return None if worker is None else f"WorkerInfo(id={worker.id}, name={_text(worker.name)})"
+
+
+def _latin1(node: Call) -> str | None:
+    """Bytes, as protocols 0 to 2 write them."""
+    raw = numpy_nodes.raw_bytes(node)
+    return _bytes(raw) if type(raw) is bytes else None
+
+
+def _dtype(node: Call) -> str | None:
+    code = numpy_nodes.dtype(node)
+    return None if code is None else f"dtype({_text(code)})"
 
 
 def _printable(text: str) -> str:
@@ -358,17 +354,17 @@ _NODES: dict[type, Callable[[_Renderer, Value], None]] = {
     PersistentRef: _Renderer.persistent,
 }
 
-_SPECIAL: dict[Global, Callable[[_Renderer, Call], bool]] = {
+_SPECIAL: dict[Global, _Special] = {
     Global("torch.jit._pickle", "build_tensor_from_id"): _Renderer.tensor,
-    Global("torch.distributed.rpc", "rref"): _Renderer.rref,
+    Global("torch.distributed.rpc", "rref"): _says(_rref),
     **dict.fromkeys(semantic.TAGS, _Renderer.tagged),
     Global("torch._utils", "_rebuild_parameter"): _Renderer.parameter,
-    Global("torch", "device"): _Renderer.device,
-    Global("torch._C._distributed_rpc", "WorkerInfo"): _Renderer.worker,
-    Global("_codecs", "encode"): _Renderer.latin1,
+    Global("torch", "device"): _says(_device),
+    Global("torch._C._distributed_rpc", "WorkerInfo"): _says(_worker),
+    Global("_codecs", "encode"): _says(_latin1),
     Global("builtins", "getattr"): _Renderer.attribute,
     **dict.fromkeys((*numpy_nodes.RECONSTRUCT, *numpy_nodes.FROMBUFFER), _Renderer.array),
     **dict.fromkeys(numpy_nodes.SCALAR, _Renderer.scalar),
-    numpy_nodes.DTYPE: _Renderer.dtype,
+    numpy_nodes.DTYPE: _says(_dtype),
 }
 """Functions whose calls mean something; each answers whether it has written the node."""

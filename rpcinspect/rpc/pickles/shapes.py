@@ -17,11 +17,10 @@ from msgspec import Struct
 
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.known import EXCEPTIONS, GENERATED, VALUES, is_special
-from rpcinspect.rpc.pickles.numpy_nodes import DTYPE
 from rpcinspect.rpc.pickles.semantic import GETATTR, PICKLER
 from rpcinspect.rpc.pickles.shapes_jit import is_fork
 from rpcinspect.rpc.pickles.shapes_numpy import (
-    ENCODE,
+    ARGS,
     array_state,
     bytes_of,
     dtype_args,
@@ -36,6 +35,7 @@ from rpcinspect.rpc.pickles.shapes_numpy import (
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Set, Value
 
 Check = Callable[[Call], str]
+STATE = "a state that its own pickling never writes"
 
 
 class Rule(Struct, frozen=True):
@@ -63,7 +63,7 @@ class Rule(Struct, frozen=True):
         if reason:
             return reason
         if call.has_state:
-            return "a state that its own pickling never writes" if self.state is None else self.state(call)
+            return STATE if self.state is None else self.state(call)
         if self.needs_state:
             return "without the state that makes it whole"
         if call.items and not self.items:
@@ -98,7 +98,7 @@ def _empty_ordered_dict(value: Value) -> bool:
         type(value) is Call
         and value.function == Global("collections", "OrderedDict")
         and value.args == ()
-        and not (value.pairs or value.items or value.has_state)
+        and not value.is_changed
     )
 
 
@@ -127,14 +127,14 @@ def _args(*forms: tuple[_ONE, ...]) -> Check:
         for form in forms:
             if len(args) == len(form) and all(one(arg) for one, arg in zip(form, args, strict=True)):
                 return ""
-        return "with arguments that its own pickling never writes"
+        return ARGS
 
     return check
 
 
 def _all(one: _ONE) -> Check:
     def check(call: Call) -> str:
-        return "" if all(map(one, call.args)) else "with arguments that its own pickling never writes"
+        return "" if all(map(one, call.args)) else ARGS
 
     return check
 
@@ -161,7 +161,7 @@ def _fields(**fields: _ONE) -> Check:
             type(key) is str and key in fields and fields[key](value) for key, value in call.state.pairs
         ):
             return ""
-        return "a state that its own pickling never writes"
+        return STATE
 
     return check
 
@@ -170,7 +170,7 @@ def _exception_state(call: Call) -> str:
     """Attributes of its own. Those that C has for some exceptions it takes on trust when the text is made."""
     pairs = call.state.pairs if type(call.state) is Dict else None
     if pairs is None:
-        return "a state that its own pickling never writes"
+        return STATE
     for key, value in pairs:
         notes = key == "__notes__" and type(value) is list and all(type(note) is str for note in value)
         if type(key) is not str or key in _MEMBERS or (is_special(key) and not notes):
@@ -200,7 +200,7 @@ def _unicode_error(raw: type) -> Check:
                 and type(args[3]) is int
             ):
                 return "" if 0 <= args[2] < args[3] <= len(text) else "places outside of its text"
-        return "with arguments that its own pickling never writes"
+        return ARGS
 
     return check
 
@@ -228,7 +228,7 @@ def _partial_state(call: Call) -> str:
         and attributes(state[3])
     ):
         return ""
-    return "a state that its own pickling never writes"
+    return STATE
 
 
 # --- standard library ---------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def _singleton(value: Value) -> bool:
 def _reconstructor(call: Call) -> str:
     """`copyreg._reconstructor(cls, base, state)` of protocols 0 and 1: `base.__new__(cls, state)`."""
     if len(call.args) != 3 or type(call.args[0]) is not Global:
-        return "with arguments that its own pickling never writes"
+        return ARGS
     base, state = call.args[1:]
     kinds = _BASES.get(base) if type(base) is Global else None
     if kinds is None or type(state) not in kinds:
@@ -324,138 +324,112 @@ def _remote_module(call: Call) -> str:
         generated = type(methods) in (list, tuple) and all(type(one) is Global for one in methods)
         if generated and GENERATED.issuperset(methods) and is_fork(fork):
             return ""
-    return "with arguments that its own pickling never writes"
+    return ARGS
+
+
+def _worker_state(call: Call) -> str:
+    return "" if semantic.worker_info(call) is not None else "a state forged for it"
 
 
 _NUMBER = _is(int, float, bool)
 _NO_ARGS = _args(())
+_ONE_INT, _ONE_TEXT = _args((_is(int),)), _args((_is(str),))
 _NEWOBJ = ("newobj",)
-_PATHS = Rule(_all(_is(str)))
-_DECODING = Global("json.decoder", "JSONDecodeError")
-"""Its `__init__`, unlike those of the others, calls methods of what it is given."""
-_TRANSLATING = Global("builtins", "UnicodeTranslateError")
 _EXCEPTION = Rule(_all(_any), state=_exception_state)
+_GROUP = Rule(_args((_is(str), _is(list, tuple))), state=_exception_state)
+_DATA = _fields(data=_is(Dict, list))
+_UUID = _fields(int=_is(int), is_safe=_is(int, type(None)))
+_RECONSTRUCTED = Rule(reconstruct, state=array_state, needs_state=True, settled=frozenset({0}))
 
-
-def _rules(names: str, rule: Rule, *modules: str) -> dict[Global, Rule]:
-    return {Global(module, name): rule for module in modules for name in names.split()}
-
-
-RULES: dict[Global, Rule] = {
-    **dict.fromkeys(EXCEPTIONS - {_DECODING, _TRANSLATING}, _EXCEPTION),
-    Global("builtins", "UnicodeDecodeError"): Rule(_unicode_error(bytes), state=_exception_state),
-    Global("builtins", "UnicodeEncodeError"): Rule(_unicode_error(str), state=_exception_state),
-    **_rules(
-        "BaseExceptionGroup ExceptionGroup",
-        Rule(_args((_is(str), _is(list, tuple))), state=_exception_state),
-        "builtins",
-    ),
-    **_rules("object", Rule(_NO_ARGS, _NEWOBJ), "builtins"),
-    **_rules("type", Rule(_args((_singleton,)), settled=frozenset({0})), "builtins"),
-    **_rules("complex", Rule(_args((_NUMBER, _NUMBER)), ("reduce", "newobj")), "builtins"),
-    **_rules(
-        "bytearray",
-        Rule(_args((), (is_raw,), (_is(str), latin1)), items=True),
-        "builtins",
-    ),
-    **_rules("bytes", Rule(_args(())), "builtins"),
-    **_rules("set frozenset list tuple", Rule(_args((), (_sequence,)), items=True), "builtins"),
-    **_rules("slice", Rule(_args((_any, _any, _any))), "builtins"),
-    **_rules("range", Rule(_args((_is(int), _is(int), _is(int)))), "builtins"),
-    ENCODE: Rule(_args((_is(str), latin1))),
-    Global("copyreg", "_reconstructor"): Rule(
-        _reconstructor, state=_attributes, items=True, pairs=True, settled=frozenset({0, 1})
-    ),
-    **_rules("OrderedDict", Rule(_args(()), state=_attributes, pairs=True), "collections"),
-    **_rules("defaultdict", Rule(_args((), (_any,)), state=_attributes, pairs=True), "collections"),
-    **_rules(
-        "deque",
-        Rule(_args((), (_sequence,), (_sequence, _is(int, type(None)))), state=_attributes, items=True),
-        "collections",
-    ),
-    **_rules("Counter", Rule(_args((), (_is(Dict),)), state=_attributes), "collections"),
-    **_rules("ChainMap", Rule(_NO_ARGS, _NEWOBJ, state=_fields(maps=_is(list))), "collections"),
-    **_rules(
-        "UserDict UserList", Rule(_NO_ARGS, _NEWOBJ, state=_fields(data=_is(Dict, list))), "collections"
-    ),
-    **_rules(
-        "UserString", Rule(_args((), (_is(str),)), _NEWOBJ, state=_fields(data=_is(str))), "collections"
-    ),
-    **_rules("date", Rule(_args((_date(4),))), "datetime"),
-    **_rules("datetime", Rule(_args((_date(10),), (_date(10), _any))), "datetime"),
-    **_rules("time", Rule(_args((_clock,), (_clock, _any))), "datetime"),
-    **_rules("timedelta", Rule(_args((_is(int), _is(int), _is(int)))), "datetime"),
-    **_rules("timezone", Rule(_args((_is(Call),), (_is(Call), _is(str)))), "datetime"),
-    **_rules("Decimal", Rule(_args((_decimal,))), "decimal"),
-    **_rules("Fraction", Rule(_args((_ratio,), (_is(int), _is(int)))), "fractions"),
-    **_rules("getLogger", Rule(_args((_is(str),), ())), "logging"),
-    **_rules("partial", Rule(_args((_bindable,)), state=_partial_state, needs_state=True), "functools"),
-    **_rules("IPv4Address IPv6Address", Rule(_args((_is(int, str),))), "ipaddress"),
-    **_rules("IPv4Network IPv6Network", Rule(_args((_is(str),))), "ipaddress"),
-    **_rules(
-        "PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath",
-        _PATHS,
-        "pathlib",
-        "pathlib._local",
-    ),
-    **_rules("SimpleNamespace", Rule(_NO_ARGS, state=_attributes), "types"),
-    **_rules("Namespace", Rule(_NO_ARGS, _NEWOBJ, state=_attributes), "argparse"),
-    **_rules(
-        "UUID",
-        Rule(
-            _NO_ARGS,
-            _NEWOBJ,
-            state=_fields(int=_is(int), is_safe=_is(int, type(None))),
-            needs_state=True,
+_BY_MODULE: dict[str, dict[str, Rule]] = {
+    "builtins": {
+        "UnicodeDecodeError": Rule(_unicode_error(bytes), state=_exception_state),
+        "UnicodeEncodeError": Rule(_unicode_error(str), state=_exception_state),
+        "BaseExceptionGroup ExceptionGroup": _GROUP,
+        "object": Rule(_NO_ARGS, _NEWOBJ),
+        "type": Rule(_args((_singleton,)), settled=frozenset({0})),
+        "complex": Rule(_args((_NUMBER, _NUMBER)), ("reduce", "newobj")),
+        "bytearray": Rule(_args((), (is_raw,), (_is(str), latin1)), items=True),
+        "bytes": Rule(_NO_ARGS),
+        "set frozenset list tuple": Rule(_args((), (_sequence,)), items=True),
+        "slice": Rule(_args((_any, _any, _any))),
+        "range": Rule(_args((_is(int), _is(int), _is(int)))),
+    },
+    "_codecs": {"encode": Rule(_args((_is(str), latin1)))},
+    "copyreg": {
+        "_reconstructor": Rule(
+            _reconstructor, state=_attributes, items=True, pairs=True, settled=frozenset({0, 1})
+        )
+    },
+    "collections": {
+        "OrderedDict": Rule(_NO_ARGS, state=_attributes, pairs=True),
+        "defaultdict": Rule(_args((), (_any,)), state=_attributes, pairs=True),
+        "deque": Rule(
+            _args((), (_sequence,), (_sequence, _is(int, type(None)))), state=_attributes, items=True
         ),
-        "uuid",
-    ),
-    Global("http", "HTTPStatus"): Rule(_args((_is(int),))),
-    Global("signal", "Signals"): Rule(_args((_is(int),))),
-    Global("socket", "AddressFamily"): Rule(_args((_is(int),))),
-    Global("socket", "SocketKind"): Rule(_args((_is(int),))),
-    Global("uuid", "SafeUUID"): Rule(_args((_is(int, type(None)),))),
-    DTYPE: Rule(dtype_args, state=dtype_state),
-    **_rules(
-        "_reconstruct",
-        Rule(reconstruct, state=array_state, needs_state=True, settled=frozenset({0})),
-        "numpy.core.multiarray",
-        "numpy._core.multiarray",
-    ),
-    **_rules("scalar", Rule(scalar), "numpy.core.multiarray", "numpy._core.multiarray"),
-    **_rules("_frombuffer", Rule(frombuffer), "numpy.core.numeric", "numpy._core.numeric"),
-    **_rules("device", Rule(_args((_is(str),), (_is(str), _is(int)))), "torch"),
-    **_rules("Size", Rule(_args((ints,))), "torch"),
-    **_rules("_get_layout", Rule(_args((_is(str),))), "torch.serialization"),
-    **_rules(
-        "_rebuild_parameter",
-        Rule(_args((_tensor, _is(bool), _empty_ordered_dict))),
-        "torch._utils",
-    ),
-    **_rules(
-        "_rebuild_parameter_with_state",
-        Rule(_args((_tensor, _is(bool), _empty_ordered_dict, _tagged))),
-        "torch._utils",
-    ),
-    Global("torch._tensor", "_rebuild_from_type_v2"): Rule(_subclass, settled=frozenset({0})),
-    **_rules(
-        "PythonUDF", Rule(_args((_any, _sequence, _is(Dict))), _NEWOBJ), "torch.distributed.rpc.internal"
-    ),
-    **_rules("RemoteException", Rule(_args((_is(str), _any)), _NEWOBJ), "torch.distributed.rpc.internal"),
-    **_rules(
-        "WorkerInfo",
-        Rule(
-            _NO_ARGS,
-            _NEWOBJ,
-            state=lambda call: "" if semantic.worker_info(call) is not None else "a state forged for it",
-            needs_state=True,
-        ),
-        "torch._C._distributed_rpc",
-    ),
-    **_rules(
-        "_remote_module_receiver",
-        Rule(_remote_module, settled=frozenset({4})),
-        "torch.distributed.nn.api.remote_module",
-    ),
+        "Counter": Rule(_args((), (_is(Dict),)), state=_attributes),
+        "ChainMap": Rule(_NO_ARGS, _NEWOBJ, state=_fields(maps=_is(list))),
+        "UserDict UserList": Rule(_NO_ARGS, _NEWOBJ, state=_DATA),
+        "UserString": Rule(_args((), (_is(str),)), _NEWOBJ, state=_fields(data=_is(str))),
+    },
+    "datetime": {
+        "date": Rule(_args((_date(4),))),
+        "datetime": Rule(_args((_date(10),), (_date(10), _any))),
+        "time": Rule(_args((_clock,), (_clock, _any))),
+        "timedelta": Rule(_args((_is(int), _is(int), _is(int)))),
+        "timezone": Rule(_args((_is(Call),), (_is(Call), _is(str)))),
+    },
+    "decimal": {"Decimal": Rule(_args((_decimal,)))},
+    "fractions": {"Fraction": Rule(_args((_ratio,), (_is(int), _is(int))))},
+    "logging": {"getLogger": Rule(_args((_is(str),), ()))},
+    "functools": {"partial": Rule(_args((_bindable,)), state=_partial_state, needs_state=True)},
+    "ipaddress": {
+        "IPv4Address IPv6Address": Rule(_args((_is(int, str),))),
+        "IPv4Network IPv6Network": Rule(_ONE_TEXT),
+    },
+    "pathlib pathlib._local": {
+        "PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath": Rule(_all(_is(str)))
+    },
+    "types": {"SimpleNamespace": Rule(_NO_ARGS, state=_attributes)},
+    "argparse": {"Namespace": Rule(_NO_ARGS, _NEWOBJ, state=_attributes)},
+    "uuid": {
+        "UUID": Rule(_NO_ARGS, _NEWOBJ, state=_UUID, needs_state=True),
+        "SafeUUID": Rule(_args((_is(int, type(None)),))),
+    },
+    "http": {"HTTPStatus": Rule(_ONE_INT)},
+    "signal": {"Signals": Rule(_ONE_INT)},
+    "socket": {"AddressFamily SocketKind": Rule(_ONE_INT)},
+    "numpy": {"dtype": Rule(dtype_args, state=dtype_state)},
+    "numpy.core.multiarray numpy._core.multiarray": {"_reconstruct": _RECONSTRUCTED, "scalar": Rule(scalar)},
+    "numpy.core.numeric numpy._core.numeric": {"_frombuffer": Rule(frombuffer)},
+    "torch": {"device": Rule(_args((_is(str),), (_is(str), _is(int)))), "Size": Rule(_args((ints,)))},
+    "torch.serialization": {"_get_layout": Rule(_ONE_TEXT)},
+    "torch._utils": {
+        "_rebuild_parameter": Rule(_args((_tensor, _is(bool), _empty_ordered_dict))),
+        "_rebuild_parameter_with_state": Rule(_args((_tensor, _is(bool), _empty_ordered_dict, _tagged))),
+    },
+    "torch._tensor": {"_rebuild_from_type_v2": Rule(_subclass, settled=frozenset({0}))},
+    "torch.distributed.rpc.internal": {
+        "PythonUDF": Rule(_args((_any, _sequence, _is(Dict))), _NEWOBJ),
+        "RemoteException": Rule(_args((_is(str), _any)), _NEWOBJ),
+    },
+    "torch._C._distributed_rpc": {
+        "WorkerInfo": Rule(_NO_ARGS, _NEWOBJ, state=_worker_state, needs_state=True)
+    },
+    "torch.distributed.nn.api.remote_module": {
+        "_remote_module_receiver": Rule(_remote_module, settled=frozenset({4}))
+    },
+}
+_NO_PLAIN_EXCEPTIONS = frozenset(
+    {Global("json.decoder", "JSONDecodeError"), Global("builtins", "UnicodeTranslateError")}
+)
+"""The first's `__init__` calls methods of what it is given; the second takes places in a text on trust."""
+
+RULES: dict[Global, Rule] = dict.fromkeys(EXCEPTIONS - _NO_PLAIN_EXCEPTIONS, _EXCEPTION) | {
+    Global(module, name): rule
+    for modules, rules in _BY_MODULE.items()
+    for module in modules.split()
+    for names, rule in rules.items()
+    for name in names.split()
 }
 """By what a pickle names. `getattr` and rpc's receivers have rules of their own in `judge`."""

@@ -1,6 +1,6 @@
 """What torch writes into JIT pickles of rpc beside plain values: a closed list of calls, with their forms.
 
-In: the arguments of a call. Out: whether torch's pickler writes them so; its unpickler trusts most of them.
+In: a call. Out: whether torch's pickler writes them so; its unpickler trusts most of them.
 Tensors and storages, which it knows besides, stand in tensor tables only, see `rpc.tensor`. Mirrors
 torch/csrc/jit/serialization/{pickler,unpickler}.cpp and torch/csrc/jit/frontend/script_type_parser.cpp.
 """
@@ -29,48 +29,36 @@ def is_fork(node: Value) -> bool:
     fork = semantic.rref_fork(node)
     if fork is None or not is_type_text(fork.type_str):
         return False
-    return all(map(_int16, (fork.owner_id, fork.rref_id[0], fork.fork_id[0], fork.parent)))
+    workers = (fork.owner_id, fork.rref_id[0], fork.fork_id[0], fork.parent)
+    return all(-(1 << 15) <= worker < 1 << 15 for worker in workers)
 
 
-_Form: TypeAlias = Callable[[tuple[Value, ...]], bool]
-
-
-def _int16(value: Value) -> bool:
-    return type(value) is int and -(1 << 15) <= value < 1 << 15
-
-
-def _list_of(kind: type) -> _Form:
-    return lambda args: len(args) == 1 and type(args[0]) is list and all(type(x) is kind for x in args[0])
-
-
-def _tensors(args: tuple[Value, ...]) -> bool:
-    return len(args) == 1 and type(args[0]) is list and all(map(_is_tensor, args[0]))
+_Form: TypeAlias = Callable[[Call], bool]
 
 
 def _is_tensor(node: Value) -> bool:
-    return type(node) is Call and node.function == _TENSOR and type(node.args) is tuple and _index(node.args)
+    index = semantic.tensor_reference(node) if type(node) is Call and node.function == _TENSOR else None
+    return index is not None and index >= 0
 
 
-def _index(args: tuple[Value, ...]) -> bool:
-    return len(args) == 1 and type(args[0]) is int and args[0] >= 0
+def _list_of(one: Callable[[Value], bool]) -> _Form:
+    return lambda call: len(call.args) == 1 and type(call.args[0]) is list and all(map(one, call.args[0]))
 
 
-def _tagged(args: tuple[Value, ...]) -> bool:
+def _tagged(call: Call) -> bool:
+    args = call.args
     if len(args) != 2 or type(args[1]) is not str or not is_type_text(args[1]):
         return False
     return type(args[0]) is (Dict if args[1].startswith("Dict[") else list)
 
 
-def _rref(args: tuple[Value, ...]) -> bool:
-    return is_fork(Call(_RREF, args))
-
-
-def _device(args: tuple[Value, ...]) -> bool:
+def _device(call: Call) -> bool:
+    args = call.args
     return len(args) == 1 and type(args[0]) is str and _DEVICE.fullmatch(args[0]) is not None
 
 
-def _complex(args: tuple[Value, ...]) -> bool:
-    return len(args) == 2 and all(type(part) in (int, float) for part in args)
+def _complex(call: Call) -> bool:
+    return len(call.args) == 2 and all(type(part) in (int, float) for part in call.args)
 
 
 _TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
@@ -78,15 +66,15 @@ _RREF = Global("torch.distributed.rpc", "rref")
 _DEVICE = re.compile(r"(cpu|cuda|meta|mps|xla|xpu|hpu|ipu|mtia|privateuseone)(:\d{1,3})?", re.ASCII)
 
 JIT_CALLS: dict[Global, _Form] = {
-    _TENSOR: _index,
-    Global("torch.jit._pickle", "build_intlist"): _list_of(int),
-    Global("torch.jit._pickle", "build_doublelist"): _list_of(float),
-    Global("torch.jit._pickle", "build_boollist"): _list_of(bool),
-    Global("torch.jit._pickle", "build_tensorlist"): _tensors,
+    _TENSOR: _is_tensor,
+    Global("torch.jit._pickle", "build_intlist"): _list_of(lambda one: type(one) is int),
+    Global("torch.jit._pickle", "build_doublelist"): _list_of(lambda one: type(one) is float),
+    Global("torch.jit._pickle", "build_boollist"): _list_of(lambda one: type(one) is bool),
+    Global("torch.jit._pickle", "build_tensorlist"): _list_of(_is_tensor),
     Global("torch.jit._pickle", "restore_type_tag"): _tagged,
     Global("torch", "device"): _device,
     Global("builtins", "complex"): _complex,
-    _RREF: _rref,
+    Global("torch.distributed.rpc", "rref"): is_fork,
 }
-"""All that torch writes into payloads of rpc beside plain values. Mirrors torch/csrc/jit/serialization/
-{pickler,unpickler}.cpp; what else the unpickler knows (tensors, storages) stands in tensor tables only."""
+"""All that torch writes into payloads of rpc beside plain values; arguments are a tuple. What else the
+unpickler knows (tensors, storages) stands in tensor tables only."""

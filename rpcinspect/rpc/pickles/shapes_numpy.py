@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 
 from rpcinspect.rpc.pickles.known import ADDRESSES
-from rpcinspect.rpc.pickles.numpy_nodes import DTYPE
+from rpcinspect.rpc.pickles.numpy_nodes import DTYPE, ENCODE
 from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value
 
-ENCODE = Global("_codecs", "encode")
+ARGS = "with arguments that its own pickling never writes"
+FORGED = "a state forged for it"
 NDARRAY = Global("numpy", "ndarray")
 _KIND = re.compile(r"([biufcmMSUVO])(\d{1,9})", re.ASCII)
 _NATIVE = {
@@ -66,13 +67,13 @@ def dtype_args(call: Call) -> str:
         kind = _KIND.fullmatch(args[0])
         if kind is not None and (kind[1] not in _NATIVE or int(kind[2]) in _NATIVE[kind[1]]):
             return ""
-    return "with arguments that its own pickling never writes"
+    return ARGS
 
 
 def dtype_state(call: Call) -> str:
     """What `dtype.__reduce__` writes for exactly these arguments: numpy takes sizes and flags on trust."""
     kind = _KIND.fullmatch(call.args[0])
-    state, reason = call.state, "a state forged for it"
+    state, reason = call.state, FORGED
     if kind is None or type(state) is not tuple or len(state) not in (8, 9) or not _order(state[1]):
         return reason
     version, order, subarray, names, fields, size, alignment, flags = state[:8]
@@ -167,7 +168,7 @@ def _is_object(dtype: Value) -> bool:
 
 def array_state(call: Call) -> str:
     """(version, shape, dtype, Fortran order, data): as many bytes, or objects, as the shape says."""
-    state, reason = call.state, "a state forged for it"
+    state, reason = call.state, FORGED
     if type(state) is not tuple or len(state) != 5 or state[0] != 1 or type(state[3]) not in (bool, int):
         return reason
     shape, dtype, data = state[1], state[2], state[4]
@@ -192,7 +193,7 @@ def scalar(call: Call) -> str:
     item = item_bytes(args[0]) if len(args) == 2 else None
     raw = bytes_of(args[1]) if item is not None else None
     if raw is None or len(raw) != item:
-        return "with arguments that its own pickling never writes"
+        return ARGS
     if raw.replace(b"\0", b"").decode("latin-1") in ADDRESSES:
         return "it is a text, who asks for which takes what it holds for an address"
     return ""
@@ -205,7 +206,7 @@ def reconstruct(call: Call) -> str:
     plain = type(letter) in (bytes, str) and len(letter) == 1 and not letter.isdigit()
     if args[:2] == (NDARRAY, (0,)) and plain:  # a digit numpy would give to Python's parser
         return ""
-    return "with arguments that its own pickling never writes"
+    return ARGS
 
 
 def frombuffer(call: Call) -> str:
@@ -215,4 +216,4 @@ def frombuffer(call: Call) -> str:
         count = elements(args[2])
         if item is not None and len(args[0]) == count * item and not _endless(count, item):
             return ""
-    return "with arguments that its own pickling never writes"
+    return ARGS

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from rpcinspect.rpc.pickles.known import is_special
 from rpcinspect.rpc.pickles.shapes import attributes
-from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Value, children
+from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Value, children, walk
 
 
 class States:
@@ -71,20 +71,12 @@ def _is_empty(value: Value) -> bool:
 def _mappings(state: Value, *, deep: bool) -> Iterable[Sequence[tuple[Value, Value]]]:
     """The pairs of the dicts that a state is or holds: in a tuple, or at any depth; there also lists and
     tuples of two, of which `dict.update` takes lists."""
-    seen, stack = set[int](), [state]
-    while stack:
-        node = stack.pop()
-        if type(node) in SCALARS or id(node) in seen:
-            continue
-        seen.add(id(node))
+    shallow = state if type(state) is tuple else ()
+    for node in walk([state], children if deep else lambda node: shallow if node is state else ()):
         if type(node) is Dict or (deep and type(node) is Call):
             yield node.pairs
-        if deep:
-            if type(node) in (tuple, list) and len(node) == 2:
-                yield (tuple(node),)
-            stack += children(node)
-        elif type(node) is tuple and node is state:
-            stack += node
+        elif deep and type(node) in (tuple, list) and len(node) == 2:
+            yield (tuple(node),)
 
 
 CALLED = ("_hooks", "_call_impl", "_slow_forward")

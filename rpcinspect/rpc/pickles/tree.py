@@ -7,7 +7,7 @@ structure with a walk of your own that remembers where it has been.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
@@ -49,6 +49,11 @@ class Call(Struct, eq=False):
     """What APPEND(S) or ADDITEMS adds."""
     pairs: list[tuple[Value, Value]] = field(default_factory=list)
     """What SETITEM(S) adds."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether later opcodes add anything to the object."""
+        return bool(self.has_state or self.items or self.pairs)
 
 
 class Dict(Struct, eq=False):
@@ -112,6 +117,22 @@ def children(node: Value) -> Iterable[Value]:
     if isinstance(node, PersistentRef):
         return (node.id,)
     return ()
+
+
+def walk(roots: Iterable[Value], parts: Callable[[Value], Iterable[Value]] = children) -> Iterator[Value]:
+    """Every value in some values, the last root first: nodes once, scalars as often as they stand there.
+
+    `parts` says what is walked of a node, the last first; by default all of it.
+    """
+    stack, seen = list(roots), set[int]()
+    while stack:
+        node = stack.pop()
+        if type(node) not in SCALARS:
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            stack += parts(node)
+        yield node
 
 
 def is_deeper(root: Value, most: int) -> bool:

@@ -235,15 +235,14 @@ class SourceWriter:
 
     def _array(self, node: Call) -> Source:
         parts = numpy_nodes.array(node)
-        code = numpy_nodes.dtype(parts[1]) if parts is not None else None
-        raw = numpy_nodes.raw_bytes(parts[2]) if parts is not None else None
-        if parts is None or code is None or not isinstance(raw, (bytes, bytearray)) or "O" in code:
+        code = numpy_nodes.dtype(parts.dtype) if parts is not None else None
+        if parts is None or code is None or not isinstance(parts.data, (bytes, bytearray)) or "O" in code:
             raise NoSourceError("a numpy array that is not written as numpy writes them")
-        if len(raw) > MAX_TEXT // 4:
+        if len(parts.data) > MAX_TEXT // 4:
             raise NoSourceError("a numpy array that is too long to be read by anybody")
         self._imports.modules.add("numpy")
-        data = quoted_bytes(bytes(raw))
-        shape = self._value(parts[0])
+        data = quoted_bytes(bytes(parts.data))
+        shape = self._value(parts.shape)
         made = f"numpy.frombuffer({data}, dtype={quoted(code)})"
         return Brackets(f"{made}.reshape(", (shape,), ").copy()")
 

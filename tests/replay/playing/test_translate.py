@@ -40,7 +40,7 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
-from rpcinspect.rpc.pickles.patch import integer
+from rpcinspect.rpc.pickles.opcodes import integer
 from rpcinspect.rpc.pickles.semantic import RRefForkData, python_udf, rref_fork
 from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
@@ -49,6 +49,7 @@ from rpcinspect.rpc.types import GloballyUniqueId, pack_id, unpack_id
 from rpcinspect.run.run import Run
 from rpcinspect.wire.ranges import Extent
 from tests.equality.builders import STRICT, from_parts, record
+from tests.equality.mirrors import mirrored_ids
 from tests.places import recorded, recordings
 from tests.replay.captured import captured
 from tests.replay.live_calls import SECONDS, members, python_call, value_of
@@ -121,7 +122,7 @@ def test_these_ids_change_and_nothing_else(
     session, messages = capture
     move = moved(workers, counters)
     ids = id_map(messages, move)
-    back = ids.mirrored()
+    back = mirrored_ids(ids)
     for message in messages:
         sent = record_of(message, translate(message, ids))
         assert [p.reason for p in sent.problems] == [p.reason for p in message.problems]
@@ -130,7 +131,7 @@ def test_these_ids_change_and_nothing_else(
         unknown = compare_messages(message, same, session.read, session.read, STRICT)
         assert compare_messages(message, sent, session.read, session.read, STRICT, ids) == unknown
         assert translate(sent, back) == message.rpc.message
-    assert ids.contradictions == []
+    assert ids.refused == 0
     assert len(ids) == len(back)
 
 
@@ -146,7 +147,7 @@ def test_rrefs_among_the_arguments_of_a_script_call() -> None:
     call = ScriptCall(args=([one, other], one, 300), schema=None, qualified_name="__torch__.f")
     request, _ = record(call)
     ids = IdMap()
-    ids.unique(RREF, GloballyUniqueId(1, 0), GloballyUniqueId(1, 7))
+    ids.carried(RREF, GloballyUniqueId(1, 0), GloballyUniqueId(1, 7))
     sent = translate(request, ids)
     args = record_of(request, sent).rpc.command.args  # type: ignore[union-attr]
     assert args[0][0] is args[1]
@@ -157,7 +158,7 @@ def test_rrefs_among_the_arguments_of_a_script_call() -> None:
         RRefForkData(1, (1, 1), (0, 301), 0, "Tensor"),
     ]
     assert len(sent.payload) == len(request.rpc.message.payload)
-    assert translate(record_of(request, sent), ids.mirrored()) == request.rpc.message
+    assert translate(record_of(request, sent), mirrored_ids(ids)) == request.rpc.message
 
 
 @pytest.mark.parametrize(
@@ -181,31 +182,31 @@ def gradients(message_id: int) -> RpcRecord:
 
 def test_a_number_that_another_thing_has_is_not_sent() -> None:
     ids = IdMap()
-    ids.packed(AUTOGRAD_MESSAGE, pack_id(1, 0), pack_id(1, 1))
+    ids.carried(AUTOGRAD_MESSAGE, pack_id(1, 0), pack_id(1, 1))
     assert translate(gradients(pack_id(1, 0)), ids).payload == gradients(pack_id(1, 1)).rpc.message.payload
     with pytest.raises(ReplayError, match=r"autograd-message \(1, 1\) .* is not known .* is \(1, 0\) of the"):
         translate(gradients(pack_id(1, 1)), ids)
-    ids.packed(AUTOGRAD_MESSAGE, pack_id(1, 1), pack_id(1, 0))
+    ids.carried(AUTOGRAD_MESSAGE, pack_id(1, 1), pack_id(1, 0))
     assert translate(gradients(pack_id(1, 1)), ids).payload == gradients(pack_id(1, 0)).rpc.message.payload
 
 
 def test_what_was_sent_is_known_when_it_comes_back() -> None:
     ids = IdMap()
-    ids.packed(AUTOGRAD_MESSAGE, pack_id(1, 0), pack_id(1, 1))
+    ids.carried(AUTOGRAD_MESSAGE, pack_id(1, 0), pack_id(1, 1))
     for message in (gradients(pack_id(0, 3)), gradients(pack_id(1, 0))):
         assert translate(message, ids) is not None
         learn_sent(message, ids)
-    assert ids.contradictions == []
-    assert not ids.packed(AUTOGRAD_MESSAGE, pack_id(0, 4), pack_id(0, 3))
-    assert not ids.packed(AUTOGRAD_MESSAGE, pack_id(0, 3), pack_id(0, 4))
-    assert ids.packed(AUTOGRAD_MESSAGE, pack_id(0, 4), pack_id(0, 4))
+    assert ids.refused == 0
+    assert not ids.carried(AUTOGRAD_MESSAGE, pack_id(0, 4), pack_id(0, 3))
+    assert not ids.carried(AUTOGRAD_MESSAGE, pack_id(0, 3), pack_id(0, 4))
+    assert ids.carried(AUTOGRAD_MESSAGE, pack_id(0, 4), pack_id(0, 4))
     assert ids.translate(AUTOGRAD_MESSAGE, pack_id(1, 0)) == pack_id(1, 1)
     assert (ids.translate(WORKER, 0), ids.translate(CONTEXT, 0)) == (0, 0)
 
 
 def test_no_id_stays_no_id() -> None:
     ids = IdMap()
-    ids.worker(0, 3)
+    ids.carried(WORKER, 0, 3)
     envelope = RpcWithAutograd(
         message_type=int(MessageType.FORWARD_AUTOGRAD_REQ),
         autograd_metadata=AutogradMetadata(-1, -1),
@@ -341,7 +342,7 @@ def test_an_rref_of_a_live_worker_that_has_another_id_than_captured(
         (passed,) = record_of(request, sent).facts.forks
         assert passed == now._replace(fork_id=(0, local), parent=0)
         assert value_of(ask(sent)) is None
-    assert ids.contradictions == []
+    assert ids.refused == 0
     length = call_rref("__len__", then._replace(fork_id=(0, 3), parent=0))
     assert value_of(ask(translate(length, ids))) == 3
     untouched = call_rref("__len__", then._replace(fork_id=(0, 4), parent=0))

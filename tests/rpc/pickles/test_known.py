@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 import pytest
 
@@ -12,6 +13,7 @@ from rpcinspect.rpc.pickles.known import (
     HELPERS,
     LAYERS,
     OPTIMIZERS,
+    STANDARD_LIBRARY,
     VALUES,
     has_dunder,
     is_dangerous,
@@ -82,3 +84,8 @@ def test_dangerous_names() -> None:
     assert not is_dangerous(Global("osmosis", "system"))
     assert has_dunder("f.__globals__")
     assert not has_dunder("__private.f_")
+
+
+def test_nothing_of_this_python_s_standard_library_is_missing() -> None:
+    assert sys.stdlib_module_names <= STANDARD_LIBRARY
+    assert "torch" not in STANDARD_LIBRARY

@@ -22,9 +22,8 @@ def test_arrays_scalars_and_dtypes(protocol: int) -> None:
     array = numpy.arange(6, dtype="<i2").reshape(2, 3)
     parts = numpy_nodes.array(read(array, protocol))
     assert parts is not None
-    shape, dtype, data = parts
-    assert (shape, numpy_nodes.dtype(dtype)) == ((2, 3), "<i2")
-    assert bytes(numpy_nodes.raw_bytes(data)) == array.tobytes()
+    assert (parts.shape, numpy_nodes.dtype(parts.dtype), parts.fortran) == ((2, 3), "<i2", False)
+    assert bytes(parts.data) == array.tobytes()
     for code in ("<f2", "<f4", "<f8", ">f8", "|i1", "<i8", "<u4"):
         value = numpy.dtype(code).type(1)
         assert numpy_nodes.scalar(read(value, protocol)) == (type(value).__name__, 1)
