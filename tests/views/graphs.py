@@ -77,6 +77,7 @@ def graph(
         "creator": "worker0",
         "workers": workers,
         "edges": edges,
+        "missing": () if "backward_ns" in changes else tuple(edge for edge in edges if not edge.gradients),
         "passing": passing,
         "begin_ns": 1_000_000,
         "end_ns": 9_000_000,
