@@ -8,9 +8,12 @@ unescaped otherwise; what shows it on a terminal must escape control characters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from operator import attrgetter
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from rpcinspect.rpc.types import GloballyUniqueId
 
@@ -39,16 +42,25 @@ def number(value: float | None) -> float | str | None:
     return value
 
 
-def plain(value: object) -> object:
-    """Text as `text` has it, an id as its two numbers, each item of a list likewise; others as they are."""
+def plain(value: object) -> Any:
+    """Text as `text` has it, an id as its two numbers, a record as an object of all its fields, each item of
+    a list or a mapping likewise; others as they are."""
     make = _MAKE.get(type(value))
-    return value if make is None else make(value)
+    if make is not None:
+        return make(value)
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
+    return value
 
 
 def _items(values: Sequence[object]) -> list[object]:
-    return [value if (make := _MAKE.get(type(value))) is None else make(value) for value in values]
+    return [value if type(value) in ATOMS else plain(value) for value in values]
 
 
+ATOMS = frozenset({bool, int, float, type(None)})
+"""What is in JSON what it is in Python."""
 _MAKE: dict[type, Callable[[Any], object]] = {
     str: text,
     bytes: text,
@@ -67,7 +79,8 @@ class Picked:
         pairs = [name.partition("=") for name in names.split()]
         self._keys = [key for key, _, _ in pairs]
         self._get: Callable[[object], tuple[object, ...]]
-        self._get = attrgetter(*[attribute or key for key, _, attribute in pairs])
+        get = attrgetter(*[attribute or key for key, _, attribute in pairs])
+        self._get = get if len(pairs) > 1 else lambda one: (get(one),)
         self._make = make
         self._rest = [key for key in self._keys if key not in make]
 
@@ -75,12 +88,17 @@ class Picked:
         told = dict(zip(self._keys, self._get(one), strict=True))
         for key in self._rest:
             value = told[key]
-            make = _MAKE.get(type(value))
-            if make is not None:
-                told[key] = make(value)
+            if type(value) not in ATOMS:
+                told[key] = plain(value)
         for key, given in self._make.items():
             told[key] = given(told[key])
         return told
+
+
+@cache
+def picked(names: str) -> Picked:
+    """The attributes of these names, for lines of which there are few."""
+    return Picked(names)
 
 
 class Line(Picked):

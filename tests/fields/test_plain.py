@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from types import SimpleNamespace
 
-from rpcinspect.fields.plain import Line, Picked, each, number, optional, plain, text
+from msgspec import Struct
+
+from rpcinspect.fields.plain import Line, Picked, each, number, optional, picked, plain, text
 from rpcinspect.rpc.types import RRefId
 
 
@@ -35,8 +37,41 @@ def test_plain_values() -> None:
 
 def test_attributes_are_picked_in_their_order() -> None:
     one = SimpleNamespace(b="\udcff", a=2, inner=SimpleNamespace(c=(3,)), many=(1, 2), none=None)
-    picked = Picked("b x=a c=inner.c many none many_times=many", none=optional(str), many_times=each(str))
+    several = Picked("b x=a c=inner.c many none many_times=many", none=optional(str), many_times=each(str))
     found = {"b": "\\xff", "x": 2, "c": [3], "many": [1, 2], "none": None, "many_times": ["1", "2"]}
-    assert list(picked(one).items()) == list(found.items())
+    assert list(several(one).items()) == list(found.items())
     assert Line("thing", "a b")(one) == {"kind": "thing", "a": 2, "b": "\\xff"}
     assert list(Line("thing", "a b")(one)) == ["kind", "a", "b"]
+
+
+class Inner(Struct):
+    name: str
+    pairs: tuple[tuple[int, int], ...]
+
+
+class Outer(Struct):
+    inner: Inner
+    counts: dict[str, int]
+    share: float | None = None
+
+    @property
+    def words(self) -> str:
+        return "a\udcffb"
+
+
+OUTER = Outer(Inner("x", ((1, 2), (3, 4))), {"k": 1})
+
+
+def test_fields_are_those_that_were_named() -> None:
+    assert list(picked("share counts")(OUTER).items()) == [("share", None), ("counts", {"k": 1})]
+
+
+def test_records_within_are_objects_of_all_their_fields() -> None:
+    assert picked("inner")(OUTER) == {"inner": {"name": "x", "pairs": [[1, 2], [3, 4]]}}
+    assert plain((OUTER,)) == [
+        {"inner": {"name": "x", "pairs": [[1, 2], [3, 4]]}, "counts": {"k": 1}, "share": None}
+    ]
+
+
+def test_strings_can_be_encoded() -> None:
+    assert picked("words")(OUTER)["words"] == text(OUTER.words) != OUTER.words

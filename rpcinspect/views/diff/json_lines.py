@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rpcinspect.diff.model import Aligned, Comparison, Found
-from rpcinspect.fields.plain import text
+from rpcinspect.fields.plain import Json, picked, text
 from rpcinspect.views.contract.jsonl import lines
-from rpcinspect.views.records import Json, fields
 
 
 def diff_lines(comparison: Comparison) -> bytes:
@@ -34,7 +33,7 @@ def difference_json(found: Found, comparison: Comparison) -> Json:
         "code": told.pop("code"),
         **_place(message),
         **told,
-        **fields(message, "type source destination function request control"),
+        **picked("type source destination function request control")(message),
         "counts": found.counts,
         "follows": None if found.follows is None else _place(comparison.messages[found.follows]),
     }
@@ -44,9 +43,9 @@ def verdict_json(comparison: Comparison) -> Json:
     """The `verdict` line."""
     return {
         "kind": "verdict",
-        **fields(comparison, "same unrelated"),
+        **picked("same unrelated")(comparison),
         "first": _first(comparison),
-        **fields(comparison, "counts tolerated different paired unknown a b notes"),
+        **picked("counts tolerated different paired unknown a b notes")(comparison),
     }
 
 
@@ -58,11 +57,11 @@ def _first(comparison: Comparison) -> Json | None:
         **difference_json(comparison.found[first.found], comparison),
         "likely": first.likely,
         "explanation": text(first.text),
-        **fields(first, "worker following"),
+        **picked("worker following")(first),
         "beside": [_place(comparison.messages[place]) for place in first.beside],
         "alike": [_place(comparison.messages[place]) for place in first.alike],
     }
 
 
 def _place(message: Aligned) -> Json:
-    return fields(message, "a b")
+    return picked("a b")(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rpcinspect.fields.plain import text
+from rpcinspect.fields.plain import Json, picked, text
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import context_of, failed, size_of
 from rpcinspect.rpc.record import RpcRecord
@@ -16,7 +16,6 @@ from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Finding
 from rpcinspect.views.phrases import packed, shorten
-from rpcinspect.views.records import Json, fields
 
 MAX_TENSORS = 8
 """Tensors of a message that are told; of the others their number."""
@@ -81,4 +80,4 @@ def _tensor(meta: TensorMeta) -> str:
 
 def finding_args(finding: Finding) -> Json:
     """A finding in full."""
-    return fields(finding, "text remedy messages workers")
+    return picked("text remedy messages workers")(finding)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rpcinspect.fields.plain import text
+from rpcinspect.fields.plain import Json, picked, text
 from rpcinspect.replay.planning.model import GlobalUse, Plan, PlannedSession, Step
 from rpcinspect.replay.planning.sessions import LIVE
 from rpcinspect.views.contract.jsonl import lines
-from rpcinspect.views.records import Json, fields
 
 
 def plan_lines(plan: Plan) -> bytes:
@@ -34,12 +33,12 @@ def step_json(step: Step, session: PlannedSession) -> Json:
     return {
         "kind": "step",
         "session": session.number,
-        **fields(step, "message type role to action"),
+        **picked("message type role to action")(step),
         "reason": text(f"{step.code}: {step.text}") if skipped else None,
         "result": None,
         "answer": step.answer,
         "difference": None,
-        **fields(step, "sender after envelopes"),
+        **picked("sender after envelopes")(step),
         "note": None if skipped or step.text is None else text(step.text),
     }
 
@@ -48,7 +47,7 @@ def plan_json(plan: Plan) -> Json:
     """The `plan` line."""
     return {
         "kind": "plan",
-        **fields(plan, "roles"),
+        **picked("roles")(plan),
         "sends": plan.count("send"),
         "answers": plan.count("answer"),
         "skips": dict(plan.skips()),
@@ -57,30 +56,30 @@ def plan_json(plan: Plan) -> Json:
         "sessions": [
             {
                 "session": session.number,
-                **fields(session.cast, "job roles live why"),
+                **picked("job roles live why")(session.cast),
                 "sends": session.count("send"),
                 "answers": session.count("answer"),
                 "skips": dict(session.skips()),
-                **fields(session, "arrivals"),
+                **picked("arrivals")(session),
                 "stand_ins": stand_ins_json(session),
             }
             for session in plan.sessions
         ],
-        "ambiguous": [fields(one, "message parents decided text") for one in plan.ambiguities],
+        "ambiguous": [picked("message parents decided text")(one) for one in plan.ambiguities],
         "overlaps": [
-            {"session": session.number, **fields(one, "message others")}
+            {"session": session.number, **picked("message others")(one)}
             for session in plan.sessions
             for one in session.overlaps
         ],
         "groups": {"captured": list(plan.captured_groups), "live": LIVE},
-        **fields(plan, "notes left_out trusted"),
+        **picked("notes left_out trusted")(plan),
     }
 
 
 def stand_ins_json(session: PlannedSession) -> list[Json]:
     """What live workers get for RRefs that are older than the capture."""
     names = "rref owner message forks changed"
-    return [{"session": session.number, **fields(one, names)} for one in session.stand_ins]
+    return [{"session": session.number, **picked(names)(one)} for one in session.stand_ins]
 
 
 def global_json(use: GlobalUse, *, trusted: bool = False) -> Json:

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.fields.plain import text
+from rpcinspect.fields.plain import Json, picked, plain, text
 from rpcinspect.replay.peers.recorder import NOT_RECORDED
 from rpcinspect.replay.planning.model import PlannedSession
 from rpcinspect.replay.planning.sessions import LIVE
@@ -29,7 +29,6 @@ from rpcinspect.replay.playing.report import Report, first_difference, never
 from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.replay.workers.live_group import Gradient
 from rpcinspect.views.contract.jsonl import lines
-from rpcinspect.views.records import Json, fields, plain
 from rpcinspect.views.replay.plan_json import global_json, stand_ins_json, step_json
 
 SIDES = {
@@ -69,7 +68,7 @@ def outcome_json(one: StepOutcome, planned: PlannedSession, run: int) -> Json:
         "result": one.result,
         "difference": difference_json(one.differences, one.result),
         "differences": len(one.differences),
-        **fields(one, "same_payload latency_s text"),
+        **picked("same_payload latency_s text")(one),
         "run": run,
     }
 
@@ -78,14 +77,14 @@ def inbound_json(one: InboundOutcome, planned: PlannedSession, run: int) -> Json
     """An `inbound` line."""
     return {
         "kind": "inbound",
-        **fields(one, "captured type"),
+        **picked("captured type")(one),
         "from": text(one.sender),
         "result": one.result,
         "difference": difference_json(one.differences, one.result),
         "session": planned.number,
         "role": text(one.role),
         "differences": len(one.differences),
-        **fields(one, "same_payload text"),
+        **picked("same_payload text")(one),
         "run": run,
     }
 
@@ -116,7 +115,7 @@ def _held(session: SessionOutcome, run: int) -> Iterator[Json]:
 def gradient_json(gradient: Gradient) -> Json:
     """A leaf's gradient; `sha256` as of decoded tensors, null where its bytes are too many."""
     return {
-        **fields(gradient, "dtype shape layout parameter"),
+        **picked("dtype shape layout parameter")(gradient),
         "sha256": None if gradient.data is None else hashlib.sha256(gradient.data).hexdigest(),
     }
 
@@ -125,17 +124,17 @@ def report_json(outcome: ReplayOutcome, made: Report, error: str | None = None) 
     """The `report` line."""
     return {
         "kind": "report",
-        **fields(made, "verdict engine device roles sent answered failed skipped responses gradients"),
-        **fields(made, "wall_s captured_wall_s unanswered gradients_back not_observed self_calls"),
-        **fields(
-            made, "out_of_reach not_replayed unexpected runs identical_runs messages_wall_s interrupted"
+        **picked("verdict engine device roles sent answered failed skipped responses gradients")(made),
+        **picked("wall_s captured_wall_s unanswered gradients_back not_observed self_calls")(made),
+        **picked("out_of_reach not_replayed unexpected runs identical_runs messages_wall_s interrupted")(
+            made
         ),
         "failures": [*_failures(outcome, error)],
         "recording": recording_json(outcome.recording),
         "groups": {"captured": list(outcome.plan.captured_groups), "live": LIVE},
         "stand_ins": [one for session in outcome.plan.sessions for one in stand_ins_json(session)],
         "seed_search": [search_json(one) for one in outcome.searches],
-        **fields(outcome.plan, "notes"),
+        **picked("notes")(outcome.plan),
         "refused": [global_json(use) for use in made.refused],
         "missing": [one or None for one in made.missing],
         "trusted": outcome.plan.trusted,
@@ -146,7 +145,7 @@ def recording_json(made: Recording | None) -> Json | None:
     """The capture of the replay, and what is not in it."""
     if made is None:
         return None
-    return {"path": text(str(made.path)), **fields(made, "failure"), "not_recorded": NOT_RECORDED}
+    return {"path": text(str(made.path)), **picked("failure")(made), "not_recorded": NOT_RECORDED}
 
 
 def search_json(made: SeedSearch) -> Json:
@@ -155,10 +154,10 @@ def search_json(made: SeedSearch) -> Json:
         "session": made.session,
         "from": made.tries.start,
         "to": made.tries.stop,
-        **fields(made, "tried wall_s"),
-        **fields(made, "found"),
+        **picked("tried wall_s")(made),
+        **picked("found")(made),
         "missing": [{"worker": text(name), "message": message} for name, message in made.missing.items()],
-        **fields(made, "out_of_time failure"),
+        **picked("out_of_time failure")(made),
     }
 
 
@@ -181,10 +180,10 @@ def _failures(outcome: ReplayOutcome, error: str | None) -> Iterator[Json]:
 def ended_json(one: Ended) -> Json:
     """A process that ended early."""
     return {
-        **fields(one, "worker"),
+        **picked("worker")(one),
         "signal": one.exit.signal,
         "exit_code": one.exit.code,
-        **fields(one, "last_message memory_bytes"),
+        **picked("last_message memory_bytes")(one),
         "peak_bytes": one.exit.peak_bytes,
-        **fields(one, "no_memory oom_kills text"),
+        **picked("no_memory oom_kills text")(one),
     }
