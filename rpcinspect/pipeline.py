@@ -23,7 +23,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import accumulate, chain
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -31,6 +30,7 @@ from msgspec.structs import replace
 
 from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
 from rpcinspect.errors import CaptureError, Location, Problem
+from rpcinspect.files.closing import Closing
 from rpcinspect.fronts import Front, Network, Watch
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
@@ -73,7 +73,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """Hears how many bytes were read, of how many (None where nobody knows), and of all once that is over."""
 
 
-class Decoding:
+class Decoding(Closing):
     """One pass over capture files that are read as one session; use it in a `with` statement."""
 
     def __init__(self, paths: Sequence[str | Live], options: Options | None = None) -> None:
@@ -243,14 +243,6 @@ class Decoding:
     def close(self) -> None:
         """Closes every file."""
         self._stack.close()
-
-    def __enter__(self) -> Decoding:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _front_of(

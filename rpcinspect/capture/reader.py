@@ -12,7 +12,6 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Protocol
 
 from msgspec import Struct
@@ -23,6 +22,7 @@ from rpcinspect.capture.pcap import FILE_HEADER, MAGICS, PcapLayout, Report, rea
 from rpcinspect.capture.pcapng import SECTION_HEADER, first_link_type, read_pcapng
 from rpcinspect.capture.source import Source, open_source
 from rpcinspect.errors import CaptureError, Location, Problem, UnknownFormatError
+from rpcinspect.files.closing import Closing
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
 from rpcinspect.unexpected import unexpected
 
@@ -65,7 +65,7 @@ class Bytes(Protocol):
     def close(self) -> None: ...
 
 
-class CaptureReader:
+class CaptureReader(Closing):
     """An open capture. Use it in a `with` statement; `blocks` may be called once."""
 
     def __init__(self, path: str | Live, index: int = 0, reading: Reading = DEFAULT_READING) -> None:
@@ -206,14 +206,6 @@ class CaptureReader:
     def close(self) -> None:
         """Close the file and the temporary one; closing twice is fine."""
         self._source.close()
-
-    def __enter__(self) -> CaptureReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _report(self, reason: str, packet: int | None, offset: int | None = None) -> None:
         place = Location(capture=self.index, packet=packet, offset=offset)

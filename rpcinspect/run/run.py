@@ -16,10 +16,10 @@ import builtins
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from types import TracebackType
 
 from msgspec.structs import replace
 
+from rpcinspect.files.closing import Closing
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run import closings, device_maps, latency
@@ -39,7 +39,7 @@ from rpcinspect.trace.wire_facts import ConnectionEnd
 from rpcinspect.wire.ranges import CaptureBytes, Extent
 
 
-class Run:
+class Run(Closing):
     """A whole run. Use one whose captures are open in a `with` statement."""
 
     def __init__(
@@ -168,14 +168,6 @@ class Run:
         """Closes the captures."""
         if self._close is not None:
             self._close()
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @cached_property
     def exchanges(self) -> Exchanges:
