@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 EXPORTS = ("html", "perfetto", "parquet", "rpclog")
-"""Formats of a whole run for other programs, a browser among them; see `exports`."""
+"""Formats of a whole run for other programs, a browser among them."""
 MAX_PARTITION = 200
 """Characters of a partition's name, as the folder has it: file systems take 255."""
 QUESTIONS = ("graph", "contexts", "latency", "profile", "rrefs", "device_maps", "closings")

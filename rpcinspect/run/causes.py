@@ -3,11 +3,12 @@
 In: a session. Out: for each request its parent where only one explanation is left; where several are, all of
 them. A sender's own program, or a thread of its own, is always one of them until something rules it out.
 
-A request can be nested only in one that runs code, had arrived at the sender and was not answered yet
-(`serving`). Of these, evidence leaves
+A request can be nested only in one that runs code, had arrived at the sender and was not answered yet, or
+not when the connection began on which it was sent first (`requests`). Of these, evidence leaves
 
-- what must be: the request is of an autograd context that another worker opened, and one in it was open; it
-  uses an RRef, or carries the bytes of a tensor, that nothing else has brought to the sender (`evidence`);
+- what must be: the request is of an autograd context that another worker opened, and one in it was open, or
+  an asynchronous function; it uses an RRef, or carries the bytes of a tensor, that nothing else has brought
+  to the sender (`evidence`);
 - what would be too great a coincidence otherwise (`coincidence`).
 
 What is likely only orders those that are left. Three kinds need no open request (`consequences`): gradients

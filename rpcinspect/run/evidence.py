@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from msgspec import Struct
 
 from rpcinspect.rpc.questions import FETCHES, GENERAL
-from rpcinspect.run.coincidence import Sign, matched, sign_of
+from rpcinspect.run.coincidence import LEAST_MATCHES, Sign, matched, sign_of
 from rpcinspect.run.likelihood import Likelihood
 from rpcinspect.run.requests import MAX_OPEN, NEVER, Member, Requests, Serving, Worker
 from rpcinspect.session.provenance import Id, What
@@ -96,6 +96,7 @@ class _Sender:
         self.unseen_until = requests.unseen_until(member)
         self.cases: dict[int, Case] = {}
         """By row, in the order in which they began."""
+        self._asynchronous = any(requests.kind(row).asynchronous for row in worker.received)
         self._collect()
 
     def _collect(self) -> None:
@@ -108,11 +109,16 @@ class _Sender:
 
     def _case(self, row: int, serving: Serving) -> Case:
         """A context is that of a thread: whoever sends in one that another worker opened serves a request in
-        it. One that the worker opened itself, or none, may be that of a thread or a callback of any request.
+        it, or goes on with an asynchronous function in the thread of one that is. A context that the worker
+        opened itself, or none, may be that of a thread or a callback of any request.
         """
         requests, context = self.requests, self.requests.context(row)
+        since = requests.wanted(row)
         own = context is None or requests.creator(self.job, context) in (self.name, None)
-        rows = [one for one in serving.latest(None if own else context) if one != row]
+        rows = [one for one in serving.latest(None if own else context, since) if one != row]
+        if not own and self._asynchronous:
+            others = [one for one in serving.latest(None, since) if requests.kind(one).asynchronous]
+            rows += [one for one in others if one != row and one not in rows]
         return Case(row, rows, own, requests.begin[row] <= self.unseen_until)
 
     def weigh(self, values: Mapping[int, frozenset[int]]) -> None:
@@ -251,13 +257,13 @@ class _Tensors:
 
     def holders(self, cases: Mapping[int, Case]) -> Iterator[tuple[Case, int]]:
         """Cases with the candidate that alone brought bytes which they carry: where all calls of the kind do,
-        and were waited for.
+        and were waited for, and there are enough of them to be no coincidence.
         """
         signs: dict[Sign, list[Case]] = defaultdict(list)
         for case in cases.values():
             signs[sign_of(self._requests, case.row)].append(case)
         for its in signs.values():
-            if not all(case.certain and case.rows for case in its):
+            if len(its) >= LEAST_MATCHES and not all(case.certain and case.rows for case in its):
                 found = [self._holder(case) for case in its]
                 if None not in found:
                     yield from ((case, row) for case, row in zip(its, found, strict=True) if row is not None)

@@ -103,7 +103,10 @@ class Tensor:
         found = NUMPY.get(self.dtype)
         if found is None:
             raise DecodeError("tensor", f"numpy has no type for {self.dtype}")
-        return np.frombuffer(self.tobytes(), found).reshape(self.shape)
+        try:
+            return np.frombuffer(self.tobytes(), found).reshape(self.shape)
+        except ValueError as error:
+            raise DecodeError("tensor", f"numpy refuses these sizes: {error}") from error
 
     def torch(self) -> TorchTensor:
         """The tensor as torch's own, on the CPU and without grad, as `run.torch_tensors` makes it. Raises
@@ -116,9 +119,16 @@ class Tensor:
     def _storage(self, meta: TensorMeta) -> bytes:
         data = bytes_of(self._record, meta, self._read)
         if data is None:
-            missing = place_of(self._record, meta).missing_bytes
-            raise DecodeError("tensor", f"{missing:,} bytes of the tensor were not captured")
+            raise DecodeError("tensor", self._why_none(meta))
         return data
+
+    def _why_none(self, meta: TensorMeta) -> str:
+        if meta.storage is None:
+            return f"a {meta.layout} tensor has no bytes of its own: torch() has it, and its parts have bytes"
+        missing = place_of(self._record, meta).missing_bytes
+        if missing:
+            return f"{missing:,} bytes of the tensor were not captured"
+        return "it is not certain which of the captured bytes are the tensor's"
 
     def values(self, most: int | None = None) -> list[object]:
         """The first elements, or all, in row-major order, as exact Python numbers. Raises as `tobytes`."""

@@ -6,6 +6,7 @@ has open at a moment (`Serving`). A request is *served* from its last byte to th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -148,6 +149,29 @@ class Requests:
             found[self._pipe[row]] = max(self.begin[row], found.get(self._pipe[row], -NEVER))
         return found
 
+    def wanted(self, row: int) -> int:
+        """When its sender may have asked for it first: it waits while its pipe is connected, so that what
+        asked for it may be answered before its first byte is sent.
+        """
+        since, until = self._connecting.get(self._pipe[row], (NEVER, -NEVER))
+        return since if self.begin[row] <= until else self.begin[row]
+
+    @cached_property
+    def _connecting(self) -> dict[int, tuple[int, int]]:
+        """Pipe → (when its connection began, until when what had waited for it was sent at the latest)."""
+        found: dict[int, tuple[int, int]] = {}
+        columns = self.session.messages
+        for row in np.flatnonzero(np.asarray(columns.from_client)).tolist():
+            pipe = self._pipe[row]
+            known = found.get(pipe)
+            if known is None or self.begin[row] < known[1]:
+                found[pipe] = (self.session.pipes[pipe].first_ns, self.begin[row])
+        return {
+            pipe: (since, first + (first - since))  # those behind the first are sent faster than that
+            for pipe, (since, first) in found.items()
+            if since and not self.session.pipes[pipe].logged
+        }
+
     def runs_code(self, row: int) -> bool:
         """Whether a function runs for it that can send something."""
         kind = self.kind(row)
@@ -196,8 +220,8 @@ class Serving:
     """What a worker has open at a moment: requests that had arrived, were not answered, and run code.
 
     Goes on in the order of time, with `at`; then it gives the open requests, as many as are looked at, by
-    the autograd context that they run in. A worker that is asked thousands of things at once costs each
-    question no more than that.
+    the autograd context that they run in, and those that were open a moment before. A worker that is asked
+    thousands of things at once costs each question no more than that.
     """
 
     def __init__(self, requests: Requests, received: Iterable[int]) -> None:
@@ -211,6 +235,8 @@ class Serving:
         """The same, by the context of their envelope."""
         self._ends: list[tuple[int, int]] = []
         """(when it was answered, row), the earliest first."""
+        self._closed: list[tuple[int, int]] = []
+        """The same of those that are not open any more."""
 
     def at(self, time_ns: int) -> None:
         """Goes on to this moment, none before the last one."""
@@ -221,7 +247,8 @@ class Serving:
             heappush(self._ends, (requests.answered(row), row))
             self._next += 1
         while self._ends and self._ends[0][0] < time_ns:
-            row = heappop(self._ends)[1]
+            self._closed.append(heappop(self._ends))
+            row = self._closed[-1][1]
             del self._open[row], self._inside[requests.inside(row)][row]
 
     def __contains__(self, row: int) -> bool:
@@ -232,10 +259,16 @@ class Serving:
         """Whether any is."""
         return bool(self._open)
 
-    def latest(self, context: int | None) -> list[int]:
-        """Open requests in a context, or all of them, in the order in which they arrived."""
+    def latest(self, context: int | None, since: int = NEVER) -> list[int]:
+        """Requests in a context, or all of them, that are open or were after `since`, in the order in which
+        they arrived.
+        """
+        requests = self._requests
         group = self._open if context is None else self._inside.get(context, {})
-        return list(islice(reversed(group), MAX_OPEN))[::-1]
+        found = list(islice(reversed(group), MAX_OPEN))[::-1]
+        late = (row for _, row in self._closed[bisect_left(self._closed, (since, -1)) :][-MAX_OPEN:])
+        before = [row for row in late if context is None or requests.inside(row) == context]
+        return sorted(before + found, key=requests.arrived.__getitem__) if before else found
 
     def first_in(self, context: int) -> int | None:
         """The open request in a context that arrived first."""

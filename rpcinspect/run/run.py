@@ -135,8 +135,13 @@ class Run(Closing):
         """A run without messages is a run."""
         return True
 
+    def __repr__(self) -> str:
+        return f"Run({len(self.messages):,} messages, {len(self.workers):,} workers)"
+
     def message(self, index: int) -> Message:
-        """One message by its index, as a program asks for it."""
+        """One message by its index, as a program asks for it. Raises `IndexError` where there is none."""
+        if not 0 <= index < len(self.messages):
+            raise IndexError(f"there is no message #{index}: the run has {len(self.messages):,}")
         return Message(self, index)
 
     @property

@@ -231,8 +231,7 @@ class SessionBuilder:
         return replace(
             session,
             contexts=contexts,
-            rrefs=tuple([rref for rref in rrefs if rref.forks]),
-            older_rrefs=tuple([rref for rref in rrefs if not rref.forks]),
+            rrefs=rrefs,
             failures=failures,
             lost_calls=lost,
         ).with_problems(unread)

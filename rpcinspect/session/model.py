@@ -323,8 +323,6 @@ class Session(Struct, eq=False, kw_only=True, frozen=True):
     """By the row of the request, which may have been answered too late nevertheless."""
     worker_logs: WorkerLogs | None = None
     """What workers' own text logs tell, where they were read beside the capture."""
-    older_rrefs: tuple[RRef, ...] = ()
-    """Those of which nothing but fetches and backward passes was seen."""
     lost_calls: tuple[CallFailure, ...] = ()
     """Failures of requests that were not captured."""
 

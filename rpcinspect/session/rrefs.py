@@ -28,6 +28,9 @@ class _Seen(Struct, eq=False):
     owner_id: tuple[int, int] | None = None
     """Row of the first message that names the owner, and its worker id."""
     created: int | None = None
+    """The first, where a hostile capture has several."""
+    made: set[Id] = field(default_factory=set)
+    """Forks that came with a remote call."""
     forks: set[Id] = field(default_factory=set)
     begins: dict[Id, int] = field(default_factory=dict)
     receivers: dict[Id, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -39,7 +42,7 @@ class _Seen(Struct, eq=False):
 
 
 def read_rrefs(session: Session, name: Callable[[int, int], str]) -> tuple[RRef, ...]:
-    """All RRefs that messages name, by job and id; `name` gives the label of a worker by id and job."""
+    """All RRefs of which a fork was seen, by job and id; `name` gives the label of a worker by id and job."""
     seen: dict[Key, _Seen] = defaultdict(_Seen)
     accepted: dict[Key, int] = {}
     pipes = session.messages.pipe
@@ -50,7 +53,7 @@ def read_rrefs(session: Session, name: Callable[[int, int], str]) -> tuple[RRef,
         else:
             _note(seen[job, event.rref], session, event, index)
     reader = _Reader(session, accepted, name)
-    return tuple(reader.rref(*key, seen[key]) for key in sorted(seen))
+    return tuple(reader.rref(*key, seen[key]) for key in sorted(seen) if seen[key].forks)
 
 
 def _note(its: _Seen, session: Session, event: Event, index: int) -> None:
@@ -69,7 +72,9 @@ def _note(its: _Seen, session: Session, event: Event, index: int) -> None:
             end = row, session.servers[session.messages.pipe[row]]
             its.owner_end = min(its.owner_end or end, end, key=itemgetter(0))
         if what == What.MADE:
-            its.created = index
+            its.created = index if its.created is None else its.created
+            if fork not in its.begins:
+                its.made.add(fork)
         if what in (What.MADE, What.BROUGHT):
             its.begins.setdefault(fork, index)
         elif what == What.REQUESTED:
@@ -104,7 +109,7 @@ class _Reader:
             what=self._kind_of(seen.created).function if seen.created is not None else None,
             created=seen.created,
             confirmed=self._answer(seen.created),
-            failed=self._failed(self._answer(seen.created)),
+            failed=any(self._failed(self._answer(asked)) for asked in (seen.created, *seen.fetches)),
             forks=tuple(self._forks(job, rref, owner, seen)),
             fetches=tuple(seen.fetches),
             backwards=tuple(seen.backwards),
@@ -113,7 +118,7 @@ class _Reader:
     def _forks(self, job: int, rref: Id, owner: str | None, seen: _Seen) -> Iterable[Fork]:
         for fork in sorted(seen.forks):  # by id, not by the order in which streams were read
             begin, deleted = seen.begins.get(fork), seen.deleted.get(fork)
-            made = begin is not None and begin == seen.created
+            made = fork in seen.made
             # a fork that was sent back to the owner ends there: the owner holds the value itself
             home = fork == rref or (owner is not None and owner in seen.receivers.get(fork, ()))
             yield Fork(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rpcinspect.rpc.command import PythonCall
+from rpcinspect.run.run import Run
 from tests.replay.planning.pickled import rref
-from tests.replay.talks import Workers
-from tests.run.told import ask, delete, fetch
+from tests.replay.talks import Workers, udf
+from tests.run.told import MS, ask, delete, fetch
 
 BROUGHT, OTHER, USED = 0, 1, 2
 """Indexes of the messages of `handlers`."""
@@ -108,3 +110,32 @@ def test_fetches_one_after_the_other_may_be_of_one_function() -> None:
     fetch(workers, 1, (35, 45), 7)
     delete(workers, 1, 100, 7, 8)
     assert workers.run().causes.of(4) == ((BROUGHT,), True)
+
+
+@pytest.mark.parametrize(("connected", "parents"), [(15, (0,)), (21, ())])
+def test_the_first_request_on_a_connection_waited_for_it(connected: int, parents: tuple[int, ...]) -> None:
+    """w1 is asked, asks w2 without waiting, and has answered before it has connected to w2."""
+    workers = Workers(3)
+    ask(workers, (0, 1), (10, 20), "forget")
+    ask(workers, (1, 2), (25, 30), "leaf")
+    run = workers.run()
+    (pipe,) = [pipe for pipe, ends in enumerate(_ends(run)) if ends == ("w1", "w2")]
+    run.session.pipes[pipe].first_ns = connected * MS
+    assert run.causes.of(2) == (parents, not parents)
+
+
+def _ends(run: Run) -> list[tuple[str, str]]:
+    return list(zip(run.session.clients, run.session.servers, strict=True))
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_an_asynchronous_function_may_go_on_in_the_context_of_another_request(asynchronous: bool) -> None:
+    """Its callback runs in the thread that sets its future, which serves the second request."""
+    workers = Workers(3)
+    first, second = ((5 << 48) + 1, 1), ((6 << 48) + 1, 2)
+    call = PythonCall(udf("app.gather"), asynchronous)
+    workers.call(0, 1, 10 * MS, 90 * MS, call, context=first, grads=(1, 0))
+    workers.call(2, 1, 20 * MS, 80 * MS, call, context=second, grads=(1, 0))
+    workers.call(1, 0, 30 * MS, 40 * MS, "app.leaf", context=(second[0], 3), grads=(1, 0))
+    parents, certain = workers.run().causes.of(2)
+    assert (set(parents), certain) == (({0, 1}, False) if asynchronous else ({1}, True))

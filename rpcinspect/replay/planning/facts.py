@@ -1,7 +1,7 @@
 """What requests depend on beyond their cause: edges, RRefs, forks. One table per job, made once for all
 sessions.
 
-In: a run, whose contexts and RRefs say which message made an edge, an RRef or a fork known. Out: these
+In: a run, whose edges and provenance say which message made an edge, an RRef or a fork known. Out: these
 messages by the requests that they belong to, so that whatever builds on one can be skipped where it is.
 """
 
@@ -13,11 +13,12 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct, field
 
 from rpcinspect.rpc.command import PropagateGradientsReq
+from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.questions import rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
-from rpcinspect.session.model import RRef
+from rpcinspect.session.provenance import Event, What
 
 Id = tuple[int, int]
 
@@ -42,7 +43,7 @@ class JobFacts(Struct, eq=False):
     makers: dict[Id, Carrier] = field(default_factory=dict)
     """RRef → the remote call that makes it."""
     mentions: dict[Id, Carrier] = field(default_factory=dict)
-    """RRef → the first message that names it, but for what makes it."""
+    """RRef → the first message that names it."""
     owners: dict[Id, str] = field(default_factory=dict)
     """RRef → the worker that has its value."""
     forks: dict[Id, Carrier] = field(default_factory=dict)
@@ -60,9 +61,25 @@ def read_facts(run: Run) -> dict[int, JobFacts]:
             facts.gradients[edge].append(call.index)
     for job, its in edges.items():
         found[job].edges = its
-    for rref in (*run.rrefs, *run.session.older_rrefs):
-        _note_rref(found[rref.job], rref, carriers)
+    names = _names(run.exchanges.calls)
+    index = run.session.index
+    for event in sorted(run.session.provenance.events(), key=lambda event: int(index[event.row])):
+        carrier = carriers.get(int(index[event.row]))
+        if carrier is not None:
+            job = run.calls[carrier.request].job
+            _note_rref(found[job], names[job], carrier, event)
     return dict(found)
+
+
+def _names(calls: Collection[Exchange]) -> dict[int, dict[int, str]]:
+    """Job → worker id → name, from autograd envelopes alone: a plan takes no label for a worker."""
+    found: dict[int, dict[int, str]] = defaultdict(dict)
+    for call in calls:
+        for sender, record in ((call.caller, call.request), (call.callee, call.response)):
+            for envelope in () if record is None else record.rpc.envelopes:
+                if isinstance(envelope, RpcWithAutograd):
+                    found[call.job].setdefault(envelope.from_worker_id, sender)
+    return found
 
 
 def read_edges(calls: Collection[Exchange]) -> dict[Id, Carrier]:
@@ -108,18 +125,23 @@ def rrefs_in(record: RpcRecord) -> list[Id]:
     return list(found)
 
 
-def _note_rref(facts: JobFacts, rref: RRef, carriers: Mapping[int, Carrier]) -> None:
-    made = None if rref.created is None else carriers.get(rref.created)
-    naming = [*rref.fetches, *rref.backwards]
-    for fork in rref.forks:
-        its = [at for at in (fork.begin, fork.requested, fork.deleted) if at is not None and at in carriers]
-        naming += [at for at in its if at != rref.created]
-        if its and its[0] != fork.deleted:
-            facts.forks[fork.fork_id] = carriers[its[0]]
-    first = min((at for at in naming if at in carriers), default=None)
-    if first is not None:
-        facts.mentions[rref.rref_id] = carriers[first]
-    if made is not None:
-        facts.makers[rref.rref_id] = made
-    if rref.owner is not None:
-        facts.owners[rref.rref_id] = rref.owner
+def _note_rref(facts: JobFacts, names: Mapping[int, str], carrier: Carrier, event: Event) -> None:
+    rref, fork = event.rref, event.fork
+    if event.what is What.MADE:
+        facts.makers.setdefault(rref, carrier)
+        facts.owners.setdefault(rref, carrier.receiver)
+        facts.forks.setdefault(fork, carrier)
+    elif event.what is What.BROUGHT:
+        facts.mentions.setdefault(rref, carrier)
+        facts.forks.setdefault(fork, carrier)
+        if event.owner in names:
+            facts.owners.setdefault(rref, names[event.owner])
+    elif event.what in OF_OWNERS and not carrier.is_answer:
+        facts.owners.setdefault(rref, carrier.receiver)
+        facts.mentions.setdefault(rref, carrier)
+        if event.what is What.REQUESTED:
+            facts.forks.setdefault(fork, carrier)
+
+
+OF_OWNERS = frozenset({What.REQUESTED, What.DELETED, What.FETCHED, What.DIFFERENTIATED})
+"""Requests about an RRef, which go to its owner."""

@@ -62,7 +62,6 @@ def _complex(call: Call) -> bool:
 
 
 _TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
-_RREF = Global("torch.distributed.rpc", "rref")
 _DEVICE = re.compile(r"(cpu|cuda|meta|mps|xla|xpu|hpu|ipu|mtia|privateuseone)(:\d{1,3})?", re.ASCII)
 
 JIT_CALLS: dict[Global, _Form] = {

@@ -57,7 +57,9 @@ def _row(story: RRef) -> list[str]:
 def value_words(story: RRef) -> str:
     """What an RRef refers to."""
     what = what_words(story.what) if story.what is not None else "a local value"
-    if story.what is None and story.creator != story.owner:
+    if story.what is None and story.created is not None:
+        what = "? (its remote call names no plain function)"
+    elif story.what is None and story.creator != story.owner:
         what = "? (its remote call was not captured)"
     return f"{what} ✗ raised" if story.failed else what
 
