@@ -197,10 +197,10 @@ def scrambled(seed: int) -> Story:
     return story
 
 
-def scrambled_pairs() -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+def scrambled_pairs(stories: int = 200) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
     """The pairs of many stories, in both directions."""
     found = []
-    for seed in range(0, 400, 2):
+    for seed in range(0, 2 * stories, 2):
         a, b = scrambled(seed), scrambled(seed + 1)
         found.append((sorted(pairs(a, b).items()), sorted((i, j) for j, i in pairs(b, a).items())))
     return found
@@ -208,7 +208,7 @@ def scrambled_pairs() -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]
 
 def test_every_process_aligns_alike() -> None:
     """Python's numbers for texts are others in each, unless PYTHONHASHSEED says which."""
-    script = "from tests.diff.test_align import scrambled_pairs; print(scrambled_pairs())"
+    script = "from tests.diff.test_align import scrambled_pairs; print(scrambled_pairs(80))"
     told = {
         subprocess.run(
             [sys.executable, "-c", script],
@@ -217,7 +217,7 @@ def test_every_process_aligns_alike() -> None:
             check=True,
             capture_output=True,
         ).stdout
-        for seed in (1, 2, 3)
+        for seed in (1, 2)
     }
     assert len(told) == 1
     assert all(there == back for there, back in scrambled_pairs())

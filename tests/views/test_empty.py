@@ -33,12 +33,8 @@ def session(*, packets: int = 9, pipes: int = 0, store: int = 0, skipped: int = 
     info = replace(some_capture(), packets=packets)
     talk = Talk(*[pipe(n) for n in range(pipes)] or [pipe()])
     found = talk.finish()
-    if not pipes:
-        found.pipes = ()
-    found.captures = (info,)
-    found.findings = ()
-    found.totals = replace(found.totals, store_bytes=store, skipped_bytes=skipped)
-    return found
+    totals = replace(found.totals, store_bytes=store, skipped_bytes=skipped)
+    return replace(found, pipes=found.pipes if pipes else (), captures=(info,), findings=(), totals=totals)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +70,15 @@ def test_nothing_is_explained_where_there_are_messages() -> None:
 
 
 def test_findings_that_explain_it_are_not_repeated_but_quoted() -> None:
-    found = session(pipes=1)
-    found.findings = (HIDDEN,)
+    found = replace(session(pipes=1), findings=(HIDDEN,))
     assert why_empty(found) is None
     assert empty_line(found) == "No RPC messages: It went through shared memory. Turn it off."
-    found.findings = (HIDDEN, replace(HIDDEN, text="And so did that.", remedy=None))
+    found = replace(found, findings=(HIDDEN, replace(HIDDEN, text="And so did that.", remedy=None)))
     assert empty_line(found) == (
         "No RPC messages: It went through shared memory. Turn it off. And so did that."
     )
 
 
 def test_other_findings_explain_nothing() -> None:
-    found = session()
-    found.findings = (replace(HIDDEN, code="unsafe-pickle"),)
+    found = replace(session(), findings=(replace(HIDDEN, code="unsafe-pickle"),))
     assert why_empty(found) is not None
