@@ -8,8 +8,8 @@ import typer
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a command's `Request` takes of its options, which have the names of its fields: values that were
-    given, lists of them as tuples."""
+    """Returns the arguments of a command's `Request`, whose fields have the names of the options: the options
+    that were given, several values of one as a tuple."""
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in options.items()
