@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from msgspec import UNSET
 
 from rpcinspect.fields.plain import Picked, text
 from rpcinspect.pipeline import Decoding
+from rpcinspect.rpc.callee import Name
 from rpcinspect.rpc.message import MessageType, is_request, type_name
 from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.causes import explain
+from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.names import names_of
 from rpcinspect.session.model import NONE, Heads, MessageColumns, Session
 from rpcinspect.session.names import Roster
@@ -31,10 +32,17 @@ Ends: TypeAlias = Sequence[tuple[str, str]] | Mapping[int, tuple[str, str]]
 
 KEEPING = CLEAN_UP | {MessageType.RREF_ACK, MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP}
 """Messages with which agents keep house."""
-OWN: tuple[tuple[int, ...], bool] = ((), True)
-"""Of a request that its sender's own program sent."""
+MAX_NAMES = 256
+"""Of functions and methods that are kept as they are written."""
 
 _name, _is_request = cache(type_name), cache(is_request)
+
+
+@lru_cache(MAX_NAMES)
+def _short(name: Name) -> str:
+    return text(name.short)
+
+
 failure_json = Picked("reason time_ns text")
 """Why the caller of a request gave it up."""
 
@@ -164,16 +172,21 @@ class AtTheEnd(Known):
     @property
     def parents(self) -> Column:
         """The requests that a request was, or may have been, sent for."""
-        return [self._causes.get(index, OWN)[0] for index in self.heads.number]
+        known, doubts = self._causes.parents, self._causes.doubts
+        return [
+            (known[index],) if index in known else doubts[index].parents if index in doubts else ()
+            for index in self.heads.number
+        ]
 
     @property
     def parent_certain(self) -> Column:
-        return [self._causes.get(index, OWN)[1] for index in self.heads.number]
+        doubts = self._causes.doubts
+        return [index not in doubts for index in self.heads.number]
 
     @property
     def call(self) -> Column:
         """Who is called, as a person says it."""
-        return [self._calls.get(row) for row in self.rows]
+        return [None if name is None else _short(name) for name in map(self._names.get, self.rows)]
 
     @property
     def failure(self) -> Column | None:
@@ -189,18 +202,13 @@ class AtTheEnd(Known):
         return [self._codes.get(index, ()) for index in self.heads.number]
 
     @cached_property
-    def _causes(self) -> dict[int, tuple[tuple[int, ...], bool]]:
-        """By index; of requests that others than the sender's own program are behind."""
-        causes = explain(self._session)
-        found = {index: ((parent,), True) for index, parent in causes.parents.items()}
-        return found | {index: (doubt.parents, False) for index, doubt in causes.doubts.items()}
+    def _causes(self) -> Causes:
+        return explain(self._session)
 
     @cached_property
-    def _calls(self) -> dict[int, str]:
+    def _names(self) -> dict[int, Name]:
         """By row."""
-        known: dict[str, str] = {}  # many rows, few names
-        names = names_of(self._session).items()
-        return {row: known.setdefault(name.short, text(name.short)) for row, name in names}
+        return names_of(self._session)
 
     @cached_property
     def _codes(self) -> dict[int, tuple[str, ...]]:

@@ -117,17 +117,12 @@ def explain(session: Session) -> Causes:
     requests = Requests(session)
     verdicts = decide(requests)
     follow(requests, verdicts)
-    index = session.index
-    parents: dict[int, int] = {}
-    doubts: dict[int, Doubt] = {}
-    for row, verdict in verdicts.items():
-        if not verdict.rows and verdict.certain:
-            continue  # its sender's own program
-        message, possible = int(index[row]), tuple(int(index[one]) for one in verdict.rows)
-        if possible and verdict.certain:
-            parents[message] = possible[0]
-        else:
-            doubts[message] = Doubt(message, requests.caller(row), possible, verdict.own, verdict.own_likely)
+    index = session.index.tolist()
+    parents = {index[row]: index[parent] for row, parent in enumerate(verdicts.parent) if parent >= 0}
+    doubts = {}
+    for row, verdict in verdicts.doubtful.items():
+        message, possible = index[row], tuple([index[one] for one in verdict.rows])
+        doubts[message] = Doubt(message, requests.caller(row), possible, verdict.own, verdict.own_likely)
     _cut_circles(parents)
     return Causes(parents, doubts)
 
@@ -137,7 +132,7 @@ def _cut_circles(parents: dict[int, int]) -> None:
     of them follows from none. Everybody else walks from parent to parent.
     """
     settled: set[int] = set()
-    for start in sorted(parents):
+    for start in sorted(child for child, parent in parents.items() if parent >= child):  # each circle has one
         chain: dict[int, None] = {}
         at = start
         while at in parents and at not in settled and at not in chain:

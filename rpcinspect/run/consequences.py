@@ -10,6 +10,7 @@ for the answer, or for what was sent while serving it.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,25 +18,25 @@ from functools import cached_property
 
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, GENERAL, HOUSEKEEPING, PASSES
-from rpcinspect.run.evidence import Verdict
 from rpcinspect.run.requests import MAX_OPEN, NEVER, Member, Requests, Serving, Worker
+from rpcinspect.run.verdicts import Verdict, Verdicts
+from rpcinspect.session.model import NONE
 from rpcinspect.session.provenance import Id, What
 
 CLEANUP = MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ
 BACKWARD = MessageType.BACKWARD_AUTOGRAD_REQ
 
 
-def follow(requests: Requests, verdicts: dict[int, Verdict]) -> None:
+def follow(requests: Requests, verdicts: Verdicts) -> None:
     """Adds the verdicts of gradients, clean-ups and housekeeping."""
-    forward = {
-        (edge_context.job, int(requests.session.order[index])): int(requests.session.order[edge.forward])
-        for edge_context in requests.session.contexts
-        for edge in edge_context.edges
-        for index in edge.backward
-    }
-    tensors = requests.provenance.tensors(set(forward.values()))
-    for (job, name), worker in sorted(requests.workers.items()):
-        follower = _Follower(requests, verdicts, (job, name), worker, forward, tensors)
+    forward = array("q", [NONE]) * len(requests.begin)
+    order = requests.session.order
+    for context in requests.session.contexts:
+        for edge in context.edges:
+            for index in edge.backward:
+                forward[order[index]] = order[edge.forward]
+    for member, worker in sorted(requests.workers.items()):
+        follower = _Follower(requests, verdicts, member, worker, forward)
         follower.gradients()
         follower.cleanups()
         follower.forks()
@@ -47,11 +48,10 @@ class _Follower:
     def __init__(
         self,
         requests: Requests,
-        verdicts: dict[int, Verdict],
+        verdicts: Verdicts,
         member: Member,
         worker: Worker,
-        forward: dict[tuple[int, int], int],
-        tensors: dict[int, frozenset[int]],
+        forward: Sequence[int],
     ) -> None:
         self.requests = requests
         self.verdicts = verdicts
@@ -59,24 +59,22 @@ class _Follower:
         self.worker = worker
         self.own = Verdict((), True, True, requests.unseen_until(member) == NEVER)
         self.forward = forward
-        """(job, gradient request) → the forward message along whose edge it goes back."""
-        self.tensors = tensors
-        """Marks of the tensors of forward messages."""
+        """Of each row of a gradient that of the forward message along whose edge it goes back, or -1."""
 
     def gradients(self) -> None:
         """Gradients that the worker sends."""
         requests = self.requests
         sent: dict[int, list[int]] = defaultdict(list)
-        for row in self.worker.sent:
+        for row in requests.of_types((BACKWARD,), self.worker.sent):
             context = requests.context(row)
-            if requests.kind(row).type == BACKWARD and context is not None:
+            if context is not None:
                 sent[context].append(row)
         if not sent:
             return
         arrived: dict[int, list[int]] = defaultdict(list)
-        for row in self.worker.received:
+        for row in requests.of_types(PASSES, self.worker.received):
             context = requests.context(row)
-            if requests.kind(row).type in PASSES and context in sent:
+            if context in sent:
                 arrived[context].append(row)
         serving = Serving(requests, self.worker.received)
         for context, rows in sorted(sent.items(), key=lambda item: requests.begin[item[1][0]]):
@@ -111,14 +109,14 @@ class _Follower:
         """Of the gradients that came, those for what left the worker on behalf of the request that had what a
         gradient goes back to; None where that is not known of one of them.
         """
-        forward = self.forward.get((self.job, row))
-        holder = None if forward is None else self._holder_of(forward)
+        forward = self.forward[row]
+        holder = None if forward == NONE else self._holder_of(forward)
         if holder is None:
             return None
         found = []
         for one in before:
-            sent = self.forward.get((self.job, one))
-            its = None if sent is None else self._holder_of(sent)
+            sent = self.forward[one]
+            its = None if sent == NONE else self._holder_of(sent)
             if its is None:
                 return None
             if its == holder:
@@ -129,10 +127,13 @@ class _Follower:
         """Whether what a gradient goes back to was sent on as it is, in the message that another came for:
         then it waits for that one.
         """
-        one, other = (self.forward.get((self.job, gradient)) for gradient in (row, before))
-        if one is None or other is None:
-            return False
-        return bool(self.tensors.get(one, frozenset()) & self.tensors.get(other, frozenset()))
+        one, other = self.forward[row], self.forward[before]
+        return one != NONE != other and bool(self._tensors[one] & self._tensors[other])
+
+    @cached_property
+    def _tensors(self) -> dict[int, frozenset[int]]:
+        """Marks of the tensors of forward messages."""
+        return self.requests.provenance.tensors({*self.forward} - {NONE})
 
     def _holder_of(self, row: int) -> int | None:
         """The request that this worker served when it got or sent a forward message; None where several are
@@ -142,8 +143,8 @@ class _Follower:
         if request is None:
             return None
         if requests.caller(request) == self.name:
-            verdict = self.verdicts.get(request)
-            return verdict.rows[0] if verdict is not None and verdict.certain and verdict.rows else None
+            parent = self.verdicts.parent[request]
+            return parent if parent >= 0 else None
         for event in requests.events.get(request, ()):
             if event.what == What.FETCHED:  # the value is the result of the call that made the RRef
                 return self._made.get(event.rref)
@@ -168,9 +169,9 @@ class _Follower:
     def _general(self) -> dict[int, list[int]]:
         """Context → what code of this worker sent in it."""
         found: dict[int, list[int]] = {}
-        for row in self.worker.sent:
+        for row in self.requests.of_types(GENERAL, self.worker.sent):
             context = self.requests.context(row)
-            if context is not None and self.requests.kind(row).type in GENERAL:
+            if context is not None:
                 found.setdefault(context, []).append(row)
         return found
 
@@ -178,13 +179,13 @@ class _Follower:
         """A context's clean-up follows from one that came, except at the worker that opened the context."""
         requests = self.requests
         arrived: dict[int, int] = {}
-        for row in self.worker.received:
+        for row in requests.of_types((CLEANUP,), self.worker.received):
             context = requests.context(row)
-            if requests.kind(row).type == CLEANUP and context is not None:
+            if context is not None:
                 arrived.setdefault(context, row)
-        for row in self.worker.sent:
+        for row in requests.of_types((CLEANUP,), self.worker.sent):
             context = requests.context(row)
-            if requests.kind(row).type != CLEANUP or context is None:
+            if context is None:
                 continue
             if requests.creator(self.job, context) == self.name:
                 first = self._general.get(context)
@@ -195,26 +196,27 @@ class _Follower:
 
     def forks(self) -> None:
         """A fork's housekeeping has the cause of the message that brought or made the fork."""
-        requests = self.requests
+        requests, events = self.requests, self.requests.events
+        housekeeping = requests.of_types(HOUSEKEEPING, self.worker.sent)
+        if not housekeeping:
+            return
         served: dict[Id, int] = {}
         called: dict[Id, int] = {}
         for row in self.worker.received:
             for event in requests.brought(row):
                 served.setdefault(event.fork, row)
         for row in self.worker.sent:
-            for event in requests.events.get(row, ()):
+            for event in events.get(row, ()):
                 if event.what == What.MADE:
                     called.setdefault(event.fork, row)
             answer = requests.answer(row)
             for event in requests.brought(answer) if answer is not None else ():
                 called.setdefault(event.fork, row)
-        calls = [row for row in self.worker.received if requests.kind(row).type in CALLS]
+        calls = requests.of_types(CALLS, self.worker.received)
         calls.sort(key=requests.arrived.__getitem__)
         times = [requests.arrived[row] for row in calls]
-        for row in self.worker.sent:
-            if requests.kind(row).type not in HOUSEKEEPING:
-                continue
-            fork = next((event.fork for event in requests.events.get(row, ())), None)
+        for row in housekeeping:
+            fork = next((event.fork for event in events.get(row, ())), None)
             if fork in served:
                 self.verdicts[row] = Verdict((served[fork],), False)
             elif fork in called:

@@ -17,28 +17,12 @@ from rpcinspect.rpc.questions import FETCHES, GENERAL
 from rpcinspect.run.coincidence import LEAST_MATCHES, Sign, matched, sign_of
 from rpcinspect.run.likelihood import Likelihood
 from rpcinspect.run.requests import MAX_OPEN, NEVER, Member, Requests, Serving, Worker
+from rpcinspect.run.verdicts import Verdict, Verdicts
 from rpcinspect.session.provenance import Id, What
 
 SCOPE_NS = 250_000_000
 """A fork that is given back within so long of the answer to what brought it was its function's alone; one
 that is given back later was kept by the worker."""
-
-
-class Verdict(Struct, eq=False):
-    """What a request may have been sent for."""
-
-    rows: tuple[int, ...]
-    """Requests, the likeliest first."""
-    own: bool
-    """Its sender's own program."""
-    own_likely: bool = False
-    unseen: bool = False
-    """Or a request that was not captured."""
-
-    @property
-    def certain(self) -> bool:
-        """Whether one explanation is left."""
-        return len(self.rows) + self.own == 1 and not self.unseen
 
 
 class Case(Struct, eq=False):
@@ -62,7 +46,7 @@ class Case(Struct, eq=False):
         return len(self.rows) + self.own == 1 and (self.settled or not self.unseen)
 
 
-def decide(requests: Requests) -> dict[int, Verdict]:
+def decide(requests: Requests) -> Verdicts:
     """A verdict of each request that code sends."""
     senders = [_Sender(requests, member, worker) for member, worker in sorted(requests.workers.items())]
     cases: dict[int, Case] = {}
@@ -75,15 +59,14 @@ def decide(requests: Requests) -> dict[int, Verdict]:
         for sender in senders:
             sender.weigh(values)
     likelihood = Likelihood(requests, cases.values(), values)
-    return {
-        row: Verdict(
-            likelihood.order(case),
-            case.own,
-            likelihood.own(case) if case.rows else case.own,
-            case.unseen and not case.settled,
-        )
-        for row, case in cases.items()
-    }
+    verdicts = Verdicts(len(requests.begin))
+    for row, case in cases.items():
+        if case.rows:
+            unseen = case.unseen and not case.settled
+            verdicts[row] = Verdict(likelihood.order(case), case.own, likelihood.own(case), unseen)
+        else:
+            verdicts[row] = Verdict((), case.own, case.own, case.unseen)
+    return verdicts
 
 
 class _Sender:
@@ -102,7 +85,7 @@ class _Sender:
     def _collect(self) -> None:
         requests = self.requests
         serving = Serving(requests, self.worker.received)
-        general = [row for row in self.worker.sent if requests.kind(row).type in GENERAL]
+        general = requests.of_types(GENERAL, self.worker.sent)
         for row in sorted(general, key=requests.begin.__getitem__):
             serving.at(requests.begin[row])
             self.cases[row] = self._case(row, serving)

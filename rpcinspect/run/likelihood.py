@@ -9,11 +9,12 @@ while serving, rather of the sender's own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from rpcinspect.rpc.questions import REMOTE
 from rpcinspect.run.coincidence import Sign, sign_of
-from rpcinspect.run.requests import Requests
+from rpcinspect.run.requests import NEVER, Requests
 
 if TYPE_CHECKING:
     from rpcinspect.run.evidence import Case
@@ -35,7 +36,7 @@ class Likelihood:
         for case in cases:
             if case.certain and case.rows:
                 self._nested[self._kind(case)] += 1
-            elif not any(self._waited(case, case.rows)):
+            elif not self._any_waits(case):
                 self._own[self._kind(case)] += 1
                 self._drivers.add(self._sender(case))
             else:
@@ -50,34 +51,36 @@ class Likelihood:
     def _kind(self, case: Case) -> Sign:
         return sign_of(self._requests, case.row)
 
-    def _waited(self, case: Case, rows: Sequence[int]) -> list[bool]:
+    def _waiting(self, case: Case, rows: Iterable[int]) -> Iterator[bool]:
         """Whether the call was over before each request was answered, as it is where a function waits for it;
         nobody has to wait for a remote call. Code that sends in another context than its request's is in a
         thread or a callback.
         """
-        requests, kind = self._requests, self._requests.kind(case.row)
-        context = requests.context(case.row)
-        found = []
-        for row in rows:
-            inside = requests.inside(row)
-            if inside is not None and inside != context and not kind.builtin:
-                found.append(requests.kind(row).asynchronous)
+        requests, row = self._requests, case.row
+        kind, context = requests.kind(row), requests.context(row)
+        over = -NEVER if kind.type in REMOTE else requests.over(row)
+        for one in rows:
+            inside = None if kind.builtin else requests.inside(one)
+            if inside is not None and inside != context:
+                yield requests.kind(one).asynchronous
             else:
-                found.append(requests.waits_for(row, case.row))
-        return found
+                yield over <= requests.answered(one)
+
+    def _any_waits(self, case: Case) -> bool:
+        return any(self._waiting(case, case.rows))
 
     def order(self, case: Case) -> tuple[int, ...]:
         """The candidates, the likeliest first; of those that are alike the one that arrived last."""
         own, none = frozenset(self._values.get(case.row, ())), frozenset[int]()
         rows = case.rows[::-1]
-        waited = dict(zip(rows, self._waited(case, rows), strict=True))
+        waited = dict(zip(rows, self._waiting(case, rows), strict=True))
         shared = {row: len(own.intersection(self._values.get(row, none))) for row in rows} if own else {}
         rows.sort(key=lambda row: (waited[row], shared.get(row, 0)), reverse=True)
         return tuple(rows)
 
     def own(self, case: Case) -> bool:
         """Whether it is rather the sender's own."""
-        if not case.own or not any(self._waited(case, case.rows)):
+        if not case.own or not self._any_waits(case):
             return case.own
         kind = self._kind(case)
         return self._sender(case) in self._drivers and bool(self._own[kind]) and not self._nested[kind]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import numpy as np
+
 from rpcinspect.rpc.callee import Name, name_of
 from rpcinspect.rpc.pickles.tree import Global
 from rpcinspect.session.model import NONE, Session
@@ -26,10 +28,11 @@ def names_of(session: Session) -> dict[int, Name]:
             first.setdefault(event.row, event.rref)
     known: dict[tuple[int, Global | None], Name] = {}
     found: dict[int, Name] = {}
-    for row, number in enumerate(provenance.kind):
-        callee = provenance.kinds[number].callee
-        if callee is None:
-            continue
+    callees = {number: kind.callee for number, kind in enumerate(provenance.kinds) if kind.callee is not None}
+    kinds = np.asarray(provenance.kind)
+    for row in np.flatnonzero(np.isin(kinds, list(callees))).tolist():
+        number = provenance.kind[row]
+        callee = callees[number]
         made = None
         if callee.through and row in first:
             made = classes.get((session.jobs[columns.pipe[row]], first[row]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import islice
@@ -54,11 +54,13 @@ class Requests:
         self.workers: dict[Member, Worker] = defaultdict(Worker)
         forth, control = np.asarray(columns.from_client), np.asarray(columns.control)
         order = session.order
-        chosen = (forth[order] != 0) & (control[order] == 0) if len(columns) else slice(0)
-        for row in order[chosen].tolist():
-            job, pipe = self.job(row), self._pipe[row]
-            self.workers[job, session.clients[pipe]].sent.append(row)
-            self.workers[job, session.servers[pipe]].received.append(row)
+        rows = order[(forth[order] != 0) & (control[order] == 0)] if len(columns) else order
+        ends = zip(session.jobs, session.clients, session.servers, strict=True)
+        its = [(self.workers[job, a].sent, self.workers[job, b].received) for job, a, b in ends]
+        for row, pipe in zip(rows.tolist(), np.asarray(self._pipe)[rows].tolist(), strict=True):
+            sent, received = its[pipe]
+            sent.append(row)
+            received.append(row)
 
     def job(self, row: int) -> int:
         """The job of a message."""
@@ -75,6 +77,18 @@ class Requests:
     def kind(self, row: int) -> Kind:
         """What kind of request it is."""
         return self.provenance.kind_of(row)
+
+    def of_types(self, types: Collection[int], rows: Iterable[int]) -> list[int]:
+        """Those of some requests that have one of these types."""
+        return self._where(lambda kind: kind.type in types, rows)
+
+    def code(self, rows: Iterable[int]) -> list[int]:
+        """Those for which a function runs that can send something."""
+        return self._where(lambda kind: kind.type in CALLS and not kind.builtin, rows)
+
+    def _where(self, test: Callable[[Kind], bool], rows: Iterable[int]) -> list[int]:
+        of, wanted = self.provenance.kind, {n for n, kind in enumerate(self.provenance.kinds) if test(kind)}
+        return [row for row in rows if of[row] in wanted]
 
     def answer(self, row: int) -> int | None:
         """The row of its answer; of an answer that of its request."""
@@ -172,11 +186,6 @@ class Requests:
             if since and not self.session.pipes[pipe].logged
         }
 
-    def runs_code(self, row: int) -> bool:
-        """Whether a function runs for it that can send something."""
-        kind = self.kind(row)
-        return kind.type in CALLS and not kind.builtin
-
     def creator(self, job: int, context: int) -> str | None:
         """The worker that opened an autograd context."""
         return self._creators.get((job, context))
@@ -226,8 +235,7 @@ class Serving:
 
     def __init__(self, requests: Requests, received: Iterable[int]) -> None:
         self._requests = requests
-        code = (row for row in received if requests.runs_code(row))
-        self._waiting = sorted(code, key=requests.arrived.__getitem__)
+        self._waiting = sorted(requests.code(received), key=requests.arrived.__getitem__)
         self._next = 0
         self._open: dict[int, None] = {}
         """In the order in which they arrived."""
@@ -249,7 +257,10 @@ class Serving:
         while self._ends and self._ends[0][0] < time_ns:
             self._closed.append(heappop(self._ends))
             row = self._closed[-1][1]
-            del self._open[row], self._inside[requests.inside(row)][row]
+            inside = requests.inside(row)
+            del self._open[row], self._inside[inside][row]
+            if not self._inside[inside]:
+                del self._inside[inside]
 
     def __contains__(self, row: int) -> bool:
         """Whether a request is open."""

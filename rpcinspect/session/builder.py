@@ -103,9 +103,9 @@ class SessionBuilder:
 
     def _note(self, records: Sequence[RpcRecord]) -> None:
         """What messages tell of workers, contexts and RRefs; of a pattern, without decoding them."""
-        add = self._contexts.add
+        add, feed = self._contexts.add, self.provenance.feed
         for record in records:
-            record.told(self.provenance.feed)
+            record.told(feed)
             pattern = record.pattern
             if pattern is None:
                 try:

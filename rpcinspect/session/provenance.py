@@ -127,7 +127,7 @@ class Provenance:
         self.context = array("q")
         """Of each row its autograd context, else `NO_CONTEXT`."""
         self._numbers: dict[Kind, int] = {}
-        self._of_pattern: dict[int, tuple[object, int]] = {}
+        self._of_pattern: dict[int, tuple[object, int, bool]] = {}
         """Of patterns by id(); each is held, so that its id stays its own."""
         self._marks_of: BoundedCache[bytes, tuple[int, ...]] = BoundedCache(CACHE_BYTES)
         self._events = tuple(array("q") for _ in range(7))
@@ -139,29 +139,30 @@ class Provenance:
     def feed(self, record: RpcRecord) -> None:
         """Takes the next record; nothing is kept of one at which this fails."""
         pattern = record.pattern
-        marks: Collection[int] = ()
         if pattern is None:
             kind, marks = self._kind(record)
-            number, context = self._number(kind), context_of(record)
-        else:
+            number, context, events = self._number(kind), context_of(record), list(_events(record))
+            tensors = self._tensors_of(record) if kind.type in CARRIERS else []
+            for event in events:
+                for column, part in zip(self._events, event, strict=True):
+                    column.append(part)
+            _extend(self._marks, record.row, marks)
+        else:  # of RRefs it says nothing
             known = self._of_pattern.get(id(pattern))
             if known is None:
-                kind, fixed = self._kind(record)
-                known = (pattern, self._number(replace(kind, marks=fixed)))
+                kind, marks = self._kind(record)
+                known = pattern, self._number(replace(kind, marks=marks)), kind.type in CARRIERS
                 self._of_pattern[id(pattern)] = known
-            number, context = known[1], record.ids[0] if record.ids else None
-        events = list(_events(record))
-        tensors: Collection[int] = ()
-        if record.tp.tensors and self._source is not None and self.kinds[number].type in CARRIERS:
-            tensors = list(_tensors(record, self._source))
+            _, number, carries = known
+            context = record.ids[0] if record.ids else None
+            tensors = self._tensors_of(record) if carries else []
+        if tensors:
+            _extend(self._tensors, record.row, tensors)
         self.kind.append(number)
         self.context.append(NO_CONTEXT if context is None else context)
-        for event in events:
-            for column, part in zip(self._events, event, strict=True):
-                column.append(part)
-        for columns, its in ((self._marks, marks), (self._tensors, tensors)):
-            columns[0].extend([record.row] * len(its))
-            columns[1].extend(its)
+
+    def _tensors_of(self, record: RpcRecord) -> list[int]:
+        return list(_tensors(record, self._source)) if record.tp.tensors and self._source is not None else []
 
     def _number(self, kind: Kind) -> int:
         number = self._numbers.get(kind)
@@ -231,6 +232,11 @@ class Provenance:
     def opaque(self, rows: Collection[int]) -> list[int]:
         """Those of these rows that have tensors without marks, as they are too many or bytes are missing."""
         return [row for row, marks in _by_row(self._tensors, rows).items() if HIDDEN in marks]
+
+
+def _extend(columns: tuple[array[int], array[int]], row: int, marks: Sequence[int]) -> None:
+    columns[0].extend([row] * len(marks))
+    columns[1].extend(marks)
 
 
 def _by_row(columns: tuple[array[int], array[int]], rows: Collection[int]) -> dict[int, list[int]]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rpcinspect.rpc.command import PythonResp
+from rpcinspect.rpc.message import MessageType
 from rpcinspect.run.requests import LOSSES, MAX_OPEN, NEVER, Requests, Serving
 from rpcinspect.session.model import Finding
 from rpcinspect.wire.records import Visibility
@@ -33,7 +34,9 @@ def test_what_workers_sent_and_served() -> None:
     assert (requests.answered(first), requests.answered(second)) == (59, NEVER)
     assert (requests.over(first), requests.over(second)) == (60, NEVER)
     assert (requests.inside(first), requests.inside(third)) == (5, None)
-    assert [requests.runs_code(row) for row in (first, second, third)] == [True, False, True]
+    assert requests.code((first, second, third)) == [first, third]
+    assert requests.of_types((MessageType.FORWARD_AUTOGRAD_REQ,), (first, second)) == []
+    assert requests.of_types((MessageType.PYTHON_CALL,), (first, second)) == [first]
 
 
 def test_of_a_whole_capture_nothing_is_missing() -> None:
@@ -115,8 +118,8 @@ def test_what_is_open(drawn: Drawn) -> None:
         serving.at(now)
         there = [
             row
-            for row in sorted(rows, key=requests.arrived.__getitem__)
-            if requests.runs_code(row) and requests.arrived[row] <= now <= requests.answered(row)
+            for row in sorted(requests.code(rows), key=requests.arrived.__getitem__)
+            if requests.arrived[row] <= now <= requests.answered(row)
         ]
         assert bool(serving) == bool(there)
         assert [row for row in there if row in serving] == there
