@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rpcinspect.files.closing import Closing
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -25,7 +27,7 @@ BESIDE = 30
 """What stands beside it: counts and the time."""
 
 
-class ProgressBar:
+class ProgressBar(Closing):
     """Call it with what is done and what there is; use it in a `with` statement."""
 
     def __init__(
@@ -53,7 +55,7 @@ class ProgressBar:
         if self._console is None:
             return
         if of is not None and done >= of:
-            self._end()
+            self.close()
             return
         now = self._clock()
         if self._begin is None:
@@ -91,16 +93,11 @@ class ProgressBar:
         bar.add_task(self._what, total=of)
         return bar
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """Takes the bar away."""
         bar, self._bar, self._begin = self._bar, None, None
         if bar is not None:
             bar.stop()
-
-    def __enter__(self) -> ProgressBar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
 
 
 def _drawable(console: Console | None) -> Console | None:

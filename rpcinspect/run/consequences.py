@@ -46,12 +46,7 @@ class _Follower:
     """One worker."""
 
     def __init__(
-        self,
-        requests: Requests,
-        verdicts: Verdicts,
-        member: Member,
-        worker: Worker,
-        forward: Sequence[int],
+        self, requests: Requests, verdicts: Verdicts, member: Member, worker: Worker, forward: Sequence[int]
     ) -> None:
         self.requests = requests
         self.verdicts = verdicts

@@ -24,6 +24,7 @@ from msgspec import Struct
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.message import Tensor
 from rpcinspect.fields.plain import text
+from rpcinspect.files.closing import Closing
 from rpcinspect.files.folder import OutputFolder
 from rpcinspect.files.place import writing
 from rpcinspect.rpc.dtypes import DTYPES
@@ -72,7 +73,7 @@ def write_safetensors(file: IO[bytes], entries: Sequence[Entry], metadata: dict[
         file.write(entry.data)
 
 
-class TensorWriter:
+class TensorWriter(Closing):
     """The view: in a `with` statement `feed` every record, then `finish`, which replaces what an earlier run
     has written to the folder. Raises `OutputError` where files can't be written.
     """
@@ -109,10 +110,7 @@ class TensorWriter:
         self._output.put(mark=INDEX, obsolete=old)
         return self._count, self._bytes
 
-    def __enter__(self) -> TensorWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         """Nothing is left of what was not finished."""
         with suppress(OSError):
             self._index.close()

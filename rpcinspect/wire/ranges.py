@@ -84,34 +84,22 @@ class CaptureBytes:
         return b"".join([self.read(capture, o, n) for o, n in zip(offsets, lengths, strict=True)])
 
 
-class Run:
+class Run(Struct, eq=False, gc=False):
     """Segments that follow each other without a gap in the stream, all from one block; or a missing range.
 
     `starts` (positions), `offsets` (in the file), `packets` and `times` are parallel columns; a segment ends
     where the next begins. A missing range has no columns.
     """
 
-    __slots__ = ("_ascending", "_lists", "capture", "end", "offsets", "packets", "start", "starts", "times")
-
-    def __init__(
-        self,
-        start: int,
-        end: int,
-        capture: int = -1,
-        starts: Int64s | None = None,
-        offsets: Int64s | None = None,
-        packets: Int64s | None = None,
-        times: Int64s | None = None,
-    ) -> None:
-        self.start = start
-        self.end = end
-        self.capture = capture
-        self.starts = starts
-        self.offsets = offsets
-        self.packets = packets
-        self.times = times
-        self._ascending: bool | None = None
-        self._lists: tuple[list[int], list[int], list[int], list[int], bool] | None = None
+    start: int
+    end: int
+    capture: int = -1
+    starts: Int64s | None = None
+    offsets: Int64s | None = None
+    packets: Int64s | None = None
+    times: Int64s | None = None
+    _ascending: bool | None = None
+    _lists: tuple[list[int], list[int], list[int], list[int], bool] | None = None
 
     @property
     def missing(self) -> bool:

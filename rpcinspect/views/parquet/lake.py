@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TypeAlias
 from urllib.parse import quote
 
@@ -20,6 +19,7 @@ from pyarrow.parquet import read_schema
 from rpcinspect import __version__
 from rpcinspect.errors import CaptureError, OutputError
 from rpcinspect.fields.plain import text
+from rpcinspect.files.closing import Closing
 from rpcinspect.files.folder import OutputFolder
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
@@ -36,7 +36,7 @@ Beginning: TypeAlias = tuple[str, int | None]
 CAPTURES = b"rpcinspect.captures"
 
 
-class Lake:
+class Lake(Closing):
     """The view: in a `with` statement `feed` every record, `finish`, then `publish`."""
 
     def __init__(self, folder: Path, partition: str) -> None:
@@ -128,12 +128,7 @@ class Lake:
             reason = getattr(error, "strerror", None) or error
             raise OutputError(f"{self._folder}: can't be written: {reason}") from error
 
-    def __enter__(self) -> Lake:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         """Nothing is left of what was not published."""
         for file in self._files.values():
             file.abandon()
