@@ -26,6 +26,7 @@ NO_CAPTURES = {".py", ".sh", ".truth", ".json", ".md", ".tsv", ".txt", ".log"}
 DEAR = {
     "reports/hostile/payload_bomb.rpclog": "each view reads a gigabyte",
     "reports/hostile/chain_1250.rpclog": "each view takes 6 s of a processor",
+    "reports/hostile/walk_limit.rpclog": "each view takes 12 s of a processor",
 }
 """Captures, wherever they lie, that are asked only `OF_DEAR` → why."""
 OF_DEAR = ("decode --check",)

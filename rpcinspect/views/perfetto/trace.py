@@ -204,7 +204,7 @@ class _Writer:
         for call in self._calls:
             if call.answer is not None:
                 yield from self._arrow("exchange", next(numbers), call.index, call.answer)
-        for index, parent in self._run.causes.parents.items():
+        for index, parent in sorted(self._run.causes.parents.items()):
             yield from self._arrow("cause", next(numbers), parent, index)
         for context in self._run.session.contexts:
             for edge in context.edges:
