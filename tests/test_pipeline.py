@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
 import pickle
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,8 +59,8 @@ def capture(tmp_path: Path, network: Network, name: str = "x.pcap", **how: Any) 
 
 def decoded(*paths: Path, options: Options | None = None) -> list[dict[str, Any]]:
     """Every line of the JSON of a decoding."""
-    with Decoding([str(path) for path in paths], options) as decoding:
-        view = JsonLines(io.BytesIO(), decoding.bytes)
+    with tempfile.TemporaryFile() as spool, Decoding([str(path) for path in paths], options) as decoding:
+        view = JsonLines(spool, decoding.bytes)
         for record in decoding.records():
             view.feed([record])
         text = b"".join(view.finish(decoding.session)).decode()

@@ -11,7 +11,6 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import shutil
 import stat
 from contextlib import suppress
@@ -92,7 +91,7 @@ def sync(descriptor: int) -> None:
 
 
 def _name(folder: Path, name: str) -> Path:
-    return folder / f".{_short(name)}.{HOST}-{secrets.token_hex(8)}.part"
+    return folder / f".{_short(name)}.{HOST}-{os.urandom(8).hex()}.part"
 
 
 def _short(name: str) -> str:

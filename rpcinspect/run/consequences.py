@@ -72,15 +72,19 @@ class _Follower:
             if context in sent:
                 arrived[context].append(row)
         serving = Serving(requests, self.worker.received)
-        for context, rows in sorted(sent.items(), key=lambda item: requests.begin[item[1][0]]):
-            serving.at(requests.begin[rows[0]])
-            came = sorted(arrived.get(context, ()), key=requests.arrived.__getitem__)
-            times = [requests.arrived[row] for row in came]
-            beginner = (
-                None if bisect_right(times, requests.begin[rows[0]]) else self._holder(context, serving)
-            )
+        begin, end = requests.begin, requests.arrived
+        for context, rows in sorted(sent.items(), key=lambda item: begin[item[1][0]]):
+            came = arrived.get(context, [])
+            if len(came) == 1 and end[came[0]] <= begin[rows[0]]:  # as nearly always
+                for row in rows:
+                    self.verdicts.settle(row, came[0])
+                continue
+            serving.at(begin[rows[0]])
+            came.sort(key=end.__getitem__)
+            times = [end[row] for row in came]
+            beginner = None if bisect_right(times, begin[rows[0]]) else self._holder(context, serving)
             for row in rows:
-                before = came[: bisect_right(times, requests.begin[row])]
+                before = came[: bisect_right(times, begin[row])]
                 self.verdicts[row] = self._gradient(row, before, beginner)
 
     def _gradient(self, row: int, before: Sequence[int], beginner: Verdict | None) -> Verdict:
@@ -182,12 +186,13 @@ class _Follower:
             context = requests.context(row)
             if context is None:
                 continue
-            if requests.creator(self.job, context) == self.name:
-                first = self._general.get(context)
-                self.verdicts[row] = self.verdicts[first[0]] if first else self.own
+            first = self._general.get(context)
+            if requests.creator(self.job, context) != self.name and context in arrived:
+                self.verdicts.settle(row, arrived[context])
+            elif requests.creator(self.job, context) == self.name and first:
+                self.verdicts.copy(row, first[0])
             else:
-                came = arrived.get(context)
-                self.verdicts[row] = self.own if came is None else Verdict((came,), False)
+                self.verdicts[row] = self.own
 
     def forks(self) -> None:
         """A fork's housekeeping has the cause of the message that brought or made the fork."""
@@ -213,7 +218,7 @@ class _Follower:
         for row in housekeeping:
             fork = next((event.fork for event in events.get(row, ())), None)
             if fork in served:
-                self.verdicts[row] = Verdict((served[fork],), False)
+                self.verdicts.settle(row, served[fork])
             elif fork in called:
                 self.verdicts[row] = self.verdicts.get(called[fork], self.own)
             else:  # it came in a form that nobody knows as an RRef's, or before the capture

@@ -79,7 +79,7 @@ class _Sender:
         self.unseen_until = requests.unseen_until(member)
         self.cases: dict[int, Case] = {}
         """By row, in the order in which they began."""
-        self._asynchronous = any(requests.kind(row).asynchronous for row in worker.received)
+        self._asynchronous = bool(requests.where(lambda kind: kind.asynchronous, worker.received))
         self._collect()
 
     def _collect(self) -> None:

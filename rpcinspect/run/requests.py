@@ -80,13 +80,14 @@ class Requests:
 
     def of_types(self, types: Collection[int], rows: Iterable[int]) -> list[int]:
         """Those of some requests that have one of these types."""
-        return self._where(lambda kind: kind.type in types, rows)
+        return self.where(lambda kind: kind.type in types, rows)
 
     def code(self, rows: Iterable[int]) -> list[int]:
         """Those for which a function runs that can send something."""
-        return self._where(lambda kind: kind.type in CALLS and not kind.builtin, rows)
+        return self.where(lambda kind: kind.type in CALLS and not kind.builtin, rows)
 
-    def _where(self, test: Callable[[Kind], bool], rows: Iterable[int]) -> list[int]:
+    def where(self, test: Callable[[Kind], bool], rows: Iterable[int]) -> list[int]:
+        """Those whose kind passes a test, which is asked once of each kind."""
         of, wanted = self.provenance.kind, {n for n, kind in enumerate(self.provenance.kinds) if test(kind)}
         return [row for row in rows if of[row] in wanted]
 
@@ -274,6 +275,8 @@ class Serving:
         """Requests in a context, or all of them, that are open or were after `since`, in the order in which
         they arrived.
         """
+        if not self._open and not self._closed:
+            return []
         requests = self._requests
         group = self._open if context is None else self._inside.get(context, {})
         found = list(islice(reversed(group), MAX_OPEN))[::-1]

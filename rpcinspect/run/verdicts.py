@@ -39,8 +39,7 @@ class Verdicts:
 
     def __setitem__(self, row: int, verdict: Verdict) -> None:
         if verdict.certain:
-            self.parent[row] = verdict.rows[0] if verdict.rows else OWN
-            self.doubtful.pop(row, None)
+            self.settle(row, verdict.rows[0] if verdict.rows else OWN)
         else:
             self.parent[row], self.doubtful[row] = DOUBTFUL, verdict
 
@@ -50,6 +49,17 @@ class Verdicts:
         if parent >= 0:
             return Verdict((parent,), False)
         return Verdict((), True, True) if parent == OWN else self.doubtful[row]
+
+    def settle(self, row: int, parent: int) -> None:
+        """Says that a request was certainly sent for another one."""
+        self.parent[row] = parent
+        self.doubtful.pop(row, None)
+
+    def copy(self, row: int, other: int) -> None:
+        """Gives a request the verdict of another one, which was judged."""
+        self.parent[row] = self.parent[other]
+        if other in self.doubtful:
+            self.doubtful[row] = self.doubtful[other]
 
     def get(self, row: int, other: Verdict) -> Verdict:
         """The verdict of a row; `other` where it was not judged."""

@@ -46,7 +46,7 @@ class LostGradients(Stage):
         begun = passes(session)
         for context in session.contexts:
             key = (context.job, context.context_id)
-            if key in begun:
+            if key in begun and not all(edge.backward for edge in context.edges):
                 yield from _missing(run, context, begun[key], dangling, failed)
         yield from _dangling(run, dangling)
 

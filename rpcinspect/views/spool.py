@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from array import array
 from itertools import accumulate
+from mmap import ACCESS_READ, ALLOCATIONGRANULARITY, mmap
 from os import SEEK_END
 from typing import BinaryIO
 
 BATCH_BYTES = 1 << 20
-SPARSE, NEAR = 2, 1 << 14
-"""Rows whose places span more than this many times their bytes, and this many bytes more, are read place by
-place; rows less than the latter apart are of one place."""
 
 
 class Spool:
@@ -48,34 +46,14 @@ class Spool:
         self._batched = 0
 
     def read(self, order: list[int]) -> list[bytes]:
-        """Rows in the given order. Near neighbours, which most are, cost one read of the file together."""
-        if not order:
-            return []
-        self._flush()
+        """Rows in the given order."""
         begins = [self._starts[row] for row in order]
         ends = [self._starts[row + 1] for row in order]
-        low, high = min(begins), max(ends)
-        if high - low > SPARSE * (sum(ends) - sum(begins)) + NEAR:
-            return self._scattered(begins, ends)
-        self._file.seek(low)
-        window = self._file.read(high - low)
-        return [window[begin - low : end - low] for begin, end in zip(begins, ends, strict=True)]
-
-    def _scattered(self, begins: list[int], ends: list[int]) -> list[bytes]:
-        """Rows of several places, each place read by itself."""
-        found = [b""] * len(begins)
-        places: list[list[int]] = []
-        reached = -1
-        for number in sorted(range(len(begins)), key=begins.__getitem__):
-            if places and begins[number] - reached <= NEAR:
-                places[-1].append(number)
-            else:
-                places.append([number])
-            reached = max(reached, ends[number])
-        for numbers in places:
-            low = begins[numbers[0]]
-            self._file.seek(low)
-            window = self._file.read(max(ends[number] for number in numbers) - low)
-            for number in numbers:
-                found[number] = window[begins[number] - low : ends[number] - low]
-        return found
+        low, high = min(begins, default=0), max(ends, default=0)
+        if low == high:
+            return [b""] * len(order)
+        self._flush()
+        self._file.flush()
+        low -= low % ALLOCATIONGRANULARITY
+        with mmap(self._file.fileno(), high - low, access=ACCESS_READ, offset=low) as window:
+            return [window[begin - low : end - low] for begin, end in zip(begins, ends, strict=True)]

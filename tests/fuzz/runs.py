@@ -151,8 +151,12 @@ def message(data: bytes) -> None:
         return
     path = scratch(log_lines(parts))
     try:
-        with tempfile.TemporaryFile() as spool, Decoding([str(path)], Options(forms=True)) as decoding:
-            view, table = JsonLines(spool, decoding.bytes), MessageTable(io.BytesIO(), control=True)
+        with (
+            tempfile.TemporaryFile() as spool,
+            tempfile.TemporaryFile() as other,
+            Decoding([str(path)], Options(forms=True)) as decoding,
+        ):
+            view, table = JsonLines(spool, decoding.bytes), MessageTable(other, control=True)
             records = []
             for record in decoding.records():
                 records.append(record)

@@ -29,7 +29,7 @@ from rpcinspect.wire.ranges import CaptureBytes
 from rpcinspect.wire.records import Pipe
 from rpcinspect.wire.tensorpipe_types import TpDevice
 
-BATCH = 1000
+BATCH = 4000
 """Message lines that are put together at a time."""
 
 
@@ -69,14 +69,14 @@ class JsonLines:
 _HEAD = [field.key for field in MESSAGE if field.in_json]
 _Head = defstruct("_Head", [(key, Any, UNSET) for key in _HEAD], tag_field="kind", tag="message", gc=False)
 _columns = attrgetter(*_HEAD)
-_encode = Encoder().encode
+_encode = Encoder().encode_lines
 
 
 def message_lines(known: Known, tails: Iterable[bytes]) -> list[bytes]:
     """The lines of the messages that were chosen, without a line break, given what each says itself."""
     columns = [repeat(UNSET) if column is None else column for column in _columns(known)]
-    heads = map(_Head, *columns)
-    return [b"%b,%b" % (_encode(head)[:-1], tail) for head, tail in zip(heads, tails, strict=True)]
+    *heads, _ = _encode(list(map(_Head, *columns))).split(b"}\n")
+    return [b"%b,%b" % both for both in zip(heads, tails, strict=True)]
 
 
 def message_line(record: RpcRecord, session: Session, source: CaptureBytes, *, hashes: bool = True) -> bytes:

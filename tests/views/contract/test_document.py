@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,8 @@ def flat(document: Json) -> list[Json]:
 
 def both(path: Path, expression: str | None = None) -> tuple[list[Json], Json]:
     """A session as lines, and as a document."""
-    with Decoding((str(path),)) as decoding:
-        view = JsonLines(io.BytesIO(), decoding.bytes)
+    with tempfile.TemporaryFile() as spool, Decoding((str(path),)) as decoding:
+        view = JsonLines(spool, decoding.bytes)
         selection = None if expression is None else Selection(read_filter(expression), decoding.bytes)
         for record in decoding.records():
             if selection is None or selection.feed(record):

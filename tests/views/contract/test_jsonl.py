@@ -4,8 +4,8 @@ line must hold is tested in tests/test_contract.py.
 
 from __future__ import annotations
 
-import io
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +97,11 @@ def every_plain(capture: Opened) -> list[dict[str, Any]]:
 
 
 def written(capture: Opened, *, hashes: bool = True) -> list[bytes]:
-    view = JsonLines(io.BytesIO(), capture.bytes, hashes=hashes)
-    for record in capture.records:
-        view.feed([record])
-    return list(view.finish(capture.session))
+    with tempfile.TemporaryFile() as spool:
+        view = JsonLines(spool, capture.bytes, hashes=hashes)
+        for record in capture.records:
+            view.feed([record])
+        return list(view.finish(capture.session))
 
 
 @pytest.mark.parametrize("name", CAPTURED)

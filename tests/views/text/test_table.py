@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -37,11 +37,12 @@ ENDS = len("worker1 → worker0")
 
 
 def table(capture: Opened, width: int | None, *, control: bool = False) -> list[str]:
-    view = MessageTable(io.BytesIO(), control=control)
-    for record in capture.records:
-        view.feed([record])
     console, out = file_console() if width is None else terminal_console(width)
-    view.show(capture.session, console)
+    with tempfile.TemporaryFile() as spool:
+        view = MessageTable(spool, control=control)
+        for record in capture.records:
+            view.feed([record])
+        view.show(capture.session, console)
     return out.getvalue().splitlines()
 
 
