@@ -28,6 +28,14 @@ def test_the_run_that_loses_edges() -> None:
     assert "in context 0:1" in second.text
 
 
+def test_parameters_that_are_only_read() -> None:
+    """The test compares the weights that it is about to train: 16 fetches of RRefs, outside of any context."""
+    path = recorded("torch-suite/DistOptimizerTest.test_dist_optim_none_grads.pcap.gz")
+    session, found = of_path(str(path))
+    assert len([rref for rref in session.rrefs if rref.fetches]) >= 16
+    assert told(found) == []
+
+
 @pytest.mark.parametrize("name", ["faults/tidy", "basic_chain", "ctx_crowd", "ps_race_lock", "bwd_boom"])
 def test_runs_that_lose_none(name: str) -> None:
     assert told(of_capture(name)[1]) == []
@@ -80,6 +88,14 @@ def test_a_parameter_as_argument() -> None:
 def test_a_parameter_outside_of_a_context() -> None:
     [finding] = told(of_capture("dtype_zoo")[1], "detached-parameter")
     assert "outside of any autograd context" in finding.text
+
+
+def test_modules_that_are_put_on_other_workers() -> None:
+    """A pipeline of PiPPy's and a collector of torchrl's: modules are arguments, and there is no context."""
+    for capture in ("reports/findings/enum_operator.pcap", "reports/latency/rref_proxies.rpclog"):
+        session, found = of_path(str(recorded(capture)))
+        assert session.contexts == ()
+        assert told(found, "detached-parameter") == []
 
 
 FROZEN = (
