@@ -6,7 +6,7 @@ import pytest
 
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.session.model import Finding
-from tests.places import recorded
+from tests.places import content, recorded
 from tests.replay.talks import Workers
 from tests.trace.talks import SECOND, findings, of_capture, of_path
 from tests.truth import workload
@@ -29,7 +29,7 @@ def test_the_run_that_loses_edges() -> None:
 
 
 def test_parameters_that_are_only_read() -> None:
-    """The test compares the weights that it is about to train: 16 fetches of RRefs, outside of any context."""
+    """PyTorch's test compares weights that it is about to train: 16 fetches outside of any context."""
     path = recorded("torch-suite/DistOptimizerTest.test_dist_optim_none_grads.pcap.gz")
     session, found = of_path(str(path))
     assert len([rref for rref in session.rrefs if rref.fetches]) >= 16
@@ -88,6 +88,15 @@ def test_a_parameter_as_argument() -> None:
 def test_a_parameter_outside_of_a_context() -> None:
     [finding] = told(of_capture("dtype_zoo")[1], "detached-parameter")
     assert "outside of any autograd context" in finding.text
+
+
+def test_pipelines_that_hand_gradients_back() -> None:
+    """by_hand.py, in which the one trains, and the other one has lost its gradients."""
+    truth = content("reports/findings/by_hand.truth").decode()
+    for arm, unchanged in (("hand", False), ("lost", True)):
+        assert f"{arm} weights unchanged: {unchanged}" in truth
+        _, found = of_path(str(recorded(f"reports/findings/by_hand_{arm}.rpclog")))
+        assert [finding.workers for finding in told(found)] == [("worker1", "worker0")] * unchanged
 
 
 def test_modules_that_are_put_on_other_workers() -> None:

@@ -37,8 +37,8 @@ def test_a_job_whose_weights_stay_the_same() -> None:
 
 @pytest.mark.parametrize("arm", ["optim", "after", "own", "told"])
 def test_ways_to_step(arm: str) -> None:
-    """plain_steps.py says of each whether the weights changed. `told` gives the worker the context, and that it
-    makes nothing of it can't be seen."""
+    """plain_steps.py says of each whether the weights changed. `told` gives the worker the context, of which
+    it makes nothing: that can't be seen."""
     unchanged = f"{arm} weights unchanged: True" in content("reports/findings/plain_steps.truth").decode()
     assert unchanged == (arm != "own")
     _, found = of_path(str(recorded(f"reports/findings/plain_steps_{arm}.rpclog")))
