@@ -236,6 +236,7 @@ CODES = {
     "conflicting-overlap": {"warning"},
     "unsafe-pickle": {"error", "info"},
     "dangerous-call": {"error"},
+    "optimizer-without-gradients": {"warning"},
     "unexpected-envelope": {"warning"},  # an addition of ours
 }
 FINDING = {

@@ -17,6 +17,7 @@ from rpcinspect.redaction.public import DEVICE, NUMPY_TYPE, TYPE, VALUES, is_pub
 from rpcinspect.rpc.pickle_facts import BROADCAST, CONTROL_FUNCTIONS, GATHER, rref_forks
 from rpcinspect.rpc.pickles import numpy_nodes, semantic
 from rpcinspect.rpc.pickles.jit import read_jit
+from rpcinspect.rpc.pickles.known import STEP_OPTIMIZERS
 from rpcinspect.rpc.pickles.opcodes import COUNTED, INTEGERS, opcode_places
 from rpcinspect.rpc.pickles.patch import number_integers
 from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle
@@ -243,7 +244,6 @@ def utf8(text: str) -> bytes:
 
 GATHERING = frozenset({GATHER, BROADCAST})
 """The agents' own too, but users may hand something to `_all_gather`."""
-STEPS = ("_local_optimizer_step", "_script_local_optimizer_step")
 MAKERS = frozenset(
     {
         Global("torch", "Size"),
@@ -255,7 +255,7 @@ MAKERS = frozenset(
     }
 )
 """What is called with shapes, versions and ids."""
-OWN_CALLS = CONTROL_FUNCTIONS - GATHERING | {f"torch.distributed.optim.optimizer.{name}" for name in STEPS}
+OWN_CALLS = CONTROL_FUNCTIONS - GATHERING | frozenset(map(str, STEP_OPTIMIZERS))
 """Functions of torch whose arguments are ids and names, not values."""
 
 TEXTS = frozenset(b"X\x8c\x8dUT")

@@ -114,6 +114,7 @@ PHRASES = rb"""
   | (?:Request|Response)\ device\ mapping\ is\ not\ available\ for\ destination
   | TensorPipe\ RPC\ backend\ only\ supports\ CPU\ tensors\ by\ default
   | (?:found\ tensor\ on\ device:|for\ device)\ (?:cpu|cuda|meta|mps|xla|xpu|hpu|mtia)(?::\d{1,4})?\b
+  | needed\ for\ gradient\ computation\ has\ been\ modified\ by\ an\ inplace\ operation
   | aten::[a-z_0-9]{1,80}
   | __start_profile | __stop_profile | \#remote_op:\ | \brpc_(?:sync|async|remote|async_jit)\#
   | \bbuiltins\.(?=[A-Z]) | __main__ | __mp_main__ | __torch__

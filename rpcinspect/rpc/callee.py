@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.known import HELPERS
+from rpcinspect.rpc.pickles.known import HELPERS, MAKE_OPTIMIZERS
 from rpcinspect.rpc.pickles.semantic import GETATTR
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
 from rpcinspect.rpc.questions import function_of
@@ -156,10 +156,6 @@ MANGLED = re.compile(r"^__torch__\.|___torch_mangle_\d+\.")
 _REMOTE_MODULE = "torch.distributed.nn.api.remote_module"
 CREATE = Global(_REMOTE_MODULE, "_create_module")
 CREATE_WITH_INTERFACE = Global(_REMOTE_MODULE, "_create_module_with_interface")
-MAKE_OPTIMIZERS = tuple(
-    Global("torch.distributed.optim.optimizer", name)
-    for name in ("_new_local_optimizer", "_new_script_local_optimizer")
-)
 TYPE_OF = Global("torch.distributed.rpc.api", "_rref_typeof_on_owner")
 MAKERS = frozenset(map(str, (CREATE_WITH_INTERFACE, *MAKE_OPTIMIZERS)))
 """Helpers of torch that make an object and answer with its RRef."""

@@ -1,27 +1,23 @@
 """Who each request calls, as a person says it: `Head.forward`, where the wire says `_local_invoke`.
 
-In: a session. Out: names by the row of the request. The class of the object behind an RRef is what its owner
-said of it, else what made it; of one that two messages make nothing is known.
+In: a session. Out: names by the row of the request.
 """
 
 from __future__ import annotations
-
-from collections import defaultdict
 
 import numpy as np
 
 from rpcinspect.rpc.callee import Name, name_of
 from rpcinspect.rpc.pickles.tree import Global
-from rpcinspect.session.model import NONE, Session
+from rpcinspect.session.classes import classes_of
+from rpcinspect.session.model import Session
 from rpcinspect.session.provenance import Id, What
-
-JobRRef = tuple[int, Id]
 
 
 def names_of(session: Session) -> dict[int, Name]:
     """Of every request that calls somebody who can be named."""
     provenance, columns = session.provenance, session.messages
-    classes = _classes(session)
+    classes = classes_of(session)
     first: dict[int, Id] = {}
     for event in provenance.events():
         if event.what == What.BROUGHT:
@@ -40,35 +36,4 @@ def names_of(session: Session) -> dict[int, Name]:
         if name is None:
             name = known[number, made] = name_of(callee, made)
         found[row] = name
-    return found
-
-
-def _classes(session: Session) -> dict[JobRRef, Global]:
-    """RRef → the class of its object, or the function that made it."""
-    provenance, columns = session.provenance, session.messages
-    makers: dict[JobRRef, set[Global | None]] = defaultdict(set)
-    told: dict[JobRRef, set[Global | None]] = defaultdict(set)
-    asked: dict[int, Id] = {}
-    """Request that asks for the class of an RRef's object → the RRef."""
-    for event in provenance.events():
-        job, kind = session.jobs[columns.pipe[event.row]], provenance.kind_of(event.row)
-        if event.what == What.MADE:
-            makers[job, event.rref].add(kind.maker)
-        elif event.what == What.BROUGHT and kind.asks_class:
-            asked[event.row] = event.rref
-        elif event.what == What.BROUGHT and not columns.from_client[event.row]:
-            partner = columns.partner[event.row]
-            request = None if partner == NONE else provenance.kind_of(partner)
-            if request is not None and request.maker is not None and request.makes:
-                makers[job, event.rref].add(request.maker)
-    for row, rref in asked.items():
-        partner = columns.partner[row]
-        if partner != NONE:
-            told[session.jobs[columns.pipe[row]], rref].add(provenance.kind_of(partner).value)
-    found = {}
-    for its in (makers, told):  # what the owner said counts more
-        for rref_key, ones in its.items():
-            (only, *others) = ones
-            if not others and only is not None:
-                found[rref_key] = only
     return found

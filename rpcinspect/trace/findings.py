@@ -26,6 +26,7 @@ from rpcinspect.trace.errors import ErrorResponses
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.leaks import LeakedContexts, LeakedRRefs
 from rpcinspect.trace.notes import Note, Pairs, note_of
+from rpcinspect.trace.plain_steps import PlainSteps
 from rpcinspect.trace.stage import Stage
 from rpcinspect.trace.stale import StaleGradients
 from rpcinspect.trace.unanswered import UnansweredRequests
@@ -188,6 +189,7 @@ STAGES: tuple[Callable[[MessageColumns, CaptureBytes, Pairs], Stage], ...] = (
     lambda columns, source, pairs: LostGradients(),
     lambda columns, source, pairs: DeviceMaps(columns),
     lambda columns, source, pairs: StaleGradients(),
+    lambda columns, source, pairs: PlainSteps(),
     lambda columns, source, pairs: DetachedTensors(columns),
     lambda columns, source, pairs: LeakedContexts(),
     lambda columns, source, pairs: LeakedRRefs(),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.session.model import MessageColumns
 from rpcinspect.trace.evidence import CaptureEvidence
@@ -77,11 +78,14 @@ class Groups:
         found = [Group(*key, run.session.indexes(rows)) for key, rows in merged.items()]
         yield from sorted(found, key=lambda group: group.indexes[0])
 
-    def gathered(self, run: CaptureEvidence) -> Iterator[Group | Crowd]:
-        """The same, but for what many pairs of a job do."""
+    def gathered(self, run: CaptureEvidence, only: Collection[int] | None = None) -> Iterator[Group | Crowd]:
+        """The same, but for what many pairs of a job do; of `only` these indexes, if they are given."""
         alike: dict[tuple[int, str], list[Group]] = defaultdict(list)
         for group in self.finish(run):
-            alike[group.job, group.what].append(group)
+            if only is not None:
+                group = replace(group, indexes=tuple(index for index in group.indexes if index in only))
+            if group.indexes:
+                alike[group.job, group.what].append(group)
         for (_, what), groups in alike.items():
             if len(groups) <= PAIRS:
                 yield from groups

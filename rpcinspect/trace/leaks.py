@@ -1,15 +1,19 @@
 """`leaked-context` and `leaked-rref`: what nobody cleaned up although the run went on, or came to its end.
 
-An autograd context is leaked on every worker that took part in it and got no clean-up. An RRef may live as
-long as the job, so that one is leaked only if a fork was left when the pipes to its owner were closed.
+An autograd context is leaked on every worker that took part in it and got no clean-up. Whoever sent a worker
+a message of the context passes the clean-up on to it, so that a relay that left is another cause than a
+creator who stays. An RRef may live as long as the job, so that one is leaked only if a fork was left when the
+pipes to its owner were closed, and not where all of a job was cut off in the middle of its work.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-from rpcinspect.session.model import AutogradContext, Finding, RRef
+import numpy as np
+
+from rpcinspect.session.model import AutogradContext, Finding, RRef, Session
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, packed, several, unique
@@ -20,12 +24,17 @@ class LeakedContexts(Stage):
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         named = {(worker.job, worker.name) for worker in run.session.workers}
-        groups: dict[tuple[int, str, tuple[str, ...]], list[AutogradContext]] = defaultdict(list)
-        for context in run.session.contexts:
-            left = _left_behind(run, context, named)
-            if left:
-                groups[context.job, context.creator, left].append(context)
-        for (_, creator, left), contexts in groups.items():
+        open_contexts = [
+            (one, left) for one in run.session.contexts if (left := _left_behind(run, one, named))
+        ]
+        givers = _givers(run.session, {(one.job, one.context_id) for one, _ in open_contexts})
+        groups: dict[tuple[int, str, tuple[str, ...], tuple[str, ...]], list[AutogradContext]]
+        groups = defaultdict(list)
+        for context, left in open_contexts:
+            for relays, its in _by_relays(run, context, left, givers).items():
+                groups[context.job, context.creator, its, relays].append(context)
+        for (_, creator, left, relays), contexts in groups.items():
+            gone = several(relays)
             indexes = sorted({edge.forward for context in contexts for edge in context.edges})
             names = several([packed(context.context_id) for context in contexts])
             yield Finding(
@@ -33,12 +42,14 @@ class LeakedContexts(Stage):
                 severity="warning",
                 text=f"{counted(len(contexts), 'autograd context')} of {creator} ({names}) got no clean-up "
                 f"on "
-                f"{several(left)}: graph and gradients stay in memory there.",
-                remedy="Leave every context (with dist_autograd.context()), also after an error, and while "
-                "its "
-                "workers are still there.",
+                f"{several(left)}: graph and gradients stay in memory there."
+                + (f" {gone} was to pass it on, and left before." if relays else ""),
+                remedy=f"Look why {gone} left: its log says it. Nobody else passes the clean-up on."
+                if relays
+                else "Leave every context (with dist_autograd.context()), also after an error, and while "
+                "its workers are still there.",
                 messages=tuple(indexes[:MAX_INDEXES]),
-                workers=unique([creator, *left]),
+                workers=unique([creator, *left, *relays]),
             )
 
 
@@ -61,6 +72,38 @@ def _left_behind(
     if run.damaged_among(context.workers, left):
         return ()
     return left
+
+
+def _givers(
+    session: Session, contexts: Collection[tuple[int, int]]
+) -> Mapping[tuple[int, int], Mapping[str, tuple[str, ...]]]:
+    """(job, context) → worker → who sent it a message of the context that a clean-up follows."""
+    found: dict[tuple[int, int], dict[str, tuple[str, ...]]] = defaultdict(dict)
+    for row, context in enumerate(session.provenance.context) if contexts else ():
+        key = (session.jobs[session.messages.pipe[row]], context)
+        if key in contexts and session.provenance.kind_of(row).wrapped:
+            its, receiver = found[key], session.destination(row)
+            its[receiver] = unique([*its.get(receiver, ()), session.source(row)])
+    return found
+
+
+def _by_relays(
+    run: CaptureEvidence,
+    context: AutogradContext,
+    left: Iterable[str],
+    givers: Mapping[tuple[int, int], Mapping[str, tuple[str, ...]]],
+) -> Mapping[tuple[str, ...], tuple[str, ...]]:
+    """Those of the workers that somebody was to clean up after, by the relays that left; none, where the
+    creator was to do it, or a relay that is there."""
+    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    its = givers.get((context.job, context.context_id), {})
+    for worker in left:
+        senders = its.get(worker, ())
+        relays = [one for one in senders if run.left_ns(one, context.job) is not None]
+        died = relays if len(relays) == len(senders) and context.creator not in senders else []
+        if senders:  # else the requests to it were not captured, and so the clean-up was not
+            found[tuple(died)].append(worker)
+    return {relays: tuple(workers) for relays, workers in found.items()}
 
 
 class LeakedRRefs(Stage):
@@ -97,6 +140,15 @@ class LeakedRRefs(Stage):
 
 
 def _over(run: CaptureEvidence, owner: str, job: int) -> bool:
-    """Whether every pipe to a worker was closed, after all that was due had come."""
+    """Whether every pipe to a worker was closed, after all that was due had come: the agents had agreed to
+    shut down, or nothing was sent for some time."""
     pipes = run.pipes_to(owner, job)
-    return bool(pipes) and all(run.end(pipe) is not None and not run.damaged(pipe, True) for pipe in pipes)
+    ends = [end for pipe in pipes if (end := run.end(pipe)) is not None]
+    if not pipes or len(ends) < len(pipes) or any(run.damaged(pipe, True) for pipe in pipes):
+        return False
+    columns = run.session.messages
+    ours = np.isin(np.asarray(columns.pipe), list(pipes))
+    last = int(np.max(np.asarray(columns.end_time_ns)[ours], initial=0))
+    began = int(np.min(np.asarray(columns.time_ns)[ours & (np.asarray(columns.control) == 0)], initial=last))
+    agreed = bool(np.any(ours & (np.asarray(columns.control) != 0) & (np.asarray(columns.time_ns) > began)))
+    return agreed or not run.cut_off(last, until_ns=min(end.time_ns for end in ends))

@@ -1,7 +1,9 @@
 """`stale-gradient`: an optimizer changed a worker's weights between another context's forward and backward.
 
 Steps are told by the functions by which DistributedOptimizer makes them; each names the context whose
-gradients it applies. Kept are the rows of steps with their contexts; edges and gradients are the session's.
+gradients it applies. It is held against another context only if that is known to have used what the step
+changed: by the RRefs of both, by results that only one object can give, or since autograd itself says that a
+weight was changed under it. Kept are the rows of steps with their contexts, and those of such errors.
 """
 
 from __future__ import annotations
@@ -12,39 +14,28 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
+from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, arguments_of
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import Edge, Finding
+from rpcinspect.rpc.remote_error import error_of
+from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
+from rpcinspect.trace.optimizers import STEPS, Optimizers, Step
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, numbers, packed, unique
 
-OPTIMIZER = "torch.distributed.optim.optimizer."
-STEPS = frozenset(
-    {
-        f"{OPTIMIZER}_local_optimizer_step",
-        f"{OPTIMIZER}_script_local_optimizer_step",
-        f"__torch__.{OPTIMIZER}_script_local_optimizer_step",
-    }
-)
-"""Called with an RRef to the optimizer and a context id."""
-
+MODIFIED = "needed for gradient computation has been modified by an inplace operation"
+"""How autograd says that a backward pass met a weight that is not the one of its forward pass."""
 
 MAX_STEPS = 64
 """Between a forward message and its gradient that are looked at."""
 
 
-class _Step(Struct, frozen=True):
-    arrived_ns: int
-    index: int
-    context: int
-
-
 class _Victims(Struct, eq=False):
     """Contexts of one worker, spoilt on one owner by steps of another worker's contexts."""
 
-    first: tuple[int, Edge, _Step, int]
+    first: tuple[int, Edge, Step, int]
     """(context, edge, step, gradient)."""
     contexts: set[int] = field(default_factory=set)
     messages: set[int] = field(default_factory=set)
@@ -53,50 +44,85 @@ class _Victims(Struct, eq=False):
 class StaleGradients(Stage):
     """See the module's text."""
 
-    KINDS = CALLS
+    KINDS = CALLS | {MessageType.EXCEPTION}
 
     def __init__(self) -> None:
         self._steps: list[tuple[int, int]] = []
         """(row, context whose gradients are applied)."""
+        self._spoilt: set[int] = set()
+        """Rows of answers that say that a weight was changed."""
 
     def feed(self, record: RpcRecord, note: Note) -> None:
         if note.function in STEPS:
             context = context_of_step(record)
             if context is not None:
                 self._steps.append((record.row, context))
+        elif note.kind == MessageType.EXCEPTION:
+            error = error_of(record)
+            if error is not None and MODIFIED in error.text:
+                self._spoilt.add(record.row)
 
     def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return note.function not in STEPS
+        return note.function not in STEPS and note.kind != MessageType.EXCEPTION
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        steps = self._by_owner(run)
+        if not self._steps:
+            return
+        optimizers = Optimizers(run.session, self._steps)
+        steps: dict[tuple[int, str], list[Step]] = defaultdict(list)
+        for step in optimizers.steps:
+            steps[step.job, step.owner].append(step)
         found: dict[tuple[int, str, str, str], _Victims] = {}
-        for context in run.session.contexts if steps else ():
+        for context in run.session.contexts:
             for edge in context.edges:
-                its = steps.get((context.job, edge.sender), [])
-                for gradient in edge.backward[:1] if its else ():
-                    for step in _between(its, run.end_ns(edge.forward), run.time_ns(gradient)):
-                        if step.context != context.context_id:
-                            guilty = run.creator(step.context, context.job)
-                            key = (context.job, edge.sender, context.creator, guilty)
-                            case = (context.context_id, edge, step, gradient)
-                            victims = found.setdefault(key, _Victims(case))
-                            victims.contexts.add(context.context_id)
-                            victims.messages |= {edge.forward, step.index, gradient}
+                its = steps.get((context.job, edge.sender))
+                if not its or not edge.backward or edge.sender == edge.receiver:
+                    continue
+                gradient = edge.backward[0]
+                for step in self._guilty(run, optimizers, context, edge, its):
+                    guilty = run.creator(step.context, context.job)
+                    key = (context.job, edge.sender, context.creator, guilty)
+                    case = (context.context_id, edge, step, gradient)
+                    victims = found.setdefault(key, _Victims(case))
+                    victims.contexts.add(context.context_id)
+                    victims.messages |= {edge.forward, step.index, gradient}
         for (_, owner, victim, guilty), victims in found.items():
             yield _finding(owner, victim, guilty, victims)
 
-    def _by_owner(self, run: CaptureEvidence) -> dict[tuple[int, str], list[_Step]]:
-        """The steps on each worker, as they arrived there."""
-        session = run.session
-        steps: dict[tuple[int, str], list[_Step]] = defaultdict(list)
-        for row, context in self._steps:
-            key = (run.job(row), session.destination(row))
-            steps[key].append(_Step(session.messages.end_time_ns[row], int(session.index[row]), context))
-        return {key: sorted(its, key=lambda step: step.arrived_ns) for key, its in steps.items()}
+    def _guilty(
+        self,
+        run: CaptureEvidence,
+        optimizers: Optimizers,
+        context: AutogradContext,
+        edge: Edge,
+        steps: list[Step],
+    ) -> Iterable[Step]:
+        """The steps of other contexts that changed, between an edge's forward message and its gradient, what
+        the forward call used."""
+        before_ns = run.time_ns(edge.backward[0])
+        between = [
+            step
+            for step in _between(steps, run.end_ns(edge.forward), before_ns)
+            if step.context != context.context_id and step.done_ns <= before_ns
+        ]
+        if not between:
+            return
+        used = optimizers.used(context, edge)
+        for step in between:
+            if (
+                not used.isdisjoint(step.trained)
+                or self._changed(run, edge.backward[0])
+                or any(optimizers.one_object(context.job, a, b) for a in used for b in step.trained)
+            ):
+                yield step
+
+    def _changed(self, run: CaptureEvidence, gradient: int) -> bool:
+        """Whether the answer to a gradient says that a weight was changed."""
+        answer = run.session.messages.partner[int(run.session.order[gradient])]
+        return answer != NONE and answer in self._spoilt
 
 
-def _between(steps: list[_Step], after_ns: int, before_ns: int) -> list[_Step]:
+def _between(steps: list[Step], after_ns: int, before_ns: int) -> list[Step]:
     """The first of those between two times."""
     low = bisect_right(steps, after_ns, key=lambda step: step.arrived_ns)
     high = bisect_left(steps, before_ns, key=lambda step: step.arrived_ns)

@@ -6,7 +6,7 @@ import pytest
 
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.session.model import Finding
-from tests.places import recorded
+from tests.places import content, recorded
 from tests.replay.talks import Workers
 from tests.trace.talks import SECOND, findings, of_capture, of_path
 from tests.truth import workload
@@ -26,6 +26,14 @@ def test_the_run_that_loses_edges() -> None:
         assert truth["function"] in finding.text
     assert "no autograd envelope" in first.text
     assert "in context 0:1" in second.text
+
+
+def test_parameters_that_are_only_read() -> None:
+    """PyTorch's test compares weights that it is about to train: 16 fetches outside of any context."""
+    path = recorded("torch-suite/DistOptimizerTest.test_dist_optim_none_grads.pcap.gz")
+    session, found = of_path(str(path))
+    assert len([rref for rref in session.rrefs if rref.fetches]) >= 16
+    assert told(found) == []
 
 
 @pytest.mark.parametrize("name", ["faults/tidy", "basic_chain", "ctx_crowd", "ps_race_lock", "bwd_boom"])
@@ -80,6 +88,23 @@ def test_a_parameter_as_argument() -> None:
 def test_a_parameter_outside_of_a_context() -> None:
     [finding] = told(of_capture("dtype_zoo")[1], "detached-parameter")
     assert "outside of any autograd context" in finding.text
+
+
+def test_pipelines_that_hand_gradients_back() -> None:
+    """by_hand.py, in which the one trains, and the other one has lost its gradients."""
+    truth = content("reports/findings/by_hand.truth").decode()
+    for arm, unchanged in (("hand", False), ("lost", True)):
+        assert f"{arm} weights unchanged: {unchanged}" in truth
+        _, found = of_path(str(recorded(f"reports/findings/by_hand_{arm}.rpclog")))
+        assert [finding.workers for finding in told(found)] == [("worker1", "worker0")] * unchanged
+
+
+def test_modules_that_are_put_on_other_workers() -> None:
+    """A pipeline of PiPPy's and a collector of torchrl's: modules are arguments, and there is no context."""
+    for capture in ("reports/findings/enum_operator.pcap", "reports/latency/rref_proxies.rpclog"):
+        session, found = of_path(str(recorded(capture)))
+        assert session.contexts == ()
+        assert told(found, "detached-parameter") == []
 
 
 FROZEN = (

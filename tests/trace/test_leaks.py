@@ -55,6 +55,23 @@ def test_a_worker_that_was_forgotten() -> None:
     assert told(findings(workers, WireFacts(), *named(3), until=SECOND), "leaked-context") == []
 
 
+def test_a_relay_that_left_is_the_cause() -> None:
+    """w1 was to pass the clean-up on to w2."""
+    workers = calls_in_context()
+    died = WireFacts(ends=closed(str(workers.pipes[1 * 3 + 0].flow), by_client=True, at=200))
+    [finding] = told(findings(workers, died, *named(3), until=9 * SECOND), "leaked-context")
+    assert finding.workers == ("w0", "w2", "w1")
+    assert "w1 was to pass it on" in finding.text
+    assert finding.remedy is not None
+    assert "dist_autograd.context" not in finding.remedy
+
+
+def test_clean_ups_that_were_not_captured() -> None:
+    """The log of one of two hosts: nothing that worker0 sent is in it, and what it sent cleaned up."""
+    _, found = of_path(str(recorded("reports/job/two_b.rpclog")))
+    assert told(found, "leaked-context") == []
+
+
 def test_a_context_that_is_still_in_use_when_the_capture_ends() -> None:
     workers = calls_in_context()
     assert told(findings(workers, WireFacts(), *named(3), until=200), "leaked-context") == []
@@ -129,6 +146,14 @@ def test_forks_that_are_left_at_the_end() -> None:
     assert finding.messages == (0,)
     deleted = remote_call(deleted=True)
     assert told(findings(deleted, over(deleted, 1, 3), until=SECOND), "leaked-rref") == []
+
+
+@pytest.mark.parametrize(
+    "name", ["findings/enum_operator.pcap", "findings/ddp_rpc_part.pcap", "replay/part.pcap"]
+)
+def test_parts_of_jobs_leak_nothing(name: str) -> None:
+    """Cut out of recordings of healthy jobs: connections end with the last message."""
+    assert told(of_path(str(recorded(f"reports/{name}")))[1], "leaked-rref") == []
 
 
 def test_an_rref_may_live_as_long_as_the_job() -> None:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp, PythonCall, ScriptCall
+from rpcinspect.rpc.command import (
+    ExceptionResponse,
+    PropagateGradientsReq,
+    PropagateGradientsResp,
+    PythonCall,
+    PythonResp,
+)
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.session.model import Finding
+from tests.places import content, recorded
+from tests.replay.planning.pickled import name, opcodes, request, rref
 from tests.replay.talks import Workers
-from tests.trace.talks import SECOND, findings, of_capture
+from tests.trace.talks import SECOND, findings, of_capture, of_path, remote
 from tests.truth import workload
 
-STEP = (
-    b"\x80\x02ctorch.distributed.rpc.internal\nPythonUDF\n"
-    b"ctorch.distributed.optim.optimizer\n_local_optimizer_step\nNK%c\x86}\x87\x81."
-)
-SCRIPT_STEP = "__torch__.torch.distributed.optim.optimizer._script_local_optimizer_step"
+OPTIM = "torch.distributed.optim.optimizer"
+SGD = name("torch.optim.sgd", "SGD")
+MODULE, PARAMETER, OPTIMIZER, OTHER = 1, 2, 3, 4
+"""RRefs of w0."""
 
 
 def told(found: list[Finding]) -> list[Finding]:
@@ -39,42 +48,102 @@ def test_the_race_and_its_lock() -> None:
     assert told(of_capture("ps_race_lock")[1]) == []
 
 
-def train(step_at: int, step_context: int, *, script: bool = False, owner: int = 0) -> list[Finding]:
-    """w1 in context 1: forward on w0 at 0 to 10, gradient from 50 on. w2 makes a step."""
+def test_trainers_of_one_module_and_trainers_of_their_own() -> None:
+    """Nothing on the wire but the results tells that two RRefs are of one module."""
+    ran = json.loads(content("reports/findings/stale_shared.truth.json"))["events"]
+    forwards = [event for event in ran if event.get("function") == "stale.fwd"]
+    assert {event["worker"] for event in forwards} == {"worker0"}
+    trainers = {f"worker{unpack_id(event['context_id'])[0]}" for event in forwards}
+    _, found = of_path(str(recorded("reports/findings/stale_shared.pcap")))
+    assert {finding.workers[0] for finding in told(found)} == {"worker0"}
+    assert {finding.workers[1] for finding in told(found)} == trainers
+    assert all(set(finding.workers[1:]) == trainers for finding in told(found))
+    assert told(of_path(str(recorded("reports/findings/stale_own.pcap")))[1]) == []
+
+
+def test_replicas_that_are_trained_alike() -> None:
+    """twins.py: two modules with the same weights after each step."""
+    assert told(of_path(str(recorded("reports/findings/twins.rpclog")))[1]) == []
+
+
+@pytest.mark.parametrize("path", sorted(recorded("torch-suite").glob("*Optim*")), ids=lambda path: path.name)
+def test_trainers_of_pytorch_train_modules_of_their_own(path: object) -> None:
+    assert told(of_path(str(path))[1]) == []
+
+
+def answer(value: object) -> PythonResp:
+    return PythonResp(b"\x80\x04" + opcodes(value) + b".")
+
+
+def train(
+    step_at: int,
+    step_context: int = 7,
+    *,
+    used: int = MODULE,
+    function: str = "_local_optimizer_step",
+    stepper: int = 2,
+    step_answer: PythonResp | None = None,
+    failure: str | None = None,
+) -> list[Finding]:
+    """w1 in context 1:0: forward on w0 at 0 to 10, gradient from 50 on. w2 has an optimizer of the parameters
+    of a module on w0, and steps."""
     workers = Workers(3)
-    workers.call(1, 0, 0, 10, context=(1 << 48, 1), grads=(0, 1))
-    step: PythonCall | ScriptCall = PythonCall(STEP % step_context, False)
-    if script:
-        step = ScriptCall(args=(None, step_context), schema=None, qualified_name=SCRIPT_STEP)
-    workers.call(2, owner, step_at, step_at + 2, step)
+    asked = PythonCall(request(name("app", "parameters"), rref(MODULE)), False)
+    workers.call(2, 0, -90, -80, asked, answer([rref(PARAMETER)]))
+    make = PythonCall(request(name(OPTIM, "_new_local_optimizer"), SGD, [rref(PARAMETER)]), False)
+    workers.call(2, 0, -70, -60, make, answer(rref(OPTIMIZER)))
+    forward = PythonCall(request(name("app", "forward"), rref(used)), False)
+    workers.call(1, 0, 0, 10, forward, context=(1 << 48, 1), grads=(0, 1))
+    step = PythonCall(request(name(OPTIM, function), rref(OPTIMIZER), step_context), False)
+    workers.call(stepper, 0, step_at, step_at + 5, step, step_answer)
     gradient = PropagateGradientsReq(AutogradMetadata(1 << 48, 1001), (), False)
-    workers.call(1, 0, 50, 60, gradient, PropagateGradientsResp())
+    workers.call(1, 0, 50, 60, gradient, PropagateGradientsResp() if failure is None else error(failure))
     return told(findings(workers, until=SECOND))
 
 
-@pytest.mark.parametrize("script", [False, True])
-def test_a_step_in_between(script: bool) -> None:
-    [finding] = train(20, 7, script=script)
+def error(text: str) -> ExceptionResponse:
+    return ExceptionResponse(text.encode())
+
+
+@pytest.mark.parametrize("function", ["_local_optimizer_step", "_functional_local_optimizer_step"])
+@pytest.mark.parametrize("used", [MODULE, PARAMETER])
+def test_a_step_on_what_the_forward_call_used(used: int, function: str) -> None:
+    [finding] = train(20, used=used, function=function)
     assert finding.workers[:2] == ("w0", "w1")
     assert "of context 1:0 on w0" in finding.text
     assert "of context 0:7" in finding.text
     assert len(finding.messages) == 3
 
 
+def test_a_step_on_something_else() -> None:
+    assert train(20, used=OTHER) == []
+
+
+def test_what_autograd_itself_says() -> None:
+    """The step is of something else as far as RRefs tell, and the backward pass says that it is not."""
+    modified = (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: …"
+    )
+    [finding] = train(20, used=OTHER, failure=f"Error on Node 0: {modified}")
+    assert finding.workers[:2] == ("w0", "w1")
+    assert train(20, used=OTHER, failure="Error on Node 0: shapes don't fit") == []
+    assert train(-20, used=OTHER, failure=modified) == []
+
+
 @pytest.mark.parametrize(
-    ("at", "owner"),
-    [(-5, 0), (5, 0), (55, 0), (20, 1)],
-    ids=["before", "during forward", "after", "elsewhere"],
+    "at", [-5, 5, 48, 55], ids=["before", "during forward", "until after the gradient", "after"]
 )
-def test_steps_that_spoil_nothing(at: int, owner: int) -> None:
-    assert train(at, 7, owner=owner) == []
+def test_steps_that_spoil_nothing(at: int) -> None:
+    assert train(at) == []
+
+
+def test_a_step_that_failed() -> None:
+    assert train(20, step_answer=remote("no gradients")) == []
+
+
+def test_a_worker_that_steps_on_its_own() -> None:
+    assert train(20, stepper=0) == []
 
 
 def test_its_own_step_is_no_fault() -> None:
-    workers = Workers(2)
-    workers.call(1, 0, 0, 10, context=(7, 1), grads=(0, 1))
-    workers.call(1, 0, 20, 22, PythonCall(STEP % 7, False))
-    gradient = PropagateGradientsReq(AutogradMetadata(7, 1001), (), False)
-    workers.call(1, 0, 50, 60, gradient, PropagateGradientsResp())
-    assert unpack_id(7) == (0, 7)
-    assert told(findings(workers, until=SECOND)) == []
+    assert train(20, 1 << 48) == []

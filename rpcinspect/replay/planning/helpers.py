@@ -20,10 +20,10 @@ from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, MAKE_OPTIMIZERS, maker_of, python_udf_of
+from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, maker_of, python_udf_of
 from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.judge import Judge
-from rpcinspect.rpc.pickles.known import LAYERS, OPTIMIZERS, VALUES
+from rpcinspect.rpc.pickles.known import LAYERS, MAKE_OPTIMIZERS, OPTIMIZERS, STEP_OPTIMIZERS, VALUES
 from rpcinspect.rpc.pickles.shapes_jit import is_fork
 from rpcinspect.rpc.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children
 from rpcinspect.rpc.pickles.verdicts import Named, Standing
@@ -195,26 +195,23 @@ FORMS: dict[str, Form] = {
     ),
     "_local_invoke": _INVOKE,
     "_local_invoke_async_execution": _INVOKE,
-    "_local_optimizer_step": _STEP,
-    "_new_local_optimizer": _OPTIMIZER,
-    "_new_script_local_optimizer": _OPTIMIZER,
     "_param_rrefs": Form({"module_rref": _rref, "recurse": _BOOL}, 2),
     "_remote_forward": Form({"module_rref": _rref, "device": _STR, "is_device_map_set": _BOOL}, 3, rest=True),
     "_rref_typeof_on_owner": Form({"rref": _rref, "blocking": _BOOL}, 1),
     "_rref_typeof_on_user": Form({"rref": _rref, "timeout": _is(int, float), "blocking": _BOOL}, 1),
-    "_script_local_optimizer_step": _STEP,
     "get_gradients": Form({"context_id": _INT}, 1),
     "get_worker_info": Form({"worker_name": _is(str, type(None))}, 0),
+    **{one.name: _OPTIMIZER for one in MAKE_OPTIMIZERS},
+    **{one.name: _STEP for one in STEP_OPTIMIZERS},
 }
 """By the helper's name; no two of them have the same."""
 
 METHODS: dict[str, str] = {
     "_local_invoke": "",
     "_local_invoke_async_execution": "",
-    "_local_optimizer_step": "step",
     "_param_rrefs": "parameters",
     "_remote_forward": "forward",
-    "_script_local_optimizer_step": "step",
+    **{one.name: "step" for one in STEP_OPTIMIZERS},
 }
 """Helpers that call a method of the object behind their first argument: which; empty: their second says
 it.

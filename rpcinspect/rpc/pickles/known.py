@@ -171,20 +171,41 @@ VALUES = (
 ) - _globals({"builtins": words_of("UnicodeDecodeError UnicodeEncodeError UnicodeTranslateError")})
 """What may be a value, an item, an attribute or a state."""
 
-HELPERS = _globals(
+OPTIMIZER_MODULE = "torch.distributed.optim.optimizer"
+MAKE_OPTIMIZERS = _globals(
     {
-        "_remote_module_non_scriptable": words_of("_remote_forward"),
-        "torch._C._distributed_autograd": words_of("get_gradients"),
-        "torch.distributed.nn.api.remote_module": words_of(
-            "_create_module _create_module_with_interface _instantiate_template _param_rrefs"
-        ),
-        "torch.distributed.optim.optimizer": words_of(
-            "_local_optimizer_step _new_local_optimizer _new_script_local_optimizer "
-            "_script_local_optimizer_step"
-        ),
-        "torch.distributed.rpc.api": words_of("_rref_typeof_on_owner _rref_typeof_on_user get_worker_info"),
-        "torch.distributed.rpc.rref_proxy": words_of("_local_invoke _local_invoke_async_execution"),
+        OPTIMIZER_MODULE: words_of(
+            "_new_local_optimizer _new_script_local_optimizer _new_functional_local_optimizer"
+        )
     }
+)
+"""By these DistributedOptimizer makes its part on an owner, from a class and RRefs of parameters."""
+STEP_OPTIMIZERS = _globals(
+    {
+        OPTIMIZER_MODULE: words_of(
+            "_local_optimizer_step _script_local_optimizer_step _functional_local_optimizer_step"
+        )
+    }
+)
+"""By these it steps: with the RRef of that part, and the context whose gradients are meant. Optimizers that
+have a functional form are TorchScript up to torch 2.13, and Python from 2.14 on."""
+
+HELPERS = (
+    _globals(
+        {
+            "_remote_module_non_scriptable": words_of("_remote_forward"),
+            "torch._C._distributed_autograd": words_of("get_gradients"),
+            "torch.distributed.nn.api.remote_module": words_of(
+                "_create_module _create_module_with_interface _instantiate_template _param_rrefs"
+            ),
+            "torch.distributed.rpc.api": words_of(
+                "_rref_typeof_on_owner _rref_typeof_on_user get_worker_info"
+            ),
+            "torch.distributed.rpc.rref_proxy": words_of("_local_invoke _local_invoke_async_execution"),
+        }
+    )
+    | MAKE_OPTIMIZERS
+    | STEP_OPTIMIZERS
 )
 """Functions of torch's own Python code that it calls by RPC (torch 2.2 to 2.15)."""
 

@@ -89,6 +89,7 @@ BY_RPC = _table(
     """
     torch.distributed.optim.optimizer: _new_local_optimizer _local_optimizer_step
         _new_script_local_optimizer _script_local_optimizer_step
+        _new_functional_local_optimizer _functional_local_optimizer_step
     torch.distributed.rpc.api: _rref_typeof_on_owner _rref_typeof_on_user get_worker_info
     torch.distributed.nn.api.remote_module: _param_rrefs _create_module _create_module_with_interface
         _instantiate_template

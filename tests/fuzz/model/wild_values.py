@@ -328,6 +328,8 @@ HELPERS = {
     "_new_script_local_optimizer": "optimizer rrefs",
     "_local_optimizer_step": "rref number",
     "_script_local_optimizer_step": "rref number",
+    "_new_functional_local_optimizer": "optimizer rrefs",
+    "_functional_local_optimizer_step": "rref number",
     "_rref_typeof_on_owner": "rref truth",
     "_rref_typeof_on_user": "rref number truth",
     "get_worker_info": "worker",
