@@ -236,6 +236,8 @@ CODES = {
     "conflicting-overlap": {"warning"},
     "unsafe-pickle": {"error", "info"},
     "dangerous-call": {"error"},
+    "failed-init": {"error"},
+    "no-rpc": {"error"},
     "unexpected-envelope": {"warning"},  # an addition of ours
 }
 FINDING = {
