@@ -12,8 +12,9 @@ capture that has nothing else, wherever a process tried again and again.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -70,25 +71,40 @@ def failed_inits(run: CaptureEvidence) -> Iterator[Finding]:
     wire = run.wire
     if not (wire.visits or wire.refusals):
         return
-    names = _Known(wire.visits)
-    attempts = _attempts(_failed(run))
+    names, refused_of = _Known(wire.visits), _refusals_by_visit(run)
+    attempts = _attempts(_failed(run, refused_of))
     told: set[Refusal] = set()
     for at_store in attempts.values():
         for attempt in at_store:
-            attempt.refusals = [one for one in wire.refusals if _is_of(one, attempt.visits)]
-            told.update(attempt.refusals)
+            its = {one for visit in attempt.visits for one in refused_of[id(visit)]}
+            attempt.refusals = sorted(its, key=lambda one: (one.first_ns, one.server))
+            told |= its
         for attempt in at_store[:MAX_ATTEMPTS]:
             yield _attempt(run, names, attempt)
         if len(at_store) > MAX_ATTEMPTS:
             yield _more_attempts(run, at_store[MAX_ATTEMPTS:])
-    left = [one for one in wire.refusals if one not in told]
-    yield from _refused(run, names, left)
+    yield from _refused(run, names, [one for one in wire.refusals if one not in told])
+
+
+def _refusals_by_visit(run: CaptureEvidence) -> dict[int, list[Refusal]]:
+    """By `id` of the visit: refusals by addresses that its process had read, while it was there."""
+    readers: dict[tuple[str, str], list[Visit]] = defaultdict(list)
+    for visit in run.wire.visits:
+        for address in visit.read:
+            readers[_host(visit.client), address].append(visit)
+    found: dict[int, list[Refusal]] = defaultdict(list)
+    for one in run.wire.refusals:
+        for visit in readers.get((one.host, one.server), ()):
+            end_ns = visit.ended_ns
+            if visit.begin_ns <= one.last_ns and (end_ns is None or one.first_ns <= end_ns + GRACE_NS):
+                found[id(visit)].append(one)
+    return found
 
 
 # --- which visits failed ------------------------------------------------------------------------------------
 
 
-def _failed(run: CaptureEvidence) -> list[Visit]:
+def _failed(run: CaptureEvidence, refused_of: Mapping[int, Sequence[Refusal]]) -> list[Visit]:
     visits = [v for v in run.wire.visits if v.rank is not None or v.name is not None]
     by_place: dict[tuple[str, str, int], list[Visit]] = defaultdict(list)
     for visit in visits:
@@ -96,38 +112,49 @@ def _failed(run: CaptureEvidence) -> list[Visit]:
     pipes = _Pipes(run)
     found = []
     for its in by_place.values():
-        found += [v for v in its if _has_failed(run, v, its, pipes)]
+        group = _Group(run, its)
+        found += [v for v in its if _has_failed(run, v, group, pipes, refused_of.get(id(v), ()))]
     return sorted(found, key=lambda visit: visit.begin_ns)
 
 
-def _has_failed(run: CaptureEvidence, visit: Visit, others: Sequence[Visit], pipes: _Pipes) -> bool:
-    if visit.succeeded or not visit.whole or pipes.of(visit):
+class _Group:
+    """All visits for one init_rpc of one store."""
+
+    def __init__(self, run: CaptureEvidence, visits: Sequence[Visit]) -> None:
+        self._talking = run.wire.talking
+        self._of: dict[tuple[int | None, str], list[Visit]] = defaultdict(list)
+        for visit in visits:
+            self._of[visit.rank, _host(visit.client)].append(visit)
+        self._places: dict[str, set[str]] = defaultdict(set)
+        """Where agents listen, by host."""
+        for visit in visits:
+            if visit.place is not None:
+                self._places[_host(visit.place)].add(visit.place)
+
+    def has_agent_elsewhere(self, visit: Visit) -> bool:
+        """Whether the process has another connection to the store, of its agent."""
+        same = self._of[visit.rank, _host(visit.client)] if visit.rank is not None else ()
+        return any(v is not visit and (v.place or v.succeeded) and _overlap(v, visit) for v in same)
+
+    def is_seen(self, visit: Visit, place: str) -> bool:
+        """Whether there are others, and the capture shows all traffic between them and this agent."""
+        hosts = {_host(address) for address, who in visit.read.items() if who != visit.name}
+        hosts |= {host for host, places in self._places.items() if places != {place}}
+        return bool(hosts) and all((_host(place), host) in self._talking for host in hosts)
+
+
+def _has_failed(
+    run: CaptureEvidence, visit: Visit, group: _Group, pipes: _Pipes, refused: Sequence[Refusal]
+) -> bool:
+    if visit.succeeded or not visit.whole or pipes.of(visit) or group.has_agent_elsewhere(visit):
         return False
-    if any(_is_one_process(visit, other) and (other.place or other.succeeded) for other in others):
-        return False  # its agent has a connection of its own to the store
+    place = visit.place
     if visit.ended_ns is None:
-        late_ns = run.last_ns - GRACE_NS
-        refused = (one for one in run.wire.refusals if _is_of(one, [visit]) and one.last_ns < late_ns)
-        return visit.place is None and any(refused)
-    return visit.place is None or _is_alone(run, visit, visit.place, others)
-
-
-def _is_alone(run: CaptureEvidence, visit: Visit, place: str, others: Sequence[Visit]) -> bool:
-    """Whether nobody came to where its agent listens, though others were there and the capture shows all."""
-    if run.wire.damaged or not place.rpartition(":")[2].isdigit() or place in run.wire.reached:
-        return False
-    peers = {other.place for other in others if other is not visit and _overlap(other, visit)}
-    peers |= {address for address, who in visit.read.items() if who != visit.name}
-    return bool(peers) and all(
-        peer is None or (_host(place), _host(peer)) in run.wire.talking for peer in peers
-    )
-
-
-def _is_one_process(visit: Visit, other: Visit) -> bool:
-    same = visit.rank is not None and visit.rank == other.rank
-    return (
-        visit is not other and same and _host(visit.client) == _host(other.client) and _overlap(visit, other)
-    )
+        return place is None and any(one.last_ns < run.last_ns - GRACE_NS for one in refused)
+    if place is None:
+        return True
+    lost = run.wire.damaged or place in run.wire.reached or not place.rpartition(":")[2].isdigit()
+    return not lost and group.is_seen(visit, place)
 
 
 def _overlap(one: Visit, other: Visit) -> bool:
@@ -146,24 +173,22 @@ class _Pipes:
     """When pipes of each name, and to each port, were opened."""
 
     def __init__(self, run: CaptureEvidence) -> None:
-        self._times: dict[str, list[int]] = defaultdict(list)
-        self._nameless: list[int] = []
+        times: dict[str | None, list[int]] = defaultdict(list)
         for pipe in run.session.pipes:
-            self._times[str(pipe.listener).rpartition(":")[2]].append(pipe.first_ns)
-            if pipe.client_name:
-                self._times[f"name {pipe.client_name}"].append(pipe.first_ns)
-            else:
-                self._nameless.append(pipe.first_ns)
+            times[pipe.client_name or None].append(pipe.first_ns)
+            if pipe.listener is not None:
+                times[f":{pipe.listener.port}"].append(pipe.first_ns)
+        self._times = {key: sorted(its) for key, its in times.items()}
 
     def of(self, visit: Visit) -> bool:
         """Whether one may be of this process: addresses may be translated on their way, so ports count."""
-        times = list(self._nameless)
-        if visit.name is not None:
-            times += self._times.get(f"name {visit.name}", ())
-        if visit.place is not None:
-            times += self._times.get(visit.place.rpartition(":")[2], ())
-        end = visit.ended_ns
-        return any(visit.begin_ns <= time_ns and (end is None or time_ns <= end) for time_ns in times)
+        port = None if visit.place is None else f":{visit.place.rpartition(':')[2]}"
+        return any(self._opened(key, visit) for key in {None, visit.name, port})
+
+    def _opened(self, key: str | None, visit: Visit) -> bool:
+        times = self._times.get(key, ())
+        at = bisect_left(times, visit.begin_ns)
+        return at < len(times) and (visit.ended_ns is None or times[at] <= visit.ended_ns)
 
 
 # --- attempts -----------------------------------------------------------------------------------------------
@@ -179,17 +204,6 @@ def _attempts(visits: Sequence[Visit]) -> dict[tuple[str, str], list[_Attempt]]:
             its.append(_Attempt())
         its[-1].visits.append(visit)
     return found
-
-
-def _is_of(refusal: Refusal, visits: Iterable[Visit]) -> bool:
-    """Whether one of these processes had read the address, and was there when it was tried."""
-    return any(
-        refusal.server in visit.read
-        and refusal.host == _host(visit.client)
-        and visit.begin_ns <= refusal.last_ns
-        and (visit.ended_ns is None or refusal.first_ns <= visit.ended_ns + GRACE_NS)
-        for visit in visits
-    )
 
 
 class _Known:

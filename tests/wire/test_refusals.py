@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rpcinspect.fronts import Network
 from rpcinspect.pipeline import Decoding
 from rpcinspect.wire.refusals import PATIENCE_NS, Refusal, hosts_that_talk, reached, refusals
 from rpcinspect.wire.tcp import Connection
@@ -29,7 +30,9 @@ def connections(folder: Path, packets: Sequence[tuple[float, bytes]]) -> list[Co
     with Decoding([str(path)]) as decoding:
         for _ in decoding.records():
             pass
-        return decoding._front._tcp.connections  # type: ignore[attr-defined]
+        front = decoding._front
+        assert isinstance(front, Network)
+        return front._tcp.connections
 
 
 def test_a_store_that_is_not_there(tmp_path: Path) -> None:
