@@ -17,14 +17,16 @@ texts of the user's, which say the same of errors that have nothing to do with e
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import error_of, origin, readable
-from rpcinspect.session.model import NONE, Finding, RRef
+from rpcinspect.session.model import NONE, Finding
+from rpcinspect.session.provenance import Id, What
 from rpcinspect.trace.broken import OF_TENSORPIPE, Loss, Losses
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
@@ -53,7 +55,7 @@ class _Failure(Struct, eq=False):
     """What the request called, or which kind of message it was."""
     served: int = NONE
     """Row of the request during which it was raised."""
-    rref: RRef | None = None
+    rref: Id | None = None
     """The one that keeps it."""
 
 
@@ -117,7 +119,7 @@ class ErrorResponses(Stage):
             told = origin(first.text)
             key = (run.job(first.row), self._place(run, first, told.nodes), told.cause)
             root = roots.setdefault(key, _Root(first))
-            root.raised.add(first.row if first.rref is None else first.rref.rref_id)
+            root.raised.add(first.row if first.rref is None else first.rref)
             root.rows.append(failure.row)
             for node in reversed(origin(failure.text).nodes):
                 root.reached.setdefault(run.worker(node, key[0]))
@@ -168,16 +170,26 @@ class ErrorResponses(Stage):
         return losses.told_by(cause, job, place, since_ns, columns.time_ns[failure.row])
 
 
-def _find_served(run: CaptureEvidence, failures: Iterable[_Failure]) -> None:
+def _find_served(run: CaptureEvidence, failures: Sequence[_Failure]) -> None:
     """During which request each error was raised: that of a fetch while the RRef's function ran."""
     session = run.session
-    keeping = {int(session.order[index]): rref for rref in session.rrefs for index in rref.fetches}
     for failure in failures:
         failure.served = session.messages.partner[failure.row]
-        rref = failure.rref = keeping.get(failure.served)
-        if rref is not None:
-            failure.served = NONE if rref.created is None else int(session.order[rref.created])
-            failure.function = rref.what or f"the function of RRef {rref.rref_id[0]}:{rref.rref_id[1]}"
+    kind_of = session.provenance.kind_of
+    fetches = {
+        one.served: one for one in failures if one.served != NONE and kind_of(one.served).type in FETCHES
+    }
+    if not fetches:
+        return
+    rrefs = {(rref.job, rref.rref_id): rref for rref in session.rrefs}
+    for event in session.provenance.events():
+        fetch = fetches.get(event.row) if event.what == What.FETCHED else None
+        if fetch is not None:
+            fetch.rref = event.rref
+            rref = rrefs.get((run.job(event.row), event.rref))
+            what, created = (None, None) if rref is None else (rref.what, rref.created)
+            fetch.function = what or f"the function of RRef {event.rref[0]}:{event.rref[1]}"
+            fetch.served = NONE if created is None else int(session.order[created])
 
 
 def _finding(run: CaptureEvidence, place: str, cause: str, root: _Root, loss: Loss | None) -> Finding:
