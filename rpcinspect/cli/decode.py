@@ -45,7 +45,7 @@ def decode(
             "--filter",
             "-f",
             metavar="EXPR",
-            help="Only the messages that match, such as 'type == PYTHON_CALL and latency > 50ms'.",
+            help="Only the messages that match, such as 'body == PYTHON_CALL and latency > 50ms'.",
         ),
     ] = None,
     write: Annotated[

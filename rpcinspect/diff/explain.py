@@ -135,7 +135,7 @@ def _guess(
     if codes <= {"envelope", "profile-events"}:
         return _Guess("configuration", f"{who} runs with another autograd context or profiler")
     if message.request and message.type != "BACKWARD_AUTOGRAD_REQ":
-        return _Guess("other-inputs", f"nothing different came to {who} before: its own inputs are others")
+        return _Guess("other-inputs", f"{who} received nothing different before: its own inputs changed")
     return _result(message, its, a, b)
 
 
@@ -159,8 +159,8 @@ def _result(message: Aligned, its: Sequence[Difference], a: DiffSide, b: DiffSid
         text = f"{who} computes nearly the same from {given}: sums in another order, or another kernel"
         return _Guess("accumulation", text)
     if nature == "mask":
-        text = f"{who} gives zeros at other places for {given}: a random mask, such as dropout's, of other"
-        return _Guess("not-deterministic", f"{text} random numbers in {what}")
+        text = f"{who} puts zeros in different positions for {given}: probably dropout with a different seed"
+        return _Guess("not-deterministic", f"{text} in {what}")
     if not message.request:
         for run, label in ((a, "a"), (b, "b")):
             pair = _differing(run, message.a if run is a else message.b)
@@ -168,9 +168,7 @@ def _result(message: Aligned, its: Sequence[Difference], a: DiffSide, b: DiffSid
                 text = f"{who} answers equal calls in different ways within {label} too, #{pair[0]} and"
                 text += f" #{pair[1]}: {what} keeps a state or is not deterministic"
                 return _Guess("not-deterministic", text)
-    text = (
-        f"{who} gives another result for {given}: other code or state in {what}, or it is not deterministic"
-    )
+    text = f"{who} gives another result for {given}: {what} has changed, uses other state or is random"
     return _Guess("function", text)
 
 

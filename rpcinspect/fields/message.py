@@ -10,6 +10,7 @@ from typing import Any
 
 from rpcinspect.fields.body import Bodies, Body
 from rpcinspect.fields.plain import Json, Picked, number, text
+from rpcinspect.rpc.callee import callee_of
 from rpcinspect.rpc.command import Command, ExceptionResponse
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.decode import DecodedRpc
@@ -81,6 +82,13 @@ class Message:
     def function(self) -> str | None:
         """What a call names."""
         return function_of(self.record)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The same, and the method or class that it is for, where torch's own helper is named."""
+        callee = callee_of(self.record) if self.record.tp.from_client else None
+        both = (self.function, None if callee is None else callee.what)
+        return tuple(dict.fromkeys(name for name in both if name is not None))
 
     @property
     def keywords(self) -> tuple[str, ...]:

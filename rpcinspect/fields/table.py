@@ -94,8 +94,8 @@ MESSAGE: tuple[Field, ...] = (
     Seen("latency_ns", NUMBER, "of a request: nanoseconds to the last byte of its answer"),
     Seen("parents", NUMBER, "the requests that it was, or may have been, sent for", to=JSON),
     Seen("parent_certain", FLAG, "it was certainly sent for these, or for none", to=JSON),
-    Seen("call", TEXT, "who is called, as a person says it", to=JSON),
-    Seen("housekeeping", FLAG, "keeps references and contexts, or is control", to=JSON),
+    Seen("call", TEXT, "who is called, as a person says it", '~ "Head.forward"', to=JSON, streams=False),
+    Seen("housekeeping", FLAG, "keeps references and contexts, or is control", "", to=JSON),
     Seen("control", FLAG, "is of the agents' own calls, or an answer to one", ""),
     Seen("failure", TEXT, "why its caller gave it up, as logs tell", to=JSON),
     Field(
@@ -115,7 +115,9 @@ MESSAGE: tuple[Field, ...] = (
         "body_type",
         renamed="body_type",
     ),
-    Field("fn", TEXT, "the function that a call names", '~ "forward"', "function", FILTER),
+    Field(
+        "fn", TEXT, "the function, also the one behind torch's helpers", '~ "forward"', "functions", FILTER
+    ),
     Field("function", TEXT, "what a call calls, also where that has no name", of=_body("function")),
     Field(
         "arg",
@@ -313,7 +315,7 @@ TENSOR: tuple[OfTensor, ...] = (
 
 FIELDS: tuple[Field, ...] = tuple([field for field in (*MESSAGE, *TENSOR) if field.test is not None])
 """Those that a filter may name."""
-ALIASES = {"context_id": "ctx", "function": "fn"}
-"""Names that jsonl has for fields which are shorter here."""
+ALIASES = {"context_id": "ctx", "function": "fn", "from": "src", "to": "dst"}
+"""Names that jsonl, or the table's heading, has for fields which are shorter here."""
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
 BY_NAME |= {alias: BY_NAME[name] for alias, name in ALIASES.items()}

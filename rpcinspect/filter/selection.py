@@ -12,7 +12,8 @@ fits is enough.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from rpcinspect.fields.field import Field, Values, several
@@ -25,6 +26,7 @@ from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 from rpcinspect.trace.touched import touched
+from rpcinspect.views.phrases import printable
 from rpcinspect.views.shown import Shown
 from rpcinspect.wire.ranges import CaptureBytes
 
@@ -44,6 +46,14 @@ ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 
+HINTED = {
+    **dict.fromkeys(("src", "dst", "worker"), "workers are"),
+    "call": "calls are of",
+    "type": "types are",
+    "finding": "findings are",
+}
+"""Fields of which few values are in a run, and what to call these."""
+MAX_HINTS = 8
 NO, YES = -2, -1
 """What is kept of a message that is decided already; else a bit for each comparison that is true."""
 
@@ -54,7 +64,7 @@ class Filter:
     def __init__(self, expression: Expression, text: str) -> None:
         """`text`: as the user wrote it."""
         self.text = text
-        found = leaves(expression)
+        self.leaves = found = leaves(expression)
         self.fields: tuple[Field, ...] = tuple(leaf.field for leaf in found)
         self.tests: tuple[Test, ...] = tuple(_test(leaf) for leaf in found)
         self.judge = _judge(expression, iter(range(len(found))).__next__)
@@ -119,7 +129,8 @@ class Selection:
 
             picked[row] = bool(asked.judge(look))
         rows = bytes(picked)
-        return Shown(asked.text, rows, touched(session, rows))
+        hints = () if any(rows) else tuple(_hints(asked, session))
+        return Shown(asked.text, rows, touched(session, rows), hints)
 
 
 class StreamSelection:
@@ -151,7 +162,22 @@ class StreamSelection:
     def finish(self, session: Session) -> Shown:
         """Which were picked; `session` of the same decoding, at its end."""
         rows = bytes(self._rows)
-        return Shown(self._filter.text, rows, touched(session, rows))
+        hints = () if any(rows) else tuple(_hints(self._filter, session))
+        return Shown(self._filter.text, rows, touched(session, rows), hints)
+
+
+def _hints(chosen: Filter, session: Session) -> Iterator[str]:
+    """Of each comparison with a text that no message has: the nearest of those that there are."""
+    known = AtTheEnd(session).at(range(len(session.messages)))
+    for leaf in chosen.leaves:
+        if isinstance(leaf, Compare) and leaf.operator in ("==", "in") and leaf.field.name in HINTED:
+            there = {value for cell in leaf.field.column(known) for value in several(cell)}
+            wanted = leaf.value if leaf.operator == "in" else (leaf.value,)
+            if there and there.isdisjoint(wanted):
+                near = get_close_matches(wanted[0], there, MAX_HINTS, 0.0)
+                more = f" and {len(there) - len(near):,} more" if len(there) > len(near) else ""
+                names = ", ".join(map(printable, sorted(near)))
+                yield f"no message has {printable(str(leaf))}: {HINTED[leaf.field.name]} {names}{more}"
 
 
 def _test(leaf: Present | Compare) -> Test:

@@ -77,22 +77,21 @@ class SessionBuilder:
         """Takes records, whose rows follow those that were fed before."""
         if not records:
             return
-        first, rows = len(self.columns), list(map(_row, records))
-        self.columns.extend(rows)
-        self._pair(first, rows)
+        first, columns = len(self.columns), list(zip(*map(_row, records), strict=True))
+        self.columns.extend(columns)
+        self._pair(first, columns)
         for record in records:
             for tensor in record.tp.tensors:
                 if tensor.extent is None or tensor.extent.missing:
                     self._missing_bytes += tensor.missing_bytes
         self._note(records)
 
-    def _pair(self, first: int, rows: Sequence[tuple[int, ...]]) -> None:
+    def _pair(self, first: int, columns: Sequence[Sequence[int]]) -> None:
         """Finds the partners of rows from `first` on, and counts types."""
         waiting, partner, from_client = self._open, self.columns.partner, self.columns.from_client
-        by_type = self._by_type
-        for row, (_, _, _, _, _, pipe, identifier, kind, way, _, _) in enumerate(rows, first):
-            by_type[kind] += 1
-            key = (pipe, identifier)
+        pipes, ids, types, ways = columns[5:9]
+        self._by_type.update(types)
+        for row, (key, way) in enumerate(zip(zip(pipes, ids, strict=True), ways, strict=True), first):
             other = waiting.get(key)
             if other is None or from_client[other] == way:
                 waiting[key] = row  # a repeated id: the later one waits for its answer

@@ -268,14 +268,10 @@ class MessageColumns:
         """Row of the answer of a request and of the request of an answer; -1 where there is none."""
         self._columns = tuple(vars(self).values())
 
-    def extend(self, rows: Sequence[tuple[int, ...]]) -> None:
-        """Adds rows: of each its numbers in the order above."""
-        if len(rows) == 1:  # as in live captures: half the time
-            for column, number in zip(self._columns, rows[0], strict=True):
-                column.append(number)
-        else:
-            for column, numbers in zip(self._columns, zip(*rows, strict=True), strict=True):
-                column.fromlist(list(numbers))
+    def extend(self, columns: Sequence[Sequence[int]]) -> None:
+        """Adds rows: their numbers in columns, in the order above."""
+        for column, numbers in zip(self._columns, columns, strict=True):
+            column.extend(numbers)
 
     def __len__(self) -> int:
         return len(self.time_ns)

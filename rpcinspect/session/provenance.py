@@ -162,7 +162,7 @@ class Provenance:
         self.context.append(NO_CONTEXT if context is None else context)
 
     def _tensors_of(self, record: RpcRecord) -> list[int]:
-        return list(_tensors(record, self._source)) if record.tp.tensors and self._source is not None else []
+        return _tensors(record, self._source) if record.tp.tensors and self._source is not None else []
 
     def _number(self, kind: Kind) -> int:
         number = self._numbers.get(kind)
@@ -248,14 +248,18 @@ def _by_row(columns: tuple[array[int], array[int]], rows: Collection[int]) -> di
     return found
 
 
-def _tensors(record: RpcRecord, source: CaptureBytes) -> Iterator[int]:
-    tensors = record.tp.tensors
-    if len(tensors) > MAX_MARKS or any(one.extent is None or one.extent.missing for one in tensors):
-        yield HIDDEN
+def _tensors(record: RpcRecord, source: CaptureBytes) -> list[int]:
+    tensors, found = record.tp.tensors, []
+    hidden = len(tensors) > MAX_MARKS
     for tensor in tensors[:MAX_MARKS]:
-        mark = None if tensor.extent is None else tensor_mark(tensor.extent, source)
-        if mark is not None:
-            yield mark
+        extent = tensor.extent
+        if extent is None or extent.missing:
+            hidden = True
+        else:
+            mark = tensor_mark(extent, source)
+            if mark is not None:
+                found.append(mark)
+    return [HIDDEN, *found] if hidden else found
 
 
 def _events(record: RpcRecord) -> Iterator[tuple[int, ...]]:
@@ -318,7 +322,7 @@ def tensor_mark(extent: Extent, source: CaptureBytes) -> int | None:
         part, middle = SAMPLE // 3, size // 2
         ranges = ((0, part), (middle, middle + part), (size - part, size))
         data = b"".join([extent.part(a, b).read(source) for a, b in ranges])
-    return None if data.count(data[:1]) == len(data) else hash((size, data))
+    return hash((size, data)) if data.lstrip(data[:1]) else None
 
 
 PLAIN = (int, float, str, bytes)

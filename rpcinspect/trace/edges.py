@@ -43,10 +43,11 @@ class LostGradients(Stage):
         session = run.session
         dangling = {int(session.index[row]): what for row, what in self._failed}
         failed = {int(session.index[row]) for row in self._failed_passes}
-        begun = passes(session)
-        for context in session.contexts:
+        lacking = [one for one in session.contexts if not all(edge.backward for edge in one.edges)]
+        begun = passes(session) if lacking else {}
+        for context in lacking:
             key = (context.job, context.context_id)
-            if key in begun and not all(edge.backward for edge in context.edges):
+            if key in begun:
                 yield from _missing(run, context, begun[key], dangling, failed)
         yield from _dangling(run, dangling)
 

@@ -84,10 +84,13 @@ class Findings:
         try:
             return ask(*args)
         except Exception as error:
-            where = Location() if record is None else record.location
-            self.problems.append(unexpected(error, "finding", where))
-            self._use([other for other in self._stages if other is not stage])
+            self._leave_out(stage, error, record)
             return None
+
+    def _leave_out(self, stage: Stage, error: Exception, record: RpcRecord | None) -> None:
+        where = Location() if record is None else record.location
+        self.problems.append(unexpected(error, "finding", where))
+        self._use([other for other in self._stages if other is not stage])
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
         """Takes records whose rows follow each other. Of the messages of a pattern most stages want to see
@@ -111,7 +114,10 @@ class Findings:
                     known = self._learn((pattern, pipe, way), record)
                 else:
                     for stage in known.stages:
-                        self._ask(stage, stage.feed, record, record, known.note)
+                        try:
+                            stage.feed(record, known.note)
+                        except Exception as error:
+                            self._leave_out(stage, error, record)
                 note = known.note
             other = join(row, partner, note)
             if other is not None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import compress
+
 from msgspec import Struct, field
 
+from rpcinspect.rpc.message import type_name
 from rpcinspect.session.model import AutogradContext, Finding, RRef, Session
 from rpcinspect.trace.touched import Touched
 from rpcinspect.views.phrases import printable
@@ -18,6 +22,8 @@ class Shown(Struct, frozen=True):
     """Of each row 1 or 0."""
     touched: Touched = field(default_factory=Touched)
     """What the messages take part in."""
+    hints: tuple[str, ...] = ()
+    """Where there are none: what values there are, of a field that never has the one asked for."""
 
     @property
     def count(self) -> int:
@@ -28,6 +34,12 @@ class Shown(Struct, frozen=True):
         """The rows of an order that are shown, in that order."""
         rows = self.rows
         return [row for row in order if rows[row]]
+
+    def by_type(self, session: Session) -> dict[str, int]:
+        """How many of each type there are, in the order of the session's."""
+        counts = Counter(compress(session.messages.type, self.rows))
+        names = {type_name(kind): count for kind, count in counts.items()}
+        return {name: names[name] for name in session.totals.by_type if name in names}
 
     def words(self, some: int, of: int, noun: str) -> str:
         """What a view of things other than messages says of itself."""

@@ -39,7 +39,7 @@ def test_unrelated(tmp_path: Path) -> None:
         ran = diff(*files, "--shrink", small)
         assert ran.code == 1
         assert "unrelated: no call of one is like any of the other" in ran.out.splitlines()
-        assert "the runs part" not in ran.out
+        assert "first difference" not in ran.out
         assert f"{small}: not written, since no part of either run shows where the two part" in ran.err
         assert not small.exists()
         told = verdict(diff("--format", "jsonl", *files))
@@ -47,7 +47,7 @@ def test_unrelated(tmp_path: Path) -> None:
         html = diff("--format", "html", *files)
         assert html.code == 1
         assert "<h1>Unrelated: no call of one is like any of the other</h1>" in html.out
-        assert "the runs part" not in html.out
+        assert "First difference:" not in html.out
 
 
 def first_turn() -> dict[str, Any]:
@@ -65,7 +65,7 @@ def test_different() -> None:
     assert (ran.code, ran.err) == (1, "")
     assert visible(ran.out)
     assert len(ran.out.splitlines()) <= 24
-    assert f"the runs part at a#{index}, {who} → worker0, PYTHON_CALL ps_race.take_turn" in ran.out
+    assert f"first difference: a#{index}, {who} → worker0, PYTHON_CALL ps_race.take_turn" in ran.out
     assert f"likely missing-call: only in a, {who} sends ps_race.take_turn to worker0" in ran.out
 
 
@@ -73,7 +73,7 @@ def test_all_differences() -> None:
     ran = diff("--all", LOCKED, RACE)
     told = verdict(diff("--format", "jsonl", LOCKED, RACE))
     assert ran.code == 1
-    assert ran.out.index("take_turn") < ran.out.index("the runs part")
+    assert ran.out.index("take_turn") < ran.out.index("first difference")
     blank = ran.out.splitlines().index("")
     assert blank == sum(told["counts"].values())
 
@@ -104,8 +104,8 @@ def test_one_page(tmp_path: Path) -> None:
     page = there.read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
     index, who = first_turn()["index"], first_turn()["src"]
-    verdict_is = f"the runs part at a#{index}, where {who} sends ps_race.take_turn to worker0"
-    assert f"<h1>Different: {verdict_is}</h1>" in page
+    verdict_is = f"First difference: a#{index}, where {who} sends ps_race.take_turn to worker0"
+    assert f"<h1>{verdict_is}</h1>" in page
     told = verdict(diff("--format", "jsonl", LOCKED, RACE))
     for code, count in told["counts"].items():
         row = re.search(rf"<code>{code}</code></th><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td>", page)

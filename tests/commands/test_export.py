@@ -185,7 +185,7 @@ def test_a_bit_that_is_another_is_told(tmp_path: Path) -> None:
     tampered(tmp_path / "out", "7.0")
     tampered(tmp_path / "out", "15.0")
     done = alone(tmp_path / "out", tmp_path=tmp_path)
-    said = "different: 3 of 4 gradients, 1 of 2 answers"
+    said = "different: 1 of 4 gradients, 1 of 2 answers do not match"
     assert (verdict(done), done.returncode) == (said, 1), done.stdout + done.stderr
     for message in (6, 15):
         assert re.search(rf"message {message}: .*: 1 of 12 elements, first element 0: ", done.stdout), (
@@ -200,7 +200,7 @@ def test_a_function_that_fails_now(tmp_path: Path) -> None:
     (tmp_path / "out/basic_chain.py").write_text("def scale(x, weight, gain):\n    raise KeyError('gone')\n")
     done = alone(tmp_path / "out", tmp_path=tmp_path)
     assert done.returncode == 1
-    assert verdict(done) == "failed: 0 of 4 gradients, 0 of 2 answers"
+    assert verdict(done) == "failed: 4 of 4 gradients, 2 of 2 answers do not match"
     assert "KeyError" in done.stdout
 
 

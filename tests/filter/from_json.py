@@ -55,6 +55,17 @@ def _pair(name: str) -> Of:
     return lambda m, d: [tuple(pair) for pair in _there(m["body"].get(name))]
 
 
+def _functions(m: Json, d: Decoded) -> list[Any]:
+    """The function, and the method or class of `call` where that is another one."""
+    function, call = m["body"].get("function"), m["call"]
+    if call is None or call == function:
+        return _there(function)
+    whole = function.endswith(("_create_module", "_create_module_with_interface")) or (
+        m["body"]["type"].startswith("SCRIPT") and not function.endswith("_remote_forward")
+    )
+    return [function, call if whole else call.rpartition(".")[2]]
+
+
 def _envelopes(name: str) -> Of:
     return lambda m, d: [e[name] for e in m["envelopes"] if name in e]
 
@@ -94,7 +105,9 @@ FROM_JSON: dict[str, Of] = {
     "capture": lambda m, d: [m["location"]["capture"]],
     "packet": lambda m, d: [m["location"]["packet"]],
     "flow": lambda m, d: [m["location"]["flow"]],
-    "fn": _body("function"),
+    "fn": _functions,
+    "call": lambda m, d: _there(m["call"]),
+    "housekeeping": lambda m, d: [m["housekeeping"]],
     "async": _body("async"),
     "arg": lambda m, d: m["body"].get("args", []),
     "kwarg": lambda m, d: [f"{k}={v}" for k, v in m["body"].get("kwargs", {}).items()],

@@ -19,6 +19,7 @@ from rpcinspect.run.run import Run
 from tests.decoded import decode, stream
 from tests.filter.expressions import expressions, means
 from tests.filter.from_json import picked, values
+from tests.places import FOREIGN, WITHOUT_SHARED
 from tests.truth import CAPTURES
 
 CHAIN = CAPTURES / "basic_chain.pcap"
@@ -169,3 +170,38 @@ def test_paths_of_several_captures() -> None:
     assert picked("capture == 1", *paths) == [
         m["index"] for m in decode(*paths).messages if m["location"]["capture"] == 1
     ]
+
+
+def hints(name: str, text: str) -> tuple[str, ...]:
+    with Decoding([str(CAPTURES / name)]) as decoding:
+        selection = Selection(Filter(parse(text), text), decoding.bytes)
+        for record in decoding.records():
+            selection.feed(record)
+        return selection.finish(decoding.session).hints
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("src == trainr", ["no message has src == trainr: workers are worker0, worker1"]),
+        ("from in {a, b} and request", ["no message has src in {a, b}: workers are worker0, worker1"]),
+        ("call == basic_chain.scal", ["no message has call == basic_chain.scal: calls are of "]),
+        ("src == worker0 and tensor.nbytes > 1GB", []),
+        ("finding == lost-edge", []),
+        ("src == worker0", []),
+        ("src == nobody or dst == worker0", []),
+    ],
+)
+def test_a_value_that_nothing_has_is_told_with_those_that_there_are(text: str, told: list[str]) -> None:
+    found = hints("basic_chain.pcap", text)
+    assert len(found) == len(told)
+    assert all(line.startswith(start) for line, start in zip(found, told, strict=True))
+
+
+def test_functions_behind_helpers_are_found_by_their_names() -> None:
+    """In each of its 5 steps the job calls `forward` of a RemoteModule, and a function `forward2`."""
+    if WITHOUT_SHARED:
+        pytest.skip("the job's recording is not here")
+    path = FOREIGN / "reports/job/plain.pcap"
+    assert len(picked('fn ~ "forward"', path)) == 10
+    assert len(picked("fn == forward", path)) == len(picked('call ~ "[.]forward$"', path)) == 5

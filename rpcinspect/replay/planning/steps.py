@@ -153,7 +153,7 @@ class Stage(Struct, eq=False):
             return Verdict("skip", "driver-not-live", f"{call.caller}'s own program does not run here")
         parent = self.verdicts.get(cause)
         if parent is None or not parent.happens:
-            why = f"it follows from #{cause}, which does not take place here"
+            why = f"#{cause}, from which it follows, is skipped"
             return Verdict("skip", "driver-not-live" if parent is None else parent.code, why)
         edge = edge_of(call.request)
         carrier = self.facts.edges.get(edge) if edge is not None else None
@@ -323,7 +323,7 @@ class Stage(Struct, eq=False):
         if known is None or known.happens:
             return None
         name = f"the answer to #{carrier.request}" if carrier.is_answer else f"#{carrier.request}"
-        return Verdict("skip", known.code or "unsupported", f"{what} {name}, which does not take place here")
+        return Verdict("skip", known.code or "unsupported", f"{what} {name}, which is skipped")
 
     # --- calls to oneself -----------------------------------------------------------------------------------
 
@@ -336,9 +336,7 @@ class Stage(Struct, eq=False):
             if self.happens(cause):
                 text = f"{name} calls itself while it serves #{cause}"
                 return Verdict("skip", "nested-in-answer", text, happens=True)
-            return Verdict(
-                "skip", "driver-not-live", f"it follows from #{cause}, which does not take place here"
-            )
+            return Verdict("skip", "driver-not-live", f"#{cause}, from which it follows, is skipped")
         plain = call.kind in CALLS | FETCHES and call.context is None
         if len(self.cast.live) == 1 and not self.joins and plain:
             verdict = self._to_live(call)

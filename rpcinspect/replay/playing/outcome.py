@@ -142,20 +142,20 @@ class ReplayOutcome(Struct, frozen=True, kw_only=True):
 
 
 RANDOM = (
-    "the same request was answered otherwise, with zeros at other places: a random mask such as dropout's; "
-    "the state of random numbers is not in a capture (outside-rpc); --search-seed FROM:TO looks for the seed"
+    "same request, zeros in other places: probably dropout with another seed "
+    "(--seed WORKER=N sets it, --search-seed FROM:TO looks for it)"
 )
 STATE = (
-    "the same request was answered otherwise: the function depends on something that RPC does not carry "
-    "(outside-rpc), such as random numbers, time, files, or what its worker's own program had set"
+    "same request, another answer: the code has changed, or it uses state outside RPC "
+    "(random numbers: try --seed or --search-seed; time, files, globals)"
 )
 WAITS = (
-    "its function may take longer here (--timeout), or wait for something that RPC does not carry "
-    "(outside-rpc), such as what its worker's own program does, which does not run here"
+    "its function may take longer here (--timeout), or wait for something outside RPC, such as what its "
+    "worker's own program does: a replay does not run that"
 )
 ROUNDING = (
-    "equal but for rounding: sums were made in another order, by other hardware, another number of threads "
-    "(--threads) or another release of torch"
+    "equal but for rounding (--tolerance accepts that): other hardware, another number of threads "
+    "(--threads) or another release of torch adds in another order"
 )
 
 EVENTS = (

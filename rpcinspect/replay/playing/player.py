@@ -284,7 +284,7 @@ class Player:
         ]
         if call.context is None or not missing:
             return None
-        return f"it needs what the answer to #{min(missing)} was to tell, which did not come so"
+        return f"depends on the answer to #{min(missing)}, which differed"
 
     def _give(self, step: Step, event: RequestArrived) -> None:
         """Answers a live request as the captured one that it repeats was."""

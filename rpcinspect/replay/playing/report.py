@@ -62,6 +62,11 @@ class Counts(Struct, frozen=True, kw_only=True):
         """Identical, or within the tolerance that was given."""
         return self.identical + self.tolerance
 
+    @property
+    def wrong(self) -> int:
+        """Those that came otherwise, or not at all."""
+        return self.different + self.unanswered + self.failed
+
 
 class SessionResult(Struct, frozen=True):
     """A session of the plan with the worst that came of each step."""
@@ -88,6 +93,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """Steps by reason, as in the plan, but for those that live workers sent all the same."""
     responses: Counts
     """Answers to what played workers sent."""
+    requests: Counts
+    """Those that live workers sent, apart from gradients."""
     gradients: Counts
     """Those between a played and a live worker, in both directions."""
     gradients_back: Counts
@@ -146,6 +153,11 @@ def report(outcome: ReplayOutcome) -> Report:
         unanswered=sends.unanswered + answers.unanswered,
         skipped=_skipped(steps),
         responses=Counts.of(_worst_by_message(one for one in steps if one.step.action == "send").values()),
+        requests=Counts.of(
+            one.result
+            for one in steps
+            if one.step.action == "answer" and one.step.type != GRADIENT and one.result is not None
+        ),
         gradients=gradients.counts(),
         gradients_back=gradients.counts(back=True),
         not_observed=len(gradients.not_observed),

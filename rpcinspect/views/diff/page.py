@@ -132,7 +132,7 @@ def page_of(comparison: Comparison, runs: tuple[Run, Run]) -> Page:
         title=" and ".join(_name(side) for side in (comparison.a, comparison.b)),
         outcome="unrelated" if comparison.unrelated else "same" if comparison.same else "different",
         same=comparison.same,
-        verdict=_capital(line) if first is None else f"Different: the runs part at {first.what}",
+        verdict=_capital(line) if first is None else f"First difference: {first.what}",
         lead=_lead(comparison),
         panels=(_panel("a", comparison.a, runs[0]), _panel("b", comparison.b, runs[1])),
         rules=tuple(_rules(comparison.rules)),

@@ -69,7 +69,7 @@ def _first(comparison: Comparison, runs: tuple[Run, Run]) -> Iterator[tuple[str,
     place = comparison.found[first.found].message
     message = comparison.messages[place]
     yield "", ""
-    yield f"the runs part at {_where(message, comparison)}", "bold"
+    yield f"first difference: {_where(message, comparison)}", "bold"
     phrases = Phrases()
     for label, run, index in (("a", runs[0], message.a), ("b", runs[1], message.b)):
         if index is not None:
@@ -92,7 +92,7 @@ def _others(comparison: Comparison) -> str:
     if not others:
         return words
     shown = some([numbers(comparison.messages[place]) for place in others], MAX_OTHERS)
-    return f"{words}; the runs part at {shown} too"
+    return f"{words}; independent of it: {shown}"
 
 
 def _where(message: Aligned, comparison: Comparison) -> str:

@@ -46,6 +46,18 @@ MAX_SESSIONS = 12
 MAX_OUTPUT_LINES = 15
 MAX_VALUES = 6
 
+COLUMNS = {
+    "expected": "expected",
+    "identical": "identical",
+    "within tolerance": "tolerance",
+    "different": "different",
+    "missing": "unanswered",
+    "failed": "failed",
+    "skipped": "skipped",
+}
+"""Their titles, and where `Counts` has them."""
+ALWAYS = ("expected", "identical")
+
 VERDICT_STYLES = {"identical": "bold green", "tolerance": "bold green", "nothing-to-replay": "bold yellow"}
 VERDICT_WORDS = {"tolerance": "within the tolerance", "nothing-to-replay": "nothing to replay"}
 
@@ -71,7 +83,7 @@ def _lines(
     outcome: ReplayOutcome, made: Report, sessions: Sequence[SessionResult], error: str | None
 ) -> Iterator[Line]:
     if made.verdict == "refused":
-        yield "what a live worker would import and call, and nobody allowed:", "bold"
+        yield "Refused. The replay would call these names, which you haven't allowed:", "bold"
         yield from (name_line(use, allowed=False) for use in made.refused)
         yield allow_line(made.missing), "bold"
         yield verdict_line(made)
@@ -117,23 +129,28 @@ def _sessions(sessions: Sequence[SessionResult]) -> Iterator[Line]:
 
 
 def _results(outcome: ReplayOutcome, made: Report, sessions: Sequence[SessionResult]) -> Iterator[Line]:
-    """Gradients, answers and requests of live workers: how many are alike, then each that is not."""
+    """A table of gradients, answers and requests of live workers, then each that is not as captured."""
     several = len(sessions) > 1
     steps = [(one, session.planned.number) for session in sessions for one in session.steps]
     gradients = [pair for pair in steps if pair[0].step.type == GRADIENT]
-    if made.gradients.expected:
-        yield f"gradients: {alike(made.gradients)}{_directions(made)}", _style(made.gradients)
-        yield from _bad(gradients, several)
     others = [pair for pair in steps if pair[0].step.type != GRADIENT]
     answers = [pair for pair in others if pair[0].step.action == "send"]
-    if made.responses.expected:
-        yield f"answers: {alike(made.responses)}", _style(made.responses)
-        yield from _bad(answers, several)
     requests = [pair for pair in others if pair[0].step.action == "answer" and pair[0].result is not None]
-    counts = Counts.of(one.result for one, _ in requests)
-    if requests:
-        yield f"requests of live workers, apart from gradients: {alike(counts)}", _style(counts)
-        yield from _bad(requests, several)
+    kinds = (
+        ("gradients", made.gradients, gradients),
+        ("answers", made.responses, answers),
+        ("requests", made.requests, requests),
+    )
+    rows = [(name, counts) for name, counts, _ in kinds if counts.expected]
+    if rows:
+        yield from _counts_table(rows)
+    if made.gradients.expected:
+        yield _directions(made), _style(made.gradients)
+    for name, _, its in kinds:
+        bad = list(_bad(its, several))
+        if bad:
+            yield f"{name} that are not identical:", "bold"
+            yield from bad
     yield from _unexpected(outcome, sessions)
     yield from _not_compared(outcome, steps)
 
@@ -157,10 +174,18 @@ def _not_compared(outcome: ReplayOutcome, steps: Sequence[tuple[StepOutcome, int
         yield f"not compared: {counted(count, 'message')}: {printable(text or '')}", "yellow"
 
 
-def alike(counts: Counts) -> str:
-    """`3 of 4 identical, 1 within the tolerance`."""
-    out = f"{counts.identical} of {counts.expected} identical"
-    return f"{out}, {counts.tolerance} within the tolerance" if counts.tolerance else out
+def _counts_table(rows: Sequence[tuple[str, Counts]]) -> Iterator[Line]:
+    """How many there are of each kind, and what came of them; no column of zeros."""
+    shown = [
+        (title, [getattr(counts, name) for _, counts in rows])
+        for title, name in COLUMNS.items()
+        if title in ALWAYS or any(getattr(counts, name) for _, counts in rows)
+    ]
+    width = max(len(name) for name, _ in rows)
+    yield " " * width + "".join(f"  {title}" for title, _ in shown), "bold"
+    for place, (name, counts) in enumerate(rows):
+        numbers = "".join(f"  {column[place]:>{len(title)},}" for title, column in shown)
+        yield f"{name:<{width}}{numbers}", _style(counts)
 
 
 def _directions(made: Report) -> str:
@@ -169,9 +194,9 @@ def _directions(made: Report) -> str:
     """
     back, all_ = made.gradients_back, made.gradients
     taken, sent = all_.alike - back.alike, all_.expected - back.expected
-    parts = [f"{taken} of {sent} sent and taken"] if sent else []
-    parts.append(f"{back.alike} of {back.expected} came back" if back.expected else "none to come back")
-    return f" ({', '.join(parts)})"
+    parts = [f"{taken} of {sent} sent were accepted"] if sent else []
+    parts.append(f"{back.alike} of {back.expected} returned match" if back.expected else "none return")
+    return f"of the gradients {', '.join(parts)}"
 
 
 def _style(counts: Counts) -> str:
@@ -287,7 +312,7 @@ def _groups(outcome: ReplayOutcome) -> Iterator[Line]:
     """What kind of group this was played in, where the captured one was of another kind."""
     others = [kind for kind in outcome.plan.captured_groups if kind != LIVE]
     if others:
-        yield f"the captured group was {others[0]} (init_rpc with world_size); here it is {LIVE}", ""
+        yield "note: started without a fixed world_size; results aren't affected", ""
 
 
 def _stand_ins(outcome: ReplayOutcome) -> Iterator[Line]:
@@ -363,7 +388,9 @@ def _first_values(gradient: Gradient) -> str:
 
 
 def verdict_line(made: Report) -> Line:
-    """`identical: 12 of 12 gradients, 24 of 24 answers; 3 skipped (2 control, 1 self-call)`."""
+    """`identical: 12 of 12 gradients, 24 of 24 answers; 3 skipped (2 control, 1 self-call)`, or what is not
+    as captured: `different: 4 of 12 gradients don't match`.
+    """
     word = VERDICT_WORDS.get(made.verdict, made.verdict)
     style = VERDICT_STYLES.get(made.verdict, "bold red")
     if made.interrupted:
@@ -372,11 +399,17 @@ def verdict_line(made: Report) -> Line:
         return f"{word}: nothing was started", style
     if made.runs > 1:
         word = f"{word} ({made.identical_runs} of {made.runs} runs as captured)"
-    parts = [
-        _n_of_m(made.gradients, "gradient"),
-        _n_of_m(made.responses, "answer"),
+    kinds = [(made.gradients, "gradient"), (made.responses, "answer"), (made.requests, "request")]
+    wrong = [
+        f"{counts.wrong:,} of {counted(counts.expected, noun)}" for counts, noun in kinds if counts.wrong
     ]
-    out = f"{word}: {', '.join(parts)}"
+    out = f"{word}: "
+    if wrong:
+        out += f"{' and '.join([', '.join(wrong[:-1]), wrong[-1]][len(wrong) == 1 :])} don't match"
+    else:
+        out += ", ".join(_n_of_m(counts, noun) for counts, noun in kinds[:2])
+    if made.unexpected:
+        out += f"; {counted(made.unexpected, 'request')} came that the capture lacks"
     skipped = sum(made.not_replayed.values())
     if skipped:
         reasons = ", ".join(f"{count:,} {code}" for code, count in made.not_replayed.items())

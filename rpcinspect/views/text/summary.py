@@ -40,6 +40,7 @@ def summary(session: Session, hidden_control: int, shown: Shown | None = None) -
     if shown is not None:
         match = "matches" if shown.count == 1 else "match"
         yield Text(f"{counted(shown.count, 'message')} {match} {printable(shown.text)}", style="bold")
+        yield from (Text(f"  {hint}", style="yellow") for hint in shown.hints)
     if hidden_control:
         yield Text(
             f"{counted(hidden_control, 'message')} of the agents' own calls not shown (--all shows them)"
@@ -50,9 +51,10 @@ def summary(session: Session, hidden_control: int, shown: Shown | None = None) -
             yield Text(line, style="yellow" if strange else "")
     if session.workers:
         yield from _workers(session)
-    if session.totals.by_type:
-        width = max(len("count"), len(f"{max(session.totals.by_type.values()):,}"))
-        counts = [(name, f"{count:,}".rjust(width)) for name, count in session.totals.by_type.items()]
+    by_type = session.totals.by_type if shown is None else shown.by_type(session)
+    if by_type:
+        width = max(len("count"), len(f"{max(by_type.values()):,}"))
+        counts = [(name, f"{count:,}".rjust(width)) for name, count in by_type.items()]
         yield from _table(("message", "count"), counts)
     findings = session.findings if shown is None else shown.findings(session)
     for finding in findings:

@@ -228,7 +228,7 @@ def test_what_is_refused_is_skipped_with_all_that_builds_on_it() -> None:
     verdicts = [stage.judge(call) for call in calls]
     assert [verdict.code for verdict in verdicts] == ["not-allowed", "not-allowed"]
     assert verdicts[0].text == "os.system: no"
-    assert verdicts[1].text == "this gradient is for the answer to #0, which does not take place here"
+    assert verdicts[1].text == "this gradient is for the answer to #0, which is skipped"
 
 
 # --- what live workers send though nobody expects it --------------------------------------------------------

@@ -118,7 +118,7 @@ def test_pairs(check: Check) -> None:
         assert found.difference.path in text or found.difference.code == "latency"
     head = text[text.index("rpcinspect diff") : text.index("The two runs")]
     assert ("The same" in head) == comparison.same
-    assert ("Different: the runs part at" in head) != comparison.same
+    assert ("First difference: " in head) != comparison.same
 
 
 def test_nothing_to_show() -> None:

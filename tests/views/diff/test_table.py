@@ -32,11 +32,11 @@ def test_the_same() -> None:
 
 
 def test_the_first_difference_in_full() -> None:
-    likely = "other code or state in app.f, or it is not deterministic"
+    likely = "app.f has changed, uses other state or is random"
     assert shown(story(1, more=1), story(2, more=1))[2:] == [
         "different: 2 of 4 messages",
         "",
-        "the runs part at #1, w1 → w0, PYTHON_RET answers #0 app.f",
+        "first difference: #1, w1 → w0, PYTHON_RET answers #0 app.f",
         "  a #1  = 1",
         "  b #1  = 2",
         "  value  1 → 2",
@@ -49,7 +49,7 @@ def test_the_first_difference_in_full() -> None:
 
 def test_a_message_that_one_run_lacks() -> None:
     lines = shown(story(1), story(1, more=1))
-    assert "the runs part at b#2, w0 → w1, PYTHON_CALL app.tell" in lines
+    assert "first difference: b#2, w0 → w1, PYTHON_CALL app.tell" in lines
     assert "  extra  (a lacks the message)" in lines
 
 

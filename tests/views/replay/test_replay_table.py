@@ -40,11 +40,13 @@ def shown(outcome: ReplayOutcome, *, every_step: bool = False, error: str | None
 def test_everything_identical() -> None:
     assert shown(outcome_of(planned(CHAIN))) == [
         "session 1 of 1: worker0 played, worker1 live; 8 of 8 messages as captured",
-        "gradients: 4 of 4 identical (2 of 2 sent and taken, 2 of 2 came back)",
-        "answers: 5 of 5 identical",
-        "requests of live workers, apart from gradients: 1 of 1 identical",
+        "           expected  identical",
+        "gradients         4          4",
+        "answers           5          5",
+        "requests          1          1",
+        "of the gradients 2 of 2 sent were accepted, 2 of 2 returned match",
         "skipped: 4 control: the agents' own call",
-        "the captured group was static (init_rpc with world_size); here it is dynamic",
+        "note: started without a fixed world_size; results aren't affected",
         "the messages took 250 ms, 1.25 s in the capture; the whole replay 3.5 s",
         "identical: 4 of 4 gradients, 5 of 5 answers; 4 skipped (4 control)",
     ]
@@ -84,22 +86,27 @@ def test_differences_are_told_gradients_first() -> None:
     element = (
         "tensors[0].elements[5]: captured 0.5, live 0.5000000596046448 (1 ulp; 1 of 12 elements differs)"
     )
-    assert lines[1:13] == [
-        "gradients: 2 of 4 identical, 1 within the tolerance (2 of 2 sent and taken, 1 of 2 came back)",
+    assert lines[1:18] == [
+        "           expected  identical  within tolerance  different  missing",
+        "gradients         4          2                 1          1        0",
+        "answers           5          4                 0          1        0",
+        "requests          1          0                 0          0        1",
+        "of the gradients 2 of 2 sent were accepted, 1 of 2 returned match",
+        "gradients that are not identical:",
         "  #11  worker1 → worker0  BACKWARD_AUTOGRAD_REQ  different",
         f"      {element}",
         "      random numbers are drawn",
         "  #15  worker1 → worker0  BACKWARD_AUTOGRAD_REQ  within the tolerance",
         f"      {element}",
-        "answers: 4 of 5 identical",
+        "answers that are not identical:",
         "  #6  worker0 → worker1  FORWARD_AUTOGRAD_REQ  different to #7",
         f"      {element}; 1 more difference",
-        "requests of live workers, apart from gradients: 0 of 1 identical",
+        "requests that are not identical:",
         "  #19  worker1 → worker0  CLEANUP_AUTOGRAD_CONTEXT_REQ  nothing came",
         "skipped: 4 control: the agents' own call",
     ]
     assert lines[-1] == (
-        "different: 2 of 4 gradients (and 1 within the tolerance), 4 of 5 answers; 4 skipped (4 control)"
+        "different: 1 of 4 gradients, 1 of 5 answers and 1 of 1 request don't match; 4 skipped (4 control)"
     )
 
 
@@ -151,7 +158,7 @@ def test_many_failures_for_one_reason_are_a_few_lines() -> None:
 def test_refused() -> None:
     lines = shown(not_started(refused(CHAIN)))
     assert lines[:2] == [
-        "what a live worker would import and call, and nobody allowed:",
+        "Refused. The replay would call these names, which you haven't allowed:",
         "  REFUSED  basic_chain.scale  nobody allowed it (#6)",
     ]
     assert lines[-2].startswith("To allow this, add: --allow basic_chain:scale ")
@@ -176,7 +183,7 @@ def test_nothing_to_replay() -> None:
 def test_what_could_not_start() -> None:
     lines = shown(not_started(planned(CHAIN)), error="import: no module named app:\nTraceback\n  last line")
     assert lines[-4:-1] == ["import: no module named app:", "  Traceback", "    last line"]
-    assert lines[-1].startswith("failed: 0 of 4 gradients, 0 of 5 answers")
+    assert lines[-1].startswith("failed: 4 of 4 gradients and 5 of 5 answers")
 
 
 def test_runs_and_interruption() -> None:
@@ -184,7 +191,7 @@ def test_runs_and_interruption() -> None:
     (session,) = plan.sessions
     runs = [[session_of(session)], [session_of(session, {11: {"result": "different"}})]]
     lines = shown(outcome_of(plan, *runs))
-    assert lines[-1].startswith("different (1 of 2 runs as captured): 3 of 4 gradients")
+    assert lines[-1].startswith("different (1 of 2 runs as captured): 1 of 4 gradients don't match")
     assert any("500 ms in 2 runs" in line for line in lines)
     assert shown(outcome_of(plan, interrupted=True))[-1].startswith("interrupted; identical: ")
 

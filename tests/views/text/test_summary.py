@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from rpcinspect.errors import Location, Problem
 from rpcinspect.session.model import Finding, Session
+from rpcinspect.views.shown import Shown
 from rpcinspect.views.text.summary import finding_text, moment, problem_line, show_summary, summary
 from rpcinspect.wire.clocks import ClockOffset
 from tests.views.opened import CAPTURES, file_console, opened, terminal_console
@@ -133,3 +134,20 @@ def test_what_clocks_differ_by_is_told_with_what_was_done_about_it() -> None:
     same = ClockOffset(offset_ns=0, uncertainty_ns=0, connections=3)
     session = replace(session, captures=(first, replace(second, clock=same)))
     assert not any("its clock" in line for line in shown(session))
+
+
+def test_with_a_filter_only_what_matches_is_counted() -> None:
+    session = session_of("basic_chain.pcap")
+    rows = bytes(session.source(row) == "worker0" for row in range(len(session.messages)))
+    picked = Shown("src == worker0", rows, hints=())
+    lines = [part.plain for part in summary(session, 0, picked)]
+    header = next(at for at, line in enumerate(lines) if line.split() == ["message", "count"])
+    assert sum(int(line.split()[1]) for line in lines[header + 1 :]) == rows.count(1)
+
+
+def test_where_nothing_matches_hints_stand_below() -> None:
+    session = session_of("basic_chain.pcap")
+    nothing = Shown("src == x", bytes(len(session.messages)), hints=("workers are worker0, worker1",))
+    lines = [part.plain for part in summary(session, 0, nothing)]
+    assert lines[lines.index("no messages match src == x") + 1] == "  workers are worker0, worker1"
+    assert not any(line.startswith("message ") for line in lines)
