@@ -10,7 +10,7 @@ does not come out byte for byte with --roundtrip, a replay that came out otherwi
 replay."""
 USAGE = 2
 UNREADABLE = 3
-"""No capture, or --strict and any problem."""
+"""No capture, --strict and any problem, or a diff of two runs of which neither has a message."""
 REFUSED = 4
 """A replay would run what nobody allowed; nothing was started."""
 FAULT = 70

@@ -186,7 +186,8 @@ class Network:
         return call_roll(self.pipes, self._demux.store_entries, witness)
 
     def wire_facts(self) -> WireFacts:
-        return WireFacts.of(self._tcp.connections, self._demux.given_up)
+        demux = self._demux
+        return WireFacts.of(self._tcp.connections, demux.given_up, demux.visits, demux.store_addresses)
 
     @property
     def failed(self) -> Collection[tuple[int, LoggedFailure]]:

@@ -237,6 +237,8 @@ CODES = {
     "unsafe-pickle": {"error", "info"},
     "dangerous-call": {"error"},
     "optimizer-without-gradients": {"warning"},
+    "failed-init": {"error"},
+    "no-rpc": {"error"},
     "unexpected-envelope": {"warning"},  # an addition of ours
 }
 FINDING = {

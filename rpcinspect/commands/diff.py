@@ -15,7 +15,7 @@ from rpcinspect.commands.arguments import ReadingRequest, names, renames, wrong_
 from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.output import open_console, open_output, overwriting, say, say_if_empty
 from rpcinspect.commands.progress import ProgressBar, reading_bar
-from rpcinspect.diff.compare import compare_runs
+from rpcinspect.diff.compare import check_messages, compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import IGNORABLE, Rules
 from rpcinspect.errors import RpcInspectError
@@ -71,6 +71,7 @@ def run(request: Request) -> int:
             for line in opened.ended_early:
                 say(line)
             say_if_empty(opened.session, f"{label}: ")
+        check_messages(*runs)
         a, b = runs[0], runs[-1]
         contexts = _context(a, request.contexts[:1]), _context(b, request.contexts[-1:])
         with ProgressBar("comparing") as progress:

@@ -24,6 +24,7 @@ from rpcinspect.equality.errors import reworded
 from rpcinspect.equality.ids import CONTEXT, IdMap
 from rpcinspect.equality.messages import compare_messages
 from rpcinspect.equality.rules import Rules
+from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Progress
 from rpcinspect.rpc.questions import GENERAL
 from rpcinspect.rpc.remote_error import RemoteError, error_of
@@ -46,7 +47,14 @@ def compare(
                 paths = [given] if isinstance(given, str) else given
                 given = stack.enter_context(Run.open(paths))
             runs.append(given)
+        check_messages(*runs)
         return compare_runs(runs[0], runs[1], rules)
+
+
+def check_messages(*runs: Run) -> None:
+    """Raises `CaptureError` where no run has any: of two of these nothing says that they are the same."""
+    if not any(run.messages for run in runs):
+        raise CaptureError("no RPC messages: there is nothing to compare")
 
 
 def _unheard(done: int, of: int | None) -> None:

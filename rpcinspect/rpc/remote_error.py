@@ -22,6 +22,9 @@ TORCHSCRIPT_FAILED = "The following operation failed in the TorchScript interpre
 
 NODE = re.compile(r"On WorkerInfo\(id=(\d{1,5}), name=[^)\n]*\):|[Ee]rror on [Nn]ode (\d{1,5}):", re.ASCII)
 _BREAK = re.compile(r"\n|\\+n")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_UNESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_CALL = re.compile(r"[A-Za-z_][\w.]*\(.*\)", re.DOTALL)
 
 
 class RemoteError(Struct, frozen=True):
@@ -60,8 +63,20 @@ def origin(text: str) -> Origin:
     for found in NODE.finditer(text):
         nodes.setdefault(int(found[1] or found[2]), found.end())
     inner = text[next(reversed(nodes.values())) :] if nodes else text
-    parts = _BREAK.split(inner) if len(nodes) > 1 else inner.split("\n")
-    return Origin(tuple(nodes), cause_line([part for part in parts if part.strip()]))
+    if len(nodes) > 1:
+        escaped = _BREAK.search(inner)
+        for _ in range(0 if escaped is None else (len(escaped[0]) - 1).bit_length()):
+            inner = _unescaped(inner)  # a `repr` in a `repr` has twice the backslashes, and one
+    return Origin(tuple(nodes), cause_line([part for part in inner.split("\n") if part.strip()]))
+
+
+def readable(cause: str) -> str:
+    """A cause as people read it: breaks and indents in a `repr` become spaces, nothing is escaped."""
+    return " ".join((_unescaped(cause) if _CALL.fullmatch(cause) else cause).split())
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: _UNESCAPED.get(found[1], found[1]), text)
 
 
 def cause_line(lines: Sequence[str]) -> str:

@@ -59,14 +59,14 @@ class CaptureFaults(Stage):
         messages = session.indexes(rows[:MAX_INDEXES])
         rows = [int(session.order[index]) for index in messages]
         workers = unique(end for row in rows for end in (session.source(row), session.destination(row)))
-        yield from _invisible_transport(session)
+        yield from invisible_transport(session)
         yield from _capture_gap(wire, incomplete, messages, workers)
         yield from _dropped(wire)
         yield from _truncated_packets(wire, incomplete, messages, workers)
         yield from _conflicting_overlap(session, wire)
 
 
-def _invisible_transport(session: Session) -> Iterable[Finding]:
+def invisible_transport(session: Session) -> Iterable[Finding]:
     """Pipes whose messages or tensors are moved outside the network."""
     nothing = session.totals.messages == 0
     reasons: Counter[str] = Counter()

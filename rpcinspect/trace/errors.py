@@ -5,6 +5,9 @@ into *cascades*: an error was passed on if it arrived at a worker while that wor
 and the text of the answer to that request quotes it. What no other error explains is a root; roots that say
 the same on the same worker are one finding.
 
+An error of a connection is about the worker at its other end (`trace/broken.py`), not about the messenger.
+What the function of an RRef raised is kept, and each fetch is answered by it: the error is that function's.
+
 `run.causes` is not asked: it needs the findings, since a loss that one tells of leaves no cause certain; and
 quoting is another relation. Of two requests that a worker had open, both may be the cause of a call, while
 only one of their answers quotes the error that came back. Nor may quotes become evidence of causes: they are
@@ -14,18 +17,21 @@ texts of the user's, which say the same of errors that have nothing to do with e
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.remote_error import error_of, origin
+from rpcinspect.rpc.remote_error import error_of, origin, readable
 from rpcinspect.session.model import NONE, Finding
+from rpcinspect.session.provenance import Id, What
+from rpcinspect.trace.broken import OF_TENSORPIPE, Loss, Losses
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
-from rpcinspect.trace.words import several, shorten, unique
+from rpcinspect.trace.words import numbers, several, shorten, unique
 
 ANSWERS = frozenset({MessageType.PYTHON_RET, MessageType.PYTHON_RREF_FETCH_RET, MessageType.EXCEPTION})
 """Answers that may report an error."""
@@ -47,6 +53,10 @@ class _Failure(Struct, eq=False):
     text: str
     function: str | None = None
     """What the request called, or which kind of message it was."""
+    served: int = NONE
+    """Row of the request during which it was raised."""
+    rref: Id | None = None
+    """The one that keeps it."""
 
 
 class _Root(Struct, eq=False):
@@ -57,7 +67,8 @@ class _Root(Struct, eq=False):
     """Of all answers that report it."""
     reached: dict[str, None] = field(default_factory=dict)
     """The workers that it came to, in order."""
-    times: int = 0
+    raised: set[object] = field(default_factory=set)
+    """One for each time: the answer, or the RRef that keeps the error."""
 
 
 class ErrorResponses(Stage):
@@ -98,6 +109,7 @@ class ErrorResponses(Stage):
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         columns = run.session.messages
         failures = sorted(self._failures.values(), key=lambda f: int(run.session.index[f.row]))
+        _find_served(run, failures)
         causes = self._causes(run, failures)
         roots: dict[tuple[int, str, str], _Root] = {}
         firsts: dict[int, _Failure] = {}
@@ -107,15 +119,20 @@ class ErrorResponses(Stage):
             told = origin(first.text)
             key = (run.job(first.row), self._place(run, first, told.nodes), told.cause)
             root = roots.setdefault(key, _Root(first))
-            root.times += failure is first
+            root.raised.add(first.row if first.rref is None else first.rref)
             root.rows.append(failure.row)
             for node in reversed(origin(failure.text).nodes):
                 root.reached.setdefault(run.worker(node, key[0]))
             root.reached.setdefault(run.session.source(failure.row))
             if columns.partner[failure.row] != NONE:
                 root.reached.setdefault(run.session.destination(failure.row))
-        for (_, place, cause), root in roots.items():
-            yield self._finding(run, place, cause, root)
+        losses, looked = Losses(run), 0
+        for (job, place, cause), root in roots.items():
+            loss = None
+            if looked < MAX_LOOKED_AT:
+                loss = self._loss(run, losses, job, place, root.failure, cause)
+                looked += loss is not None
+            yield _finding(run, place, cause, root, loss)
 
     @staticmethod
     def _place(run: CaptureEvidence, failure: _Failure, nodes: tuple[int, ...]) -> str:
@@ -130,7 +147,7 @@ class ErrorResponses(Stage):
         found: dict[int, _Failure] = {}
         for failure in failures:
             row = failure.row
-            served = columns.partner[row]
+            served = failure.served
             job = run.job(row)
             for before in reversed(arrived[job, session.source(row)][-MAX_LOOKED_AT:]):
                 asked = columns.partner[before.row]
@@ -143,25 +160,92 @@ class ErrorResponses(Stage):
         return found
 
     @staticmethod
-    def _finding(run: CaptureEvidence, place: str, cause: str, root: _Root) -> Finding:
-        workers = unique([place, *root.reached])
-        failure = root.failure
-        what = shorten(cause or failure.type or "an error", MAX_SHOWN)
-        if failure.type is not None and not failure.type.startswith("builtins."):
-            what = f"{what} ({failure.type})"
-        where = "" if failure.function is None else f" in {failure.function}"
-        times = f", {root.times:,} times" if root.times > 1 else ""
-        others = several(workers[1:])
-        passed = f"; the error reached {others}" if others else ""
-        return Finding(
-            code="error-response",
-            severity="error",
-            text=f"{place} failed first{where}{times}: {what}{passed}.",
-            remedy=f"Mend what fails on {place}: errors of the others follow from it; "
-            "decode --message N shows the whole text.",
-            messages=run.session.indexes(root.rows[:MAX_INDEXES]),
-            workers=workers,
+    def _loss(
+        run: CaptureEvidence, losses: Losses, job: int, place: str, failure: _Failure, cause: str
+    ) -> Loss | None:
+        """Whom an error of a connection is about."""
+        columns, own = run.session.messages, run.session.source(failure.row) == place
+        known = own and failure.served != NONE
+        since_ns = columns.end_time_ns[failure.served] if known else 0
+        return losses.told_by(cause, job, place, since_ns, columns.time_ns[failure.row])
+
+
+def _find_served(run: CaptureEvidence, failures: Sequence[_Failure]) -> None:
+    """During which request each error was raised: that of a fetch while the RRef's function ran."""
+    session = run.session
+    for failure in failures:
+        failure.served = session.messages.partner[failure.row]
+    kind_of = session.provenance.kind_of
+    fetches = {
+        one.served: one for one in failures if one.served != NONE and kind_of(one.served).type in FETCHES
+    }
+    if not fetches:
+        return
+    rrefs = {(rref.job, rref.rref_id): rref for rref in session.rrefs}
+    for event in session.provenance.events():
+        fetch = fetches.get(event.row) if event.what == What.FETCHED else None
+        if fetch is not None:
+            fetch.rref = event.rref
+            rref = rrefs.get((run.job(event.row), event.rref))
+            what, created = (None, None) if rref is None else (rref.what, rref.created)
+            fetch.function = what or f"the function of RRef {event.rref[0]}:{event.rref[1]}"
+            fetch.served = NONE if created is None else int(session.order[created])
+
+
+def _finding(run: CaptureEvidence, place: str, cause: str, root: _Root, loss: Loss | None) -> Finding:
+    failure, session = root.failure, run.session
+    what = shorten(readable(cause) or failure.type or "an error", MAX_SHOWN)
+    if failure.type is not None and not failure.type.startswith("builtins."):
+        what = f"{what} ({failure.type})"
+    where = "" if failure.function is None else f" in {failure.function}"
+    times = f", {len(root.raised):,} times" if len(root.raised) > 1 else ""
+    workers = unique([*([] if loss is None else [loss.worker]), place, *root.reached])
+    others = several(
+        [worker for worker in workers if worker != place and (not loss or worker != loss.worker)]
+    )
+    passed = f"; the error reached {others}" if others else ""
+    rows = root.rows[:MAX_INDEXES]
+    look = int(session.index[failure.row])
+    if loss is not None:
+        open_row = loss.row
+        if open_row is not None:
+            look = int(session.index[open_row])
+            rows = [*rows[: MAX_INDEXES - 1], open_row]
+        asked = "" if open_row is None else f" ({numbers([look])})"
+        text = (
+            f"{loss.worker} {LOST[loss.how].format(caller=loss.caller, asked=asked)}: {place} failed{where}"
         )
+        remedy = REMEDIES[loss.how].format(worker=loss.worker)
+    elif OF_TENSORPIPE.search(cause):
+        text = f"{place} lost a connection{where}, and the capture does not tell to whom"
+        remedy = f"See in the log of {place} whom it lost"
+    else:
+        text = f"{place} failed first{where}"
+        remedy = f"Fix {place} first: errors of the others follow from it. The whole text"
+    return Finding(
+        code="error-response",
+        severity="error",
+        text=f"{text}{times}: {what}{passed}." if loss is None else f"{text}{times} with {what}{passed}.",
+        remedy=f"{remedy}: rpcinspect decode FILE --message {look}",
+        messages=session.indexes(rows),
+        workers=workers,
+    )
+
+
+LOST = {
+    "closed": "closed its connection to {caller} first, with a request open{asked}",
+    "reset": "reset its connection to {caller} first, with a request open{asked}",
+    "lost": "was lost to {caller} with a request open{asked}",
+    "late": "did not answer {caller} in time{asked}",
+    "refused": "took no connection of {caller}",
+}
+REMEDIES = {
+    **dict.fromkeys(
+        ("closed", "reset", "lost"), "See in the log of {worker} why it ended; what it was asked"
+    ),
+    "late": "See what {worker} was doing; if it is only slow, give it more time (timeout=). The request",
+    "refused": "See whether {worker} still runs. The error",
+}
 
 
 def _quotes(text: str, inner: str) -> bool:

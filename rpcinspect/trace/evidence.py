@@ -51,6 +51,11 @@ class CaptureEvidence:
         return usual_s(np.sort(end[partner[requests]] - begin[requests]).tolist())
 
     @cached_property
+    def first_ns(self) -> int:
+        """When the first packet of any capture came."""
+        return min((c.first_time_ns for c in self.session.captures if c.first_time_ns is not None), default=0)
+
+    @cached_property
     def last_ns(self) -> int:
         """When the last packet of any capture came."""
         columns = self.session.messages

@@ -24,7 +24,9 @@ from rpcinspect.trace.edges import LostGradients
 from rpcinspect.trace.envelopes import UnexpectedEnvelopes
 from rpcinspect.trace.errors import ErrorResponses
 from rpcinspect.trace.evidence import CaptureEvidence
+from rpcinspect.trace.failed_init import FailedInit
 from rpcinspect.trace.leaks import LeakedContexts, LeakedRRefs
+from rpcinspect.trace.no_rpc import NoRpc
 from rpcinspect.trace.notes import Note, Pairs, note_of
 from rpcinspect.trace.plain_steps import PlainSteps
 from rpcinspect.trace.stage import Stage
@@ -184,6 +186,8 @@ def _finished(stage: Stage, run: CaptureEvidence) -> list[Finding]:
 
 STAGES: tuple[Callable[[MessageColumns, CaptureBytes, Pairs], Stage], ...] = (
     lambda columns, source, pairs: CaptureFaults(),
+    lambda columns, source, pairs: FailedInit(),
+    lambda columns, source, pairs: NoRpc(),
     lambda columns, source, pairs: ErrorResponses(),
     lambda columns, source, pairs: UnansweredRequests(pairs, columns),
     lambda columns, source, pairs: LostGradients(),

@@ -14,8 +14,10 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from rpcinspect.wire.records import Pipe
+from rpcinspect.wire.refusals import Refusal, hosts_that_talk, reached, refusals
 from rpcinspect.wire.stream import Conflict, Stream
 from rpcinspect.wire.tcp import Connection
+from rpcinspect.wire.visits import Visit
 
 How: TypeAlias = Literal["closed", "reset"]
 """Whether a connection ended by a FIN or by a RST."""
@@ -109,11 +111,27 @@ class WireFacts(Struct, frozen=True):
     """Of connections that were closed or reset: nothing can follow in either direction."""
     dropped: tuple[tuple[str, str], ...] = ()
     """(sender, receiver) of messages that the writer of a log could not write."""
+    refusals: tuple[Refusal, ...] = ()
+    """Connections that nobody took."""
+    talking: frozenset[tuple[str, str]] = frozenset()
+    """Pairs of hosts, both ways round, whose traffic was captured."""
+    reached: frozenset[str] = frozenset()
+    """Addresses of agents, `ip:port`, to which a connection came about."""
+    visits: tuple[Visit, ...] = ()
+    """Of processes at stores, to begin with RPC."""
+    stores: tuple[str, ...] = ()
+    """Where stores answered, `ip:port`."""
 
     @classmethod
-    def of(cls, connections: Iterable[Connection], given_up: Iterable[str] = ()) -> WireFacts:
+    def of(
+        cls,
+        connections: Iterable[Connection],
+        given_up: Iterable[str] = (),
+        visits: Iterable[Visit] = (),
+        stores: Iterable[str] = (),
+    ) -> WireFacts:
         """Sums over every stream; `given_up`: flows whose reading failed."""
-        connections = tuple(connections)
+        connections, visits = tuple(connections), tuple(visits)
         holes: list[tuple[str, int, int]] = []
         conflicts: list[tuple[str, int, Conflict]] = []
         damaged = set(given_up)
@@ -128,7 +146,18 @@ class WireFacts(Struct, frozen=True):
                 if lost or stream.cut_bytes:
                     damaged.add(flow)
                 conflicts += [(flow, stream.offset(c.position), c) for c in stream.conflicts]
-        return cls(tuple(holes), cut, tuple(conflicts), frozenset(damaged), ConnectionEnd.of(connections))
+        return cls(
+            tuple(holes),
+            cut,
+            tuple(conflicts),
+            frozenset(damaged),
+            ConnectionEnd.of(connections),
+            refusals=refusals(connections),
+            talking=hosts_that_talk(connections),
+            reached=reached(connections, {visit.place for visit in visits}),
+            visits=visits,
+            stores=tuple(stores),
+        )
 
 
 def _lost_bytes(stream: Stream) -> int:

@@ -43,6 +43,18 @@ def duration(nanoseconds: int) -> str:
     return f"{nanoseconds} ns"
 
 
+def amount(count: int) -> str:
+    """Bytes in the unit that suits them."""
+    if count < 1000:
+        return f"{count} byte{'' if count == 1 else 's'}"
+    size = float(count)
+    for name in ("KB", "MB", "GB"):
+        size /= 1000
+        if size < 999.5:
+            return f"{size:.3g} {name}"
+    return f"{size:,.0f} GB"
+
+
 def packed(identifier: int) -> str:
     """A 64-bit id as creator:counter, which is what people compare."""
     creator, counter = unpack_id(identifier)

@@ -21,6 +21,7 @@ from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import cause_line
 from rpcinspect.rpc.types import unpack_id
+from rpcinspect.trace.words import amount as amount
 from rpcinspect.trace.words import counted as counted
 from rpcinspect.trace.words import duration as duration
 from rpcinspect.trace.words import packed as packed
@@ -73,18 +74,6 @@ def captures_title(paths: Sequence[str]) -> str:
 def pieces(count: int, reader: str) -> str:
     """What a capture consists of: packets, or the records of a log."""
     return counted(count, "record" if reader == "log" else "packet")
-
-
-def amount(count: int) -> str:
-    """Bytes in the unit that suits them."""
-    if count < 1000:
-        return f"{count} byte{'' if count == 1 else 's'}"
-    size = float(count)
-    for name in ("KB", "MB", "GB"):
-        size /= 1000
-        if size < 999.5:
-            return f"{size:.3g} {name}"
-    return f"{size:,.0f} GB"
 
 
 def some(words: Sequence[str], most: int) -> str:

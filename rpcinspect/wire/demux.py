@@ -34,6 +34,7 @@ from rpcinspect.wire.stream import Stream
 from rpcinspect.wire.tcp import Connection
 from rpcinspect.wire.tensorpipe import read_brochure, read_first_frame
 from rpcinspect.wire.tensorpipe_types import SpontaneousConnection
+from rpcinspect.wire.visits import Visit, Visits
 
 T = TypeVar("T")
 
@@ -52,6 +53,10 @@ class Demux:
         self.opened: list[Pipe] = []
         """Those that they are the state of."""
         self.store_entries: list[StoreEntry] = []
+        self.visits: list[Visit] = []
+        """Of processes at stores; how they ended is known once all streams have."""
+        self.store_addresses: dict[str, None] = {}
+        """Where stores answered."""
         self.store_bytes = 0
         self.skipped_bytes = 0
         self.problems: list[Problem] = []
@@ -284,6 +289,9 @@ class StoreHandler(Handler):
         )
         self._positions = [s.origin for s, _, _ in self._sides]
         self._server_address = str(client.flow.destination)
+        self._teller = Visits(str(client.flow.source), self._server_address)
+        self._visits: list[Visit] = []
+        demux.store_addresses.setdefault(self._server_address)
         self._guessed = connection.client_isn is None and generation is not StoreGeneration.V2_2
         """It began before the capture, and what came first only looks like the first request of an old
         release: in the middle of a newer one's conversation, requests look like that too."""
@@ -309,6 +317,10 @@ class StoreHandler(Handler):
                 stop = min(stream.segment_end(position), end if hole is None else hole[0])
                 time_ns = stream.stamp(position, stop)[1]
                 for entry in feed(stream.read(position, stop), time_ns):
+                    visit = self._teller.feed(entry)
+                    if visit is not None:
+                        self._visits.append(visit)
+                        self.demux.visits.append(visit)
                     if is_directory_key(entry.key):
                         self.demux.store_entries.append(replace(entry, server=self._server_address))
                 self.demux.store_bytes += stop - position
@@ -321,7 +333,11 @@ class StoreHandler(Handler):
         client, server = self.connection.client, self.connection.server
         assert client is not None
         assert server is not None
-        for problem in self._conversation.finish():
+        problems = self._conversation.finish()
+        for visit in self._visits:
+            visit.ended_ns = self.connection.ended_ns
+            visit.whole = not problems
+        for problem in problems:
             if self._guessed:
                 continue
             stream = client if problem.from_client else server

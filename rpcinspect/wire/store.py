@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 _Steps: TypeAlias = Generator[None, None, _T]
 """Reads something piece by piece: yields whenever it needs more than is there, returns what it read."""
 
-KEPT_VALUE_BYTES = 64
+KEPT_VALUE_BYTES = 320
 KEPT_DIRECTORY_VALUE_BYTES = 1 << 20
 """How much of a value is kept: of most keys (Gloo's addresses, counters), of those of the directory."""
 REQUEST_COST = 100

@@ -19,6 +19,7 @@ from rpcinspect.commands.decode_request import Request
 from rpcinspect.errors import CaptureError, OutputError
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, decode, visible
 from tests.places import content
+from tests.trace.code_captures import CAUSED
 
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
 PROFILED = CAPTURES / "profiled_legacy.pcap"
@@ -92,7 +93,7 @@ def test_no_rpc_at_all_is_an_answer_too(tmp_path: Path) -> None:
     assert "the capture holds no packets" in decode(tmp_path / "none.pcap").out
     (tmp_path / "store.pcap").write_bytes(header + b"".join(records[:100]))
     ran = decode(tmp_path / "store.pcap")
-    assert (ran.code, "the workers met at the TCPStore" in ran.out) == (0, True)
+    assert (ran.code, "processes met at a TCPStore" in ran.out) == (0, True)
     (tmp_path / "syn.pcap").write_bytes(header + records[0])
     assert "the capture holds no TCP payload" in decode(tmp_path / "syn.pcap").out
 
@@ -301,6 +302,16 @@ def test_check_and_strict() -> None:
     assert decode(HIDDEN, "--check").code == 1
     assert decode(HIDDEN, "--check", "--format", "jsonl").code == 1
     assert decode(HIDDEN).code == 0
+
+
+@pytest.mark.parametrize("form", ["table", "jsonl"])
+def test_a_capture_without_rpc_is_an_error(form: str, tmp_path: Path) -> None:
+    for case in CAUSED["no-rpc", "error"]:
+        path = case.path(tmp_path)
+        ran = decode(path, "--check", "--format", form)
+        assert ran.code == 1
+        assert decode(path, "--format", form).code == 0
+        assert (ran.out + ran.err).count("No RPC messages: ") == (1 if form == "table" else 2)
 
 
 def test_roundtrip_reports_in_words() -> None:

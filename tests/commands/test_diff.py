@@ -236,8 +236,11 @@ def test_it_says_which_of_the_two_has_no_messages(tmp_path: Path) -> None:
     nothing.write_bytes(CHAIN.read_bytes()[:24])
     for arguments, labels in (((CHAIN, nothing), "b"), ((nothing, CHAIN), "a"), ((nothing, nothing), "ab")):
         ran = diff(*arguments)
-        assert ran.code == (0 if labels == "ab" else 1)
+        assert ran.code == (3 if labels == "ab" else 1)
         told = ran.err.splitlines()
+        if labels == "ab":
+            assert told.pop() == "rpcinspect: no RPC messages: there is nothing to compare"
+            assert ran.out == ""
         assert [line[: len("rpcinspect: a: No RPC messages")] for line in told] == [
             f"rpcinspect: {label}: No RPC messages" for label in labels
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.rpc.remote_error import cause_line, origin
+from rpcinspect.rpc.remote_error import cause_line, origin, readable
 
 NESTED = """On WorkerInfo(id=1, name=worker1):
 RuntimeError('ArithmeticError: On WorkerInfo(id=2, name=worker2):\\nArithmeticError("can\\'t")\\nTraceback …')
@@ -26,7 +26,7 @@ RuntimeError: AssertionError: too small
         ("On WorkerInfo(id=1, name=w):\nKeyError('k')\nTraceback …", (1,), "KeyError('k')"),
         ("Error on Node 1: exploded\nException raised from …", (1,), "exploded"),
         ("Error on Node 2: Error on Node 1: exploded", (2, 1), "exploded"),
-        (NESTED, (1, 2), 'ArithmeticError("can\\\'t")'),
+        (NESTED, (1, 2), 'ArithmeticError("can\'t")'),
         (SCRIPT, (), "RuntimeError: AssertionError: too small"),
         (
             "mat1 and mat2 shapes cannot be multiplied\nframe #0",
@@ -46,3 +46,17 @@ def test_origins(text: str, nodes: tuple[int, ...], cause: str) -> None:
 def test_the_line_that_tells() -> None:
     assert cause_line([]) == ""
     assert cause_line(["  one ", "two"]) == "one"
+
+
+def test_a_cause_is_told_in_one_plain_line() -> None:
+    raised = ValueError("shapes differ:\n    mat1 'a'\n    mat2 \"b\"\tC:\\new")
+    assert readable(repr(raised)) == "ValueError('shapes differ: mat1 'a' mat2 \"b\" C:\\new')"
+    assert readable("a path like C:\\new\\names") == "a path like C:\\new\\names"
+
+
+def test_each_worker_on_the_way_escapes_the_text_once_more() -> None:
+    text = "On WorkerInfo(id=3, name=w3):\nKeyError('it isn\\'t\\nthere')\nTraceback"
+    for node in (2, 1, 0):
+        text = f"On WorkerInfo(id={node}, name=w{node}):\n{RuntimeError(text)!r}\nTraceback …"
+    found = origin(text)
+    assert (found.nodes, readable(found.cause)) == ((0, 1, 2, 3), "KeyError('it isn't there')")

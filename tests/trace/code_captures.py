@@ -19,7 +19,7 @@ from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, wrap
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
-from tests.builders import Captured, pcap_file
+from tests.builders import ACK, RST, SYN, Captured, packet, pcap_file
 from tests.carriers import frames, tcp_header
 from tests.decoded import Json, decode
 from tests.replay.talks import NONE, udf
@@ -79,6 +79,17 @@ def until_before_an_answer(whole: list[Captured], messages: list[Json]) -> Seque
     """The capture was stopped between a request and its answer."""
     end: int = _own(messages, request=False)["location"]["packet"]
     return whole[: end - 1]
+
+
+def refused_once(whole: list[Captured], messages: list[Json]) -> Sequence[Captured]:
+    """The first connection, to the store, was tried a little before, when nobody listened yet."""
+    header = tcp_header(whole[0].data, 1)
+    assert header is not None
+    client, server = f"{header.flow.source.host}:999", str(header.flow.destination)
+    before_ns = whole[0].time_ns - 1_000_000_000
+    asked = packet(b"", client, server, sequence=5, flags=SYN)
+    no = packet(b"", server, client, acknowledgment=6, flags=RST | ACK)
+    return [Captured(asked, before_ns), Captured(no, before_ns + 1000), *whole]
 
 
 def cut_to(size: int) -> Damage:
@@ -195,6 +206,24 @@ def called(pickled: bytes) -> Callable[[PipeTalk], None]:
     return lambda pipe: exchange(pipe, PythonCall(pickled, False), PythonResp(NONE))
 
 
+def foreign(folder: Path) -> Path:
+    """A capture of another protocol."""
+    network = Network()
+    number = network.connect("10.0.0.1", "10.0.0.2:80")
+    network.write(number, b"GET / HTTP/1.1\r\n\r\n")
+    network.write(number, b"HTTP/1.1 204 No Content\r\n\r\n", from_client=False)
+    path = folder / "foreign.pcap"
+    path.write_bytes(pcap_file(packets(network, segments(network))))
+    return path
+
+
+def nothing(folder: Path) -> Path:
+    """A capture without packets."""
+    path = folder / "nothing.pcap"
+    path.write_bytes(pcap_file([]))
+    return path
+
+
 PLAIN = pickle.dumps({"a": (1, [2.5, None])}, 2)[2:-1]
 """Without the opcodes at both ends."""
 
@@ -203,7 +232,12 @@ PLAIN = pickle.dumps({"a": (1, [2.5, None])}, 2)[2:-1]
 
 
 CAUSED: dict[tuple[str, str], tuple[Case, ...]] = {
-    ("error-response", "error"): (recorded("bwd_boom"), recorded("pairs/error_nested")),
+    ("error-response", "error"): (
+        recorded("bwd_boom"),
+        recorded("pairs/error_nested"),
+        recorded("reports/findings/errs_die"),
+        recorded("reports/findings/errs_remote"),
+    ),
     ("unanswered-request", "error"): (recorded("faults/dies"),),
     ("unanswered-request", "info"): (
         damaged("basic_chain, stopped before an answer", "basic_chain", until_before_an_answer),
@@ -238,6 +272,13 @@ CAUSED: dict[tuple[str, str], tuple[Case, ...]] = {
         made("eval is called", called(udf("builtins.eval"))),
         made("pickle.loads is called", called(udf("_pickle.loads"))),
     ),
+    ("failed-init", "error"): (
+        recorded("reports/findings/elastic"),
+        recorded("reports/failures/again"),
+        recorded("reports/failures/nobody"),
+        recorded("devmap_cpu_refused"),
+    ),
+    ("no-rpc", "error"): (Case("made: another protocol", foreign), Case("made: no packets", nothing)),
     ("unexpected-envelope", "warning"): (
         made("an operator without gradients in an envelope", operator(grads=False)),
     ),
@@ -245,7 +286,11 @@ CAUSED: dict[tuple[str, str], tuple[Case, ...]] = {
 """(code, severity) → captures that cause it."""
 
 NEARLY: dict[str, tuple[Case, ...]] = {
-    "error-response": (recorded("ps_race_lock"), recorded("pairs/base")),
+    "error-response": (
+        recorded("ps_race_lock"),
+        recorded("pairs/base"),
+        recorded("reports/findings/errs_priv"),
+    ),
     "unanswered-request": (
         recorded("faults/tidy"),
         damaged("basic_chain, the answer is in a gap", "basic_chain", without_an_answer),
@@ -295,6 +340,13 @@ NEARLY: dict[str, tuple[Case, ...]] = {
         recorded("ps_race"),
         made("plain data as argument", arguments(PLAIN)),
     ),
+    "failed-init": (
+        recorded("reinit"),
+        recorded("reports/names/three_jobs"),
+        damaged("basic_chain, refused before the store is there", "basic_chain", refused_once),
+        damaged("basic_chain, a packet lost", "basic_chain", without_an_answer),
+    ),
+    "no-rpc": (recorded("basic_chain"), recorded("torch/snap300")),
     "unexpected-envelope": (
         recorded("ctx_crowd"),
         made("an operator with gradients in an envelope", operator(grads=True)),

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
-from rpcinspect.rpc.command import ExceptionResponse, PythonResp
+import pytest
+
+from rpcinspect.rpc.command import (
+    ExceptionResponse,
+    PythonRemoteCall,
+    PythonResp,
+    PythonRRefFetchCall,
+    PythonRRefFetchRet,
+    RemoteRet,
+)
+from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.session.model import Finding
 from rpcinspect.trace import errors
-from tests.replay.talks import Workers
-from tests.trace.talks import SECOND, codes, findings, of_capture, remote
+from tests.places import content, recorded
+from tests.replay.talks import Workers, udf
+from tests.trace.talks import SECOND, codes, findings, of_capture, of_path, remote
 from tests.truth import workload
 
 
@@ -47,6 +59,42 @@ def test_an_error_inside_of_another_one() -> None:
     [finding] = told(of_capture("pairs/error_nested")[1])
     assert finding.workers == ("worker2", "worker1", "worker0")
     assert "worker2 failed first in training.linear: ArithmeticError(" in finding.text
+    assert len(finding.messages) == 2
+
+
+def test_an_error_that_an_rref_keeps_is_its_functions() -> None:
+    """By what the workers wrote down: `boom` raised on worker1 inside of remote(), to_here() passed it on."""
+    truth = json.loads(content("reports/findings/errs_remote.truth.json"))
+    (raised,) = [event for event in truth["events"] if event["ev"] == "ran" and event["error"]]
+    [finding] = told(of_path(str(recorded("reports/findings/errs_remote.pcap")))[1])
+    assert finding.text == (
+        f"{raised['worker']} failed first in {raised['function']}: KeyError('first cause'); "
+        "the error reached worker0."
+    )
+    assert finding.remedy is not None
+    assert finding.remedy.endswith("rpcinspect decode FILE --message 10")
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_an_rref_is_fetched_twice_and_failed_once(captured: bool) -> None:
+    rref, fork = GloballyUniqueId(0, 7), GloballyUniqueId(0, 8)
+    workers = Workers(2)
+    error = remote("On WorkerInfo(id=1, name=w1):\nKeyError('k')\n")
+    kept = PythonRRefFetchRet((), error.serialized_py_obj)
+    if captured:
+        made = PythonRemoteCall(
+            tensors=(),
+            serialized_py_obj=udf("app.boom"),
+            ret_rref_id=rref,
+            ret_fork_id=fork,
+            is_async_execution=False,
+        )
+        workers.call(0, 1, 10, 30, made, RemoteRet(rref, fork))
+    for begin in (20, 40):
+        workers.call(0, 1, begin, begin + 5, PythonRRefFetchCall(1, rref), kept)
+    [finding] = told(findings(workers))
+    where = "app.boom" if captured else "the function of RRef 0:7"
+    assert finding.text == f"w1 failed first in {where}: KeyError('k'); the error reached w0."
     assert len(finding.messages) == 2
 
 

@@ -52,8 +52,6 @@ def verdict_line(comparison: Comparison) -> str:
     if not comparison.same:
         return f"different: {comparison.different:,} of {counted(len(comparison.messages), 'message')}"
     what = "the same within the tolerance" if comparison.tolerated else "the same"
-    if not comparison.messages:
-        return "the same: neither run has a message"
     return f"{what}: {counted(comparison.paired, 'message')} of both runs"
 
 

@@ -17,7 +17,6 @@ from rpcinspect.run.closings import Closings
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding, Session, Worker
-from rpcinspect.views.empty import why_empty
 from rpcinspect.views.page.tables import (
     MAX_LINKS,
     MAX_MAPS,
@@ -82,7 +81,6 @@ class Page(Struct, frozen=True):
     lead: str
     filter: str | None
     facts: tuple[Fact, ...]
-    empty: str | None
     captures: Table
     workers: Table
     pipes: Table
@@ -110,7 +108,6 @@ def page_of(run: Run, part: Part) -> Page:
         lead=_lead(session),
         filter=None if part.filter is None else printable(part.filter),
         facts=tuple(_facts(run, part)),
-        empty=why_empty(session),
         captures=captures_table(session.captures),
         workers=_workers(run, part),
         pipes=pipes_table(session),

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from rpcinspect.errors import Location, Problem
 from rpcinspect.session.model import CaptureInfo, Finding, Session
-from rpcinspect.views.empty import why_empty
 from rpcinspect.views.phrases import amount, counted, duration, indexes, path_label, pieces, printable
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.text.columns import columns
@@ -47,9 +46,6 @@ def summary(session: Session, hidden_control: int, shown: Shown | None = None) -
             f"{counted(hidden_control, 'message')} of the agents' own calls not shown (--all shows them)"
         )
     yield from _sums(session)
-    reason = why_empty(session)
-    if reason is not None:
-        yield Text(reason, style="yellow")
     if session.worker_logs is not None:
         for line, strange in file_lines(session.worker_logs):
             yield Text(line, style="yellow" if strange else "")

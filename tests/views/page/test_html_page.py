@@ -8,6 +8,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -36,6 +37,7 @@ from rpcinspect.views.page.html_page import (
 )
 from rpcinspect.views.shown import Shown
 from tests.diff.stories import Story
+from tests.trace.code_captures import CAUSED
 from tests.truth import CAPTURES
 from tests.views.page.pages import HOSTILE, SCRIPT, PageData, Parsed, page_text, story_run, with_run
 
@@ -171,10 +173,12 @@ def test_only_what_a_filter_picked() -> None:
     with_run("ps_race", check)
 
 
-def test_an_empty_run() -> None:
-    parsed, data = check_page(page_text(story_run(Story())))
-    assert (data.data["count"], data.messages, data.contexts) == (0, [], [])
-    assert "No RPC messages" in parsed.words
+def test_an_empty_run(tmp_path: Path) -> None:
+    for case in CAUSED["no-rpc", "error"]:
+        with Run.open([str(case.path(tmp_path))]) as run:
+            parsed, data = check_page(page_text(run))
+        assert (data.data["count"], data.messages, data.contexts) == (0, [], [])
+        assert "No RPC messages" in parsed.words
 
 
 def test_the_script_makes_text_and_asks_for_nothing() -> None:

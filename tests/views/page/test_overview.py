@@ -46,13 +46,12 @@ def test_sums(name: str) -> None:
     assert page.filter is None
 
 
-def test_who_left_first_and_why_there_is_nothing() -> None:
+def test_who_left_first_and_a_run_without_messages() -> None:
     assert page_of(*both("faults/dies")).closings is not None
     assert page_of(*both("basic_chain")).closings is None
     empty = story_run(Story())
     page = page_of(empty, part_of(empty, None))
     assert page.lead == "No message was found."
-    assert page.empty is not None
     assert page.types == ()
 
 

@@ -1,4 +1,4 @@
-"""What stands below the table, and why there may be nothing above it."""
+"""What stands below the table."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from rpcinspect.errors import Location, Problem
-from rpcinspect.session.model import Finding, Session, Totals
-from rpcinspect.views.empty import empty_line, why_empty
+from rpcinspect.session.model import Finding, Session
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.text.summary import finding_text, moment, problem_line, show_summary, summary
 from rpcinspect.wire.clocks import ClockOffset
@@ -115,48 +114,6 @@ def test_moments() -> None:
     assert moment(1 << 62).endswith(" UTC")
     assert moment(10**30).endswith(" s")
     assert moment(-1).endswith("1969-12-31 23:59:59 UTC")
-
-
-NOTHING = Totals(
-    messages=0,
-    by_type={},
-    problems=0,
-    rpc_bytes=0,
-    tensor_bytes=0,
-    missing_bytes=0,
-    skipped_bytes=0,
-    store_bytes=0,
-)
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"captures": ()}, "the capture holds no packets"),
-        ({"pipes": ()}, "the capture holds no TCP payload"),
-        ({"pipes": (), "totals": replace(NOTHING, skipped_bytes=5000)}, "TCP payload (5 KB) is neither"),
-        ({"pipes": (), "totals": replace(NOTHING, store_bytes=9)}, "no pipe between them was captured"),
-        ({}, "no message was sent or captured on them"),
-    ],
-)
-def test_why_there_is_nothing(changes: dict[str, object], reason: str) -> None:
-    session = replace(session_of("basic_chain.pcap"), **{"totals": NOTHING, "findings": (), **changes})
-    told = why_empty(session)
-    assert told is not None
-    assert reason in told
-    assert told == empty_line(session)
-    assert told in shown(session)
-
-
-def test_findings_tell_why_where_there_are_some() -> None:
-    session = session_of("transport_matrix_default.pcap")
-    assert why_empty(session) is None
-    line = empty_line(session)
-    assert line is not None
-    assert line.startswith("No RPC messages: 2 of 2 pipes: ")
-    assert "\n" not in line
-    full = session_of("basic_chain.pcap")
-    assert (why_empty(full), empty_line(full)) == (None, None)
 
 
 def test_what_clocks_differ_by_is_told_with_what_was_done_about_it() -> None:
