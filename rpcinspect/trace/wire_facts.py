@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
@@ -107,6 +107,8 @@ class WireFacts(Struct, frozen=True):
     """Flows of which bytes were lost or cut."""
     ends: tuple[ConnectionEnd, ...] = ()
     """Of connections that were closed or reset: nothing can follow in either direction."""
+    refused: tuple[tuple[str, int], ...] = ()
+    """(address, time) of each attempt to connect that was refused."""
     dropped: tuple[tuple[str, str], ...] = ()
     """(sender, receiver) of messages that the writer of a log could not write."""
 
@@ -128,7 +130,17 @@ class WireFacts(Struct, frozen=True):
                 if lost or stream.cut_bytes:
                     damaged.add(flow)
                 conflicts += [(flow, stream.offset(c.position), c) for c in stream.conflicts]
-        return cls(tuple(holes), cut, tuple(conflicts), frozenset(damaged), ConnectionEnd.of(connections))
+        ends, refused = ConnectionEnd.of(connections), tuple(_refused(connections))
+        return cls(tuple(holes), cut, tuple(conflicts), frozenset(damaged), ends, refused)
+
+
+def _refused(connections: Iterable[Connection]) -> Iterator[tuple[str, int]]:
+    for connection in connections:
+        client, server = connection.client, connection.server
+        if client is None or server is None or connection.reset_by is not server:
+            continue
+        if connection.server_isn is None and client.first_ns is not None:  # no SYN was answered by one
+            yield str(client.flow.destination), client.first_ns
 
 
 def _lost_bytes(stream: Stream) -> int:
