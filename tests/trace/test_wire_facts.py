@@ -164,7 +164,7 @@ def test_clean_up_is_no_error(tmp_path: Path) -> None:
 
 
 def test_attempts_to_connect_that_were_refused() -> None:
-    """Worker0, which has the store, comes 1.6 s after the others, who try again and again."""
+    """Worker0, which has the store, comes 2.3 s after the others, who try again and again."""
     with Decoding([str(capture_of("costs/first_late"))]) as decoding:
         assert list(decoding.records())
         refused, workers = decoding.wire_facts.refused, decoding.session.workers
