@@ -239,7 +239,10 @@ CODES = {
     "optimizer-without-gradients": {"warning"},
     "failed-init": {"error"},
     "no-rpc": {"error"},
-    "unexpected-envelope": {"warning"},  # an addition of ours
+    "unexpected-envelope": {"warning"},  # an addition of ours, as are those that follow
+    "startup-skew": {"info"},
+    "sequential-awaits": {"info"},
+    "empty-results": {"info"},
 }
 FINDING = {
     "code": set(CODES),

@@ -76,6 +76,7 @@ def test_all_workloads_are_there() -> None:
         "draws",
         "training",
         "faults",
+        "costs",
         "killed",
         "vault",
     ]

@@ -21,9 +21,11 @@ from tests.truth import (
 )
 
 RECORDED = sorted(str(path.relative_to(CAPTURES)).partition(".pcap")[0] for path in workloads())
-OF_THEIR_OWN = ["logs/killed", "redaction/vault"]
-"""Made for worker logs and for redaction, and held to their truth there: tests/trace/test_worker_logs.py,
-tests/commands/test_worker_logs.py, tests/redaction. They do not print all that they do."""
+COSTS = [name for name in RECORDED if name.startswith("costs/")]
+OF_THEIR_OWN = ["logs/killed", "redaction/vault", *COSTS]
+"""Made for worker logs, for redaction and for findings of costs, and held to their truth there:
+tests/trace/test_worker_logs.py, tests/commands/test_worker_logs.py, tests/redaction, and test_startup.py,
+test_sequential.py and test_empty.py in tests/trace. They do not print all that they do."""
 ALL = [name for name in RECORDED if name not in OF_THEIR_OWN]
 PAIRS = [name for name in ALL if name.startswith("pairs/")]
 FAULTS = [name for name in ALL if name.startswith("faults/")]
@@ -50,7 +52,7 @@ CONTEXTS = [
 
 
 def test_the_workloads_are_these() -> None:
-    assert (len(ALL), len(PAIRS), len(FAULTS), len(RECORDED)) == (46, 20, 7, 48)
+    assert (len(ALL), len(PAIRS), len(FAULTS), len(COSTS), len(RECORDED)) == (46, 20, 7, 4, 52)
     assert set(CONTEXTS) < set(VISIBLE)
 
 

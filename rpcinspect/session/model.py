@@ -41,6 +41,18 @@ class CaptureInfo(Struct, frozen=True, kw_only=True):
     """How its clock differs from the first capture's; None where no packet is in both."""
 
 
+class Arrival(Struct, frozen=True, kw_only=True):
+    """A worker's way into `init_rpc`: it connects to the store, where it then waits for the others."""
+
+    store: str
+    """Where that listens, `ip:port`."""
+    time_ns: int
+    """First packet of the connection."""
+    pause_ns: int = 0
+    """The longest time in which it said nothing to the store before all had come. Newer releases of PyTorch
+    ask it every few milliseconds: then a long one tells of a host that stood still."""
+
+
 class Worker(Struct, frozen=True, kw_only=True):
     """A worker, as far as the capture tells who it is."""
 
@@ -54,6 +66,8 @@ class Worker(Struct, frozen=True, kw_only=True):
     """Where it listens by transports that no network knows, as published."""
     job: int = 0
     """Which job of the capture; names and ids are unique in a job only."""
+    arrival: Arrival | None = None
+    """None where that was not captured, and in groups without a fixed size, which wait for nobody."""
 
 
 class Edge(Struct, frozen=True, kw_only=True, gc=False):

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from rpcinspect.session.model import Worker
+from rpcinspect.session.model import Arrival, Worker
 from rpcinspect.session.pipe_jobs import Job, Listener, place
 from rpcinspect.session.store_jobs import split_jobs
 from rpcinspect.session.witness import End, Witness
@@ -123,7 +123,8 @@ def _call_job(
     sure = frozenset(names_of_ids.values())
     only = {name: next(iter(its)) for name, its in ids.items() if len(its) == 1 and name in sure}
     servers = dict(zip(listener_of, server_labels, strict=True))
-    workers = _workers(number, client_labels, servers, job.published, elsewhere, listed, only)
+    arrivals = job.store.arrivals() if job.store is not None else {}
+    workers = _workers(number, client_labels, servers, job.published, elsewhere, listed, only, arrivals)
     return Roster(client_labels, server_labels, workers, (number,) * len(pipes), (names_of_ids,))
 
 
@@ -135,6 +136,7 @@ def _workers(
     elsewhere: dict[tuple[int, str], str],
     listed: dict[tuple[int, str], set[int]],
     only: dict[str, int],
+    arrivals: Mapping[tuple[int, str], Arrival],
 ) -> tuple[Worker, ...]:
     """One record per worker and group, those that the store names first, by id."""
     addresses: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
@@ -171,6 +173,7 @@ def _workers(
                 addresses=tuple(its),
                 elsewhere=() if hidden is None else (hidden,),
                 job=job,
+                arrival=arrivals.get((group, label)),
             )
         )
     far = 1 << 32

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
+from rpcinspect.session.model import Arrival
 from rpcinspect.wire.store import DirectoryKey, StoreEntry, directory_key, members_of
 
 SETS = ("set", "multi_set", "append")
@@ -73,6 +74,26 @@ class StoreJob(Struct, eq=False):
     def dynamic(self) -> bool:
         """Whether workers may join and leave."""
         return bool(self.listed)
+
+    def arrivals(self) -> dict[tuple[int, str], Arrival]:
+        """(group, name) → when that worker connected to the store at which it told its name. Its name itself
+        says nothing of that: a worker sets it once all have come, since Gloo's group is made before.
+        """
+        found: dict[tuple[int, str], Arrival] = {}
+        used: set[tuple[str, int]] = set()
+        for entry in () if self.dynamic else self.entries:
+            key = directory_key(entry.key)
+            if key is None or not isinstance(key.of, int) or entry.operation not in SETS:
+                continue
+            since = entry.since_ns
+            if since is None or (entry.server, since) in used:  # a later group by the same connection
+                continue
+            used.add((entry.server, since))
+            name = entry.value.decode("utf-8", "surrogateescape")
+            found.setdefault(
+                (key.group, name), Arrival(store=entry.server, time_ns=since, pause_ns=entry.pause_ns)
+            )
+        return found
 
     def names(self) -> set[str]:
         """Everybody that it tells of."""

@@ -18,6 +18,7 @@ from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, MessageColumns, Session
 from rpcinspect.trace.capture_faults import CaptureFaults
+from rpcinspect.trace.costs import Costs
 from rpcinspect.trace.detached import DetachedTensors
 from rpcinspect.trace.devices import DeviceMaps
 from rpcinspect.trace.edges import LostGradients
@@ -31,6 +32,7 @@ from rpcinspect.trace.notes import Note, Pairs, note_of
 from rpcinspect.trace.plain_steps import PlainSteps
 from rpcinspect.trace.stage import Stage
 from rpcinspect.trace.stale import StaleGradients
+from rpcinspect.trace.startup import StartupSkew
 from rpcinspect.trace.unanswered import UnansweredRequests
 from rpcinspect.trace.unsafe_pickle import UnsafePickles
 from rpcinspect.trace.wire_facts import WireFacts
@@ -200,5 +202,7 @@ STAGES: tuple[Callable[[MessageColumns, CaptureBytes, Pairs], Stage], ...] = (
     lambda columns, source, pairs: UnexpectedEnvelopes(columns),
     lambda columns, source, pairs: ZeroGradients(columns, source),
     lambda columns, source, pairs: UnsafePickles(),
+    lambda columns, source, pairs: StartupSkew(),
+    lambda columns, source, pairs: Costs(source),
 )
 """Every family; a new one is one line."""

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from rpcinspect.wire.records import Pipe
-from rpcinspect.wire.refusals import Refusal, hosts_that_talk, reached, refusals
+from rpcinspect.wire.refusals import Refusal, hosts_that_talk, reached, refusals, refused_attempts
 from rpcinspect.wire.stream import Conflict, Stream
 from rpcinspect.wire.tcp import Connection
 from rpcinspect.wire.visits import Visit
@@ -109,6 +109,8 @@ class WireFacts(Struct, frozen=True):
     """Flows of which bytes were lost or cut."""
     ends: tuple[ConnectionEnd, ...] = ()
     """Of connections that were closed or reset: nothing can follow in either direction."""
+    refused: tuple[tuple[str, int], ...] = ()
+    """(address, time) of each attempt to connect that was refused."""
     dropped: tuple[tuple[str, str], ...] = ()
     """(sender, receiver) of messages that the writer of a log could not write."""
     refusals: tuple[Refusal, ...] = ()
@@ -152,6 +154,7 @@ class WireFacts(Struct, frozen=True):
             tuple(conflicts),
             frozenset(damaged),
             ConnectionEnd.of(connections),
+            refused=tuple(refused_attempts(connections)),
             refusals=refusals(connections),
             talking=hosts_that_talk(connections),
             reached=reached(connections, {visit.place for visit in visits}),

@@ -292,6 +292,9 @@ class StoreHandler(Handler):
         self._teller = Visits(str(client.flow.source), self._server_address)
         self._visits: list[Visit] = []
         demux.store_addresses.setdefault(self._server_address)
+        self._since_ns = client.first_ns if connection.client_isn is not None else None
+        self._spoke_ns = client.first_ns or 0
+        self._pause_ns = 0
         self._guessed = connection.client_isn is None and generation is not StoreGeneration.V2_2
         """It began before the capture, and what came first only looks like the first request of an old
         release: in the middle of a newer one's conversation, requests look like that too."""
@@ -316,17 +319,25 @@ class StoreHandler(Handler):
                 # One segment at a time: a name holds from the segment on that told it, not from a later one.
                 stop = min(stream.segment_end(position), end if hole is None else hole[0])
                 time_ns = stream.stamp(position, stop)[1]
+                if not side:
+                    self._pause_ns = max(self._pause_ns, time_ns - self._spoke_ns)
+                    self._spoke_ns = time_ns
                 for entry in feed(stream.read(position, stop), time_ns):
                     visit = self._teller.feed(entry)
                     if visit is not None:
                         self._visits.append(visit)
                         self.demux.visits.append(visit)
                     if is_directory_key(entry.key):
-                        self.demux.store_entries.append(replace(entry, server=self._server_address))
+                        self.demux.store_entries.append(self._told(entry))
                 self.demux.store_bytes += stop - position
                 position = stop
             self._positions[side] = position
             stream.release(position)
+
+    def _told(self, entry: StoreEntry) -> StoreEntry:
+        """An entry with what is known of its connection."""
+        server, since, pause = self._server_address, self._since_ns, self._pause_ns
+        return replace(entry, server=server, since_ns=since, pause_ns=pause)
 
     def finish(self) -> None:
         """Reports what could not be read."""

@@ -8,7 +8,7 @@ not among them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct
 
@@ -61,6 +61,14 @@ def refusals(connections: Iterable[Connection]) -> tuple[Refusal, ...]:
                 )
             )
     return tuple(sorted(found, key=lambda one: (one.first_ns, one.host, one.server)))
+
+
+def refused_attempts(connections: Iterable[Connection]) -> Iterator[tuple[str, int]]:
+    """(address, time) of each attempt that was refused, also where a later one was not."""
+    for connection in connections:
+        client = connection.client
+        if client is not None and client.first_ns is not None and _refused(connection, client):
+            yield str(client.flow.destination), client.first_ns
 
 
 def reached(connections: Iterable[Connection], addresses: Collection[str | None]) -> frozenset[str]:

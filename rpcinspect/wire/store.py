@@ -63,6 +63,10 @@ class StoreEntry(Struct, frozen=True):
     """Capture time of the segment that holds its last byte, whenever that was read."""
     server: str = ""
     """Where the store listens, `ip:port`; set by whoever knows the connection."""
+    since_ns: int | None = None
+    """When the connection was opened; None where that was not captured."""
+    pause_ns: int = 0
+    """The longest time before this in which its client said nothing."""
 
 
 class StoreProblem(Struct, frozen=True):

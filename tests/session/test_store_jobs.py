@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 
+from msgspec.structs import replace
+
+from rpcinspect.session.model import Arrival
 from rpcinspect.session.store_jobs import StoreJob, split_jobs
 from rpcinspect.wire.store import StoreEntry
 from tests.session.records import entry, met
@@ -169,3 +172,27 @@ def test_many_entries_take_linear_time() -> None:
     (job,) = split_jobs(entries)
     assert time.process_time() - start < 4
     assert len(job.entries) == 400
+
+
+def test_arrivals_are_those_of_connections() -> None:
+    """All tell their names at one time, by connections that they opened before."""
+    told = [
+        replace(entry(f"names/{n}", name, at=90, store=A), since_ns=since, pause_ns=n)
+        for n, (name, since) in enumerate((("a", 5), ("b", 70)))
+    ]
+    (job,) = jobs(*told)
+    assert job.arrivals() == {
+        (0, "a"): Arrival(store=A, time_ns=5, pause_ns=0),
+        (0, "b"): Arrival(store=A, time_ns=70, pause_ns=1),
+    }
+
+
+def test_arrivals_that_are_not_known() -> None:
+    """By a connection that was there before the capture, or for a later group by that of an earlier one; and
+    groups that wait for nobody."""
+    first = replace(entry("names/0", "a", at=90), since_ns=5)
+    later = replace(entry("names/0", "a", group=1, at=99), since_ns=5)
+    (job,) = jobs(first, later, entry("names/1", "b", at=91))
+    assert job.arrivals().keys() == {(0, "a")}
+    (job,) = jobs(first, entry("names/_ALL_WORKER_INFOS", "a-0,", at=91))
+    assert job.arrivals() == {}

@@ -282,6 +282,9 @@ CAUSED: dict[tuple[str, str], tuple[Case, ...]] = {
     ("unexpected-envelope", "warning"): (
         made("an operator without gradients in an envelope", operator(grads=False)),
     ),
+    ("startup-skew", "info"): (recorded("costs/one_by_one"), recorded("costs/first_late")),
+    ("sequential-awaits", "info"): (recorded("costs/one_by_one"),),
+    ("empty-results", "info"): (recorded("costs/one_by_one"),),
 }
 """(code, severity) → captures that cause it."""
 
@@ -351,5 +354,8 @@ NEARLY: dict[str, tuple[Case, ...]] = {
         recorded("ctx_crowd"),
         made("an operator with gradients in an envelope", operator(grads=True)),
     ),
+    "startup-skew": (recorded("costs/at_once"), recorded("reinit"), recorded("torch/dyn")),
+    "sequential-awaits": (recorded("costs/at_once"), recorded("costs/in_turn")),
+    "empty-results": (recorded("costs/at_once"), recorded("ps_race_lock")),
 }
 """Code → captures that nearly cause it, and must not."""

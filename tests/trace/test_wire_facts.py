@@ -12,6 +12,7 @@ from rpcinspect.trace.wire_facts import ConnectionEnd, Ends, WireFacts
 from tests.logs import log_of, message
 from tests.session.records import pipe
 from tests.trace.talks import of_capture
+from tests.truth import capture_of
 from tests.wire.conversations import Hole, Network, PipeTalk, Said, play
 
 
@@ -160,3 +161,14 @@ def test_a_failed_call_whose_request_is_not_there(tmp_path: Path) -> None:
 def test_clean_up_is_no_error(tmp_path: Path) -> None:
     (found,) = findings(tmp_path, CALL, record("failed", **TIMEOUT))
     assert found.severity == "info"
+
+
+def test_attempts_to_connect_that_were_refused() -> None:
+    """Worker0, which has the store, comes 2.3 s after the others, who try again and again."""
+    with Decoding([str(capture_of("costs/first_late"))]) as decoding:
+        assert list(decoding.records())
+        refused, workers = decoding.wire_facts.refused, decoding.session.workers
+    arrivals = [worker.arrival for worker in workers]
+    assert len(refused) > 1
+    assert {store for store, _ in refused} == {arrival.store for arrival in arrivals if arrival}
+    assert max(at for _, at in refused) < min(arrival.time_ns for arrival in arrivals if arrival)

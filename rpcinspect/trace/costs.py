@@ -1,0 +1,47 @@
+"""`sequential-awaits` and `empty-results`: what calls cost that could be made otherwise.
+
+In: records as they become complete; then the session. Out: findings, and only of what takes a part of the run
+that its user would feel. Kept are numbers of calls and answers: see `contents`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Finding
+from rpcinspect.trace.contents import Contents
+from rpcinspect.trace.empty import empty_results
+from rpcinspect.trace.evidence import CaptureEvidence
+from rpcinspect.trace.notes import Note
+from rpcinspect.trace.sequential import find_rounds, sequential_awaits
+from rpcinspect.trace.shares import Shares
+from rpcinspect.trace.stage import Stage
+from rpcinspect.trace.turns import turns
+from rpcinspect.wire.ranges import CaptureBytes
+
+
+class Costs(Stage):
+    """See the module's text."""
+
+    KINDS = frozenset(
+        {MessageType.PYTHON_CALL, MessageType.SCRIPT_CALL, MessageType.PYTHON_RET, MessageType.SCRIPT_RET}
+    )
+
+    def __init__(self, source: CaptureBytes) -> None:
+        self._contents = Contents(source)
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        self._contents.feed(record, note)
+
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not self._contents.wants(record, note)
+
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        found = turns(run.session, self._contents.calls())
+        shares = Shares(run.session)
+        rounds = find_rounds(run, self._contents, found)
+        yield from sequential_awaits(run, shares, rounds)
+        told = {row for one in rounds for row in one.rows}
+        yield from empty_results(run, shares, self._contents, found, told)

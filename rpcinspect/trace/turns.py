@@ -1,0 +1,123 @@
+"""When a worker waited for a call: it sent the request, got the answer, and went on at once.
+
+In: a session. Out: for each worker its calls as `Turn`s, in the order of time. No message says whether its
+sender waits. But where nothing else comes to a worker or leaves it from a request to its answer, and it sends
+the next thing at once, and that again and again, it has waited: whoever does not wait sends the next thing
+at any time. The agents' own calls, and the clean-up that they send by themselves, are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.questions import CLEAN_UP
+from rpcinspect.session.model import NONE, Session
+
+AT_ONCE = 4
+"""Whoever goes on within a quarter of the time that a call took does so by chance in one case of four."""
+
+GOT, ASKED, ANSWERED, SENT = range(4)
+"""What happens at a worker: an answer or a request comes, an answer or a request leaves; what happens at one
+time happens in this order."""
+
+Member = tuple[int, str]
+"""(job, label) of a worker."""
+
+
+class Turn(Struct, frozen=True, gc=False):
+    """A call, from whose request to its answer nothing else came to its caller or left it."""
+
+    row: int
+    """Of the request."""
+    answer: int
+    """Its row."""
+    after: int
+    """Row of the turn directly before it, after which the caller went on at once with this one; else NONE."""
+    goes_on: bool
+    """The caller sent the next thing at once."""
+
+
+def what_of(session: Session, row: int) -> str:
+    """Whom a request calls, as far as it says that itself: of an object's method the name."""
+    kind = session.provenance.kind_of(row)
+    return kind.callee.what if kind.callee is not None else kind.function or type_name(kind.type)
+
+
+def turns(session: Session, wanted: Collection[int]) -> dict[Member, list[Turn]]:
+    """Caller → its turns in the order of time; `wanted`: only of these rows."""
+    found: dict[Member, list[Turn]] = {}
+    for member, turn in _turns(session) if wanted else ():
+        if turn.row in wanted:
+            found.setdefault(member, []).append(turn)
+    return found
+
+
+def chains(turns: Iterable[Turn]) -> Iterator[list[Turn]]:
+    """Turns after each of which the caller went on at once with the next one, two at least."""
+    chain: list[Turn] = []
+    for turn in turns:
+        if not chain or turn.after == NONE or turn.after != chain[-1].row:
+            if len(chain) > 1:
+                yield chain
+            chain = []
+        chain.append(turn)
+    if len(chain) > 1:
+        yield chain
+
+
+def _turns(session: Session) -> Iterator[tuple[Member, Turn]]:
+    columns = session.messages
+    begin, end = np.asarray(columns.time_ns), np.asarray(columns.end_time_ns)
+    partner, pipe = np.asarray(columns.partner), np.asarray(columns.pipe)
+    requests = program_requests(session)
+    answered = requests[partner[requests] != NONE]
+    answers = partner[answered]
+    members: dict[Member, int] = {}
+    ends = zip(session.jobs, session.clients, session.servers, strict=True)
+    numbers = np.asarray([[members.setdefault((job, a), len(members)) for a in its] for job, *its in ends])
+    caller, callee = numbers[:, 0], numbers[:, 1]
+    which = np.concatenate([answered, requests, answered, requests])
+    who = [caller[pipe[answered]], callee[pipe[requests]], callee[pipe[answered]], caller[pipe[requests]]]
+    when = np.concatenate([end[answers], end[requests], begin[answers], begin[requests]])
+    counts = [len(answered), len(requests), len(answered), len(requests)]
+    what = np.repeat([GOT, ASKED, ANSWERED, SENT], counts)
+    order = np.lexsort([what, when, np.concatenate(who)])
+    return _alone(list(members), np.concatenate(who)[order], when[order], what[order], which[order], partner)
+
+
+def program_requests(session: Session) -> NDArray[np.int64]:
+    """Rows of requests that a program has sent, or a library for it."""
+    columns = session.messages
+    asks = (np.asarray(columns.from_client) != 0) & (np.asarray(columns.control) == 0)
+    rows = np.flatnonzero(asks)
+    cleans = np.asarray([kind.type in CLEAN_UP for kind in session.provenance.kinds], dtype=bool)
+    found: NDArray[np.int64] = rows[~cleans[np.asarray(session.provenance.kind)[rows]]]
+    return found
+
+
+def _alone(
+    members: list[Member],
+    who: NDArray[np.int64],
+    when: NDArray[np.int64],
+    what: NDArray[np.int64],
+    which: NDArray[np.int64],
+    partner: NDArray[np.int64],
+) -> Iterator[tuple[Member, Turn]]:
+    """Turns among all that happened, by worker and in the order of time."""
+    same = who[1:] == who[:-1]
+    alone = same & (what[:-1] == SENT) & (what[1:] == GOT) & (which[1:] == which[:-1])
+    took, pause = when[1:] - when[:-1], np.append(when[2:] - when[1:-1], 0)
+    goes_on = alone & (pause * AT_ONCE <= took)
+    goes_on[:-1] &= same[1:] & (what[2:] >= ANSWERED)
+    goes_on[-1:] = False
+    before = -2
+    for at in np.flatnonzero(alone).tolist():
+        row = int(which[at])
+        after = int(which[before]) if before == at - 2 and goes_on[before] else NONE
+        yield members[who[at]], Turn(row, int(partner[row]), after, bool(goes_on[at]))
+        before = at
