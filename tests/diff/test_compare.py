@@ -14,6 +14,7 @@ from rpcinspect.diff.compare import LEAST_NS, compare_runs, latencies
 from rpcinspect.diff.merge import merge
 from rpcinspect.diff.model import Found
 from rpcinspect.equality.difference import Difference
+from rpcinspect.errors import CaptureError
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.views.diff.json_lines import diff_lines
@@ -153,7 +154,8 @@ def test_what_neither_has_is_told_and_not_called_equal() -> None:
     comparison = rpcinspect.compare(cut, cut)
     assert comparison.same
     assert comparison.unknown > 0
-    assert rpcinspect.compare(hidden, hidden).same
+    with pytest.raises(CaptureError, match="no RPC messages"):
+        rpcinspect.compare(hidden, hidden)
 
 
 def test_calls_that_one_run_has_alone_can_be_ignored(opened: Opened) -> None:
