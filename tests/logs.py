@@ -13,8 +13,14 @@ from rpcinspect.commands.redacting import save_log
 from rpcinspect.pipeline import Decoding
 from tests.decoded import Decoded, Json
 
-OF_PACKETS = {"invisible-transport", "capture-gap", "truncated-packets", "conflicting-overlap"}
-"""Findings that speak of packets, or of what a log says otherwise."""
+OF_PACKETS = {
+    "invisible-transport",
+    "capture-gap",
+    "truncated-packets",
+    "conflicting-overlap",
+    "startup-skew",
+}
+"""Findings that speak of packets, or of what a log says otherwise or not at all."""
 
 
 def convert(*captures: Path) -> bytes:
