@@ -78,6 +78,11 @@ class Contents:
             self._marks[0].extend([record.row] * len(marks))
             self._marks[1].extend(marks)
 
+    @property
+    def any_empty(self) -> bool:
+        """Whether any answer holds nothing."""
+        return Holds.NOTHING in self._answers[1]
+
     def holds(self) -> dict[int, int]:
         """Row of an answer → what it holds."""
         return dict(zip(*self._answers, strict=True))

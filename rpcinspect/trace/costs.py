@@ -6,11 +6,11 @@ that its user would feel. Kept are numbers of calls and answers: see `contents`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import Finding
+from rpcinspect.session.model import Finding, Session
 from rpcinspect.trace.contents import Contents
 from rpcinspect.trace.empty import empty_results
 from rpcinspect.trace.evidence import CaptureEvidence
@@ -39,9 +39,19 @@ class Costs(Stage):
         return not self._contents.wants(record, note)
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        found = turns(run.session, self._contents.calls())
+        calls = self._contents.calls()
+        if not self._contents.any_empty and not _several_callees(run.session, calls):
+            return
+        found = turns(run.session, calls)
         shares = Shares(run.session)
         rounds = find_rounds(run, self._contents, found)
         yield from sequential_awaits(run, shares, rounds)
         told = {row for one in rounds for row in one.rows}
         yield from empty_results(run, shares, self._contents, found, told)
+
+
+def _several_callees(session: Session, calls: Collection[int]) -> bool:
+    """Whether somebody calls more than one worker."""
+    pipes = {session.messages.pipe[row] for row in calls}
+    pairs = {(session.jobs[pipe], session.clients[pipe], session.servers[pipe]) for pipe in pipes}
+    return len({pair[:2] for pair in pairs}) < len(pairs)
