@@ -73,6 +73,10 @@ def run(request: Request) -> int:
             say_if_empty(opened.session, f"{label}: ")
         check_messages(*runs)
         a, b = runs[0], runs[-1]
+        strange = _strange_workers(request, a, b)
+        if strange is not None:
+            say(strange)
+            return exit_codes.USAGE
         contexts = _context(a, request.contexts[:1]), _context(b, request.contexts[-1:])
         with ProgressBar("comparing") as progress:
             comparison = compare_runs(a, b, request.rules(), contexts=contexts, progress=progress)
@@ -172,6 +176,21 @@ def _mistake(request: Request) -> str | None:
         return wrong
     if request.shrink is not None and request.shrink == request.output:
         return f"{request.shrink}: --output and --shrink can't both be written there"
+    return None
+
+
+MAX_WORKERS = 8
+
+
+def _strange_workers(request: Request, a: Run, b: Run) -> str | None:
+    """Why a worker can't be renamed: one run lacks it."""
+    for old, new in (renames(request.renames) or {}).items():
+        for label, opened, name in (("A", a, old), ("B", b, new)):
+            there = sorted({worker.name for worker in opened.workers if worker.name is not None})
+            if name not in there:
+                return (
+                    f"--rename {old}={new}: {label} has no worker {name}; it has {some(there, MAX_WORKERS)}"
+                )
     return None
 
 

@@ -207,6 +207,8 @@ def diff_lines(a: Path, b: Path) -> list[dict[str, Any]]:
         ((CHAIN, CHAIN, CHAIN), "two runs can be compared"),
         ((CHAIN, CHAIN, "--ignore", "everything"), "--ignore everything: these can be ignored: device,"),
         ((CHAIN, CHAIN, "--rename", "x"), "--rename: not OLD=NEW"),
+        ((CHAIN, CHAIN, "--rename", "x=worker0"), "A has no worker x; it has worker0, worker1"),
+        ((CHAIN, CHAIN, "--rename", "worker0=y"), "B has no worker y; it has worker0, worker1"),
         ((CHAIN, CHAIN, "--rename", "x=z", "--rename", "y=z"), "--rename: not OLD=NEW"),
         ((CHAIN, CHAIN, "--rtol", "-1"), "--rtol -1: a finite number from 0 up"),
         ((CHAIN, CHAIN, "--atol", "nan"), "--atol nan: a finite number from 0 up"),
