@@ -67,6 +67,7 @@ def _missing(
         if is_missing(run.session, edge, began_ns)
         and edge.forward not in dangling
         and not run.damaged_between(edge.receiver, edge.sender)
+        and not run.unheard(edge.receiver, context.job)
     ]
     if not edges or (not context.cleanup and run.cut_off(max(map(run.end_ns, begun)))):
         return

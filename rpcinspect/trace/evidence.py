@@ -98,6 +98,16 @@ class CaptureEvidence:
             return any(a in senders and b in receivers and a != b for a, b in ways)
         return any((a, b) in ways for a in senders for b in receivers if a != b)
 
+    def unheard(self, worker: str, job: int) -> bool:
+        """Whether nothing that a worker has sent of its own is in a log: its host's may be another one."""
+        return self.session.logged and (job, worker) not in self._heard
+
+    @cached_property
+    def _heard(self) -> frozenset[tuple[int, str]]:
+        columns = self.session.messages
+        pipes = {columns.pipe[row] for row in np.flatnonzero(np.asarray(columns.from_client)).tolist()}
+        return frozenset((self.jobs[pipe], self.session.clients[pipe]) for pipe in pipes)
+
     def pipes_to(self, worker: str, job: int) -> Sequence[int]:
         """The pipes on which others send requests to a worker."""
         return self._pipes_to.get((job, worker), ())

@@ -83,8 +83,8 @@ def of_capture(name: str) -> tuple[Session, list[Finding]]:
     return of_path(str(capture_of(name)))
 
 
-def of_path(path: str) -> tuple[Session, list[Finding]]:
-    with Decoding([path]) as decoding:
+def of_path(*paths: str) -> tuple[Session, list[Finding]]:
+    with Decoding(paths) as decoding:
         for _ in decoding.records():
             pass
         return decoding.session, list(decoding.session.findings)

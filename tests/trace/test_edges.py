@@ -14,8 +14,8 @@ from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.session.model import Finding
 from rpcinspect.trace.wire_facts import WireFacts
 from tests.replay.talks import Workers
-from tests.trace.talks import SECOND, findings, of_capture
-from tests.truth import workload
+from tests.trace.talks import SECOND, findings, of_capture, of_path
+from tests.truth import CAPTURES, workload
 
 LATE = 9 * SECOND
 
@@ -127,3 +127,12 @@ def test_a_request_without_an_edge_leaves_nothing(
     assert told(findings(workers, until=LATE), "dangling-send") == []
     workers.call(0, 1, 20, 30, "app.f", ExceptionResponse(b"boom"), context=(1, 2), grads=(1, 0))
     assert len(told(findings(workers, until=LATE), "dangling-send")) == 1
+
+
+def test_a_log_of_one_host_of_two_lacks_what_the_other_sent() -> None:
+    """The two hosts of one run, whose replay is identical: together their logs hold every gradient."""
+    a, b = (str(CAPTURES / f"reports/job/two_{host}.rpclog.gz") for host in "ab")
+    for logs in ((a,), (b,), (a, b)):
+        session, found = of_path(*logs)
+        assert session.contexts
+        assert told(found) == []
