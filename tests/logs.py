@@ -19,6 +19,8 @@ OF_PACKETS = {
     "truncated-packets",
     "conflicting-overlap",
     "startup-skew",
+    "failed-init",
+    "no-rpc",
 }
 """Findings that speak of packets, or of what a log says otherwise or not at all."""
 

@@ -172,7 +172,9 @@ def test_a_worker_that_ends_does_not_end_us(end: str, told: str, tmp_path: Path)
     assert ("about to go" in out) or "kill" in end
     (line,) = (line for line in out.splitlines() if line.startswith("session 1 ended early: "))
     assert told in line
-    assert out.splitlines()[-1].startswith("failed: 4 of 4 gradients and 5 of 5 answers")
+    assert out.splitlines()[-1].startswith(
+        "failed: 4 of 4 gradients, 5 of 5 answers and 1 of 1 request don't match"
+    )
 
 
 def test_control_c(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_devices_that_nobody_has(channel: str, device: str, app: Path, tmp_path:
     assert {tensor["target_device"] for tensor in named} == {"cuda:0" if channel == "cuda_basic" else "cpu"}
     ran = rpcinspect("replay", path, "--path", app)
     assert ran.code == 0, ran.out
-    assert "answers: 2 of 2 identical" in ran.out
+    assert "identical: no gradients, 2 of 2 answers" in ran.out
 
 
 ABSURD = {

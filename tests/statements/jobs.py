@@ -134,7 +134,7 @@ def device_maps(on: Told, line: Statement) -> None:
 def refused(on: Told, line: Statement) -> None:
     assert on.trace.session.totals.messages == 0
     assert on.trace.latency.timings == ()
-    assert on.findings == []
+    assert {(finding.code, finding.severity) for finding in on.findings} == {("failed-init", "error")}
 
 
 def visible(on: Told, line: Statement) -> None:

@@ -183,7 +183,7 @@ def test_nothing_to_replay() -> None:
 def test_what_could_not_start() -> None:
     lines = shown(not_started(planned(CHAIN)), error="import: no module named app:\nTraceback\n  last line")
     assert lines[-4:-1] == ["import: no module named app:", "  Traceback", "    last line"]
-    assert lines[-1].startswith("failed: 4 of 4 gradients and 5 of 5 answers")
+    assert lines[-1].startswith("failed: 4 of 4 gradients, 5 of 5 answers and 1 of 1 request don't match")
 
 
 def test_runs_and_interruption() -> None:
