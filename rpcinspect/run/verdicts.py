@@ -57,7 +57,7 @@ class Verdicts:
 
     def copy(self, row: int, other: int) -> None:
         """Gives a request the verdict of another one, which was judged."""
-        self.parent[row] = self.parent[other]
+        self.settle(row, self.parent[other])
         if other in self.doubtful:
             self.doubtful[row] = self.doubtful[other]
 

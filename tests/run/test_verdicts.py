@@ -43,3 +43,14 @@ def test_a_second_verdict_takes_the_place_of_the_first() -> None:
     verdicts[1] = Verdict((0,), False)
     assert not verdicts.doubtful
     assert verdicts.parent[1] == 0
+
+
+def test_a_copy_takes_the_place_of_what_was_there() -> None:
+    verdicts = Verdicts(3)
+    verdicts[1], verdicts[2] = Verdict((0,), True), Verdict((0,), False)
+    verdicts.copy(2, 1)
+    assert verdicts[2] is verdicts[1]
+    verdicts[1] = Verdict((0,), False)
+    verdicts.copy(2, 1)
+    assert not verdicts.doubtful
+    assert verdicts[2].rows == (0,)
