@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rpcinspect.run.closings import Closings, Departure
 from rpcinspect.views.phrases import counted, indexes
-from rpcinspect.views.text.columns import Line, columns, show_lines
+from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label
 from rpcinspect.views.worker_logs import said
 
@@ -25,12 +25,12 @@ def show_closings(closings: Closings, start_ns: int, console: Console) -> None:
     show_lines(_lines(closings, start_ns), console)
 
 
-def _lines(closings: Closings, start_ns: int) -> Iterator[Line]:
+def _lines(closings: Closings, start_ns: int) -> Iterator[Line | Columns]:
     first = closings.first and (closings.first.job, closings.first.worker)
     if closings.departures:
         rows = [_row(departure, start_ns) for departure in closings.departures]
         styles = ["red" if (one.job, one.worker) == first else "" for one in closings.departures]
-        yield from columns(HEADER, rows, right=(0,), styles=styles)
+        yield Columns(HEADER, rows, right=(0,), gives_way=1, styles=styles)
         yield "", ""
     if closings.open_pipes:
         yield f"of {counted(closings.open_pipes, 'pipe')} the end was not captured", ""
@@ -38,7 +38,7 @@ def _lines(closings: Closings, start_ns: int) -> Iterator[Line]:
     yield from _verdict(closings)
 
 
-def _reports(closings: Closings, start_ns: int) -> Iterator[Line]:
+def _reports(closings: Closings, start_ns: int) -> Iterator[Line | Columns]:
     """What workers' own logs say."""
     if not closings.reports:
         return
@@ -52,13 +52,13 @@ def _reports(closings: Closings, start_ns: int) -> Iterator[Line]:
         )
         for one in shown
     ]
-    yield from columns(("seconds", "log of", "lost", "what it says"), rows, right=(0,))
+    yield Columns(("seconds", "log of", "lost", "what it says"), rows, right=(0,), gives_way=3)
     if len(closings.reports) > len(shown):
         yield f"… and {len(closings.reports) - len(shown):,} more", ""
     yield "", ""
 
 
-def _verdict(closings: Closings) -> Iterator[Line]:
+def _verdict(closings: Closings) -> Iterator[Line | Columns]:
     first, report = closings.first, closings.first_report
     by_logs = None if report is None else report.peer
     if first is None:
