@@ -298,7 +298,7 @@ def test_files_without_an_answer(question: tuple[str, ...], tmp_path: Path) -> N
     for options in ((), ("--format", "jsonl"), ("-f", "error")):
         for path, told in (
             (empty, "empty file"),
-            (other, "not a pcap or pcapng file"),
+            (other, "not a pcap, pcapng or rpclog file"),
             (tmp_path / "missing.pcap", "No such file or directory"),
             (tmp_path, "is a directory"),
         ):
