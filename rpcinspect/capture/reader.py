@@ -230,7 +230,7 @@ def _recognise(source: Source, problems: list[Problem]) -> tuple[str, Read]:
     for magic, what in STRANGERS:
         if head.startswith(magic):
             raise UnknownFormatError(f"{source.name}: not a pcap, pcapng or rpclog file but {what}")
-    text = head.isascii() and head.decode().strip().isprintable()
+    text = head.isascii() and "".join(head.decode().split()).isprintable()
     begin = repr(head.decode()) if text else head[:4].hex(" ")
     raise UnknownFormatError(f"{source.name}: not a pcap, pcapng or rpclog file (it starts with {begin})")
 
