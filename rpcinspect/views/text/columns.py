@@ -81,4 +81,12 @@ def show_lines(parts: Iterable[Line | Columns], console: Console) -> None:
             if width is None or cell_len(line) <= width:
                 write_line(console, line, style)
             else:
-                console.print(Text(line, style))
+                for part_of_it in _wrapped(line, width, console):
+                    write_line(console, part_of_it, style)
+
+
+def _wrapped(line: str, width: int, console: Console) -> Iterator[str]:
+    """A sentence in lines that begin below its first word, but for the first."""
+    begin = " " * (len(line) - len(line.lstrip()))
+    within = Text(line.strip()).wrap(console, max(1, width - len(begin)))
+    return (begin + one.plain.rstrip() for one in within)
