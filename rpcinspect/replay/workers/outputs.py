@@ -45,7 +45,7 @@ class Outputs(Closing):
         self._wake, self._alarm = socket.socketpair()
         self._threads = [threading.Thread(target=self._read_all, name="outputs of workers", daemon=True)]
         if show is not None:
-            self._threads.append(threading.Thread(target=self._show_all, name="lines of workers", daemon=True))
+            self._threads.append(threading.Thread(target=self._show_all, name="their lines", daemon=True))
         for thread in self._threads:
             thread.start()
         self._closed = False

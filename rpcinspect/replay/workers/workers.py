@@ -107,8 +107,8 @@ class Workers(Closing):
     """The process that all live workers are forked from. Use it in a `with` statement."""
 
     def __init__(self, options: WorkerOptions | None = None, show: Show | None = None) -> None:
-        """Starts it and waits until everything is imported. Raises `ReplayError` with the reason. `show`: what
-        lines are shown by that processes write.
+        """Starts it and waits until everything is imported. Raises `ReplayError` with the reason. `show`
+        gets the lines that processes write.
         """
         self.options = options or WorkerOptions()
         self._ended: dict[int, Exit] = {}
