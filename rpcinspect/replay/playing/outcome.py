@@ -164,6 +164,7 @@ EVENTS = (
 )
 
 
+FAILED_HERE = "it failed here: "
 AFTER_A_GAP = "a worker lacks an earlier request, of which bytes were not captured, and so may do otherwise"
 
 
@@ -264,8 +265,8 @@ def _guess(differences: Sequence[Difference]) -> str:
         return EVENTS
     for difference in differences:
         if difference.code == "error" and difference.a_value is None and isinstance(difference.b_value, str):
-            line = _last_line(difference.b_value)
-            return f"it failed here: {line}{_hint(line)}"
+            line = error_line(difference.b_value)
+            return f"{FAILED_HERE}{line}{_hint(line)}"
     return _REASONS[nature_of(differences)]
 
 
@@ -278,7 +279,7 @@ def _hint(line: str) -> str:
     return ""
 
 
-def _last_line(text: str) -> str:
+def error_line(text: str) -> str:
     """Where Python says which exception it was; native errors have their frames after it."""
     lines = [line.strip() for line in text.replace("\\n", "\n").splitlines() if line.strip()]
     named = [line for line in lines if _EXCEPTION.match(line)]

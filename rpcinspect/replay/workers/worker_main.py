@@ -41,6 +41,8 @@ RENDEZVOUS_SCHEME = "rpcinspect"
 PACKAGE = Path(__file__).resolve().parents[2]
 GRADIENT_BYTES = 1 << 26
 """Of the gradients that are shown at once; more are named without their bytes."""
+MADE_BY = {"_remote_module_non_scriptable": "torch.distributed.nn.api.remote_module"}
+"""Modules without a file → what makes them when it is imported."""
 FOREVER_S = 1e6
 """A wait that ends when the other end of the socket closes."""
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
@@ -212,6 +214,7 @@ def load(options: dict[str, Any], begin: Callable[[str], None]) -> None:
     import torch.distributed.autograd
     import torch.distributed.rpc  # noqa: F401
 
+    sys.argv = [options["main"] or "rpcinspect"]
     sys.dont_write_bytecode = True  # nothing may be left beside the user's files
     for name in options["imports"]:
         begin(name)
@@ -220,7 +223,6 @@ def load(options: dict[str, Any], begin: Callable[[str], None]) -> None:
         from rpcinspect.replay.workers.live_worker import load_main
 
         begin(Path(options["main"]).stem)
-        sys.argv = [options["main"]]
         load_main(options["main"])
     for module in sorted({name.rpartition(".")[0] for name in options["names"]}):
         begin(module)
@@ -244,10 +246,17 @@ def load_named(module: str) -> None:
     """The module of something that messages name. What can't be imported fails when it is used, or is a
     class."""
     while module and module.partition(".")[0] not in ("__main__", "__mp_main__"):
+        module = MADE_BY.get(module, module)
         try:
             importlib.import_module(module)
             return
-        except ModuleNotFoundError:
+        except ModuleNotFoundError as error:
+            if module.isidentifier() and error.name == module:
+                print(
+                    f"no module {module} is found: what calls it will fail (--path FOLDER lets live workers "
+                    "find modules)",
+                    file=sys.stderr,
+                )
             module = module.rpartition(".")[0]
         except Exception:
             traceback.print_exc()

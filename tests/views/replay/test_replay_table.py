@@ -169,7 +169,7 @@ def test_refused_functions_of_the_jobs_script() -> None:
     workers = Workers(2)
     workers.call(0, 1, 10, 20, "__mp_main__.step")
     lines = shown(not_started(workers.plan(None, Gate())))
-    assert lines[-2].startswith("To allow this, add: --main SCRIPT.py (")
+    assert lines[-2] == "To allow this, add: --main SCRIPT.py"
 
 
 def test_nothing_to_replay() -> None:
