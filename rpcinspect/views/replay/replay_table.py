@@ -408,7 +408,7 @@ def verdict_line(made: Report) -> Line:
     style = VERDICT_STYLES.get(made.verdict, "bold red")
     if made.interrupted:
         word, style = f"interrupted; {word}", "bold red"
-    if made.verdict == "refused" or (made.verdict == "failed" and not made.runs):
+    if made.verdict == "refused" or (made.verdict == "failed" and not (made.runs or made.interrupted)):
         return f"{word}: nothing was started", style
     if made.runs > 1:
         word = f"{word} ({made.identical_runs} of {made.runs} runs as captured)"

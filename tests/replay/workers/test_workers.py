@@ -83,7 +83,7 @@ def test_a_module_from_elsewhere_than_what_was_read(tmp_path: Path) -> None:
 def test_an_import_that_never_ends(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time; time.sleep(1000)", encoding="utf-8")
     start = time.monotonic()
-    with pytest.raises(ReplayError, match=r"was not ready within 1 s \(it imports slow\)"):
+    with pytest.raises(ReplayError, match=r"was not ready within 1 s \(it imports \w+"):
         Workers(WorkerOptions(path=(str(tmp_path),), imports=("slow",), import_timeout_s=1))
     assert time.monotonic() - start < 8
 
