@@ -221,6 +221,10 @@ def replay(
     show_all: Annotated[
         bool, typer.Option("--all", "-a", help="Show every step; with --plan the agents' own calls too.")
     ] = False,
+    quiet_workers: Annotated[
+        bool,
+        typer.Option("--quiet-workers", help="Do not show what live workers print, on standard error."),
+    ] = False,
     export: Annotated[
         Path | None,
         typer.Option(
