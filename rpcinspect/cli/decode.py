@@ -74,7 +74,7 @@ def decode(
         ),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="Show the agents' own calls too; with --message, every byte.")
+        bool, typer.Option("--all", "-a", help="Show housekeeping (references, contexts, start-up) too; with --message, every byte.")
     ] = False,
     stream: Annotated[
         bool,
@@ -93,6 +93,12 @@ def decode(
         bool,
         typer.Option(
             "--roundtrip", help="Encode every message again; report how many come out byte for byte."
+        ),
+    ] = False,
+    calls: Annotated[
+        bool,
+        typer.Option(
+            "--calls", help="One row per call: who calls whom with what, its result or error, how long it took."
         ),
     ] = False,
     graph: Annotated[

@@ -31,9 +31,12 @@ def render(
     limits: Limits = DEFAULT_LIMITS,
     *,
     max_chars: int = 4000,
+    short: bool = False,
 ) -> str:
-    """One line of printable text; never raises. `tensors[i]` is shown for a reference to tensor i."""
-    renderer = _Renderer(tensors or (), limits, max_chars)
+    """One line of printable text; never raises. `tensors[i]` is shown for a reference to tensor i; `short`:
+    an RRef by its id alone, `RRef(0:2)`.
+    """
+    renderer = _Renderer(tensors or (), limits, max_chars, short)
     try:
         renderer.value(value)
     except _FullError:
@@ -88,10 +91,11 @@ class _FullError(Exception):
 
 
 class _Renderer:
-    def __init__(self, tensors: Sequence[str], limits: Limits, max_chars: int) -> None:
+    def __init__(self, tensors: Sequence[str], limits: Limits, max_chars: int, short: bool) -> None:
         self.out: list[str] = []
         self.left = max_chars
         self.tensors = tensors
+        self.short = short
         self.max_depth = min(limits.pickle_depth, _MAX_DEPTH)
         self.path: set[int] = set()
         """Identities of the values that are being written, to see cycles."""
@@ -212,7 +216,18 @@ class _Renderer:
         return True
 
     def received(self, node: Call) -> bool:
-        return self.tensor(node) or _says(_rref)(self, node) or _says(_script)(self, node)
+        return self.tensor(node) or self.rref(node) or _says(_script)(self, node)
+
+    def rref(self, node: Call) -> bool:
+        fork = semantic.rref_fork(node)
+        if fork is None:
+            return False
+        if self.short:
+            self.emit("RRef({}:{})".format(*fork.rref_id))
+        else:
+            rref_id, fork_id = "({},{})".format(*fork.rref_id), "({},{})".format(*fork.fork_id)
+            self.emit(f"RRef(rref={rref_id} fork={fork_id} owner={fork.owner_id})")
+        return True
 
     def tagged(self, node: Call) -> bool:
         plain = semantic.untag(node)
@@ -266,14 +281,6 @@ def _says(text: Callable[[Call], str | None]) -> _Special:
         return found is not None
 
     return write
-
-
-def _rref(node: Call) -> str | None:
-    fork = semantic.rref_fork(node)
-    if fork is None:
-        return None
-    rref_id, fork_id = "({},{})".format(*fork.rref_id), "({},{})".format(*fork.fork_id)
-    return f"RRef(rref={rref_id} fork={fork_id} owner={fork.owner_id})"
 
 
 def _script(node: Call) -> str | None:
@@ -356,7 +363,7 @@ _NODES: dict[type, Callable[[_Renderer, Value], None]] = {
 
 _SPECIAL: dict[Global, _Special] = {
     Global("torch.jit._pickle", "build_tensor_from_id"): _Renderer.tensor,
-    Global("torch.distributed.rpc", "rref"): _says(_rref),
+    Global("torch.distributed.rpc", "rref"): _Renderer.rref,
     **dict.fromkeys(semantic.TAGS, _Renderer.tagged),
     Global("torch._utils", "_rebuild_parameter"): _Renderer.parameter,
     Global("torch", "device"): _says(_device),

@@ -1,0 +1,164 @@
+"""What one message says of a call: whom it calls with what, or what came back, in full and in short.
+
+In: records. Out: JSON of a request (`type`, `function`, `args`, `kwargs`) or of an answer (`result`,
+`error`), both with `short`: the same as a line for people has it, without what stands elsewhere in that line:
+who is called, the autograd context. Arguments are those of whoever is called, so of a method behind torch's
+proxies its own. What messages of a pattern have in common is put into words once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from rpcinspect.fields.body import Body, body_of
+from rpcinspect.fields.plain import Json, text
+from rpcinspect.rpc.cache import BoundedCache
+from rpcinspect.rpc.callee import passed_to
+from rpcinspect.rpc.command import (
+    PropagateGradientsReq,
+    PythonRRefFetchCall,
+    RemoteRet,
+    RRefBackwardReq,
+    ScriptRRefFetchCall,
+)
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.decode import REPEATING, held_bytes
+from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.pickles.render import render
+from rpcinspect.rpc.pickles.tree import Dict, Value
+from rpcinspect.rpc.questions import CALLS, HOUSEKEEPING, fork_of, function_of, result_of, rref_of
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta
+
+MAX_ARGUMENT = 80
+"""Characters of one in a line for people."""
+MAX_ARGUMENTS = 12
+"""Of a call that a line for people shows."""
+MAX_RENDERED = 1000
+"""Of a call that are rendered at all."""
+CACHE_BYTES = 1 << 22
+
+
+class CallTexts:
+    """Makes them, each once for all messages that say the same."""
+
+    def __init__(self) -> None:
+        self._known: BoundedCache[tuple[int, int], tuple[object, object, bytes]] = BoundedCache(CACHE_BYTES)
+
+    def of(self, record: RpcRecord) -> bytes:
+        """The JSON of one message."""
+        return record.told(self._of)
+
+    def _of(self, record: RpcRecord) -> bytes:
+        like = record.like
+        key = (id(like.command), id(like.tensors))
+        if not record.problems:
+            known = self._known.get(key)
+            if known is not None:  # the entry holds both objects, so that their ids stay theirs
+                return known[2]
+        told = orjson.dumps(request_json(record) if record.tp.from_client else answer_json(record))
+        if not record.problems and (record.pattern is not None or message_type_of(like.command) in REPEATING):
+            self._known.put(key, (like.command, like.tensors, told), len(told) + held_bytes(like))
+        return told
+
+
+def request_json(record: RpcRecord) -> Json:
+    """What a request says."""
+    kind = message_type_of(record.like.command)
+    function = function_of(record)
+    args: list[str] | None = None
+    kwargs: dict[str, str] | None = None
+    short = ""
+    if kind in CALLS:
+        passed = passed_to(record)
+        if passed is None:
+            short = "(?)"
+        else:
+            body = body_of(record)
+            args, kwargs = _in_full(body, passed)
+            short = f"({', '.join(_in_short(record.like.tensors, passed))})"
+    else:
+        short = _of_no_call(record)
+    return {
+        "type": type_name(kind),
+        "function": None if function is None else text(function),
+        "args": args,
+        "kwargs": kwargs,
+        "short": _with_problem(record, short),
+    }
+
+
+def answer_json(record: RpcRecord) -> Json:
+    """What an answer says."""
+    body = body_of(record)
+    command = record.like.command
+    result = short = body.get("value")
+    if isinstance(command, RemoteRet):
+        result = short = _rref(command.rref_id.to_value())
+    elif result is not None:
+        tensors = short_tensors(record.like.tensors)
+        short = render(result_of(record), tensors, max_chars=MAX_ARGUMENT, short=True)
+    return {"result": result, "error": body.get("error"), "short": _with_problem(record, short or "")}
+
+
+def short_tensors(tensors: Sequence[TensorMeta]) -> list[str]:
+    """How tensors are called in a line for people: `tensor[8,16]`."""
+    return [f"tensor[{','.join(map(str, meta.sizes))}]" for meta in tensors]
+
+
+def _in_full(body: Body, passed: tuple[Value, Value]) -> tuple[list[str], dict[str, str]]:
+    args, pairs = _parts(passed)
+    return list(map(body.render, args)), {_key(key): body.render(value) for key, value in pairs}
+
+
+def _in_short(tensors: Sequence[TensorMeta], passed: tuple[Value, Value]) -> list[str]:
+    names = short_tensors(tensors)
+
+    def say(value: Value) -> str:
+        return render(value, names, max_chars=MAX_ARGUMENT, short=True)
+
+    args, pairs = _parts(passed)
+    said = [say(value) for value in args[:MAX_ARGUMENTS]]
+    said += [f"{_key(key)}={say(value)}" for key, value in pairs[: MAX_ARGUMENTS - len(said)]]
+    more = len(args) + len(pairs) - len(said)
+    return [*said, f"… ({more:,} more)"] if more else said
+
+
+def _parts(passed: tuple[Value, Value]) -> tuple[list[Value], list[tuple[Value, Value]]]:
+    args, kwargs = passed
+    positional = [*args[:MAX_RENDERED]] if type(args) in (tuple, list) else [args]
+    return positional, kwargs.pairs[:MAX_RENDERED] if type(kwargs) is Dict else []
+
+
+def _key(key: Value) -> str:
+    plain = type(key) is str and key.isidentifier() and key.isprintable()
+    return str(key) if plain else render(key, max_chars=MAX_ARGUMENT)
+
+
+def _of_no_call(record: RpcRecord) -> str:
+    """A gradient's tensors; `RRef(0:2).to_here()`; else the type, and what it is about."""
+    command = record.like.command
+    rref, fork = rref_of(record), fork_of(record)
+    if isinstance(command, PropagateGradientsReq):
+        names = short_tensors(record.like.tensors)
+        return ", ".join(names[i] if 0 <= i < len(names) else "?" for i in command.grads[:MAX_ARGUMENTS])
+    if isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)) and rref is not None:
+        return f"{_rref(rref)}.to_here()"
+    if isinstance(command, RRefBackwardReq) and rref is not None:
+        return f"{_rref(rref)}.backward()"
+    kind = message_type_of(command)
+    words = [type_name(kind)]
+    if kind in HOUSEKEEPING:
+        words += [_rref(rref)] if rref is not None else []
+        words += ["fork {}:{}".format(*fork)] if fork is not None else []
+    return " ".join(words)
+
+
+def _with_problem(record: RpcRecord, short: str) -> str:
+    return f"{short} ! {record.problems[0].reason}".lstrip() if record.problems else short
+
+
+def _rref(identifier: tuple[int, int]) -> str:
+    return "RRef({}:{})".format(*identifier)
