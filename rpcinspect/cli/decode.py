@@ -74,7 +74,12 @@ def decode(
         ),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="Show housekeeping (references, contexts, start-up) too; with --message, every byte.")
+        bool,
+        typer.Option(
+            "--all",
+            "-a",
+            help="Show housekeeping too: references, contexts, start-up; with --message, every byte.",
+        ),
     ] = False,
     stream: Annotated[
         bool,
@@ -98,7 +103,8 @@ def decode(
     calls: Annotated[
         bool,
         typer.Option(
-            "--calls", help="One row per call: who calls whom with what, its result or error, how long it took."
+            "--calls",
+            help="Show one row per call: who calls whom with what, the result or error, how long.",
         ),
     ] = False,
     graph: Annotated[

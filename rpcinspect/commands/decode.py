@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-import numpy as np
 from msgspec.structs import replace
 
 from rpcinspect import exit_codes
@@ -20,7 +19,6 @@ from rpcinspect.commands.output import open_console, open_output, say, say_block
 from rpcinspect.commands.passes import named, read, readable_twice, spool, take, take_at_once, take_chosen
 from rpcinspect.commands.progress import reading_bar
 from rpcinspect.errors import CaptureError, FilterError
-from rpcinspect.fields.known import housekeeping
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.session.model import Session
@@ -189,7 +187,7 @@ def _table(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
         session = decoding.session
         if not live:
             view.show(session, console, shown)
-        hidden = 0 if show_all else int(np.count_nonzero(housekeeping(session)))
+        hidden = 0 if show_all else session.messages.housekeeping().count(1)
         show_summary(session, console, hidden=hidden, shown=shown)
         _say_what_is_unread(decoding)
         return _verdict(request, session, interrupt)

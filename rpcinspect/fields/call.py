@@ -1,20 +1,17 @@
 """What one message says of a call: whom it calls with what, or what came back, in full and in short.
 
-In: records. Out: JSON of a request (`type`, `function`, `args`, `kwargs`) or of an answer (`result`,
-`error`), both with `short`: the same as a line for people has it, without what stands elsewhere in that line:
-who is called, the autograd context. Arguments are those of whoever is called, so of a method behind torch's
-proxies its own. What messages of a pattern have in common is put into words once.
+In: a record. Out: of a request `type`, `function`, `args`, `kwargs`, of an answer `result`, `error`; of both
+`short`, the same as a line for people has it, without what such a line takes from elsewhere: who is called,
+the autograd context. So messages of a pattern say the same. Arguments are those of whoever is called, of a
+method behind torch's proxies its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import orjson
-
 from rpcinspect.fields.body import Body, body_of
 from rpcinspect.fields.plain import Json, text
-from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.callee import passed_to
 from rpcinspect.rpc.command import (
     PropagateGradientsReq,
@@ -24,7 +21,6 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.command_codec import message_type_of
-from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.pickles.render import render
 from rpcinspect.rpc.pickles.tree import Dict, Value
@@ -38,30 +34,6 @@ MAX_ARGUMENTS = 12
 """Of a call that a line for people shows."""
 MAX_RENDERED = 1000
 """Of a call that are rendered at all."""
-CACHE_BYTES = 1 << 22
-
-
-class CallTexts:
-    """Makes them, each once for all messages that say the same."""
-
-    def __init__(self) -> None:
-        self._known: BoundedCache[tuple[int, int], tuple[object, object, bytes]] = BoundedCache(CACHE_BYTES)
-
-    def of(self, record: RpcRecord) -> bytes:
-        """The JSON of one message."""
-        return record.told(self._of)
-
-    def _of(self, record: RpcRecord) -> bytes:
-        like = record.like
-        key = (id(like.command), id(like.tensors))
-        if not record.problems:
-            known = self._known.get(key)
-            if known is not None:  # the entry holds both objects, so that their ids stay theirs
-                return known[2]
-        told = orjson.dumps(request_json(record) if record.tp.from_client else answer_json(record))
-        if not record.problems and (record.pattern is not None or message_type_of(like.command) in REPEATING):
-            self._known.put(key, (like.command, like.tensors, told), len(told) + held_bytes(like))
-        return told
 
 
 def request_json(record: RpcRecord) -> Json:

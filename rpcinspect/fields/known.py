@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import Any, TypeAlias
 
-import numpy as np
 from msgspec import UNSET
-from numpy.typing import NDArray
 
 from rpcinspect.fields.plain import Picked, text
 from rpcinspect.pipeline import Decoding
@@ -253,15 +251,8 @@ def pipe_ends(record: RpcRecord, roster: Roster) -> tuple[str, str]:
     return str(pipe.server), pipe.client_name or str(pipe.client)
 
 
-def housekeeping(session: Session) -> NDArray[np.bool_]:
-    """Of each row whether agents keep house with the message."""
-    columns = session.messages
-    kinds, control = np.asarray(columns.type), np.asarray(columns.control)
-    return (control != 0) | np.isin(kinds, list(KEEPING))
-
-
 def is_housekeeping(decoding: Decoding, record: RpcRecord) -> bool:
-    """The same of one message, while a decoding goes on."""
+    """Whether agents keep house with a message, while a decoding goes on."""
     return record.like.message.type in KEEPING or is_control(decoding, record)
 
 

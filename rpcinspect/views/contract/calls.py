@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
-import numpy as np
 import orjson
 from msgspec import Struct
 
-from rpcinspect.fields.call import CallTexts
-from rpcinspect.fields.known import AtTheEnd, failure_json, housekeeping
+from rpcinspect.fields.call import answer_json, request_json
+from rpcinspect.fields.known import AtTheEnd, failure_json
 from rpcinspect.fields.plain import Json, text
+from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.callee import Name
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes, Doubt
@@ -28,9 +30,33 @@ from rpcinspect.views.phrases import error_phrase, packed, printable
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
 
+CACHE_BYTES = 1 << 22
 BATCH = 2000
 """Rows that are put together at a time."""
 GRADIENTS, REFERENCE = MessageType.BACKWARD_AUTOGRAD_REQ.name, MessageType.RREF_BACKWARD_REQ.name
+
+
+class CallTexts:
+    """Makes them, each once for all messages that say the same."""
+
+    def __init__(self) -> None:
+        self._known: BoundedCache[tuple[int, int], tuple[object, object, bytes]] = BoundedCache(CACHE_BYTES)
+
+    def of(self, record: RpcRecord) -> bytes:
+        """The JSON of one message."""
+        return record.told(self._of)
+
+    def _of(self, record: RpcRecord) -> bytes:
+        like = record.like
+        key = (id(like.command), id(like.tensors))
+        if not record.problems:
+            known = self._known.get(key)
+            if known is not None:  # the entry holds both objects, so that their ids stay theirs
+                return known[2]
+        told = orjson.dumps(request_json(record) if record.tp.from_client else answer_json(record))
+        if not record.problems and (record.pattern is not None or message_type_of(like.command) in REPEATING):
+            self._known.put(key, (like.command, like.tensors, told), len(told) + held_bytes(like))
+        return told
 
 
 class CallRow(Struct, frozen=True, kw_only=True):
@@ -116,23 +142,24 @@ class OfSession:
         self._session = session
         self._spool = spool
         self._known = AtTheEnd(session)
-        keeping, columns = housekeeping(session), session.messages
-        self._keeping = keeping
-        requests = np.asarray(columns.from_client) != 0
-        partner = np.asarray(columns.partner)
-        picked = np.ones(len(columns), bool) if shown is None else np.frombuffer(shown.rows, np.int8) != 0
-        either = picked | ((partner != NONE) & picked[partner])
-        ordered = session.order[requests[session.order]]
-        self.rows: list[int] = ordered[either[ordered]].tolist()
+        columns = session.messages
+        partner, forth = columns.partner, columns.from_client
+        self._keeping = keeping = columns.housekeeping()
+        picked = b"\1" * len(columns) if shown is None else shown.rows
+        requests = [row for row in session.order.tolist() if forth[row]]
+        self.rows = [
+            row for row in requests if picked[row] or (partner[row] != NONE and picked[partner[row]])
+        ]
         """The requests' rows, in the order of time."""
-        self.calls: list[int] = ordered[either[ordered] & ~keeping[ordered]].tolist()
+        self.calls = [row for row in self.rows if not keeping[row]]
         """The same without housekeeping."""
-        self.all_calls = int(np.count_nonzero(requests & ~keeping))
+        self.all_rows = len(requests)
+        self.all_calls = sum(not keeping[row] for row in requests)
         """How many there are, shown or not."""
-        self.all_rows = len(ordered)
-        self.hidden = int(np.count_nonzero(picked & keeping))
+        there = range(len(columns))
+        self.hidden = sum(picked[row] and keeping[row] for row in there)
         """Messages of housekeeping."""
-        self.orphans = int(np.count_nonzero(picked & ~requests & (partner == NONE)))
+        self.orphans = sum(picked[row] and not forth[row] and partner[row] == NONE for row in there)
         """Answers whose request was not captured."""
 
     @property

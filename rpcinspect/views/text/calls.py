@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
 from msgspec import Struct
 from rich.cells import cell_len
 from rich.console import Console
@@ -91,7 +90,7 @@ def nested(
 ) -> tuple[list[tuple[int, int]], frozenset[int]]:
     """The rows with how deep they are nested, each below the one that it was certainly sent for; and the
     indexes of those that stand below it."""
-    index = np.asarray(session.index)[list(rows)].tolist()
+    index = [int(session.index[row]) for row in rows]
     there = set(index)
     below: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
     for row, number in zip(rows, index, strict=True):
@@ -156,7 +155,10 @@ def _below(
     if shown is None:
         told = [f"{failed:,} failed"] if failed else []
         told += [f"{open_:,} without an answer"] if open_ else []
-        yield counted(count, "call" if not show_all else "request") + (f": {', '.join(told)}" if told else ""), "bold"
+        yield (
+            counted(count, "call" if not show_all else "request") + (f": {', '.join(told)}" if told else ""),
+            "bold",
+        )
     else:
         of = calls.all_rows if show_all else calls.all_calls
         yield shown.words(count, of, "request" if show_all else "call"), "bold"

@@ -10,7 +10,7 @@ from itertools import repeat
 
 from rich.console import Console
 
-from rpcinspect.run.latency import Latency, LatencyGroup, Straggler
+from rpcinspect.run.latency import Latency, LatencyGroup, Straggler, for_people
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import amount, counted, duration
 from rpcinspect.views.text.columns import Line, columns, show_lines
@@ -31,13 +31,16 @@ LEGEND = (
 
 
 def show_latency(latency: Latency, console: Console, *, show_all: bool = False) -> None:
-    """Prints everything; with `show_all` every row."""
-    show_lines(_lines(latency, show_all, line_width(console)), console)
+    """Prints everything; with `show_all` every row, those of housekeeping too."""
+    shown = for_people(latency, housekeeping=show_all)
+    hidden = len(latency.timings) - len(shown.timings)
+    show_lines(_lines(shown, show_all, hidden, line_width(console)), console)
 
 
-def _lines(latency: Latency, show_all: bool, width: int | None) -> Iterator[Line]:
+def _lines(latency: Latency, show_all: bool, hidden: int, width: int | None) -> Iterator[Line]:
     if not latency.functions:
-        yield "no request was seen", ""
+        yield "no call was seen" if hidden else "no request was seen", ""
+        yield from _hidden(hidden)
         return
     several = len({group.job for group in latency.functions}) > 1
     yield from _groups("function", latency.functions, show_all, several, width)
@@ -45,7 +48,13 @@ def _lines(latency: Latency, show_all: bool, width: int | None) -> Iterator[Line
     yield from _groups("from → to", latency.pairs, show_all, several, width)
     yield from _stragglers(latency.stragglers, show_all)
     yield "", ""
+    yield from _hidden(hidden)
     yield from ((line, "dim") for line in LEGEND)
+
+
+def _hidden(count: int) -> Iterator[Line]:
+    if count:
+        yield f"{counted(count, 'housekeeping exchange')} hidden; --all shows them", ""
 
 
 def _groups(

@@ -25,9 +25,7 @@ NEGLIGIBLE_NS = 1_000
 """Clocks that agree so well need no word."""
 
 
-def show_summary(
-    session: Session, console: Console, *, hidden: int, shown: Shown | None = None
-) -> None:
+def show_summary(session: Session, console: Console, *, hidden: int, shown: Shown | None = None) -> None:
     """Prints everything; in words that wrap at a terminal's edge, in whole lines to a file."""
     for part in summary(session, hidden, shown):
         console.print(part, soft_wrap=not console.is_terminal)

@@ -15,7 +15,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.fields.known import housekeeping
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
@@ -148,7 +147,8 @@ class MessageTable:
         """The rows of the lines."""
         rows: list[int] = session.order.tolist()
         if not self._show_all:
-            rows = session.order[~housekeeping(session)[session.order]].tolist()
+            keeping = session.messages.housekeeping()
+            rows = [row for row in rows if not keeping[row]]
         return rows if shown is None else shown.of(rows)
 
     def _lines(self, session: Session, order: list[int], layout: Layout) -> Iterator[str]:
@@ -192,7 +192,7 @@ class MessageTable:
             yield "\n".join([*lines, ""])
 
     def _rows(self, session: Session, order: list[int]) -> Iterator[Row]:
-        messages, keeping = session.messages, housekeeping(session)
+        messages, keeping = session.messages, session.messages.housekeeping()
         start = messages.time_ns[int(session.order[0])]
         clients = [end_label(label) for label in session.clients]
         servers = [end_label(label) for label in session.servers]
