@@ -48,7 +48,7 @@ class Lake(Closing):
         self.place = folder / "*" / self._partition
         """Where its files are; the star stands for a table."""
         self._files: dict[str, ParquetFile] = {}
-        self._spool = Temporary()
+        self._spool: Temporary | None = None
         """What requests and answers say, until they are put together."""
         self._output: OutputFolder | None = None
 
@@ -70,6 +70,7 @@ class Lake(Closing):
         self._session = session
         self._shown = shown
         self._rows = MessageRows(session, source, hashes=hashes)
+        self._spool = Temporary()
         self._calls = Calls(self._spool)
         self._seen = 0
         self._output = OutputFolder(self._folder, private=False)
@@ -138,7 +139,8 @@ class Lake(Closing):
 
     def close(self) -> None:
         """Nothing is left of what was not published."""
-        self._spool.close()
+        if self._spool is not None:
+            self._spool.close()
         for file in self._files.values():
             file.abandon()
         if self._output is not None:
