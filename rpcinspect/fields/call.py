@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rpcinspect.fields.body import Body, body_of
+from rpcinspect.fields.body import body_of, tensor_texts
 from rpcinspect.fields.plain import Json, text
 from rpcinspect.rpc.callee import passed_to
 from rpcinspect.rpc.command import (
@@ -22,7 +22,7 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.pickles.render import render
+from rpcinspect.rpc.pickles.render import render, render_given
 from rpcinspect.rpc.pickles.tree import Dict, Value
 from rpcinspect.rpc.questions import CALLS, HOUSEKEEPING, fork_of, function_of, result_of, rref_of
 from rpcinspect.rpc.record import RpcRecord
@@ -32,8 +32,6 @@ MAX_ARGUMENT = 80
 """Characters of one in a line for people."""
 MAX_ARGUMENTS = 12
 """Of a call that a line for people shows."""
-MAX_RENDERED = 1000
-"""Of a call that are rendered at all."""
 
 
 def request_json(record: RpcRecord) -> Json:
@@ -48,8 +46,7 @@ def request_json(record: RpcRecord) -> Json:
         if passed is None:
             short = "(?)"
         else:
-            body = body_of(record)
-            args, kwargs = _in_full(body, passed)
+            args, kwargs = render_given(*passed, tensor_texts(record))
             short = f"({', '.join(_in_short(record.like.tensors, passed))})"
     else:
         short = _of_no_call(record)
@@ -80,28 +77,18 @@ def short_tensors(tensors: Sequence[TensorMeta]) -> list[str]:
     return [f"tensor[{','.join(map(str, meta.sizes))}]" for meta in tensors]
 
 
-def _in_full(body: Body, passed: tuple[Value, Value]) -> tuple[list[str], dict[str, str]]:
-    args, pairs = _parts(passed)
-    return list(map(body.render, args)), {_key(key): body.render(value) for key, value in pairs}
-
-
 def _in_short(tensors: Sequence[TensorMeta], passed: tuple[Value, Value]) -> list[str]:
     names = short_tensors(tensors)
 
     def say(value: Value) -> str:
         return render(value, names, max_chars=MAX_ARGUMENT, short=True)
 
-    args, pairs = _parts(passed)
+    args = [*passed[0]] if type(passed[0]) in (tuple, list) else [passed[0]]
+    pairs = passed[1].pairs if type(passed[1]) is Dict else []
     said = [say(value) for value in args[:MAX_ARGUMENTS]]
     said += [f"{_key(key)}={say(value)}" for key, value in pairs[: MAX_ARGUMENTS - len(said)]]
     more = len(args) + len(pairs) - len(said)
     return [*said, f"… ({more:,} more)"] if more else said
-
-
-def _parts(passed: tuple[Value, Value]) -> tuple[list[Value], list[tuple[Value, Value]]]:
-    args, kwargs = passed
-    positional = [*args[:MAX_RENDERED]] if type(args) in (tuple, list) else [args]
-    return positional, kwargs.pairs[:MAX_RENDERED] if type(kwargs) is Dict else []
 
 
 def _key(key: Value) -> str:

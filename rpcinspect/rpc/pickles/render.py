@@ -51,10 +51,7 @@ def render_args(
     *,
     max_chars: int = 4000,
 ) -> tuple[str, list[str], dict[str, str]] | None:
-    """(function, positional arguments, keyword arguments) of a PythonUDF; None if `root` is none.
-
-    `max_chars` holds for each argument; after 16 times that in all the rest is counted, not shown.
-    """
+    """(function, positional arguments, keyword arguments) of a PythonUDF; None if `root` is none."""
     call = semantic.python_udf(root)
     if call is None:
         return None
@@ -62,8 +59,22 @@ def render_args(
         function = _printable(str(call.func))
     else:
         function = render(call.func, tensors, limits, max_chars=max_chars)
-    positional = call.args if type(call.args) in (tuple, list) else (call.args,)
-    pairs = call.kwargs.pairs if type(call.kwargs) is Dict else []
+    return function, *render_given(call.args, call.kwargs, tensors, limits, max_chars=max_chars)
+
+
+def render_given(
+    by_place: Value,
+    by_name: Value,
+    tensors: Sequence[str] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    max_chars: int = 4000,
+) -> tuple[list[str], dict[str, str]]:
+    """Positional and keyword arguments. `max_chars` holds for each; after 16 times that in all the rest is
+    counted, not shown.
+    """
+    positional = by_place if type(by_place) in (tuple, list) else (by_place,)
+    pairs = by_name.pairs if type(by_name) is Dict else []
     left = 16 * max_chars
     args: list[str] = []
     for i, value in enumerate(positional):
@@ -80,7 +91,7 @@ def render_args(
         name = _printable(key) if type(key) is str else render(key, tensors, limits, max_chars=max_chars)
         kwargs[name] = render(value, tensors, limits, max_chars=max_chars)
         left -= len(name) + len(kwargs[name]) + 1
-    return function, args, kwargs
+    return args, kwargs
 
 
 T = TypeVar("T")
