@@ -74,7 +74,12 @@ def decode(
         ),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="Show the agents' own calls too; with --message, every byte.")
+        bool,
+        typer.Option(
+            "--all",
+            "-a",
+            help="Show housekeeping too: references, contexts, start-up; with --message, every byte.",
+        ),
     ] = False,
     stream: Annotated[
         bool,
@@ -93,6 +98,13 @@ def decode(
         bool,
         typer.Option(
             "--roundtrip", help="Encode every message again; report how many come out byte for byte."
+        ),
+    ] = False,
+    calls: Annotated[
+        bool,
+        typer.Option(
+            "--calls",
+            help="Show one row per call: who calls whom with what, the result or error, how long.",
         ),
     ] = False,
     graph: Annotated[

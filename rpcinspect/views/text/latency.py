@@ -10,7 +10,7 @@ from itertools import repeat
 
 from rich.console import Console
 
-from rpcinspect.run.latency import Latency, LatencyGroup, Straggler
+from rpcinspect.run.latency import Latency, LatencyGroup, Straggler, for_people
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import amount, counted, duration
 from rpcinspect.views.text.columns import Columns, Line, show_lines
@@ -24,6 +24,7 @@ MEASURES = ("p50", "p90", "p99", "max", "own p50", "nested", "on the wire", "req
 HEADER = ("count", *MEASURES)
 
 LEGEND = (
+    "rows: what took most time in all comes first",
     "times: from a request's first byte to its answer's last; own: at the callee, but for nested",
     "nested: waiting for its own calls, and for gradients to come back",
     "nested, on the wire, requests, answers: sums over the group",
@@ -31,13 +32,16 @@ LEGEND = (
 
 
 def show_latency(latency: Latency, console: Console, *, show_all: bool = False) -> None:
-    """Prints everything; with `show_all` every row."""
-    show_lines(_lines(latency, show_all), console)
+    """Prints everything; with `show_all` every row, those of housekeeping too."""
+    shown = for_people(latency, housekeeping=show_all)
+    hidden = len(latency.timings) - len(shown.timings)
+    show_lines(_lines(shown, show_all, hidden), console)
 
 
-def _lines(latency: Latency, show_all: bool) -> Iterator[Line | Columns]:
+def _lines(latency: Latency, show_all: bool, hidden: int) -> Iterator[Line | Columns]:
     if not latency.functions:
-        yield "no request was seen", ""
+        yield "no call was seen" if hidden else "no request was seen", ""
+        yield from _hidden(hidden)
         return
     several = len({group.job for group in latency.functions}) > 1
     yield from _groups("function", latency.functions, show_all, several)
@@ -45,7 +49,13 @@ def _lines(latency: Latency, show_all: bool) -> Iterator[Line | Columns]:
     yield from _groups("from → to", latency.pairs, show_all, several)
     yield from _stragglers(latency.stragglers, show_all)
     yield "", ""
+    yield from _hidden(hidden)
     yield from ((line, "dim") for line in LEGEND)
+
+
+def _hidden(count: int) -> Iterator[Line]:
+    if count:
+        yield f"{counted(count, 'housekeeping exchange')} hidden; --all shows them", ""
 
 
 def _groups(
