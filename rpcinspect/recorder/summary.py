@@ -64,11 +64,21 @@ def _processes(outcome: Outcome) -> Iterator[str]:
     for note in outcome.notes[:SHOWN]:
         if note.recorded:
             counts = [f"{number:,} {name}" for name in COUNTERS if (number := getattr(note, name))]
-            end = "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
+            end = _end(outcome, note)
             yield "  " + ", ".join(text for text in (_who(note), *counts, end) if text)
     more = len(outcome.notes) - SHOWN
     if more > 0:
         yield f"  and {more:,} more"
+
+
+def _end(outcome: Outcome, note: Note) -> str:
+    """How a process ended, unless it ended well."""
+    ended = None if note.started is None else outcome.ends.get((note.pid, note.started))
+    if ended is not None and ended.over:
+        kills = counted(ended.oom_kills, "process", "processes")
+        hint = f"; the kernel killed {kills} of this memory group for lack of memory" if ended.oom_kills else ""
+        return "" if ended.well else f"{ended}{hint}"
+    return "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
 
 
 def _who(note: Note) -> str:
@@ -78,6 +88,6 @@ def _who(note: Note) -> str:
     return f"{note.name} (id {note.id}, process {note.pid}{torch})"
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, nouns: str | None = None) -> str:
     """`1 packet`, `2 packets`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
