@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.record import Outcome
+from rpcinspect.trace.words import lack_of_memory
 
 COUNTERS = ("messages", "bytes", "dropped", "failed")
 """What is told of each process."""
@@ -75,9 +76,7 @@ def _end(outcome: Outcome, note: Note) -> str:
     """How a process ended, unless it ended well."""
     ended = None if note.started is None else outcome.ends.get((note.pid, note.started))
     if ended is not None and ended.over:
-        kills = counted(ended.oom_kills, "process", "processes")
-        hint = f"; the kernel killed {kills} of this memory group for lack of memory" if ended.oom_kills else ""
-        return "" if ended.well else f"{ended}{hint}"
+        return "" if ended.well else f"{ended}{lack_of_memory(ended)}"
     return "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
 
 
@@ -88,6 +87,6 @@ def _who(note: Note) -> str:
     return f"{note.name} (id {note.id}, process {note.pid}{torch})"
 
 
-def counted(count: int, noun: str, nouns: str | None = None) -> str:
+def counted(count: int, noun: str) -> str:
     """`1 packet`, `2 packets`."""
-    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

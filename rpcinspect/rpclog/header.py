@@ -132,7 +132,7 @@ class LoggedProcess(Struct, frozen=True, kw_only=True):
     """Of `exit`, where it is known."""
     signal: Annotated[str, Meta(pattern=r"^SIG[A-Z0-9+]{1,16}\Z")] | None = None
     """Of `signal`."""
-    error: Annotated[Text, Meta(max_length=MAX_REASON)] | None = None
+    error: Text | None = None
     """The class of an exception with which it ended."""
     time_ns: Int | None = None
     oom_kills: Size = 0

@@ -20,6 +20,9 @@ SOCKET = "processes"
 """In the folder of notes, where the launcher takes handles."""
 
 
+MAX_NAME = 200
+
+
 class Notes:
     """The notes of this process and of those that it forks."""
 
@@ -151,7 +154,8 @@ def main_has_failed() -> bool:
 def name_of(error: Any) -> str:
     """The class, as Python writes it."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return name[:MAX_NAME]
 
 
 def write(path: str, note: dict[str, Any]) -> None:
