@@ -60,7 +60,9 @@ class Processes:
         """Begins; a thread does it, which must not be there while our process forks."""
         self._thread.start()
 
-    def ends(self, notes: Iterable[Note], statuses: Mapping[Process, tuple[int, int]]) -> dict[Process, Ended]:
+    def ends(
+        self, notes: Iterable[Note], statuses: Mapping[Process, tuple[int, int]]
+    ) -> dict[Process, Ended]:
         """How each ended that has left a note, in the end; `statuses`: (wait status, time_ns) of our own."""
         self._halt()
         before, now = self._oom_kills, oom_kills()

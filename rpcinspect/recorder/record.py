@@ -1,9 +1,9 @@
-"""A command is run and recorded: what joins launcher, notes, ends of processes and a way of recording, and what such a way must
-offer.
+"""A command is run and recorded: what joins launcher, notes, ends of processes and a way of recording, and
+what such a way must offer.
 
 In: a command line and a `Mechanism`, of which `wire` and `agent` have one each. Out: an `Outcome`: the exit
-code of the command, what was recorded, what its processes said and how they ended. `RecordError`, `CommandError` or
-`OutputError`: nothing has run.
+code of the command, what was recorded, what its processes said and how they ended. `RecordError`,
+`CommandError` or `OutputError`: nothing has run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the header line of a log's record says, read strictly.
 
 In: a header as JSON has it, its lengths known to be lengths. Out: a `LoggedMessage`, `LoggedFailure`,
-`LoggedWorker`, `LoggedProcess`, `LoggedEnd` or `LoggedLoss`; `DecodeError` where it says something that can't be. Keys that
-are not known are left alone, so that writers can add their own.
+`LoggedWorker`, `LoggedProcess`, `LoggedEnd` or `LoggedLoss`; `DecodeError` where it says something that can't
+be. Keys that are not known are left alone, so that writers can add their own.
 
 The types of keys are those of structures, and msgspec holds a header to them. What is a header of its own
 here (`MessageHeader`, `StorageHeader`) is written in another form than it is handed on.

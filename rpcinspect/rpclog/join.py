@@ -1,10 +1,10 @@
 """Records of logs → `TpMessage`s, as `wire/demux.py` makes them of streams.
 
 In: blocks of one log after the other. Out: messages; aside, who sends requests to whom, workers, how their
-processes ended, ends, losses and calls that ended without an answer. A log knows no pipes. What stands for one here is a *way*: requests of
-one worker to another and the answers to them, in one job; a message id is known by it, as by a pipe. `packet`
-is the number of a record in its log, `offset` where it begins there, and the ends of a way's flow are no
-addresses but names.
+processes ended, ends, losses and calls that ended without an answer. A log knows no pipes. What stands for
+one here is a *way*: requests of one worker to another and the answers to them, in one job; a message id is
+known by it, as by a pipe. `packet` is the number of a record in its log, `offset` where it begins there, and
+the ends of a way's flow are no addresses but names.
 
 A message that sender and receiver have both logged counts once: the n-th of those that are equal in job, way,
 direction, type, id and payload is the same in each log, and on each side where records say theirs.

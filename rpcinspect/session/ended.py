@@ -1,6 +1,7 @@
 """How the process of a worker ended, and the words for it that findings, views and recorders share.
 
-In: what a log tells of a process, or what the recorder of a command found out. Out: an `Ended`; short English.
+In: what a log tells of a process, or what the recorder of a command found out. Out: an `Ended`; short
+English.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ class Ended(Struct, frozen=True, kw_only=True):
     """How one process ended, as far as its recorder could know."""
 
     how: How
-    """`exit`: by itself; `signal`: by that; `running`: not when the recording ended; `unknown`: nobody told."""
+    """`exit`: by itself; `signal`: by that; `running`: not when the recording ended; `unknown`: nobody tells.
+    """
     status: int | None = None
     """Its exit status; None of one that ended by itself where nobody told more."""
     signal: str | None = None
     """`SIGKILL`."""
     error: str | None = None
-    """The class of an exception that was on its way through the process's last lines, such as `ValueError`."""
+    """The class of the exception with which it ended, such as `ValueError`."""
     time_ns: int | None = None
     """When its recorder heard of it."""
     pid: int | None = None

@@ -1,7 +1,7 @@
 """Who is who in a log, which names both ends of every message itself.
 
-In: what stands for pipes, the workers and processes that the log tells of, and what messages tell of ids. Out: a `Roster`,
-as `names.py` makes it for packets.
+In: what stands for pipes, the workers and processes that the log tells of, and what messages tell of ids.
+Out: a `Roster`, as `names.py` makes it for packets.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def call_log(
     for process in processes:
         ends[numbers.get(process.job), process.name].append(Ended.of(process))
     ordered = sorted(
-        [replace(w, ended=agreed(ends.get((w.job, w.name or ""), []))) for w in workers], key=lambda w: (w.job, w.group, w.id if w.id is not None else far, w.name or "", w.addresses)
+        [replace(w, ended=agreed(ends.get((w.job, w.name or ""), []))) for w in workers],
+        key=lambda w: (w.job, w.group, w.id if w.id is not None else far, w.name or "", w.addresses),
     )
     return Roster(clients, servers, tuple(ordered), tuple(job_of), tuple(names))
 

@@ -45,7 +45,9 @@ class Departed(Struct, frozen=True):
             if other is not None:
                 return f"See first why {other.worker} ended before it ({other.ended})."
             if ended.oom_kills:
-                return f"Look at dmesg: it names the processes that the kernel killed; {worker} is {ended.pid}."
+                return (
+                    f"Look at dmesg: it names the processes that the kernel killed; {worker} is {ended.pid}."
+                )
             kernel = "the kernel for lack of memory (see dmesg), " if ended.signal == "SIGKILL" else ""
             return (
                 f"Find out who sent {ended.signal}: {kernel}a launcher such as torchrun, a scheduler, a person, "

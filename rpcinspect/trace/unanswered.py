@@ -2,9 +2,9 @@
 
 Open requests are known to `Pairs`; here only the longest time that each function took is kept. In the end,
 requests are told apart by why their caller gave them up, where a log tells that, else by whether their pipe
-was closed, by how the process of the callee ended, where a recorder knows that, and left out where answers
-may be lost in a hole of the capture. Clean-up that a worker did not
-confirm because it left is information: nothing waits for it.
+was closed, and left out where answers may be lost in a hole of the capture. How a process ended, where a
+recorder tells that (`processes`), decides what to do. Clean-up that a worker did not confirm because it left
+is information: nothing waits for it.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def work(rank: int, port: int | None, hows: Sequence[str]) -> None:
                     rpc.rpc_sync(f"worker{other}", served, args=(its,))
                 except RuntimeError as error:
                     print(f"worker{other}: {error}", flush=True)
-        open("over", "w").close()  # noqa: SIM115
+        open("over", "w").close()
     else:
         while not os.path.exists("over"):
             time.sleep(0.01)

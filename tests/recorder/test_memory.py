@@ -50,7 +50,7 @@ def group() -> object:
 @pytest.mark.rooted
 def test_a_kill_counts_where_it_happened(group: Path) -> None:
     before = oom_kills()
-    script = f"echo $$ >{group}/cgroup.procs; {sys.executable} -c \"$1\"; {sys.executable} -c \"$2\""
+    script = f'echo $$ >{group}/cgroup.procs; {sys.executable} -c "$1"; {sys.executable} -c "$2"'
     run = ["sh", "-c", script, "sh", GREEDY, ASK]
     done = subprocess.run(run, env=environment(), capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "1\n", done.stderr

@@ -127,7 +127,11 @@ def test_a_redacted_log_keeps_how_they_ended(tmp_path: Path) -> None:
         assert [w.ended for w in again.workers] == [w.ended for w in run.workers]
     subprocess.run([*decode, "z.rpclog", "--redact"], check=True, env=environment(), cwd=tmp_path)
     with open_run(str(tmp_path / "z.rpclog")) as other:
-        assert [str(w.ended) for w in other.workers] == ["exit status 0", "killed by SIGKILL", "exit status 1"]
+        assert [str(w.ended) for w in other.workers] == [
+            "exit status 0",
+            "killed by SIGKILL",
+            "exit status 1",
+        ]
     data = (tmp_path / "z.rpclog").read_bytes()
     assert b"ValueError" not in data
     assert b'"pid"' not in data

@@ -1,10 +1,10 @@
 """What a process tells the launcher: one small file for each time that it started RPC.
 
-In: a folder. Out: `<pid>-<n>.json` in it, JSON: `pid`, `started`, `name`, `id`, `job`, `torch`, `recorded`, `why`
-(where not), and once the process ends by itself `ended`, with what was counted, and `status` and `error` where it
-knows these. A note is replaced as a whole, so that a reader never sees half of one. One without `ended` is of
-a process that still runs or was killed. And, once, a handle on the process, by which the launcher learns how
-it ended.
+In: a folder. Out: `<pid>-<n>.json` in it, JSON: `pid`, `started`, `name`, `id`, `job`, `torch`, `recorded`,
+`why` (where not), and once the process ends by itself `ended`, with what was counted, and `status` and
+`error` where it knows these. A note is replaced as a whole, so that a reader never sees half of one. One
+without `ended` is of a process that still runs or was killed. And once a handle on the process, by which the
+launcher learns how it ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import os
 import sys
 from typing import Any, Callable  # noqa: UP035 - runs in Python 3.8
-
 
 SOCKET = "processes"
 """In the folder of notes, where the launcher takes handles."""
