@@ -37,21 +37,20 @@ class Departed(Struct, frozen=True):
         worker, ended = self.worker, self.ended
         if ended.how == "signal" and ended.signal in CRASHES:
             return (
-                f"{ended.signal} is how a crash in native code ends: read the last lines that {worker} wrote; "
-                "PYTHONFAULTHANDLER=1 adds where it was."
+                f"{ended.signal} mostly comes of a crash in native code: read the last lines that {worker} "
+                "wrote; PYTHONFAULTHANDLER=1 adds where it was."
             )
         if ended.how == "signal":
             other = _first_fault(run, self)
             if other is not None:
                 return f"See first why {other.worker} ended before it ({other.ended})."
             if ended.oom_kills:
-                return (
-                    f"Look at dmesg: it names the processes that the kernel killed; {worker} is {ended.pid}."
-                )
+                which = "" if ended.pid is None else f", of which {worker} may be one (process {ended.pid})"
+                return f"Look at dmesg: it names the processes that the kernel killed{which}."
             kernel = "the kernel for lack of memory (see dmesg), " if ended.signal == "SIGKILL" else ""
             return (
-                f"Find out who sent {ended.signal}: {kernel}a launcher such as torchrun, a scheduler, a person, "
-                f"or {worker} itself; its log says what it did until then."
+                f"Find out who sent {ended.signal}: {kernel}a launcher such as torchrun, a scheduler, a "
+                f"person, or {worker} itself; its log says what it did until then."
             )
         if ended.well:
             return f"Let {worker} wait for its callers: rpc.shutdown(graceful=True)."

@@ -16,6 +16,7 @@ from tests.places import recorded
 SECOND = 1_000_000_000
 SENT = 10 * SECOND
 CALL, RET = "RREF_BACKWARD_REQ", "RREF_BACKWARD_RESP"
+MEMORY = "the kernel killed 1 process of the job's memory group for lack of memory"
 PYSPY = "See what worker1 is doing (py-spy dump)"
 
 
@@ -65,9 +66,8 @@ def at(seconds: float) -> int:
         ),
         (
             {"how": "signal", "signal": "SIGKILL", "oom_kills": 1, "pid": 77},
-            "worker1 was killed by SIGKILL 2 s after it; the kernel killed 1 process of the job's memory group "
-            "for lack of memory",
-            "Look at dmesg: it names the processes that the kernel killed; worker1 is 77.",
+            f"worker1 was killed by SIGKILL 2 s after it; {MEMORY}",
+            "Look at dmesg: it names the processes that the kernel killed, of which worker1 may be one (process",
         ),
         (
             {"how": "signal", "signal": "SIGTERM"},
@@ -77,7 +77,7 @@ def at(seconds: float) -> int:
         (
             {"how": "signal", "signal": "SIGSEGV"},
             "worker1 was killed by SIGSEGV 2 s after it",
-            "SIGSEGV is how a crash in native code ends: read the last lines that worker1 wrote",
+            "SIGSEGV mostly comes of a crash in native code: read the last lines that worker1 wrote",
         ),
         (
             {"how": "exit", "status": 1, "error": "app.Wrong"},
