@@ -89,7 +89,7 @@ def test_workers_of_torchrun(tmp_path: Path) -> None:
         "worker1": "killed by SIGKILL",
         "worker2": "killed by SIGTERM",
     }
-    assert [w.name for w in run.closings.ended][0] == "worker1"
+    assert next(w.name for w in run.closings.ended) == "worker1"
 
 
 def test_orphans(tmp_path: Path) -> None:

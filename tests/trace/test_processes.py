@@ -67,7 +67,7 @@ def at(seconds: float) -> int:
         (
             {"how": "signal", "signal": "SIGKILL", "oom_kills": 1, "pid": 77},
             f"worker1 was killed by SIGKILL 2 s after it; {MEMORY}",
-            "Look at dmesg: it names the processes that the kernel killed, of which worker1 may be one (process",
+            "Look at dmesg: it names the processes that the kernel killed, of which worker1 may be",
         ),
         (
             {"how": "signal", "signal": "SIGTERM"},
