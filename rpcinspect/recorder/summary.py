@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.record import Outcome
+from rpcinspect.trace.words import lack_of_memory
 
 COUNTERS = ("messages", "bytes", "dropped", "failed")
 """What is told of each process."""
@@ -64,11 +65,19 @@ def _processes(outcome: Outcome) -> Iterator[str]:
     for note in outcome.notes[:SHOWN]:
         if note.recorded:
             counts = [f"{number:,} {name}" for name in COUNTERS if (number := getattr(note, name))]
-            end = "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
+            end = _end(outcome, note)
             yield "  " + ", ".join(text for text in (_who(note), *counts, end) if text)
     more = len(outcome.notes) - SHOWN
     if more > 0:
         yield f"  and {more:,} more"
+
+
+def _end(outcome: Outcome, note: Note) -> str:
+    """How a process ended, unless it ended well."""
+    ended = None if note.started is None else outcome.ends.get((note.pid, note.started))
+    if ended is not None and ended.over:
+        return "" if ended.well else f"{ended}{lack_of_memory(ended)}"
+    return "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
 
 
 def _who(note: Note) -> str:

@@ -112,7 +112,7 @@ def test_a_worker_that_is_killed_has_been_recorded_until_then(tmp_path: Path) ->
     (last,) = [m for m in output.messages if m["body"].get("function", "").endswith(".end_yourself")]
     assert output.answer(last) is None
     worker1 = next(line for line in done.told if line.strip().startswith("worker1 "))
-    assert worker1.endswith("ended without saying so (killed?)")
+    assert worker1.endswith("killed by SIGKILL")
 
 
 def test_a_job_that_python_isolates_is_told_of(tmp_path: Path) -> None:

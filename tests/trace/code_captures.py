@@ -19,6 +19,7 @@ from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, wrap
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
+from tests import places
 from tests.builders import ACK, RST, SYN, Captured, packet, pcap_file
 from tests.carriers import frames, tcp_header
 from tests.decoded import Json, decode
@@ -38,6 +39,10 @@ class Case(Struct, frozen=True):
 
 def recorded(name: str) -> Case:
     return Case(f"recorded: {name}", lambda folder: capture_of(name))
+
+
+def log(name: str) -> Case:
+    return Case(name, lambda folder: places.recorded(name))
 
 
 # --- damaged ------------------------------------------------------------------------------------------------
@@ -238,7 +243,7 @@ CAUSED: dict[tuple[str, str], tuple[Case, ...]] = {
         recorded("reports/findings/errs_die"),
         recorded("reports/findings/errs_remote"),
     ),
-    ("unanswered-request", "error"): (recorded("faults/dies"),),
+    ("unanswered-request", "error"): (recorded("faults/dies"), log("reports/ends/ends.rpclog")),
     ("unanswered-request", "info"): (
         damaged("basic_chain, stopped before an answer", "basic_chain", until_before_an_answer),
     ),

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from rpcinspect.run.closings import Closings, Departure
-from rpcinspect.views.phrases import counted, indexes
+from rpcinspect.trace.words import lack_of_memory
+from rpcinspect.views.phrases import counted, indexes, printable
 from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label
 from rpcinspect.views.worker_logs import said
@@ -35,6 +36,7 @@ def _lines(closings: Closings, start_ns: int) -> Iterator[Line | Columns]:
     if closings.open_pipes:
         yield f"of {counted(closings.open_pipes, 'pipe')} the end was not captured", ""
     yield from _reports(closings, start_ns)
+    yield from _processes(closings, start_ns)
     yield from _verdict(closings)
 
 
@@ -58,7 +60,22 @@ def _reports(closings: Closings, start_ns: int) -> Iterator[Line | Columns]:
     yield "", ""
 
 
-def _verdict(closings: Closings) -> Iterator[Line | Columns]:
+def _processes(closings: Closings, start_ns: int) -> Iterator[Line | Columns]:
+    """How the processes of workers ended, as their recorder knows."""
+    if not closings.ended:
+        return
+    rows, styles = [], []
+    for worker in closings.ended:
+        ended = worker.ended
+        assert ended is not None
+        at = "" if ended.time_ns is None else f"{(ended.time_ns - start_ns) / 1e9:.6f}"
+        rows.append((at, end_label(worker.name or "?"), printable(f"{ended}{lack_of_memory(ended)}")))
+        styles.append("red" if ended.over and not ended.well else "")
+    yield Columns(("seconds", "worker", "its process"), rows, right=(0,), gives_way=2, styles=styles)
+    yield "", ""
+
+
+def _verdict(closings: Closings) -> Iterator[Line]:
     first, report = closings.first, closings.first_report
     by_logs = None if report is None else report.peer
     if first is None:
