@@ -256,7 +256,11 @@ def _attempt(run: CaptureEvidence, names: _Known, attempt: _Attempt) -> Finding:
     if len(attempt.visits) == 1:
         text = f"{_people(who)} came to the store {store} {when}, and opened no pipe: "
     remedy = "See in the log of these processes why init_rpc failed."
-    if not attempt.refusals:
+    shared = _names_given_twice(attempt.visits)
+    if shared:
+        text += several([f"{several(ranks)} have one name, {name}" for name, ranks in shared.items()])
+        remedy = "Give each worker a name of its own: init_rpc refuses a name that is there twice."
+    elif not attempt.refusals:
         text += _how_far(attempt.visits)
     else:
         text += _told(names, attempt.refusals)
@@ -271,6 +275,15 @@ def _attempt(run: CaptureEvidence, names: _Known, attempt: _Attempt) -> Finding:
                 "old one still has the addresses of those before."
             )
     return _finding(text, remedy, [_label(visit) for visit in attempt.visits])
+
+
+def _names_given_twice(visits: Iterable[Visit]) -> Mapping[str, Sequence[str]]:
+    """Name → the ranks that told the store that it is theirs, where these are several."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for visit in visits:
+        if visit.name is not None and visit.rank is not None:
+            found[visit.name].add(visit.rank)
+    return {name: [f"rank {rank}" for rank in sorted(its)] for name, its in found.items() if len(its) > 1}
 
 
 def _how_far(visits: Sequence[Visit]) -> str:

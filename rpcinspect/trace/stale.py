@@ -3,7 +3,9 @@
 Steps are told by the functions by which DistributedOptimizer makes them; each names the context whose
 gradients it applies. It is held against another context only if that is known to have used what the step
 changed: by the RRefs of both, by results that only one object can give, or since autograd itself says that a
-weight was changed under it. Kept are the rows of steps with their contexts, and those of such errors.
+weight was changed under it. If that says so and no step lies wholly between, one that was carried out at its
+begin or end is named as what it is: there at that time. Kept are the rows of steps with their contexts, and
+those of such errors.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ class _Victims(Struct, eq=False):
 
     first: tuple[int, Edge, Step, int]
     """(context, edge, step, gradient)."""
+    between: bool
+    """Whether that step began after the forward message and was done before the gradient."""
     contexts: set[int] = field(default_factory=set)
     messages: set[int] = field(default_factory=set)
 
@@ -79,11 +83,17 @@ class StaleGradients(Stage):
                 if not its or not edge.backward or edge.sender == edge.receiver:
                     continue
                 gradient = edge.backward[0]
-                for step in self._guilty(run, optimizers, context, edge, its):
+                guilty_steps = [(step, True) for step in self._guilty(run, optimizers, context, edge, its)]
+                guilty_steps = guilty_steps or [
+                    (step, False) for step in self._around(run, context, edge, its)
+                ]
+                for step, between in guilty_steps:
                     guilty = run.creator(step.context, context.job)
                     key = (context.job, edge.sender, context.creator, guilty)
                     case = (context.context_id, edge, step, gradient)
-                    victims = found.setdefault(key, _Victims(case))
+                    victims = found.setdefault(key, _Victims(case, between))
+                    if between and not victims.between:
+                        victims.first, victims.between = case, between
                     victims.contexts.add(context.context_id)
                     victims.messages |= {edge.forward, step.index, gradient}
         for (_, owner, victim, guilty), victims in found.items():
@@ -116,6 +126,22 @@ class StaleGradients(Stage):
             ):
                 yield step
 
+    def _around(
+        self, run: CaptureEvidence, context: AutogradContext, edge: Edge, steps: list[Step]
+    ) -> Iterable[Step]:
+        """Where autograd says that a weight was changed: the first step of another context that was carried
+        out while the forward call or the gradient was being dealt with."""
+        session, columns = run.session, run.session.messages
+        gradient, forward = int(session.order[edge.backward[0]]), int(session.order[edge.forward])
+        if not self._changed(run, edge.backward[0]) or columns.partner[forward] == NONE:
+            return
+        after_ns = columns.end_time_ns[columns.partner[forward]]
+        before_ns = columns.time_ns[columns.partner[gradient]]
+        for step in steps[: bisect_left(steps, before_ns, key=lambda step: step.arrived_ns)]:
+            if step.done_ns > after_ns and step.context != context.context_id:
+                yield step
+                return
+
     def _changed(self, run: CaptureEvidence, gradient: int) -> bool:
         """Whether the answer to a gradient says that a weight was changed."""
         answer = run.session.messages.partner[int(run.session.order[gradient])]
@@ -139,12 +165,19 @@ def _finding(owner: str, victim: str, guilty: str, victims: _Victims) -> Finding
     context, edge, step, gradient = victims.first
     more = len(victims.contexts) - 1
     others = f"; so it was in {counted(more, 'other context')} of {victim}" if more else ""
+    where = (
+        f"etween forward ({numbers([edge.forward])}) and gradient ({numbers([gradient])}) of context "
+        f"{packed(context)} on {owner}"
+    )
+    its = f"the optimizer step {numbers([step.index])} of context {packed(step.context)} ({guilty})"
+    if victims.between:
+        text = f"B{where}, {its} changed weights there"
+    else:
+        text = f"Weights were changed b{where}, as autograd says, and {its} was carried out at that time"
     return Finding(
         code="stale-gradient",
         severity="warning",
-        text=f"Between forward ({numbers([edge.forward])}) and gradient ({numbers([gradient])}) of context "
-        f"{packed(context)} on {owner}, the optimizer step {numbers([step.index])} of context "
-        f"{packed(step.context)} ({guilty}) changed weights there{others}.",
+        text=f"{text}{others}.",
         remedy=f"Let only one trainer at a time be between forward and step on {owner} (a lock, or "
         f"gradients that "
         "are collected and applied together).",

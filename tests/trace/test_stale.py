@@ -126,8 +126,25 @@ def test_what_autograd_itself_says() -> None:
     )
     [finding] = train(20, used=OTHER, failure=f"Error on Node 0: {modified}")
     assert finding.workers[:2] == ("w0", "w1")
+    assert "changed weights there" in finding.text
     assert train(20, used=OTHER, failure="Error on Node 0: shapes don't fit") == []
     assert train(-20, used=OTHER, failure=modified) == []
+
+
+@pytest.mark.parametrize(
+    "at", [5, 48, 55], ids=["during forward", "until after the gradient", "after the gradient"]
+)
+def test_a_step_at_the_time_of_the_forward_call_or_of_the_gradient(at: int) -> None:
+    """Autograd says that weights were changed; that this step did it is likely, and not said."""
+    modified = (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: …"
+    )
+    [finding] = train(at, used=OTHER, failure=f"Error on Node 0: {modified}")
+    assert finding.text.startswith("Weights were changed between forward (#")
+    assert "as autograd says" in finding.text
+    assert finding.text.endswith("(w0) was carried out at that time.")
+    assert train(70, used=OTHER, failure=modified) == []
+    assert train(at, 1 << 48, used=OTHER, failure=modified) == []
 
 
 @pytest.mark.parametrize(
