@@ -138,6 +138,18 @@ def test_a_name_that_is_there_twice() -> None:
     assert text.endswith("all left before an RPC agent was there.")
 
 
+def test_who_never_came() -> None:
+    """Of three processes of torch 2.13 the last one died before init_rpc: rank 1 waited for rank 0, which has
+    the store and waited for three connections."""
+    (text,) = told(visit(1, awaited={0: None}))
+    assert text.endswith("it waited for the address of rank 0, which never came.")
+    read = {f"{HOST}:5": "rank 0"}
+    (text,) = told(visit(0, awaited={1: None, 2: None}), visit(1, awaited={0: None, 2: None}, read=read))
+    assert text.endswith("they waited for the address of rank 2, which never came.")
+    (text,) = told(visit(0, awaited={1: None}), visit(1, awaited={0: None}))
+    assert text.endswith("all left before an RPC agent was there.")
+
+
 def test_a_worker_alone_needs_no_pipe() -> None:
     assert told(visit(0, name="w7", address=f"uv://{HOST}:5", read={f"{HOST}:5": "w7"})) == []
 
