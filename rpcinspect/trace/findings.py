@@ -29,6 +29,7 @@ from rpcinspect.trace.failed_init import FailedInit
 from rpcinspect.trace.leaks import LeakedContexts, LeakedRRefs
 from rpcinspect.trace.no_rpc import NoRpc
 from rpcinspect.trace.notes import Note, Pairs, note_of
+from rpcinspect.trace.passless import PasslessContexts
 from rpcinspect.trace.plain_steps import PlainSteps
 from rpcinspect.trace.stage import Stage
 from rpcinspect.trace.stale import StaleGradients
@@ -191,12 +192,13 @@ STAGES: tuple[Callable[[MessageColumns, CaptureBytes, Pairs], Stage], ...] = (
     lambda columns, source, pairs: FailedInit(),
     lambda columns, source, pairs: NoRpc(),
     lambda columns, source, pairs: ErrorResponses(),
-    lambda columns, source, pairs: UnansweredRequests(pairs, columns),
     lambda columns, source, pairs: LostGradients(),
+    lambda columns, source, pairs: UnansweredRequests(pairs, columns),
     lambda columns, source, pairs: DeviceMaps(columns),
     lambda columns, source, pairs: StaleGradients(),
     lambda columns, source, pairs: PlainSteps(),
     lambda columns, source, pairs: DetachedTensors(columns),
+    lambda columns, source, pairs: PasslessContexts(),
     lambda columns, source, pairs: LeakedContexts(),
     lambda columns, source, pairs: LeakedRRefs(),
     lambda columns, source, pairs: UnexpectedEnvelopes(columns),

@@ -247,9 +247,13 @@ CAUSED: dict[tuple[str, str], tuple[Case, ...]] = {
     ("unanswered-request", "info"): (
         damaged("basic_chain, stopped before an answer", "basic_chain", until_before_an_answer),
     ),
-    ("missing-gradient", "error"): (recorded("faults/unused_result"), recorded("bwd_boom")),
+    ("missing-gradient", "error"): (
+        recorded("faults/unused_result"),
+        recorded("faults/second_pass"),
+        recorded("bwd_boom"),
+    ),
     ("dangling-send", "error"): (recorded("pairs/error_nested"),),
-    ("lost-edge", "warning"): (recorded("faults/leaks"),),
+    ("lost-edge", "warning"): (recorded("faults/leaks"), recorded("faults/tidy")),
     ("detached-parameter", "warning"): (recorded("param_detach"),),
     ("stale-gradient", "warning"): (recorded("ps_race"), recorded("reports/findings/stale_shared")),
     ("optimizer-without-gradients", "warning"): (recorded("reports/findings/plain_sgd"),),
@@ -306,7 +310,8 @@ NEARLY: dict[str, tuple[Case, ...]] = {
     "missing-gradient": (recorded("faults/used_result"), recorded("pairs/error_nested")),
     "dangling-send": (recorded("pairs/error"),),
     "lost-edge": (
-        recorded("faults/tidy"),
+        recorded("faults/used_result"),
+        recorded("faults/split"),
         recorded("ctx_crowd"),
         recorded("torch-suite/DistOptimizerTest.test_dist_optim_none_grads"),
     ),
@@ -317,7 +322,7 @@ NEARLY: dict[str, tuple[Case, ...]] = {
     ),
     "stale-gradient": (recorded("ps_race_lock"), recorded("reports/findings/stale_own")),
     "optimizer-without-gradients": (recorded("reports/job/plain"), recorded("ps_race")),
-    "leaked-context": (recorded("faults/tidy"), recorded("bwd_boom")),
+    "leaked-context": (recorded("faults/tidy"), recorded("faults/second_pass"), recorded("bwd_boom")),
     "leaked-rref": (
         recorded("faults/tidy"),
         recorded("rref_relay"),
