@@ -26,7 +26,8 @@ def summary(outcome: Outcome) -> Iterator[str]:
     for line in warnings(outcome):
         yield f"WARNING: {line}"
     yield from _processes(outcome)
-    yield f"next: rpcinspect decode {shlex.quote(str(recorded.file))}"
+    if outcome.notes or recorded.packets:
+        yield f"next: rpcinspect decode {shlex.quote(str(recorded.file))}"
 
 
 def _amounts(outcome: Outcome) -> str:
@@ -49,8 +50,8 @@ def warnings(outcome: Outcome) -> Iterator[str]:
         yield f"{counted(recorded.dropped, what)} lost: they came faster than they could be written"
     if not outcome.notes:
         yield (
-            "no process said that it had started RPC: none did, or it was no Python, or one that ignores "
-            "PYTHONPATH (python -I, -E or -S)"
+            "no process called init_rpc, or Python ran with -I, -E or -S, which ignore PYTHONPATH, through which "
+            "it is recorded"
         )
     for note in outcome.notes:
         if not note.recorded:

@@ -1,7 +1,7 @@
 """The stage that makes the findings: every family sees each message once and speaks in the end.
 
 In: records as they become complete, after the session's builder had them; then the session and what the TCP
-stage noted. Out: `Finding`s, in the order of the table at the foot.
+stage noted. Out: `Finding`s, errors first, those of a severity in the order of the table at the foot.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.ranges import CaptureBytes
 
 MAX_KNOWN = 512
+SEVERITIES = ("error", "warning", "info")
+"""What stops a run is told before what may."""
 
 T = TypeVar("T")
 
@@ -180,7 +182,7 @@ class Findings:
         found: list[Finding] = []
         for stage in self._stages:
             found += self._ask(stage, partial(_finished, stage, run), None) or ()
-        return tuple(found)
+        return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
 
 
 def _finished(stage: Stage, run: CaptureEvidence) -> list[Finding]:

@@ -46,10 +46,16 @@ def test_a_recording_without_loss() -> None:
     ]
 
 
+def test_nothing_recorded_leads_nowhere() -> None:
+    lines = told(packets=0)
+    assert not any(line.startswith("next") for line in lines)
+    assert told(packets=3)[-1].startswith("next: ")  # of other workers, perhaps
+
+
 def test_what_must_not_be_overlooked() -> None:
     assert "WARNING: 3 packets lost: " in told(note(), dropped=3)[1]
     assert "No space left" in told(note(), ended_early="No space left on device")[1]
-    assert told()[1].startswith("WARNING: no process said")
+    assert told()[1].startswith("WARNING: no process called init_rpc")
     assert "process 7, torch 2.13.0 was not recorded: no compiler" in told(note(None, recorded=False))[1]
     assert "still runs" in told(note(ended=False), left=(7,))[1]
     assert told(note(ended=False))[1].endswith("ended without saying so (killed?)")

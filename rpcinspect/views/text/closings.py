@@ -85,7 +85,7 @@ def _verdict(closings: Closings) -> Iterator[Line]:
             )
             yield f"{gone} says so; see the log of {end_label(by_logs or '?')}", "bold red"
         elif closings.departures:
-            yield "nobody left while a request was in flight that somebody waits for", ""
+            yield "no worker disconnected with a request pending", ""
         elif not closings.open_pipes:
             yield "no pipe was seen", ""
         return

@@ -40,7 +40,7 @@ def test_one_that_did_not_wait_for_its_own_requests() -> None:
 
 def test_an_orderly_end_is_told_so() -> None:
     lines = shown(workload_trace("basic_chain").closings)
-    assert lines[-1] == "nobody left while a request was in flight that somebody waits for"
+    assert lines[-1] == "no worker disconnected with a request pending"
 
 
 def test_ends_that_were_not_captured() -> None:
