@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+import numpy as np
 from msgspec import Struct, field
 
 from rpcinspect.session.contexts import passes
@@ -64,10 +65,9 @@ class PasslessContexts(Stage):
 
     def _broken(self, run: CaptureEvidence) -> set[tuple[int, int]]:
         """(job, context) of those in which a request failed or had no answer."""
-        session, columns = run.session, run.session.messages
-        contexts = session.provenance.context
-        rows = [row for row, context in enumerate(contexts) if context != NO_CONTEXT]
-        rows = [row for row in rows if columns.from_client[row] and columns.partner[row] == NONE]
+        columns, contexts = run.session.messages, run.session.provenance.context
+        open_ones = (np.asarray(columns.from_client) != 0) & (np.asarray(columns.partner) == NONE)
+        rows = np.flatnonzero(open_ones & (np.asarray(contexts) != NO_CONTEXT)).tolist()
         return {(run.job(row), contexts[row]) for row in (*rows, *self._failed)}
 
 

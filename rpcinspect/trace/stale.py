@@ -152,7 +152,7 @@ class StaleGradients(Stage):
     ) -> list[tuple[Step, bool]]:
         """Where autograd says that something was changed: the steps of other contexts that may have done it,
         and whether they lie wholly between. Else the first of those that were carried out while the forward
-        call or the gradient was being dealt with. Each step of an optimizer makes new versions of its weights,
+        call or the gradient was being dealt with. Each step of an optimizer makes new versions of weights,
         so that one that has made more steps before than there were versions trains other weights."""
         session, columns = run.session, run.session.messages
         gradient, forward = int(session.order[edge.backward[0]]), int(session.order[edge.forward])
