@@ -60,7 +60,7 @@ def record(
         bool,
         typer.Option(
             "--redact",
-            help="Replace tensor values and strings once it is over; keep structure and sizes (docs/redaction.md).",
+            help="At the end replace tensor values and strings, keep structure and sizes (docs/redaction.md)",
         ),
     ] = False,
     redact_seed: RedactSeedOption = None,

@@ -50,8 +50,8 @@ def warnings(outcome: Outcome) -> Iterator[str]:
         yield f"{counted(recorded.dropped, what)} lost: they came faster than they could be written"
     if not outcome.notes:
         yield (
-            "no process called init_rpc, or Python ran with -I, -E or -S, which ignore PYTHONPATH, through which "
-            "it is recorded"
+            "no process called init_rpc, or Python ran with -I, -E or -S: these ignore PYTHONPATH, "
+            "through which it is recorded"
         )
     for note in outcome.notes:
         if not note.recorded:
