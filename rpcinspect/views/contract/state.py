@@ -36,16 +36,17 @@ def device_maps_json(maps: Sequence[DeviceMap]) -> Iterator[Json]:
 
 def closings_json(closings: Closings) -> Iterator[Json]:
     """A `departure` line for each worker that ended pipes, a `log` line for each that the workers' own logs
-    have of that, then one `closings` line."""
+    have of that, then one `closings` line, with `ended` where a recorder tells of processes."""
     yield from map(_departure, closings.departures)
     yield from map(event_json, closings.reports)
+    ended = [
+        {"worker": plain(worker.name), "job": worker.job, **ended_json(worker.ended)}
+        for worker in closings.ended
+    ]
     yield {
         "kind": "closings",
         "first": None if closings.first is None else plain(closings.first.worker),
         "first_by_logs": None if closings.first_report is None else plain(closings.first_report.peer),
         "open_pipes": closings.open_pipes,
-        "ended": [
-            {"worker": plain(worker.name), "job": worker.job, **ended_json(worker.ended)}
-            for worker in closings.ended
-        ],
+        **({"ended": ended} if ended else {}),
     }
