@@ -61,7 +61,7 @@ def read(path: Path) -> tuple[list[RpcRecord], list[dict[str, Any]]]:
         tempfile.TemporaryFile() as other,
         Decoding([str(path)]) as decoding,
     ):
-        lines, table = JsonLines(spool, decoding.bytes), MessageTable(other, control=True)
+        lines, table = JsonLines(spool, decoding.bytes), MessageTable(other, show_all=True)
         records = []
         for record in decoding.records():
             records.append(record)
@@ -233,7 +233,7 @@ def test_large_messages_are_not_kept_for_their_short_text(tmp_path: Path) -> Non
             tempfile.TemporaryFile() as other,
             Decoding([str(path)]) as it,
         ):
-            lines, table = JsonLines(spool, it.bytes), MessageTable(other, control=True)
+            lines, table = JsonLines(spool, it.bytes), MessageTable(other, show_all=True)
             for record in it.records():
                 lines.feed([record])
                 table.feed([record])

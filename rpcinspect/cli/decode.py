@@ -61,8 +61,7 @@ def decode(
         bool,
         typer.Option(
             "--redact",
-            help="With -w or --format rpclog: tensors become noise, strings stand-ins; the rest tells the "
-            "same of the run.",
+            help="With -w or --format rpclog: replace tensor values and strings; keep structure and sizes.",
         ),
     ] = False,
     redact_seed: RedactSeedOption = None,
@@ -74,7 +73,12 @@ def decode(
         ),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="Show the agents' own calls too; with --message, every byte.")
+        bool,
+        typer.Option(
+            "--all",
+            "-a",
+            help="Show housekeeping too: references, contexts, start-up; with --message, every byte.",
+        ),
     ] = False,
     stream: Annotated[
         bool,
@@ -93,6 +97,13 @@ def decode(
         bool,
         typer.Option(
             "--roundtrip", help="Encode every message again; report how many come out byte for byte."
+        ),
+    ] = False,
+    calls: Annotated[
+        bool,
+        typer.Option(
+            "--calls",
+            help="Show one row per call: who calls whom with what, the result or error, how long.",
         ),
     ] = False,
     graph: Annotated[
@@ -127,7 +138,7 @@ def decode(
     ] = False,
     closings: Annotated[
         bool,
-        typer.Option("--closings", help="Say whose connections ended first, and what was in flight then."),
+        typer.Option("--closings", help="Say who disconnected first, and which requests were pending then."),
     ] = False,
     worker_logs: Annotated[
         list[str] | None,

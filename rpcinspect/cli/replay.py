@@ -41,7 +41,7 @@ def replay(
             "--role",
             metavar="NAME,…",
             show_default=False,
-            help="Play these workers, in one session; all others are live.",
+            help="Send these workers' captured messages, in one session; run all others for real.",
         ),
     ] = None,
     live: Annotated[

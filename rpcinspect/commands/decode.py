@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-import numpy as np
 from msgspec.structs import replace
 
 from rpcinspect import exit_codes
@@ -60,6 +59,8 @@ def run(request: Request) -> int:
             request = readable_twice(request, stack)
         if request.roundtrip:
             return _roundtrip(request, stack)
+        if request.calls:
+            return _calls(request, chosen, stack)
         if request.questions:
             return _whole_run(request, chosen, stack)
         if request.parquet:
@@ -100,7 +101,7 @@ def _interrupt(request: Request, decoding: Decoding) -> AbstractContextManager[I
 
 
 def _verdict(request: Request, session: Session, interrupt: Interrupt | None = None) -> int:
-    if interrupt is not None and interrupt.pressed:
+    if interrupt is not None and interrupt.pressed and request.interface is None:  # which has no other end
         return exit_codes.INTERRUPTED
     if request.strict and session.totals.problems:
         return exit_codes.UNREADABLE
@@ -171,34 +172,25 @@ def _table(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     from rpcinspect.views.text.table import MessageTable
 
     live = request.live
-    # Who asks for the agents' own calls, wants to see them.
-    show_control = request.show_all or (chosen is not None and chosen.names("control"))
+    show_all = request.show_all or chosen is not None  # who asks for something, wants all of it
     with request.decoding(Options(by_completion=live)) as decoding:
         console = stack.enter_context(open_console(request.output, grows=live))
         with _interrupt(request, decoding) as interrupt:
             if live:
                 from rpcinspect.views.stream import TableStream
 
-                stream = TableStream(decoding, console, control=show_control)
+                stream = TableStream(decoding, console, show_all=show_all)
                 shown = take_at_once(decoding, stream.show, chosen)
             else:
-                view = MessageTable(spool(stack), control=show_control)
+                view = MessageTable(spool(stack), show_all=show_all)
                 shown = take_chosen(decoding, [view], chosen)
         session = decoding.session
         if not live:
             view.show(session, console, shown)
-        control = 0 if show_control else _control_messages(session, shown)
-        show_summary(session, console, hidden_control=control, shown=shown)
+        hidden = 0 if show_all else session.messages.housekeeping().count(1)
+        show_summary(session, console, hidden=hidden, shown=shown)
         _say_what_is_unread(decoding)
         return _verdict(request, session, interrupt)
-
-
-def _control_messages(session: Session, shown: Shown | None) -> int:
-    """How many of the agents' own calls there are to show."""
-    control = np.frombuffer(session.messages.control, dtype=np.int8) != 0
-    if shown is not None:
-        control &= np.frombuffer(shown.rows, dtype=np.int8) != 0
-    return int(np.count_nonzero(control))
 
 
 def _roundtrip(request: Request, stack: ExitStack) -> int:
@@ -235,6 +227,17 @@ def _whole_run(request: Request, chosen: Filter | None, stack: ExitStack) -> int
         code = act(request, decoding, chosen, stack)
     _say_what_is_unread(decoding)
     return _verdict(request, decoding.session, interrupt) if code is None else code
+
+
+def _calls(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
+    """Shows requests with their answers."""
+    from rpcinspect.commands.calls import show
+
+    decoding = stack.enter_context(request.decoding())
+    with _interrupt(request, decoding) as interrupt:
+        show(request, decoding, chosen, stack)
+    _say_what_is_unread(decoding)
+    return _verdict(request, decoding.session, interrupt)
 
 
 def _parquet(request: Request, chosen: Filter | None, stack: ExitStack) -> int:

@@ -27,9 +27,9 @@ EXPORTS = ("html", "perfetto", "parquet", "rpclog")
 """Formats of a whole run for other programs, a browser among them."""
 MAX_PARTITION = 200
 """Characters of a partition's name, as the folder has it: file systems take 255."""
-QUESTIONS = ("graph", "contexts", "latency", "profile", "rrefs", "device_maps", "closings")
+QUESTIONS = ("calls", "graph", "contexts", "latency", "profile", "rrefs", "device_maps", "closings")
 """Fields that ask about the whole run."""
-ABRIDGED = frozenset({"latency", "profile", "rrefs"})
+ABRIDGED = frozenset({"calls", "latency", "profile", "rrefs"})
 """Questions whose answers leave something out for which there is `--all`."""
 
 
@@ -43,6 +43,7 @@ class Request(ReadingRequest, frozen=True, kw_only=True):
     no_hash: bool = False
     tensors: Path | None = None
     roundtrip: bool = False
+    calls: bool = False
     graph: str | None = None
     """The context of `--graph`."""
     contexts: bool = False

@@ -51,7 +51,7 @@ def fill(lake: Lake, request: Request, session: Session, shown: Shown | None, de
     rows = lake.finish()
     with held_back():
         size = lake.publish()
-    what = [counted(rows[name], name[:-1]) for name in ("messages", "tensors", "edges", "findings")]
+    what = [counted(rows[name], name[:-1]) for name in ("messages", "tensors", "calls", "edges", "findings")]
     return f"{', '.join(what)} in {lake.place}, {size:,} bytes"
 
 

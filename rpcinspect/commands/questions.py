@@ -99,7 +99,8 @@ def _show(asked: Answer, run: Run, shown: Shown | None, request: Request, consol
     if request.format == "dot":
         _draw(run, request, console, shown.words(some, of, "arrow"))
         return
-    if some or not of or request.graph is not None:
+    hides = request.latency and run.latency.timings  # what it leaves out, it counts
+    if some or not of or request.graph is not None or hides:
         asked.show(run, request, console)
         console.file.write("\n")
     words = Text(shown.words(some, of, asked.noun), style="bold")
@@ -155,8 +156,9 @@ def _graph_json(run: Run, request: Request) -> Iterable[Json]:
 
 
 def _exchanges(run: Run, request: Request) -> int:
-    """The table leaves out the agents' own calls."""
-    return sum(request.json or not timing.control for timing in run.latency.timings)
+    """The table leaves out housekeeping."""
+    every = request.json or request.show_all
+    return sum(every or not timing.housekeeping for timing in run.latency.timings)
 
 
 def _start_ns(run: Run) -> int:

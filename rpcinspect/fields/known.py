@@ -18,8 +18,8 @@ from msgspec import UNSET
 from rpcinspect.fields.plain import Picked, text
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.callee import Name
-from rpcinspect.rpc.message import MessageType, is_request, type_name
-from rpcinspect.rpc.questions import CLEAN_UP
+from rpcinspect.rpc.message import is_request, type_name
+from rpcinspect.rpc.questions import KEEPING
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.names import names_of
@@ -30,8 +30,6 @@ Column: TypeAlias = Sequence[Any]
 Ends: TypeAlias = Sequence[tuple[str, str]] | Mapping[int, tuple[str, str]]
 """Labels of server and client, by the number of the pipe."""
 
-KEEPING = CLEAN_UP | {MessageType.RREF_ACK, MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP}
-"""Messages with which agents keep house."""
 MAX_NAMES = 256
 """Of functions and methods that are kept as they are written."""
 
@@ -172,7 +170,7 @@ class AtTheEnd(Known):
     @property
     def parents(self) -> Column:
         """The requests that a request was, or may have been, sent for."""
-        known, doubts = self._causes.parents, self._causes.doubts
+        known, doubts = self.causes.parents, self.causes.doubts
         return [
             (known[index],) if index in known else doubts[index].parents if index in doubts else ()
             for index in self.heads.number
@@ -180,13 +178,13 @@ class AtTheEnd(Known):
 
     @property
     def parent_certain(self) -> Column:
-        doubts = self._causes.doubts
+        doubts = self.causes.doubts
         return [index not in doubts for index in self.heads.number]
 
     @property
     def call(self) -> Column:
         """Who is called, as a person says it."""
-        return [None if name is None else _short(name) for name in map(self._names.get, self.rows)]
+        return [None if name is None else _short(name) for name in map(self.names.get, self.rows)]
 
     @property
     def failure(self) -> Column | None:
@@ -202,12 +200,13 @@ class AtTheEnd(Known):
         return [self._codes.get(index, ()) for index in self.heads.number]
 
     @cached_property
-    def _causes(self) -> Causes:
+    def causes(self) -> Causes:
+        """What each request was sent for."""
         return explain(self._session)
 
     @cached_property
-    def _names(self) -> dict[int, Name]:
-        """By row."""
+    def names(self) -> dict[int, Name]:
+        """Who is called, by the row of the request."""
         return names_of(self._session)
 
     @cached_property
@@ -250,6 +249,11 @@ def pipe_ends(record: RpcRecord, roster: Roster) -> tuple[str, str]:
     if pipe.number < len(roster.clients):
         return roster.servers[pipe.number], roster.clients[pipe.number]
     return str(pipe.server), pipe.client_name or str(pipe.client)
+
+
+def is_housekeeping(decoding: Decoding, record: RpcRecord) -> bool:
+    """Whether agents keep house with a message, while a decoding goes on."""
+    return record.like.message.type in KEEPING or is_control(decoding, record)
 
 
 def is_control(decoding: Decoding, record: RpcRecord) -> bool:

@@ -69,10 +69,6 @@ class Filter:
         self.tests: tuple[Test, ...] = tuple(_test(leaf) for leaf in found)
         self.judge = _judge(expression, iter(range(len(found))).__next__)
 
-    def names(self, name: str) -> bool:
-        """Whether it asks for a field."""
-        return any(field.name == name for field in self.fields)
-
     @property
     def late(self) -> tuple[str, ...]:
         """Names of the fields that say nothing before the end."""

@@ -18,7 +18,7 @@ from rpcinspect.rpc.pickles import semantic
 from rpcinspect.rpc.pickles.known import HELPERS, MAKE_OPTIMIZERS
 from rpcinspect.rpc.pickles.semantic import GETATTR
 from rpcinspect.rpc.pickles.tree import Call, Global, Value
-from rpcinspect.rpc.questions import function_of
+from rpcinspect.rpc.questions import arguments_of, function_of
 from rpcinspect.rpc.record import RpcRecord
 
 
@@ -67,6 +67,40 @@ def callee_of(record: RpcRecord) -> Callee | None:
     if udf.func in (CREATE, CREATE_WITH_INTERFACE) and type(first) is Global:
         return Callee(str(first))
     return _helper(first, second) or _helper(second, first) or Callee(str(udf.func))
+
+
+def passed_to(record: RpcRecord) -> tuple[Value, Value] | None:
+    """What whoever is called gets, by place and by name: of a method behind one of torch's proxies its own
+    arguments, without the RRef and what else the proxy needs; None as `arguments_of`.
+    """
+    given = arguments_of(record)
+    if given is None:
+        return None
+    args, kwargs = semantic.untag(given[0]), given[1]
+    udf = python_udf_of(record)
+    if type(args) not in (tuple, list):
+        return given
+    rest = [*args]
+    func = None if udf is None else udf.func
+    if udf is None:
+        callee = callee_of(record)
+        return (rest[_before_forward(rest) :] if callee is not None and callee.through else rest), kwargs
+    first, second = _first_two(args)
+    if func in PROXIES and type(second) is str and len(rest) == 4:
+        return rest[2], rest[3]
+    if func == REMOTE_FORWARD:
+        return rest[_before_forward(rest) :], kwargs
+    if func in (CREATE, CREATE_WITH_INTERFACE) and type(first) is Global and len(rest) > 2:
+        return rest[1], rest[2]
+    if _helper(first, second) or _helper(second, first):
+        return rest[2:], kwargs
+    return given
+
+
+def _before_forward(args: list[Value]) -> int:
+    """How many arguments of `_remote_forward` come before those of the module: its RRef, the device, and from
+    torch 1.9 on whether there is a device map."""
+    return 3 if len(args) > 2 and type(args[2]) is bool else 2
 
 
 def name_of(callee: Callee, made: Global | None) -> Name:

@@ -175,6 +175,9 @@ HOUSEKEEPING = frozenset(
 CLEAN_UP = HOUSEKEEPING | {MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ}
 """What a worker sends only so that others may free something."""
 
+KEEPING = CLEAN_UP | {MessageType.RREF_ACK, MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP}
+"""Messages with which agents keep house, answers too; so are their own calls (`control`)."""
+
 REMOTE = frozenset({MessageType.PYTHON_REMOTE_CALL, MessageType.SCRIPT_REMOTE_CALL})
 
 GENERAL = CALLS | FETCHES | {MessageType.RREF_BACKWARD_REQ}

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rpcinspect.rpc.callee import Name
+from rpcinspect.rpc.callee import Name, passed_to
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.pickles.tree import Value
-from rpcinspect.rpc.questions import arguments_of, context_of, function_of, result_of
+from rpcinspect.rpc.questions import KEEPING, arguments_of, context_of, function_of, result_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import RemoteError, error_of
 from rpcinspect.run.names import names_of
@@ -71,6 +71,11 @@ class Exchange(Struct, eq=False, kw_only=True):
         return self.name.short if self.name is not None else self.function or type_name(self.kind)
 
     @property
+    def housekeeping(self) -> bool:
+        """Whether agents keep house with it: references, contexts, start-up and shutdown."""
+        return self.control or self.kind in KEEPING
+
+    @property
     def latency_ns(self) -> int | None:
         """From the request's first byte to its answer's last."""
         return None if self.end_ns is None else max(0, self.end_ns - self.begin_ns)
@@ -105,6 +110,11 @@ class Exchange(Struct, eq=False, kw_only=True):
     def arguments(self) -> tuple[Value, Value] | None:
         """What the function is given by place and by name, as inert trees (`rpc.pickles.tree`)."""
         return arguments_of(self.request)
+
+    @property
+    def passed(self) -> tuple[Value, Value] | None:
+        """The same for whoever is called: of a method behind one of torch's proxies its own arguments."""
+        return passed_to(self.request)
 
     @property
     def result(self) -> Value:

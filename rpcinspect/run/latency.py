@@ -52,6 +52,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     """Name of the request's type, envelopes off."""
     context: int | None
     control: bool
+    housekeeping: bool
+    """Agents keep house with it; control is that, too."""
     parents: tuple[int, ...]
     """Requests that the caller was serving: none, one, or all that remain possible."""
     parent_certain: bool
@@ -152,19 +154,30 @@ def read_latency(
     calls: Sequence[Exchange], causes: Causes, waiting: Mapping[int, int], passes: Passes
 ) -> Latency:
     """The times of every exchange, and what is striking about them."""
-    return _summed(tuple(_timings(calls, causes, waiting, passes)))
+    timings = tuple(_timings(calls, causes, waiting, passes))
+    return _summed(timings, [timing for timing in timings if not timing.control])
 
 
 def part_of(whole: Latency, requests: Collection[int]) -> Latency:
     """Some of the exchanges and sums over these; which of them straggle is judged by all."""
     timings = tuple(timing for timing in whole.timings if timing.request in requests)
-    return replace(
-        _summed(timings), stragglers=tuple(one for one in whole.stragglers if one.request in requests)
-    )
+    return _narrowed(whole, timings, [timing for timing in timings if not timing.control])
 
 
-def _summed(timings: tuple[Timing, ...]) -> Latency:
-    user = [timing for timing in timings if not timing.control]
+def for_people(whole: Latency, *, housekeeping: bool = False) -> Latency:
+    """The same with sums over calls alone; with `housekeeping` over every exchange, the agents' own too."""
+    timings = tuple(timing for timing in whole.timings if housekeeping or not timing.housekeeping)
+    return _narrowed(whole, timings, timings)
+
+
+def _narrowed(whole: Latency, timings: tuple[Timing, ...], user: Sequence[Timing]) -> Latency:
+    requests = {timing.request for timing in timings}
+    stragglers = tuple(one for one in whole.stragglers if one.request in requests)
+    return replace(_summed(timings, user), stragglers=stragglers)
+
+
+def _summed(timings: tuple[Timing, ...], user: Sequence[Timing]) -> Latency:
+    """Sums over those of the user."""
     rows = _grouped(user, lambda timing: (timing.job, timing.row))
     pairs = _grouped(user, lambda timing: (timing.job, timing.caller, timing.callee))
     named: dict[tuple[int, str], set[str]] = defaultdict(set)
@@ -217,6 +230,7 @@ def _timings(
             kind=type_name(call.kind),
             context=call.context,
             control=call.control,
+            housekeeping=call.housekeeping,
             parents=parents,
             parent_certain=certain,
             begin_ns=call.begin_ns,

@@ -189,6 +189,11 @@ class Message:
         return self.record.tp.from_client
 
     @property
+    def housekeeping(self) -> bool:
+        """Whether agents keep house with it: references, contexts, start-up and shutdown."""
+        return bool(self._run.housekeeping[self.record.row])
+
+    @property
     def time_ns(self) -> int:
         """When its first byte was captured, in nanoseconds since 1970."""
         return self.record.tp.first_ns

@@ -144,6 +144,11 @@ class Run(Closing):
             raise IndexError(f"there is no message #{index}: the run has {len(self.messages):,}")
         return Message(self, index)
 
+    @cached_property
+    def housekeeping(self) -> builtins.bytes:
+        """Of each row of the session 1 where agents keep house with the message."""
+        return self.session.messages.housekeeping()
+
     @property
     def workers(self) -> tuple[Worker, ...]:
         """Who is who, as far as the captures tell."""

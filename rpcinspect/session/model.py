@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rpcinspect.errors import Problem
+from rpcinspect.rpc.questions import KEEPING
+from rpcinspect.session.ended import Ended
 from rpcinspect.session.provenance import Id, Provenance
 from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.records import Pipe
@@ -68,6 +70,8 @@ class Worker(Struct, frozen=True, kw_only=True):
     """Which job of the capture; names and ids are unique in a job only."""
     arrival: Arrival | None = None
     """None where that was not captured, and in groups without a fixed size, which wait for nobody."""
+    ended: Ended | None = None
+    """How its process ended; None where no recorder tells of that."""
 
 
 class Edge(Struct, frozen=True, kw_only=True, gc=False):
@@ -297,6 +301,11 @@ class MessageColumns:
             return None
         request, answer = (row, partner) if self.from_client[row] else (partner, row)
         return max(0, self.end_time_ns[answer] - self.time_ns[request])
+
+    def housekeeping(self) -> bytes:
+        """Of each row 1 where agents keep house with the message: references, contexts, their own calls."""
+        kept = np.isin(np.asarray(self.type), list(KEEPING)) | (np.asarray(self.control) != 0)
+        return bytes(kept.astype(np.int8))
 
     def order(self) -> NDArray[np.int64]:
         """Rows in the order of time; ties by capture, packet and offset in the stream."""

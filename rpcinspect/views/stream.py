@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from rpcinspect.fields.known import SoFar, is_control, pipe_ends
+from rpcinspect.fields.known import SoFar, is_housekeeping, pipe_ends
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
@@ -45,10 +45,10 @@ class JsonStream:
 class TableStream:
     """Table lines one by one."""
 
-    def __init__(self, decoding: Decoding, console: Console, *, control: bool) -> None:
+    def __init__(self, decoding: Decoding, console: Console, *, show_all: bool) -> None:
         self._decoding = decoding
         self._console = console
-        self._control = control
+        self._show_all = show_all
         self._layout = Layout(width=line_width(console), ends_width=ENDS_WIDTH)
         self._begun = False
         self._phrases = Phrases()
@@ -60,8 +60,8 @@ class TableStream:
         if not self._begun:
             self._begun = True
             write_line(self._console, self._layout.header(), "bold")
-        control = is_control(decoding, record)
-        if control and not self._control:
+        keeping = is_housekeeping(decoding, record)
+        if keeping and not self._show_all:
             return
         ends = pipe_ends(record, decoding.roster())
         source, destination = ends[tp.from_client], ends[not tp.from_client]
@@ -76,7 +76,7 @@ class TableStream:
             answers,
             None if answers is None else columns.latency_ns(record.row),
             self._phrases.phrase(record),
-            control,
+            keeping,
             failed(record),
         )
         write_line(self._console, self._layout.line(row), row.style)

@@ -89,12 +89,14 @@ def test_the_table_shows_the_matching_rows_with_their_numbers() -> None:
     assert set(ran.out.splitlines()[1:3]) <= set(whole)
 
 
-def test_the_table_shows_the_agents_own_calls_to_who_asks_for_them() -> None:
-    assert rows(decode(CHAIN, "-f", "control and request")) == picked("control and request", CHAIN)
-    ran = decode(CHAIN, "-f", "type == PYTHON_CALL")
-    assert rows(ran) == []
-    assert "4 messages of the agents' own calls not shown (--all shows them)" in ran.out
-    assert rows(decode(CHAIN, "-a", "-f", "type == PYTHON_CALL")) == picked("type == PYTHON_CALL", CHAIN)
+@pytest.mark.parametrize(
+    "text", ["control and request", "type == PYTHON_CALL", "housekeeping", "ctx == 0:0", "src == worker1"]
+)
+def test_the_table_shows_all_that_matches(text: str) -> None:
+    ran = decode(CHAIN, "-f", text)
+    assert rows(ran) == picked(text, CHAIN) != []
+    assert rows(decode("-", "-f", text, stdin=CHAIN.read_bytes())) == rows(ran)
+    assert "hidden" not in ran.out
 
 
 def test_nothing_matches() -> None:

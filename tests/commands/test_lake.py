@@ -27,7 +27,7 @@ def test_it_says_how_much_is_where(tmp_path: Path) -> None:
     ran = parquet(tmp_path / "lake", CHAIN)
     size = sum(path.stat().st_size for path in (tmp_path / "lake").rglob("*.parquet"))
     place = tmp_path / "lake" / "*" / "capture=basic_chain"
-    assert ran.out == f"24 messages, 11 tensors, 4 edges, no findings in {place}, {size:,} bytes\n"
+    assert ran.out == f"24 messages, 11 tensors, 12 calls, 4 edges, no findings in {place}, {size:,} bytes\n"
     assert (ran.code, ran.err) == (0, "")
 
 

@@ -35,6 +35,7 @@ from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.rpclog.header import CPU, LoggedMessage, LoggedStorage
 from rpcinspect.rpclog.write import FIRST_LINE, message_line
 from rpcinspect.run.run import Run
+from rpcinspect.views.contract.calls import Calls, call_lines
 from rpcinspect.views.contract.jsonl import JsonLines
 from rpcinspect.views.diff.json_lines import diff_lines
 from rpcinspect.views.diff.page import diff_html
@@ -47,6 +48,7 @@ from rpcinspect.views.replay.plan_json import plan_lines
 from rpcinspect.views.replay.plan_table import show_plan
 from rpcinspect.views.reproducer.python_names import STANDARD
 from rpcinspect.views.reproducer.script import Wanted, reproducer, unwritable
+from rpcinspect.views.text.calls import show_calls
 from rpcinspect.views.text.detail import detail
 from rpcinspect.views.text.summary import show_summary
 from rpcinspect.views.text.table import MessageTable
@@ -156,7 +158,7 @@ def message(data: bytes) -> None:
             tempfile.TemporaryFile() as other,
             Decoding([str(path)], Options(forms=True)) as decoding,
         ):
-            view, table = JsonLines(spool, decoding.bytes), MessageTable(other, control=True)
+            view, table = JsonLines(spool, decoding.bytes), MessageTable(other, show_all=True)
             records = []
             for record in decoding.records():
                 records.append(record)
@@ -350,15 +352,23 @@ def session(data: bytes) -> None:
 def _tables(opened: Run) -> None:
     text = io.StringIO()
     console = Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
-    with tempfile.TemporaryFile() as spool, tempfile.TemporaryFile() as other:
-        table, lines = MessageTable(spool, control=True), JsonLines(other, opened.bytes)
+    with (
+        tempfile.TemporaryFile() as spool,
+        tempfile.TemporaryFile() as other,
+        tempfile.TemporaryFile() as third,
+    ):
+        table, lines = MessageTable(spool, show_all=True), JsonLines(other, opened.bytes)
+        calls = Calls(third)
         for record in sorted(opened.messages, key=lambda record: record.row):
             table.feed([record])
             lines.feed([record])
+            calls.feed([record])
         table.show(opened.session, console)
+        show_calls(calls.of(opened.session), opened.session, console, show_all=True)
+        list(parse(printable_json(b"".join(call_lines(calls.of(opened.session), None)))))
         said = list(parse(printable_json(b"".join(lines.finish(opened.session)))))
     assert sum(line["kind"] == "message" for line in said) == len(opened)
-    show_summary(opened.session, console, hidden_control=0)
+    show_summary(opened.session, console, hidden=0)
     run = _trace(opened)
     request = Request(files=(), show_all=True)
     for name, answer in ANSWERS.items():

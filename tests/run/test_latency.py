@@ -155,8 +155,8 @@ def test_classes_of_one_name_have_rows_of_their_own() -> None:
     whole = timings("basic_chain")
     one, *_ = whole.values()
     both = [replace(one, what="Head.f", row=f"{module}.Head.f", control=False) for module in "ab"]
-    assert [group.what for group in _summed(tuple(both)).functions] == ["a.Head.f", "b.Head.f"]
-    assert [group.what for group in _summed((both[0], both[0])).functions] == ["Head.f"]
+    assert [group.what for group in _summed(tuple(both), both).functions] == ["a.Head.f", "b.Head.f"]
+    assert [group.what for group in _summed((both[0], both[0]), (both[0], both[0])).functions] == ["Head.f"]
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=300))

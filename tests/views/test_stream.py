@@ -72,22 +72,22 @@ def test_table_lines_come_one_by_one_with_a_header_first() -> None:
     console, out = file_console()
     seen: list[int] = []
     with Decoding([BOOM], LIVE) as decoding:
-        view = TableStream(decoding, console, control=False)
+        view = TableStream(decoding, console, show_all=False)
         for record in decoding.records():
             view.show(record)
             seen.append(len(out.getvalue().splitlines()))
     lines = out.getvalue().splitlines()
     assert lines[0].split()[0] == "#"
-    assert seen[0] == 1  # the agents' own calls are hidden, but a user sees that messages come
+    assert seen[0] == 1  # housekeeping is hidden, but a user sees that messages come
     assert seen == sorted(seen)
-    assert len(lines) == 1 + 16
+    assert len(lines) == 1 + 8
     assert all(b - a in (0, 1) for a, b in pairwise(seen))
 
 
-def test_control_calls_on_demand() -> None:
+def test_housekeeping_on_demand() -> None:
     console, out = file_console()
     with Decoding([BOOM], LIVE) as decoding:
-        view = TableStream(decoding, console, control=True)
+        view = TableStream(decoding, console, show_all=True)
         for record in decoding.records():
             view.show(record)
     assert len(out.getvalue().splitlines()) == 1 + 32
@@ -96,7 +96,7 @@ def test_control_calls_on_demand() -> None:
 def test_narrow_terminals_and_errors() -> None:
     console, out = terminal_console(40)
     with Decoding([BOOM], LIVE) as decoding:
-        view = TableStream(decoding, console, control=False)
+        view = TableStream(decoding, console, show_all=False)
         for record in decoding.records():
             view.show(record)
     red = [line for line in out.getvalue().splitlines() if line.startswith("\x1b[31m")]

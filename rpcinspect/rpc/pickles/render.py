@@ -31,9 +31,12 @@ def render(
     limits: Limits = DEFAULT_LIMITS,
     *,
     max_chars: int = 4000,
+    short: bool = False,
 ) -> str:
-    """One line of printable text; never raises. `tensors[i]` is shown for a reference to tensor i."""
-    renderer = _Renderer(tensors or (), limits, max_chars)
+    """One line of printable text; never raises. `tensors[i]` is shown for a reference to tensor i; `short`:
+    an RRef by its id alone, `RRef(0:2)`.
+    """
+    renderer = _Renderer(tensors or (), limits, max_chars, short)
     try:
         renderer.value(value)
     except _FullError:
@@ -48,10 +51,7 @@ def render_args(
     *,
     max_chars: int = 4000,
 ) -> tuple[str, list[str], dict[str, str]] | None:
-    """(function, positional arguments, keyword arguments) of a PythonUDF; None if `root` is none.
-
-    `max_chars` holds for each argument; after 16 times that in all the rest is counted, not shown.
-    """
+    """(function, positional arguments, keyword arguments) of a PythonUDF; None if `root` is none."""
     call = semantic.python_udf(root)
     if call is None:
         return None
@@ -59,8 +59,22 @@ def render_args(
         function = _printable(str(call.func))
     else:
         function = render(call.func, tensors, limits, max_chars=max_chars)
-    positional = call.args if type(call.args) in (tuple, list) else (call.args,)
-    pairs = call.kwargs.pairs if type(call.kwargs) is Dict else []
+    return function, *render_given(call.args, call.kwargs, tensors, limits, max_chars=max_chars)
+
+
+def render_given(
+    by_place: Value,
+    by_name: Value,
+    tensors: Sequence[str] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    max_chars: int = 4000,
+) -> tuple[list[str], dict[str, str]]:
+    """Positional and keyword arguments. `max_chars` holds for each; after 16 times that in all the rest is
+    counted, not shown.
+    """
+    positional = by_place if type(by_place) in (tuple, list) else (by_place,)
+    pairs = by_name.pairs if type(by_name) is Dict else []
     left = 16 * max_chars
     args: list[str] = []
     for i, value in enumerate(positional):
@@ -77,7 +91,7 @@ def render_args(
         name = _printable(key) if type(key) is str else render(key, tensors, limits, max_chars=max_chars)
         kwargs[name] = render(value, tensors, limits, max_chars=max_chars)
         left -= len(name) + len(kwargs[name]) + 1
-    return function, args, kwargs
+    return args, kwargs
 
 
 T = TypeVar("T")
@@ -88,10 +102,11 @@ class _FullError(Exception):
 
 
 class _Renderer:
-    def __init__(self, tensors: Sequence[str], limits: Limits, max_chars: int) -> None:
+    def __init__(self, tensors: Sequence[str], limits: Limits, max_chars: int, short: bool) -> None:
         self.out: list[str] = []
         self.left = max_chars
         self.tensors = tensors
+        self.short = short
         self.max_depth = min(limits.pickle_depth, _MAX_DEPTH)
         self.path: set[int] = set()
         """Identities of the values that are being written, to see cycles."""
@@ -212,7 +227,14 @@ class _Renderer:
         return True
 
     def received(self, node: Call) -> bool:
-        return self.tensor(node) or _says(_rref)(self, node) or _says(_script)(self, node)
+        return self.tensor(node) or self.rref(node) or _says(_script)(self, node)
+
+    def rref(self, node: Call) -> bool:
+        fork = semantic.rref_fork(node)
+        if fork is None:
+            return False
+        self.emit("RRef({}:{})".format(*fork.rref_id) if self.short else fork.text)
+        return True
 
     def tagged(self, node: Call) -> bool:
         plain = semantic.untag(node)
@@ -266,14 +288,6 @@ def _says(text: Callable[[Call], str | None]) -> _Special:
         return found is not None
 
     return write
-
-
-def _rref(node: Call) -> str | None:
-    fork = semantic.rref_fork(node)
-    if fork is None:
-        return None
-    rref_id, fork_id = "({},{})".format(*fork.rref_id), "({},{})".format(*fork.fork_id)
-    return f"RRef(rref={rref_id} fork={fork_id} owner={fork.owner_id})"
 
 
 def _script(node: Call) -> str | None:
@@ -356,7 +370,7 @@ _NODES: dict[type, Callable[[_Renderer, Value], None]] = {
 
 _SPECIAL: dict[Global, _Special] = {
     Global("torch.jit._pickle", "build_tensor_from_id"): _Renderer.tensor,
-    Global("torch.distributed.rpc", "rref"): _says(_rref),
+    Global("torch.distributed.rpc", "rref"): _Renderer.rref,
     **dict.fromkeys(semantic.TAGS, _Renderer.tagged),
     Global("torch._utils", "_rebuild_parameter"): _Renderer.parameter,
     Global("torch", "device"): _says(_device),

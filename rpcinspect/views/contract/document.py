@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from rpcinspect.session.model import Session
+from rpcinspect.views.contract.calls import OfSession, call_json, filter_line
 from rpcinspect.views.contract.jsonl import JsonLines, head_lines, tail_lines
 from rpcinspect.views.shown import Shown
 
@@ -36,6 +37,7 @@ KEYS = {
     "departure": "departures",
     "worker_log": "worker_logs",
     "log": "log",
+    "call": "calls",
 }
 """Kind of a line → name of its list."""
 SINGLE = frozenset({"summary", "closings", "filter"})
@@ -75,6 +77,20 @@ def session_pieces(view: JsonLines, session: Session, shown: Shown | None = None
 def message_pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Lines of messages and nothing else."""
     yield b"".join((_BEGIN, _list("message", [line.rstrip(b"\n") for line in lines]), _END))
+
+
+def call_pieces(calls: OfSession, shown: Shown | None) -> Iterator[bytes]:
+    """What `call_lines` gives, as one document."""
+    yield _BEGIN
+    yield b',\n"calls": ['
+    between = b"\n"
+    for batch in calls.batches(calls.rows):
+        yield between + b",\n".join([orjson.dumps(call_json(call)) for call in batch])
+        between = b",\n"
+    yield b"]"
+    if shown is not None:
+        yield from _members([filter_line(calls, shown)], ())
+    yield _END
 
 
 def answer_pieces(question: str, lines: Iterable[Json]) -> Iterator[bytes]:

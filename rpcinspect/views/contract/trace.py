@@ -34,7 +34,7 @@ _passing = Picked("message src=source dst=destination request answers what type=
 _segment = Picked("does=kind worker request what begin_ns end_ns")
 _timing = Line(
     "exchange",
-    "request answer job caller callee what function type=kind context_id=context control "
+    "request answer job caller callee what function type=kind context_id=context control housekeeping "
     "parents parent_certain begin_ns request_ns busy_ns nested_ns answer_ns total_ns "
     "request_bytes answer_bytes failed gave_up gave_up_ns",
 )

@@ -14,7 +14,7 @@ from typing import Any
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, is_request, type_name
-from rpcinspect.rpc.questions import CLEAN_UP, failed, function_of, size_of
+from rpcinspect.rpc.questions import failed, function_of, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
@@ -24,9 +24,9 @@ from rpcinspect.views.text.table import end_label
 
 Json = dict[str, Any]
 
-KINDS = ("call", "forward", "backward", "upkeep", "control")
-"""What a message is for, its answer likewise: a call, one within an autograd context, a backward pass, the
-freeing of contexts and references, the agents' own."""
+KINDS = ("call", "forward", "backward", "housekeeping")
+"""What a message is for, its answer likewise: a call, one within an autograd context, a backward pass,
+housekeeping: references, contexts, start-up and shutdown."""
 
 REQUEST, FAILED, PROBLEM, OPEN = 1, 2, 4, 8
 """Bits of `flags`; OPEN: a request without an answer."""
@@ -39,7 +39,6 @@ PASSES = frozenset(
         MessageType.RREF_BACKWARD_RESP,
     }
 )
-UPKEEP = CLEAN_UP | {MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP, MessageType.RREF_ACK}
 COLUMNS = (
     *("index", "time", "took", "src", "dst", "type", "body", "kind", "flags"),
     *("partner", "parent", "nested", "context", "nbytes", "function", "edge", "text"),
@@ -104,6 +103,7 @@ class _Columns:
         self._lanes = lanes
         self._contexts = contexts
         self._phrases = Phrases()
+        self._keeping = run.session.messages.housekeeping()
         self._calls: dict[int, Exchange] = {}
         """By the index of the request, and of the answer."""
         for call in run.exchanges.calls:
@@ -192,13 +192,11 @@ class _Columns:
 
     def _kind(self, record: RpcRecord, call: Exchange | None) -> str:
         """What a message is for; an answer is for what its request is."""
-        if self._run.session.messages.control[record.row]:
-            return "control"
+        if self._keeping[record.row]:
+            return "housekeeping"
         kind = call.kind if call is not None else message_type_of(record.rpc.command)
         if kind in PASSES:
             return "backward"
-        if kind in UPKEEP:
-            return "upkeep"
         wrapped = (
             call.wrapped
             if call is not None

@@ -15,6 +15,7 @@ from msgspec import Struct
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.closings import Closings
 from rpcinspect.run.graph import ContextGraph
+from rpcinspect.run.latency import for_people
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding, Session, Worker
 from rpcinspect.views.page.tables import (
@@ -93,6 +94,8 @@ class Page(Struct, frozen=True):
     functions: Table
     pairs: Table
     stragglers: Table
+    housekeeping: str
+    """How many exchanges the tables of latency leave out."""
     rrefs: Table
     maps: Table
     map_lines: tuple[str, ...]
@@ -101,7 +104,7 @@ class Page(Struct, frozen=True):
 def page_of(run: Run, part: Part) -> Page:
     """Everything."""
     session, answers = run.session, part.answers
-    latency = answers.latency
+    latency = for_people(answers.latency)
     cards = tuple(_card(number, finding) for number, finding in enumerate(part.findings))
     return Page(
         title=captures_title([capture.path for capture in session.captures]),
@@ -120,6 +123,7 @@ def page_of(run: Run, part: Part) -> Page:
         functions=groups_table("function", latency.functions, latency),
         pairs=groups_table("from → to", latency.pairs, latency),
         stragglers=stragglers_table(latency.stragglers),
+        housekeeping=counted(len(answers.latency.timings) - len(latency.timings), "exchange"),
         rrefs=rrefs_table(answers.rrefs),
         maps=maps_table(answers.device_maps),
         map_lines=tuple(

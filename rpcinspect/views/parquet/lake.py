@@ -21,11 +21,13 @@ from rpcinspect.errors import CaptureError, OutputError
 from rpcinspect.fields.plain import text
 from rpcinspect.files.closing import Closing
 from rpcinspect.files.folder import OutputFolder
+from rpcinspect.files.temporary import Temporary
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
+from rpcinspect.views.contract.calls import Calls
 from rpcinspect.views.parquet.messages import MessageRows
 from rpcinspect.views.parquet.schema import TABLES, VERSION
-from rpcinspect.views.parquet.session import session_rows
+from rpcinspect.views.parquet.session import call_rows, session_rows
 from rpcinspect.views.parquet.table_file import ParquetFile
 from rpcinspect.views.shown import Shown
 from rpcinspect.wire.ranges import CaptureBytes
@@ -46,6 +48,8 @@ class Lake(Closing):
         self.place = folder / "*" / self._partition
         """Where its files are; the star stands for a table."""
         self._files: dict[str, ParquetFile] = {}
+        self._spool: Temporary | None = None
+        """What requests and answers say, until they are put together."""
         self._output: OutputFolder | None = None
 
     def others(self, session: Session) -> list[Beginning]:
@@ -66,6 +70,8 @@ class Lake(Closing):
         self._session = session
         self._shown = shown
         self._rows = MessageRows(session, source, hashes=hashes)
+        self._spool = Temporary()
+        self._calls = Calls(self._spool)
         self._seen = 0
         self._output = OutputFolder(self._folder, private=False)
         with self._writing():
@@ -87,6 +93,7 @@ class Lake(Closing):
         self._seen += 1
         if self._seen > len(self._session.messages):
             raise self._changed()
+        self._calls.feed((record,))
         if self._shown is not None and not self._shown.rows[record.row]:
             return
         message, tensors = self._files["messages"], self._files["tensors"]
@@ -105,6 +112,8 @@ class Lake(Closing):
             for name, rows in session_rows(self._session, self._shown):
                 for row in rows:
                     self._files[name].add(row)
+            for row in call_rows(self._calls.of(self._session, self._shown)):
+                self._files["calls"].add(row)
             for file in self._files.values():
                 file.close()
         return {name: file.rows for name, file in self._files.items()}
@@ -130,6 +139,8 @@ class Lake(Closing):
 
     def close(self) -> None:
         """Nothing is left of what was not published."""
+        if self._spool is not None:
+            self._spool.close()
         for file in self._files.values():
             file.abandon()
         if self._output is not None:

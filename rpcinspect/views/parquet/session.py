@@ -14,6 +14,7 @@ from typing import Any
 from rpcinspect.fields.plain import Picked
 from rpcinspect.session.contexts import ContextSpan, context_spans
 from rpcinspect.session.model import AutogradContext, CaptureInfo, Finding, Fork, Session
+from rpcinspect.views.contract.calls import OfSession, call_json
 from rpcinspect.views.contract.jsonl import finding_json, pipe_json
 from rpcinspect.views.shown import Shown
 
@@ -75,6 +76,16 @@ def edge_rows(
             row = int(session.order[edge.forward])
             times = {"begin_ns": columns.time_ns[row], "end_ns": columns.end_time_ns[row]}
             yield {**of, **_edge(edge), **times, "gradient_expected": expected}
+
+
+def call_rows(calls: OfSession) -> Iterator[Row]:
+    """A row for each request with its answer."""
+    for batch in calls.batches(calls.rows):
+        for call in batch:
+            line = call_json(call)
+            error = line["error"] or {}
+            line |= {f"error_{name}": error.get(name) for name in ("type", "node_id", "text")}
+            yield {**line, "kwargs": None if line["kwargs"] is None else list(line["kwargs"].items())}
 
 
 def finding_row(finding: Finding) -> Row:

@@ -15,7 +15,7 @@ from rpcinspect.errors import Location, Problem
 from rpcinspect.session.model import CaptureInfo, Finding, Session
 from rpcinspect.views.phrases import amount, counted, duration, indexes, path_label, pieces, printable
 from rpcinspect.views.shown import Shown
-from rpcinspect.views.text.columns import columns
+from rpcinspect.views.text.columns import Columns
 from rpcinspect.views.worker_logs import file_lines
 from rpcinspect.wire.clocks import ClockOffset
 
@@ -25,15 +25,13 @@ NEGLIGIBLE_NS = 1_000
 """Clocks that agree so well need no word."""
 
 
-def show_summary(
-    session: Session, console: Console, *, hidden_control: int, shown: Shown | None = None
-) -> None:
+def show_summary(session: Session, console: Console, *, hidden: int, shown: Shown | None = None) -> None:
     """Prints everything; in words that wrap at a terminal's edge, in whole lines to a file."""
-    for part in summary(session, hidden_control, shown):
+    for part in summary(session, hidden, shown):
         console.print(part, soft_wrap=not console.is_terminal)
 
 
-def summary(session: Session, hidden_control: int, shown: Shown | None = None) -> Iterator[Text]:
+def summary(session: Session, hidden: int, shown: Shown | None = None) -> Iterator[Text]:
     """Paragraph by paragraph."""
     yield Text()
     yield from _captures(session)
@@ -41,10 +39,8 @@ def summary(session: Session, hidden_control: int, shown: Shown | None = None) -
         match = "matches" if shown.count == 1 else "match"
         yield Text(f"{counted(shown.count, 'message')} {match} {printable(shown.text)}", style="bold")
         yield from (Text(f"  {hint}", style="yellow") for hint in shown.hints)
-    if hidden_control:
-        yield Text(
-            f"{counted(hidden_control, 'message')} of the agents' own calls not shown (--all shows them)"
-        )
+    if hidden:
+        yield Text(hidden_words(hidden))
     yield from _sums(session)
     if session.worker_logs is not None:
         for line, strange in file_lines(session.worker_logs):
@@ -68,6 +64,11 @@ def summary(session: Session, hidden_control: int, shown: Shown | None = None) -
     if session.problems:
         yield Text()
         yield from _problems(session)
+
+
+def hidden_words(count: int) -> str:
+    """How many messages of housekeeping a view leaves out."""
+    return f"{counted(count, 'housekeeping message')} hidden; --all shows them"
 
 
 def _captures(session: Session) -> Iterator[Text]:
@@ -136,7 +137,7 @@ def _sums(session: Session) -> Iterator[Text]:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Text]:
     """A header and rows."""
     yield Text()
-    yield from (Text(line, style=style) for line, style in columns(header, rows))
+    yield from (Text(line, style=style) for line, style in Columns(header, rows).lines())
 
 
 def finding_text(finding: Finding) -> Text:

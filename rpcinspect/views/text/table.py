@@ -48,13 +48,13 @@ class Row(Struct, frozen=True):
     answers: int | None
     latency_ns: int | None
     text: str
-    control: bool = False
+    housekeeping: bool = False
     failed: bool = False
 
     @property
     def style(self) -> str:
-        """Errors in red, the agents' own calls in the background."""
-        return "red" if self.failed else "dim" if self.control else ""
+        """Errors in red, housekeeping in the background."""
+        return "red" if self.failed else "dim" if self.housekeeping else ""
 
 
 class Layout(Struct, frozen=True, kw_only=True):
@@ -101,10 +101,10 @@ class Layout(Struct, frozen=True, kw_only=True):
 class MessageTable:
     """The view for captures that are read to their end before the first line is shown."""
 
-    def __init__(self, spool: BinaryIO, *, control: bool) -> None:
-        """`control`: show the agent's own calls too."""
+    def __init__(self, spool: BinaryIO, *, show_all: bool) -> None:
+        """`show_all`: housekeeping too."""
         self._spool = Spool(spool)
-        self._control = control
+        self._show_all = show_all
         self._phrases = Phrases()
 
     def feed(self, records: Sequence[RpcRecord | None]) -> None:
@@ -146,9 +146,9 @@ class MessageTable:
     def _order(self, session: Session, shown: Shown | None) -> list[int]:
         """The rows of the lines."""
         rows: list[int] = session.order.tolist()
-        if not self._control:
-            control = session.messages.control
-            rows = [row for row in rows if not control[row]]
+        if not self._show_all:
+            keeping = session.messages.housekeeping()
+            rows = [row for row in rows if not keeping[row]]
         return rows if shown is None else shown.of(rows)
 
     def _lines(self, session: Session, order: list[int], layout: Layout) -> Iterator[str]:
@@ -192,7 +192,7 @@ class MessageTable:
             yield "\n".join([*lines, ""])
 
     def _rows(self, session: Session, order: list[int]) -> Iterator[Row]:
-        messages = session.messages
+        messages, keeping = session.messages, session.messages.housekeeping()
         start = messages.time_ns[int(session.order[0])]
         clients = [end_label(label) for label in session.clients]
         servers = [end_label(label) for label in session.servers]
@@ -213,7 +213,7 @@ class MessageTable:
                     answers,
                     latency,
                     text[1:].decode(),
-                    bool(messages.control[row]),
+                    bool(keeping[row]),
                     text[:1] == b"!",
                 )
 

@@ -44,7 +44,7 @@ def test_columns_say_what_the_lines_say(name: str) -> None:
         assert found["types"][at["type"]] == line["type"]
         assert found["types"][at["body"]] == line["body"]["type"]
         assert bool(at["flags"] & REQUEST) == line["request"]
-        assert (KINDS[at["kind"]] == "control") == line["control"]
+        assert (KINDS[at["kind"]] == "housekeeping") == line["housekeeping"]
         if line["answers"] is not None:
             assert place + at["partner"] == line["answers"]
             assert line["answers"] + columns["partner"][line["answers"]] == place
@@ -70,7 +70,7 @@ def test_answers_are_of_their_requests_kind() -> None:
     found = columns_of(run, lanes, range(len(run.messages)), {(0, 0): 0})
     columns = found["columns"]
     kinds = [KINDS[kind] for kind in columns["kind"]]
-    assert kinds == ["forward"] * 4 + ["backward"] * 2 + ["upkeep"] * 2 + ["call"]
+    assert kinds == ["forward"] * 4 + ["backward"] * 2 + ["housekeeping"] * 2 + ["call"]
     assert [*columns["context"]] == [1] * 8 + [0]
     assert [flags & OPEN for flags in columns["flags"]] == [0] * 8 + [OPEN]
     assert [*columns["partner"]] == [1, -1] * 4 + [0]

@@ -6,6 +6,7 @@ import re
 
 from msgspec.structs import replace
 
+from rpcinspect.run.latency import for_people
 from rpcinspect.views.text.latency import MAX_ROWS, show_latency
 from tests.commands.runner import visible
 from tests.trace.runs import workload_trace
@@ -20,7 +21,7 @@ def shown(name: str) -> list[str]:
 
 
 def test_functions_pairs_and_stragglers_have_their_rows() -> None:
-    latency = workload_trace("ps_race").latency
+    latency = for_people(workload_trace("ps_race").latency)
     lines = shown("ps_race")
     heads = [lines.index(line) for line in lines if re.match(r"(function|from → to|straggler) ", line)]
     assert len(heads) == 3
@@ -33,10 +34,12 @@ def test_functions_pairs_and_stragglers_have_their_rows() -> None:
 
 def test_long_lists_are_cut_unless_all_is_wanted() -> None:
     latency = workload_trace("basic_chain").latency
-    many = replace(latency, functions=latency.functions * 20)
+    one = next(timing for timing in latency.timings if not timing.housekeeping)
+    timings = tuple(replace(one, row=f"app.f{n}", what=f"app.f{n}") for n in range(MAX_ROWS + 9))
+    many = replace(latency, timings=timings)
     console, out = file_console()
     show_latency(many, console)
-    hidden = len(many.functions) - MAX_ROWS
+    hidden = 9
     assert f"… and {hidden} more (--all shows them)" in out.getvalue()
     console, everything = file_console()
     show_latency(many, console, show_all=True)
@@ -45,9 +48,10 @@ def test_long_lists_are_cut_unless_all_is_wanted() -> None:
 
 def test_captured_names_are_harmless() -> None:
     latency = workload_trace("basic_chain").latency
-    group = replace(latency.functions[0], what=HOSTILE, total=None, own=None, answered=0)
+    one = next(timing for timing in latency.timings if not timing.housekeeping)
+    open_ = replace(one, row=HOSTILE, what=HOSTILE, busy_ns=None, answer_ns=None, nested_ns=None, answer=None)
     console, out = file_console()
-    show_latency(replace(latency, functions=(group,)), console)
+    show_latency(replace(latency, timings=(open_,)), console)
     assert visible(out.getvalue())
     assert "open)" in out.getvalue()
 
@@ -57,3 +61,18 @@ def test_no_request_is_an_answer() -> None:
     latency = workload_trace("basic_chain").latency
     show_latency(replace(latency, functions=(), pairs=(), timings=(), stragglers=()), console)
     assert out.getvalue() == "no request was seen\n"
+
+
+def test_housekeeping_is_counted_and_shown_on_demand() -> None:
+    latency = workload_trace("rref_relay").latency
+    lines = shown("rref_relay")
+    hidden = sum(timing.housekeeping for timing in latency.timings)
+    assert f"{hidden} housekeeping exchanges hidden; --all shows them" in lines
+    assert not any(line.startswith(("RREF_USER", "RREF_CHILD", "RREF_FORK", "CLEANUP_")) for line in lines)
+    console, out = file_console()
+    show_latency(latency, console, show_all=True)
+    assert "hidden" not in out.getvalue()
+    rows = [line.split()[:2] for line in out.getvalue().splitlines()]
+    for kind in ("RREF_USER_DELETE", "RREF_CHILD_ACCEPT"):
+        assert [kind, str(sum(timing.kind == kind for timing in latency.timings))] in rows
+    assert any(row and row[0].endswith("_gather_to_leader") for row in rows)

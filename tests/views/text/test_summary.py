@@ -32,7 +32,7 @@ def test_a_summary() -> None:
     assert heads == ["error: error-response", "error: missing-gradient"]
     assert lines[:19] == [
         f"32 messages in {CAPTURES / 'bwd_boom.pcap.gz'} ({size})",
-        "16 messages of the agents' own calls not shown (--all shows them)",
+        "16 housekeeping messages hidden; --all shows them",
         "9.07 KB of RPC, 64 bytes of tensors, 9.89 KB of the TCPStore, 4.58 KB of other traffic",
         "1 autograd context, no problems",
         "",
@@ -56,7 +56,7 @@ def test_a_summary() -> None:
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_it_fits_terminals(width: int) -> None:
     console, out = terminal_console(width)
-    show_summary(session_of("transport_matrix_uv_only.pcap.gz"), console, hidden_control=8)
+    show_summary(session_of("transport_matrix_uv_only.pcap.gz"), console, hidden=8)
     plain = [line.split("\x1b[0m")[-1].lstrip("\x1b[01;36m") for line in out.getvalue().splitlines()]
     assert max(map(cell_len, plain)) <= width
     assert "\x1b[36minfo: invisible-transport\x1b[0m" in out.getvalue()
@@ -64,7 +64,7 @@ def test_it_fits_terminals(width: int) -> None:
 
 def test_it_is_not_wrapped_in_files() -> None:
     console, out = file_console()
-    show_summary(session_of("transport_matrix_default.pcap"), console, hidden_control=0)
+    show_summary(session_of("transport_matrix_default.pcap"), console, hidden=0)
     assert "2 of 2 pipes: messages are moved by the transport shm, which a capture of TCP can't hold." in (
         out.getvalue()
     )

@@ -36,10 +36,10 @@ ROW = Row(
 ENDS = len("worker1 → worker0")
 
 
-def table(capture: Opened, width: int | None, *, control: bool = False) -> list[str]:
+def table(capture: Opened, width: int | None, *, show_all: bool = False) -> list[str]:
     console, out = file_console() if width is None else terminal_console(width)
     with tempfile.TemporaryFile() as spool:
-        view = MessageTable(spool, control=control)
+        view = MessageTable(spool, show_all=show_all)
         for record in capture.records:
             view.feed([record])
         view.show(capture.session, console)
@@ -91,10 +91,10 @@ def test_long_and_hostile_names() -> None:
 def test_rows_of_a_capture() -> None:
     with opened("bwd_boom.pcap.gz") as capture:
         lines = table(capture, None)
-        everything = table(capture, None, control=True)
+        everything = table(capture, None, show_all=True)
         rows = {int(line.split()[0]): line for line in lines[1:]}
-        control = capture.session.messages.control
-        shown = [i for i, row in enumerate(capture.session.order) if not control[row]]
+        keeping = capture.session.messages.housekeeping()
+        shown = [i for i, row in enumerate(capture.session.order) if not keeping[row]]
     assert list(rows) == shown
     assert len(everything) == 1 + 32
     assert set(lines) < set(everything)
@@ -111,25 +111,25 @@ def test_latency_runs_from_the_first_byte_of_the_request_to_the_last_of_the_answ
 
 
 @pytest.mark.parametrize("name", ["basic_chain.pcap", "bwd_boom.pcap.gz", "views_alias.pcap.gz"])
-@pytest.mark.parametrize("control", [False, True])
-def test_files_get_the_lines_that_terminals_get_uncut(name: str, control: bool) -> None:
+@pytest.mark.parametrize("show_all", [False, True])
+def test_files_get_the_lines_that_terminals_get_uncut(name: str, show_all: bool) -> None:
     """They are laid out in another way, which is faster."""
     with opened(Path(name)) as capture:
-        in_file, wide = table(capture, None, control=control), table(capture, 5000, control=control)
+        in_file, wide = table(capture, None, show_all=show_all), table(capture, 5000, show_all=show_all)
     plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in wide]
     assert len(in_file) > 3
     assert in_file == plain
 
 
-def test_errors_are_red_and_the_agents_own_calls_dim() -> None:
+def test_errors_are_red_and_housekeeping_dim() -> None:
     with opened("bwd_boom.pcap.gz") as capture:
-        lines = table(capture, 200, control=True)
+        lines = table(capture, 200, show_all=True)
         assert [failed(capture.messages[i]) for i in (17, 18, 19)] == [False, True, True]
     assert lines[1].startswith("\x1b[2m")
     assert lines[19].startswith("\x1b[31m")
     assert "\x1b" not in lines[9]
     with opened("bwd_boom.pcap.gz") as capture:
-        assert not any("\x1b" in line for line in table(capture, None, control=True))
+        assert not any("\x1b" in line for line in table(capture, None, show_all=True))
 
 
 def test_nothing_to_show_has_no_header() -> None:

@@ -75,11 +75,11 @@ function spanOf(run, places) {
 
 /** Between messages, where no call that somebody made waits for its answer. */
 function idleTimes(run, places) {
-  const control = run.kinds.indexOf("control"), idle = [];
+  const housekeeping = run.kinds.indexOf("housekeeping"), idle = [];
   let until = places.length ? run.begin[places[0]] : 0;
   places.forEach((place) => {
     if (run.begin[place] > until) idle.push([until, run.begin[place]]);
-    const answer = run.is(place, REQUEST) && run.kind[place] !== control ? run.partnerPlace(place) : -1;
+    const answer = run.is(place, REQUEST) && run.kind[place] !== housekeeping ? run.partnerPlace(place) : -1;
     until = Math.max(until, run.end(place), answer < 0 ? 0 : run.end(answer));
   });
   return idle;

@@ -1,7 +1,7 @@
 // How messages are drawn: styles, lines, tips of arrows, text that fits; and how near a point is to a line.
 // A line is [x, y, x, y].
 
-const STYLES = ["control answer", "control", "upkeep answer", "upkeep", "call answer", "call", "forward answer", "forward",
+const STYLES = ["housekeeping answer", "housekeeping", "call answer", "call", "forward answer", "forward",
   "backward answer", "backward", "error answer", "error"]; // from the bottom up
 
 /** A line from lane to lane; what stays on its lane goes around. */
@@ -42,6 +42,6 @@ function fitted(pen, text, width) {
 /** The colours of the page, as its style has them now. */
 function inks(element) {
   const style = getComputedStyle(element), read = (name) => style.getPropertyValue(`--${name}`).trim();
-  const names = ["ink", "soft", "line", "card", "gap", "lane", "chosen", "call", "forward", "backward", "upkeep", "control", "error"];
+  const names = ["ink", "soft", "line", "card", "gap", "lane", "chosen", "call", "forward", "backward", "housekeeping", "error"];
   return Object.fromEntries(names.map((name) => [name, read(name)]));
 }

@@ -29,8 +29,8 @@ class Messages {
     const host = document.getElementById("kinds"), counts = new Map();
     this.run.kind.forEach((kind) => counts.set(kind, (counts.get(kind) ?? 0) + 1));
     return this.run.kinds.map((name, kind) => {
-      const all = counts.get(kind) === this.run.count; // a run of nothing but the agents' own calls is not empty
-      const box = el("input", { type: "checkbox", checked: name !== "control" || all, on: { change: () => this.filter() } });
+      const all = counts.get(kind) === this.run.count; // a run of nothing but housekeeping is not empty
+      const box = el("input", { type: "checkbox", checked: name !== "housekeeping" || all, on: { change: () => this.filter() } });
       if (counts.has(kind)) {
         host.append(el("label", { class: `kind ${name}` }, box, el("i", { "aria-hidden": "true" }), `${name} `, el("span", { class: "soft" }, counts.get(kind).toLocaleString("en"))));
       }

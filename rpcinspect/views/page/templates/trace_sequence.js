@@ -3,7 +3,7 @@
 
 const DETAILED = 1500; // so many messages in sight get arrow heads and busy times
 const LABELLED = 500;
-const THICK = { forward: 1.6, backward: 1.6, call: 1.4, upkeep: 1, control: 1 };
+const THICK = { forward: 1.6, backward: 1.6, call: 1.4, housekeeping: 1 };
 
 class Sequence {
   static TALLEST = 8000; // pixels; browsers draw no canvas that is much taller
