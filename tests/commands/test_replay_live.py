@@ -167,7 +167,7 @@ def test_a_worker_that_ends_does_not_end_us(end: str, told: str, tmp_path: Path)
     path = job(tmp_path, f"print('about to go', flush=True); {end}")
     with start(CHAIN, "--path", path, "--timeout", "20") as running:
         out, err = running.communicate(timeout=60)
-    assert (running.returncode, err) == (1, "")
+    assert (running.returncode, err) == (1, "worker1 | about to go\n")
     assert not temporary_folders(tempfile.gettempdir(), running.pid)
     assert ("about to go" in out) or "kill" in end
     (line,) = (line for line in out.splitlines() if line.startswith("session 1 ended early: "))

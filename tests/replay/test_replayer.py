@@ -173,7 +173,8 @@ def test_captures_of_other_releases(version: str) -> None:
     """As on the command line: the same job under the oldest release that writes what ours reads, and a newer
     one."""
     capture, script = recorded(f"versions/torch-{version}.pcap"), recorded("versions/simple.py")
-    ran = rpcinspect("replay", capture, "--main", script, "--rtol", "3e-7", "--atol", "0")
+    options = ("--main", script, "--rtol", "3e-7", "--atol", "0", "--quiet-workers")
+    ran = rpcinspect("replay", capture, *options)
     assert (ran.code, ran.err) == (0, "")
     assert re.search(r"\ngradients +9 +9\n", ran.out)
     assert re.search(r"\nanswers +15 +\d+", ran.out)
