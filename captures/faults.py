@@ -4,6 +4,8 @@
     tidy            the same calls without any of that
     unused_result   a result that the backward pass does not begin with: the pass hangs
     used_result     the same with both results used
+    second_pass     a forward and a backward pass, and in the same context another: the second one hangs
+    split           activations are sent without a context, and their gradient comes back as the answer
     dies            a worker ends while it serves a call
     unfit           a result on a device that no map covers, an argument that does something when it is loaded
     fit             the same result on the CPU, plain arguments, and a call of what such an argument could name
@@ -93,7 +95,7 @@ def fault(code: str, **fields: Any) -> None:
 
 
 def run(rank: int, variant: str) -> None:
-    if variant in ("tidy", "used_result", "unfit", "fit"):
+    if variant in ("tidy", "used_result", "split", "unfit", "fit"):
         with common.worker(rank, WORLD):
             if rank == 0:
                 DRIVERS[variant]()
@@ -167,6 +169,22 @@ def unused_result() -> None:
         leave()
 
 
+def second_pass() -> None:
+    x = torch.full((2,), 1.5, requires_grad=True)
+    with common.context() as context_id:
+        common.backward(context_id, [rpc.rpc_sync("worker1", double, args=(x,)).sum()])
+        later = rpc.rpc_sync("worker1", double, args=(x,)).sum()
+        common.edges(context_id, note="before the second pass")
+        thread = threading.Thread(target=common.backward, args=(context_id, [later]), daemon=True)
+        thread.start()
+        thread.join(SETTLE_SECONDS)
+        common.truth("hangs", context_id=context_id, hangs=thread.is_alive())
+        fault("missing-gradient", context_id=context_id, function="faults.double", call=0)
+        rpc.rpc_sync("worker1", over)
+        time.sleep(2 * SETTLE_SECONDS)
+        leave()
+
+
 def used_result() -> None:
     x = torch.full((2,), 1.5, requires_grad=True)
     with common.context() as context_id:
@@ -174,6 +192,26 @@ def used_result() -> None:
         common.backward(context_id, [results[0].sum() + results[1].sum()])
         common.gradients(context_id, x=x)
         rpc.rpc_sync("worker1", double, args=(x,))  # after the pass: nothing is due for it
+
+
+def finish_step(activations: torch.Tensor) -> torch.Tensor:
+    """The second half of a model and its backward pass; returns the gradient for the first half."""
+    activations = activations.detach().requires_grad_()
+    (activations * activations).sum().backward()
+    assert activations.grad is not None
+    return activations.grad
+
+
+def split() -> None:
+    weight = torch.full((2, 3), 0.5, requires_grad=True)
+    for _ in range(3):
+        before = weight.detach().clone()
+        activations = torch.ones(4, 2) @ weight
+        activations.backward(rpc.rpc_sync("worker1", finish_step, args=(activations,)))
+        with torch.no_grad():
+            weight -= 0.01 * weight.grad
+        weight.grad = None
+        common.truth("trained", changed=not torch.equal(before, weight))
 
 
 def dies() -> None:
@@ -207,6 +245,8 @@ DRIVERS = {
     "tidy": tidy,
     "unused_result": unused_result,
     "used_result": used_result,
+    "second_pass": second_pass,
+    "split": split,
     "dies": dies,
     "unfit": unfit,
     "fit": fit,

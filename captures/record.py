@@ -62,6 +62,8 @@ WORKLOADS: dict[str, tuple[str, tuple[str, ...]]] = {
     "faults/tidy": ("faults.py", ("tidy",)),
     "faults/unused_result": ("faults.py", ("unused_result",)),
     "faults/used_result": ("faults.py", ("used_result",)),
+    "faults/second_pass": ("faults.py", ("second_pass",)),
+    "faults/split": ("faults.py", ("split",)),
     "faults/dies": ("faults.py", ("dies",)),
     "faults/unfit": ("faults.py", ("unfit",)),
     "faults/fit": ("faults.py", ("fit",)),

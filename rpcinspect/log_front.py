@@ -42,10 +42,11 @@ class Logs:
 
     @property
     def facts(self) -> int:
-        return len(self._join.workers)
+        return len(self._join.workers) + len(self._join.processes)
 
     def roster(self, witness: Witness) -> Roster:
-        return call_log(self._join.pipes, self._join.jobs, self._join.workers, witness)
+        join = self._join
+        return call_log(join.pipes, join.jobs, join.workers, witness, join.processes)
 
     def wire_facts(self) -> WireFacts:
         return log_facts(self._join)

@@ -479,7 +479,7 @@ GROWTHS = (
     Growth("the same in a circle", circle, 200),
     Growth("callers of one worker, and workers that it calls", hub, 150),
     Growth("open requests of a worker that makes calls", open_calls, 400, LATENCY),
-    Growth("open requests that tell which calls are theirs", telling_calls, 600, LATENCY),
+    Growth("open requests that tell which calls are theirs", telling_calls, 200, LATENCY),
     Growth("calls in calls, an error that all of them pass on", deep_calls, 150),
     Growth("passes that wait for a gradient, a context each", passes_without_answer, 150),
     Growth("gradients of one context that came and went on", gradients_of_a_context, 500, LATENCY),

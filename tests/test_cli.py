@@ -142,7 +142,12 @@ def test_closed_streams_and_poor_encodings_cause_no_traceback() -> None:
     process = start("decode", CHAIN, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     out, err = process.communicate()
     assert (process.returncode, err) == (0, b"")
-    assert b"worker0 \\u2192 worker1" in out
+    assert b"worker0 -> worker1" in out
+    process = start("decode", CHAIN, "--graph", "0:0", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert b"|----------->" in out
+    assert b"\\u" not in out
 
 
 # --- input that is still being made -------------------------------------------------------------------------
@@ -298,7 +303,7 @@ def test_files_without_an_answer(question: tuple[str, ...], tmp_path: Path) -> N
     for options in ((), ("--format", "jsonl"), ("-f", "error")):
         for path, told in (
             (empty, "empty file"),
-            (other, "not a pcap or pcapng file"),
+            (other, "not a pcap, pcapng or rpclog file"),
             (tmp_path / "missing.pcap", "No such file or directory"),
             (tmp_path, "is a directory"),
         ):

@@ -225,3 +225,22 @@ def test_live_output_grows_and_can_be_read_after_a_kill(tmp_path: Path) -> None:
     assert lines
     assert {line["kind"] for line in lines} == {"message"}
     assert os.listdir(tmp_path) == ["out.jsonl"]
+
+
+@pytest.mark.parametrize("form", ["html", "jsonl", "json"])
+def test_what_decode_wrote_is_told_where_it_is_taken_for_a_capture(form: str, tmp_path: Path) -> None:
+    written = tmp_path / f"page.{form}"
+    assert decode(CHAIN, "--format", form, "-o", written).code == 0
+    for ran in (decode(written), rpcinspect("diff", written, CHAIN), rpcinspect("replay", written)):
+        assert (ran.code, ran.out) == (3, "")
+        assert f"such as --format {form} writes" in ran.err
+        assert ran.err.count("\n") == 1
+
+
+def test_text_that_is_no_capture_is_shown_as_text(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text('"""Trains."""\nimport torch\n')
+    ran = decode(script)
+    assert (ran.code, ran.out) == (3, "")
+    assert "not a pcap, pcapng or rpclog file" in ran.err
+    assert "Trains" in ran.err

@@ -229,8 +229,10 @@ def _recognise(source: Source, problems: list[Problem]) -> tuple[str, Read]:
             return name, read
     for magic, what in STRANGERS:
         if head.startswith(magic):
-            raise UnknownFormatError(f"{source.name}: not a pcap or pcapng file but {what}")
-    raise UnknownFormatError(f"{source.name}: not a pcap or pcapng file (it starts with {head[:4].hex(' ')})")
+            raise UnknownFormatError(f"{source.name}: not a pcap, pcapng or rpclog file but {what}")
+    text = head.isascii() and "".join(head.decode().split()).isprintable()
+    begin = repr(head.decode()) if text else head[:4].hex(" ")
+    raise UnknownFormatError(f"{source.name}: not a pcap, pcapng or rpclog file (it starts with {begin})")
 
 
 def _link_type(source: Source, format: str) -> int:
@@ -257,9 +259,13 @@ STRANGERS: tuple[tuple[bytes, str], ...] = (
     (b"GMBU", "a Network Monitor 2 file"),
     (b"XCP\0", "a NetXRay file"),
     (b"TR\0d", "a nettl file"),
-    (b"PK\x03\x04", "a zip archive; unpack it first"),
-    (b"BZh", "bzip2 data; unpack it first"),
-    (b"\xfd7zXZ\0", "xz data; unpack it first"),
-    (b"\x04\x22\x4d\x18", "LZ4 data; unpack it first"),
+    (b"PK\x03\x04", "a zip archive (unpack it first)"),
+    (b"BZh", "bzip2 data (unpack it first)"),
+    (b"\xfd7zXZ\0", "xz data (unpack it first)"),
+    (b"\x04\x22\x4d\x18", "LZ4 data (unpack it first)"),
+    (b"<!DOCTYPE html>", "an HTML page, such as --format html writes"),
+    (b'{"kind":', "JSON lines, such as --format jsonl writes"),
+    (b'{\n"schema":', "JSON, such as --format json writes"),
+    (b"PAR1", "Parquet, such as --format parquet writes"),
 )
-"""Formats that are told by their magic and not read here."""
+"""Formats that are told by how they begin and not read here: those of others, then what we write."""

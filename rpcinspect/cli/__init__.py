@@ -6,6 +6,7 @@ command runs: `rpcinspect --help` and `decode` must start at once. That is also 
 package are not postponed: typer would compile each of these texts, which takes 6 % of the whole start.
 """
 
+import codecs
 import io
 import os
 import signal
@@ -64,4 +65,39 @@ def _prepare_streams() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=PLAIN)
+
+
+def _plainer(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What an encoding lacks: our own signs become ASCII ones, captured text is escaped."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    told = (SIGNS.get(sign) or sign.encode("ascii", "backslashreplace").decode() for sign in lacking)
+    return "".join(told), error.end
+
+
+PLAIN = "rpcinspect.plain"
+SIGNS = {
+    "→": "->",
+    "⇄": "<>",
+    "…": "...",
+    "✗": "x",
+    "×": "x",
+    "µ": "u",
+    "±": "+-",
+    "−": "-",
+    "∞": "inf",
+    "↻": "@",
+    "│": "|",
+    "├": "|",
+    "┤": "|",
+    "┼": "+",
+    "◀": "<",
+    "▶": ">",
+    "─": "-",
+    "╌": "-",
+    "┄": "-",
+}
+"""What views draw, as ASCII."""
+codecs.register_error(PLAIN, _plainer)

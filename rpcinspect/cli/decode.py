@@ -61,8 +61,7 @@ def decode(
         bool,
         typer.Option(
             "--redact",
-            help="With -w or --format rpclog: tensors become noise, strings stand-ins; the rest tells the "
-            "same of the run.",
+            help="With -w or --format rpclog: replace tensor values and strings; keep structure and sizes.",
         ),
     ] = False,
     redact_seed: RedactSeedOption = None,
@@ -139,7 +138,7 @@ def decode(
     ] = False,
     closings: Annotated[
         bool,
-        typer.Option("--closings", help="Say whose connections ended first, and what was in flight then."),
+        typer.Option("--closings", help="Say who disconnected first, and which requests were pending then."),
     ] = False,
     worker_logs: Annotated[
         list[str] | None,

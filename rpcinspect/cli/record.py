@@ -60,7 +60,7 @@ def record(
         bool,
         typer.Option(
             "--redact",
-            help="Once it is over: tensors become noise, strings stand-ins; see docs/redaction.md.",
+            help="At the end replace tensor values and strings, keep structure and sizes (docs/redaction.md)",
         ),
     ] = False,
     redact_seed: RedactSeedOption = None,

@@ -41,7 +41,7 @@ def replay(
             "--role",
             metavar="NAME,…",
             show_default=False,
-            help="Play these workers, in one session; all others are live.",
+            help="Send these workers' captured messages, in one session; run all others for real.",
         ),
     ] = None,
     live: Annotated[
@@ -220,6 +220,10 @@ def replay(
     ] = False,
     show_all: Annotated[
         bool, typer.Option("--all", "-a", help="Show every step; with --plan the agents' own calls too.")
+    ] = False,
+    quiet_workers: Annotated[
+        bool,
+        typer.Option("--quiet-workers", help="Do not show what live workers print, on standard error."),
     ] = False,
     export: Annotated[
         Path | None,

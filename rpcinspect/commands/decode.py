@@ -101,7 +101,7 @@ def _interrupt(request: Request, decoding: Decoding) -> AbstractContextManager[I
 
 
 def _verdict(request: Request, session: Session, interrupt: Interrupt | None = None) -> int:
-    if interrupt is not None and interrupt.pressed:
+    if interrupt is not None and interrupt.pressed and request.interface is None:  # which has no other end
         return exit_codes.INTERRUPTED
     if request.strict and session.totals.problems:
         return exit_codes.UNREADABLE

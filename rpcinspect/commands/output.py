@@ -17,7 +17,10 @@ from rpcinspect.files.output import Growing, Output
 from rpcinspect.files.place import writing
 from rpcinspect.session.model import Session
 from rpcinspect.views.empty import empty_line
-from rpcinspect.views.phrases import printable
+from rpcinspect.views.phrases import printable, shorten
+
+MAX_NAME = 40
+"""Of a name before a line."""
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,6 +120,12 @@ def say_block(text: str) -> None:
     say(first)
     for line in rest:
         print(f"  {printable(line)}", file=sys.stderr)
+
+
+def show_line(name: str, line: str) -> None:
+    """A line that another process has written, behind its name; harmless, whatever it holds."""
+    sys.stderr.write(f"{shorten(printable(name), MAX_NAME)} | {printable(line.expandtabs())}\n")
+    sys.stderr.flush()
 
 
 def say_if_empty(session: Session, label: str = "") -> None:

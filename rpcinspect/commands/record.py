@@ -61,6 +61,8 @@ def mistake(request: Request) -> str | None:
         for name, ending in ENDINGS.items():
             if output.suffix == ending and via not in (None, name):
                 return f"-o {output}: --via {via} writes a {ENDINGS[str(via)]}"
+        if via is None and output.suffix not in ENDINGS.values():
+            return f"-o {output}: call it {output.stem}.rpclog for messages, {output.stem}.pcap for packets"
     if request.redact_seed is not None and not request.redact:
         return "--redact-seed is for --redact"
     if _via(request) == "wire":

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from rpcinspect import exit_codes
 from rpcinspect.commands.arguments import names
 from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.installed import missing_torch
 from rpcinspect.commands.interrupt import ends_as_exits
-from rpcinspect.commands.output import open_console, open_output, say, say_block, say_if_empty
+from rpcinspect.commands.output import open_console, open_output, say, say_block, say_if_empty, show_line
 from rpcinspect.commands.progress import ProgressBar, reading_bar
 from rpcinspect.commands.replay_request import Request, mistake
 from rpcinspect.errors import DeviceError, ReplayError
@@ -94,8 +96,11 @@ def _replayed(request: Request, made: Plan, opened: Run, sources: Sources) -> in
             say(missing)
             return exit_codes.USAGE
         try:
+            options = request.replay_options(sources)
+            if not request.quiet_workers:
+                options = structs.replace(options, show=show_line)
             with ProgressBar("replaying") as progress, ends_as_exits():
-                outcome = replay(opened, made, request.replay_options(sources), progress=progress)
+                outcome = replay(opened, made, options, progress=progress)
         except DeviceError as lacking:
             say(str(lacking))
             return exit_codes.USAGE

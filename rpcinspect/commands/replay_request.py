@@ -63,6 +63,7 @@ class Request(ReadingRequest, frozen=True, kw_only=True):
     export: Path | None = None
     message: int | None = None
     pytest: bool = False
+    quiet_workers: bool = False
     format: Literal["table", "jsonl"] = "table"
     connect: str | None = None
     renames: tuple[str, ...] = ()

@@ -269,7 +269,7 @@ class _Walk:
         )
         if same:
             return None
-        return self.differ(_rref_text(a), _rref_text(b), path, "another RRef than before in the other run")
+        return self.differ(a.text, b.text, path, "another RRef than before in the other run")
 
     def remote_module(
         self, a: semantic.PickledRemoteModule, b: semantic.PickledRemoteModule, path: str
@@ -329,10 +329,6 @@ def _kind(value: Value) -> str:
     if type(value) is Call and type(value.function) is Global:
         return plain_text(str(value.function))
     return "None" if value is None else type(value).__name__.lower()
-
-
-def _rref_text(fork: RRefForkData) -> str:
-    return f"RRef(rref={fork.rref_id} fork={fork.fork_id} owner={fork.owner_id})"
 
 
 _DEVICE = re.compile(r"(?:cpu|cuda|xpu|mps|hpu|npu|mtia|privateuseone|meta)(?::\d{1,5})?", re.ASCII)

@@ -11,18 +11,21 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rpcinspect.errors import RecordError
 from rpcinspect.files.output import open_growing
 from rpcinspect.recorder.library import QUEUE_BYTES, build_agent, interpreter_of
 from rpcinspect.recorder.notes import Note, is_running
-from rpcinspect.recorder.queue_file import Queue, open_log, read_queue, recover
+from rpcinspect.recorder.queue_file import Queue, append, read_queue, recover
+from rpcinspect.recorder.reaper import Process
 from rpcinspect.recorder.record import Mechanism, Recorded
 from rpcinspect.recorder.summary import counted
+from rpcinspect.rpclog.header import MAX_NAME
+from rpcinspect.rpclog.write import FIRST_LINE, process_line, span_line
+from rpcinspect.session.ended import Ended
 
-FIRST_LINE = b'{"rpclog":1}\n'
 SHARED_MEMORY = Path("/dev/shm")
 ROOM = 16
 """Queues for which there must be room in shared memory; else they are files on a disk."""
@@ -77,8 +80,8 @@ class Agent(Mechanism):
             except OSError as error:
                 raise RecordError(f"{self._file}: can't be written: {error.strerror}") from error
 
-    def finish(self, notes: Sequence[Note]) -> Recorded:
-        """What is left in queues of processes that are gone goes into the log."""
+    def finish(self, notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Recorded:
+        """What is left in queues of processes that are gone goes into the log, and how they ended."""
         assert self._queues is not None
         queues: list[Queue] = []
         problem = None
@@ -95,8 +98,12 @@ class Agent(Mechanism):
                     problem = f"{self._file}: {error.strerror}"
         dropped = sum(queue.dropped for queue in queues)
         ended_early = _text(self._mark) or problem
+        lines = list(_processes(notes, ends))
         if not dropped and ended_early is None and all(note.recorded for note in notes):
-            self._write_span()
+            lines.append(span_line(self._begin_ns, time.time_ns()))  # from when to when the log tells of all
+        if lines:
+            with contextlib.suppress(OSError):
+                append(self._file.resolve(), b"".join(lines))
         return Recorded(
             file=self._file,
             bytes=self._file.stat().st_size if self._file.exists() else 0,
@@ -105,15 +112,18 @@ class Agent(Mechanism):
             ended_early=ended_early,
         )
 
-    def _write_span(self) -> None:
-        """From when to when the log tells of all."""
-        with contextlib.suppress(OSError), open_log(self._file.resolve()) as file:
-            file.write(b'\n{"rpc":"span","time_ns":%d,"end_ns":%d}\n' % (self._begin_ns, time.time_ns()))
-
     def close(self) -> None:
         """The queues go; a process that still runs keeps its own until its end."""
         if self._queues is not None:
             shutil.rmtree(self._queues, ignore_errors=True)
+
+
+def _processes(notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Iterator[bytes]:
+    """How the process of each worker in the log ended."""
+    for note in notes:
+        ended = None if note.started is None else ends.get((note.pid, note.started))
+        if ended is not None and note.recorded and note.name and note.job is not None:
+            yield process_line(ended.logged(note.name[:MAX_NAME], note.id, note.job))
 
 
 def _place() -> str | None:

@@ -6,7 +6,7 @@ shell gives it, 128 + n for a signal. Knows nothing of recordings.
 The process of the command is forked at once and waits: it can open what only it may open (in a namespace of
 its own), hand that to us, and begins when told to. Signals are blocked and waited for meanwhile, so that none
 is missed and the sender is known: those of the terminal reach the command by themselves, others are passed
-on.
+on. What the command leaves behind is adopted meanwhile, and waited for once it has ended (`reaper`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import NoReturn
 
 from rpcinspect.errors import CommandError, RecordError
 from rpcinspect.files.closing import Closing
+from rpcinspect.recorder.reaper import Process, Reaper
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 WAITED_FOR = (*PASSED_ON, signal.SIGCHLD)
@@ -66,6 +67,7 @@ class Command(Closing):
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever ignores it has passed that on, and wait fails
         self._begun = False
+        self._reaper: Reaper | None = None
         self.pid = fork()
         if self.pid == 0:
             self._ours.close()
@@ -91,6 +93,7 @@ class Command(Closing):
     def begin(self) -> None:
         """The command begins; `CommandError` if the system can't run it."""
         self._begun = True
+        self._reaper = Reaper()
         self._ours.sendall(b"!")
         failed = self._ours.recv(MAX_REPORT)  # nothing comes once the program has replaced ours
         if failed:
@@ -106,14 +109,23 @@ class Command(Closing):
             if got is not None and got.si_signo != signal.SIGCHLD and got.si_code != SI_KERNEL:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, got.si_signo)
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
+            assert self._reaper is not None
+            self._reaper.look()
+            status = self._reaper.wait_for(self.pid)
+            if status is not None:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
+
+    @property
+    def statuses(self) -> Mapping[Process, tuple[int, int]]:
+        """(wait status, time_ns) of processes that have ended: the command's own, and those that it left."""
+        return self._reaper.statuses if self._reaper is not None else {}
 
     def close(self) -> None:
         """Lets go of the process; one that has not begun ends."""
         self._ours.close()
+        if self._reaper is not None:
+            self._reaper.close()
         if not self._begun:
             os.waitpid(self.pid, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)

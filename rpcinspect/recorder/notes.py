@@ -23,8 +23,16 @@ class Note(Struct, frozen=True, kw_only=True):
     torch: str | None = None
     recorded: bool
     why: str | None = None
+    started: int | None = None
+    """When the process began, in the kernel's ticks: ids of processes are used again."""
+    job: str | None = None
+    """As the log calls it."""
     ended: str | None = None
     """`clean`: it ended by itself, and said so."""
+    status: int | None = None
+    """The exit status with which it did, where it knew it."""
+    error: str | None = None
+    """The class of the exception that ended it."""
     messages: int = 0
     """What its recorder counted, as the three that follow."""
     bytes: int = 0

@@ -87,6 +87,14 @@ def recover(queue: Queue, path: Path, log: Path) -> int:
     return len(records)
 
 
+def append(log: Path, lines: bytes) -> None:
+    """Writes lines of ours at the end of the log, between those of processes that still write. `OSError`."""
+    with open_log(log) as out:
+        _lock(out.fileno())
+        out.seek(0, os.SEEK_END)
+        out.write(b"\n" + lines)
+
+
 def open_log(log: Path) -> BinaryIO:
     """The log, at its end; not what somebody has put there as a link meanwhile."""
     file = os.fdopen(os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b")

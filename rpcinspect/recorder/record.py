@@ -1,9 +1,9 @@
-"""A command is run and recorded: what joins launcher, notes and a way of recording, and what such a way must
-offer.
+"""A command is run and recorded: what joins launcher, notes, ends of processes and a way of recording, and
+what such a way must offer.
 
 In: a command line and a `Mechanism`, of which `wire` and `agent` have one each. Out: an `Outcome`: the exit
-code of the command, what was recorded, what its processes said. `RecordError`, `CommandError` or
-`OutputError`: nothing has run.
+code of the command, what was recorded, what its processes said and how they ended. `RecordError`,
+`CommandError` or `OutputError`: nothing has run.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from msgspec import Struct, field
 
 from rpcinspect.recorder.launcher import Command
 from rpcinspect.recorder.notes import Note, is_running, read_notes
+from rpcinspect.recorder.processes import Processes
+from rpcinspect.recorder.reaper import Process
+from rpcinspect.session.ended import Ended
 
 VARIABLE = "RPCINSPECT_RECORD"
 STARTUP = Path(__file__).resolve().parent / "startup"
@@ -67,8 +70,8 @@ class Mechanism(ABC):
         """
 
     @abstractmethod
-    def finish(self, notes: Sequence[Note]) -> Recorded:
-        """The command has ended: completes the file."""
+    def finish(self, notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Recorded:
+        """The command has ended, and its processes as `ends` has it: completes the file."""
 
     @abstractmethod
     def close(self) -> None:
@@ -83,6 +86,8 @@ class Outcome(Struct, frozen=True):
     notes: Sequence[Note]
     left: frozenset[int]
     """Processes with a note that still run."""
+    ends: Mapping[Process, Ended] = field(default_factory=dict)
+    """How those with a note ended."""
 
 
 def record(
@@ -93,14 +98,17 @@ def record(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rpcinspect-")))
         stack.callback(mechanism.close)
         settings = {"via": mechanism.via, "notes": str(folder), **mechanism.settings()}
+        processes = stack.enter_context(contextlib.closing(Processes(folder)))
         with Command(arguments, surroundings(os.environ, settings), mechanism.stage) as command:
             mechanism.begin(command.descriptors)
             ready()
+            processes.watch()
             command.begin()
             code = command.wait()
         notes = read_notes(folder)
+        ends = processes.ends(notes, command.statuses)
         left = frozenset(note.pid for note in notes if note.ended is None and is_running(note.pid))
-        return Outcome(code, mechanism.finish(notes), notes, left)
+        return Outcome(code, mechanism.finish(notes, ends), notes, left, ends)
 
 
 def surroundings(environment: Mapping[str, str], settings: Mapping[str, object]) -> dict[str, str]:

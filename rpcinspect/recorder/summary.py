@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.record import Outcome
+from rpcinspect.trace.words import lack_of_memory
 
 COUNTERS = ("messages", "bytes", "dropped", "failed")
 """What is told of each process."""
@@ -25,7 +26,8 @@ def summary(outcome: Outcome) -> Iterator[str]:
     for line in warnings(outcome):
         yield f"WARNING: {line}"
     yield from _processes(outcome)
-    yield f"next: rpcinspect decode {shlex.quote(str(recorded.file))}"
+    if outcome.notes or recorded.packets:
+        yield f"next: rpcinspect decode {shlex.quote(str(recorded.file))}"
 
 
 def _amounts(outcome: Outcome) -> str:
@@ -48,8 +50,8 @@ def warnings(outcome: Outcome) -> Iterator[str]:
         yield f"{counted(recorded.dropped, what)} lost: they came faster than they could be written"
     if not outcome.notes:
         yield (
-            "no process said that it had started RPC: none did, or it was no Python, or one that ignores "
-            "PYTHONPATH (python -I, -E or -S)"
+            "no process called init_rpc, or Python ran with -I, -E or -S: these ignore PYTHONPATH, "
+            "through which it is recorded"
         )
     for note in outcome.notes:
         if not note.recorded:
@@ -64,11 +66,19 @@ def _processes(outcome: Outcome) -> Iterator[str]:
     for note in outcome.notes[:SHOWN]:
         if note.recorded:
             counts = [f"{number:,} {name}" for name in COUNTERS if (number := getattr(note, name))]
-            end = "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
+            end = _end(outcome, note)
             yield "  " + ", ".join(text for text in (_who(note), *counts, end) if text)
     more = len(outcome.notes) - SHOWN
     if more > 0:
         yield f"  and {more:,} more"
+
+
+def _end(outcome: Outcome, note: Note) -> str:
+    """How a process ended, unless it ended well."""
+    ended = None if note.started is None else outcome.ends.get((note.pid, note.started))
+    if ended is not None and ended.over:
+        return "" if ended.well else f"{ended}{lack_of_memory(ended)}"
+    return "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
 
 
 def _who(note: Note) -> str:

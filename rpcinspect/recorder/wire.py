@@ -7,15 +7,17 @@ In: the file, the interface, and whether the command gets a network of its own. 
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.recorder.namespace import enter_own_network
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.packet_socket import Ring, open_socket
+from rpcinspect.recorder.reaper import Process
 from rpcinspect.recorder.record import Mechanism, Recorded
 from rpcinspect.recorder.sniffer import Sniffer
+from rpcinspect.session.ended import Ended
 
 
 class Wire(Mechanism):
@@ -45,8 +47,8 @@ class Wire(Mechanism):
             ring.close()
             raise
 
-    def finish(self, notes: Sequence[Note]) -> Recorded:
-        """The sniffer writes what is left and ends."""
+    def finish(self, notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Recorded:
+        """The sniffer writes what is left and ends; a pcap has no place for ends of processes."""
         assert self._sniffer is not None
         return self._sniffer.finish()
 

@@ -78,6 +78,7 @@ class Labels:
             name=None if worker.name is None else self._name(worker.name),
             addresses=tuple(map(self._address, worker.addresses)),
             elsewhere=tuple(map(self._elsewhere, worker.elsewhere)),
+            ended=None if worker.ended is None else replace(worker.ended, error=None, pid=None),
         )
 
     def _pipe(self, pipe: Pipe) -> Pipe:

@@ -45,6 +45,7 @@ from rpcinspect.replay.playing.seed_search import EnoughError, search
 from rpcinspect.replay.playing.stand_in_giver import give
 from rpcinspect.replay.workers.ended import Ended
 from rpcinspect.replay.workers.live_group import Gradient, LiveGroup
+from rpcinspect.replay.workers.outputs import Show
 from rpcinspect.replay.workers.seeds import Seeds
 from rpcinspect.replay.workers.workers import WorkerOptions, Workers
 from rpcinspect.rpc.pickles.shapes_jit import SCRIPT_PREFIX
@@ -84,6 +85,8 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
     """The group that others have started and that is joined; None: live workers are started."""
     seeds: Seeds = field(default_factory=Seeds)
     """Of the live workers."""
+    show: Show | None = None
+    """Shows lines that live workers write."""
     search_seeds: range | None = None
     """Seeds to try for live workers whose messages are not as captured, before all else."""
 
@@ -114,7 +117,7 @@ def replay(
         replayer.check()
         with recorder or contextlib.nullcontext(), contextlib.ExitStack() as stack:
             if workers is None and options.join is None:
-                workers = stack.enter_context(Workers(with_modules(options.workers, plan)))
+                workers = stack.enter_context(Workers(with_modules(options.workers, plan), options.show))
             if options.devices.kind == "cuda" and workers is not None:
                 replayer.check_gpus(workers)
             interrupted = workers is not None and not replayer.search(workers)
@@ -372,6 +375,7 @@ class _Run:
         self._new_player(material, loop, peers, members, group.ended).run()
         if self.options.show_gradients:
             self.gradients = dict(self._held(group))
+        group.mute()  # what follows is that played workers are gone
 
     def _new_player(
         self,

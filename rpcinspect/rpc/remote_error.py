@@ -22,7 +22,8 @@ TORCHSCRIPT_FAILED = "The following operation failed in the TorchScript interpre
 
 NODE = re.compile(r"On WorkerInfo\(id=(\d{1,5}), name=[^)\n]*\):|[Ee]rror on [Nn]ode (\d{1,5}):", re.ASCII)
 _BREAK = re.compile(r"\n|\\+n")
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = re.compile(r"\\([ntr\\'\"])")
+"""Escapes of other characters, as of control codes (`\\x1b`), stay as they are."""
 _UNESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _CALL = re.compile(r"[A-Za-z_][\w.]*\(.*\)", re.DOTALL)
 

@@ -1,8 +1,8 @@
 """What the header line of a log's record says, read strictly.
 
 In: a header as JSON has it, its lengths known to be lengths. Out: a `LoggedMessage`, `LoggedFailure`,
-`LoggedWorker`, `LoggedEnd` or `LoggedLoss`; `DecodeError` where it says something that can't be. Keys that
-are not known are left alone, so that writers can add their own.
+`LoggedWorker`, `LoggedProcess`, `LoggedEnd` or `LoggedLoss`; `DecodeError` where it says something that can't
+be. Keys that are not known are left alone, so that writers can add their own.
 
 The types of keys are those of structures, and msgspec holds a header to them. What is a header of its own
 here (`MessageHeader`, `StorageHeader`) is written in another form than it is handed on.
@@ -47,6 +47,7 @@ Reason: TypeAlias = Literal["timeout", "connection", "error"]
 """Why a call ended without an answer."""
 
 MESSAGE, FAILED, WORKER, CLOSED, LOST, SPAN = "message", "failed", "worker", "closed", "lost", "span"
+PROCESS = "process"
 """The kinds of records, as `rpc` names them; others are passed over."""
 
 
@@ -119,6 +120,25 @@ class LoggedWorker(Struct, frozen=True, kw_only=True):
     elsewhere: tuple[Text, ...] = ()
 
 
+class LoggedProcess(Struct, frozen=True, kw_only=True):
+    """How the process of a worker ended."""
+
+    name: Name
+    id: Int | None = None
+    job: Job = 0
+    pid: Size | None = None
+    how: Literal["exit", "signal", "running", "unknown"]
+    status: Int32 | None = None
+    """Of `exit`, where it is known."""
+    signal: Annotated[str, Meta(pattern=r"^SIG[A-Z0-9+]{1,16}\Z")] | None = None
+    """Of `signal`."""
+    error: Text | None = None
+    """The class of an exception with which it ended."""
+    time_ns: Int | None = None
+    oom_kills: Size = 0
+    """Processes of its memory group that the kernel killed meanwhile for lack of memory."""
+
+
 class LoggedEnd(Struct, frozen=True, kw_only=True):
     """Nothing more can go from or to `dst` in answer to requests of `src`."""
 
@@ -142,7 +162,7 @@ class LoggedLoss(Struct, frozen=True, kw_only=True):
     request: bool = True
 
 
-Logged: TypeAlias = LoggedMessage | LoggedFailure | LoggedWorker | LoggedEnd | LoggedLoss
+Logged: TypeAlias = LoggedMessage | LoggedFailure | LoggedWorker | LoggedProcess | LoggedEnd | LoggedLoss
 
 
 class StorageHeader(Struct, kw_only=True):
@@ -256,6 +276,7 @@ READERS: dict[str, Callable[[Header], Logged]] = {
     MESSAGE: lambda header: convert(header, MessageHeader).logged(),
     FAILED: _failure,
     WORKER: lambda header: convert(header, LoggedWorker),
+    PROCESS: lambda header: convert(header, LoggedProcess),
     CLOSED: lambda header: convert(header, LoggedEnd),
     LOST: lambda header: convert(header, LoggedLoss),
 }

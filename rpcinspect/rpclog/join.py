@@ -1,10 +1,10 @@
 """Records of logs → `TpMessage`s, as `wire/demux.py` makes them of streams.
 
-In: blocks of one log after the other. Out: messages; aside, who sends requests to whom, workers, ends, losses
-and calls that ended without an answer. A log knows no pipes. What stands for one here is a *way*: requests of
-one worker to another and the answers to them, in one job; a message id is known by it, as by a pipe. `packet`
-is the number of a record in its log, `offset` where it begins there, and the ends of a way's flow are no
-addresses but names.
+In: blocks of one log after the other. Out: messages; aside, who sends requests to whom, workers, how their
+processes ended, ends, losses and calls that ended without an answer. A log knows no pipes. What stands for
+one here is a *way*: requests of one worker to another and the answers to them, in one job; a message id is
+known by it, as by a pipe. `packet` is the number of a record in its log, `offset` where it begins there, and
+the ends of a way's flow are no addresses but names.
 
 A message that sender and receiver have both logged counts once: the n-th of those that are equal in job, way,
 direction, type, id and payload is the same in each log, and on each side where records say theirs.
@@ -27,6 +27,7 @@ from rpcinspect.rpclog.header import (
     LoggedFailure,
     LoggedLoss,
     LoggedMessage,
+    LoggedProcess,
     LoggedStorage,
     LoggedWorker,
     read_header,
@@ -58,6 +59,8 @@ class LogJoin:
         self.jobs: list[Job] = []
         """Of each of them, as its records call it."""
         self.workers: dict[LoggedWorker, None] = {}
+        self.processes: dict[LoggedProcess, None] = {}
+        """How those of workers ended; what two logs tell alike counts once."""
         self.ends: list[tuple[Pipe, LoggedEnd]] = []
         self.failed: dict[tuple[int, LoggedFailure], None] = {}
         """(pipe, call that ended without an answer); what two logs tell alike counts once."""
@@ -122,6 +125,8 @@ class LogJoin:
             self.failed[pipe.number, said] = None
         elif isinstance(said, LoggedWorker):
             self.workers[said] = None
+        elif isinstance(said, LoggedProcess):
+            self.processes[said] = None
         elif isinstance(said, LoggedEnd):
             self.ends.append((self._way((said.job, said.src, said.dst, said.way), said.time_ns), said))
         elif isinstance(said, LoggedLoss):

@@ -17,12 +17,14 @@ from rpcinspect.rpclog.header import (
     FAILED,
     LOST,
     MESSAGE,
+    PROCESS,
     SPAN,
     WORKER,
     LoggedEnd,
     LoggedFailure,
     LoggedLoss,
     LoggedMessage,
+    LoggedProcess,
     LoggedStorage,
     LoggedWorker,
 )
@@ -74,6 +76,14 @@ def worker_line(said: LoggedWorker) -> bytes:
     """A worker."""
     told = {key: value for key, value in asdict(said).items() if value not in ((), None)}
     return _line({"rpc": WORKER, **told})
+
+
+def process_line(said: LoggedProcess) -> bytes:
+    """How the process of a worker ended."""
+    told = {key: value for key, value in asdict(said).items() if value is not None}
+    if not said.oom_kills:
+        del told["oom_kills"]
+    return _line({"rpc": PROCESS, **told})
 
 
 def end_line(said: LoggedEnd) -> bytes:

@@ -1,9 +1,9 @@
 """Who left first: how each connection between workers ended, and which requests were in flight then.
 
-In: exchanges, the ends of TCP connections, and what workers' own logs say of these. Out: a `Departure` per
-worker that closed or reset a connection first, in the order of time. A worker that was killed is the first to
-close connections while requests are in flight; those that close theirs after it only follow. What an orderly
-shutdown closes has nothing in flight, but for clean-up, which nobody waits for.
+In: exchanges, the ends of TCP connections and of processes, and what workers' own logs say of these. Out: a
+`Departure` per worker that closed or reset a connection first, in the order of time. A worker that was killed
+is the first to close connections while requests are in flight; those that close theirs after it only follow.
+What an orderly shutdown closes has nothing in flight, but for clean-up, which nobody waits for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.session.model import LogEvent, Session
+from rpcinspect.session.model import LogEvent, Session, Worker
 from rpcinspect.trace.wire_facts import ConnectionEnd, Ends
 from rpcinspect.trace.worker_logs import endings, first_gone
 
@@ -64,6 +64,8 @@ class Closings(Struct, frozen=True, kw_only=True):
     """Lines of workers' own logs by which somebody is gone, of the whole run."""
     first_report: LogEvent | None = None
     """The one that tells of the first worker to go."""
+    ended: tuple[Worker, ...] = ()
+    """Workers of the whole run of whose process a recorder tells how it ended, in the order of time."""
 
     @property
     def pipes(self) -> int:
@@ -108,7 +110,13 @@ def read_closings(session: Session, calls: Sequence[Exchange], ends: Iterable[Co
         open_pipes=len(session.pipes) - closed,
         reports=() if logs is None else endings(logs),
         first_report=None if logs is None else first_gone(logs),
+        ended=tuple(sorted([w for w in session.workers if w.ended is not None], key=_when)),
     )
+
+
+def _when(worker: Worker) -> tuple[bool, int]:
+    time_ns = None if worker.ended is None else worker.ended.time_ns
+    return time_ns is None, time_ns or 0
 
 
 def part_of(whole: Closings, pipes: Collection[int]) -> Closings:

@@ -1,7 +1,7 @@
 """Who is who in a log, which names both ends of every message itself.
 
-In: what stands for pipes, the workers that the log tells of, and what messages tell of ids. Out: a `Roster`,
-as `names.py` makes it for packets.
+In: what stands for pipes, the workers and processes that the log tells of, and what messages tell of ids.
+Out: a `Roster`, as `names.py` makes it for packets.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from rpcinspect.rpclog.header import Job, LoggedWorker
+from msgspec.structs import replace
+
+from rpcinspect.rpclog.header import Job, LoggedProcess, LoggedWorker
+from rpcinspect.session.ended import Ended, agreed
 from rpcinspect.session.model import Worker
 from rpcinspect.session.names import ID_LABEL, Roster, is_address, is_name, names_by_id
 from rpcinspect.session.witness import Witness
@@ -17,9 +20,15 @@ from rpcinspect.wire.records import Pipe
 
 
 def call_log(
-    pipes: Sequence[Pipe], jobs: Sequence[Job], told: Iterable[LoggedWorker], witness: Witness
+    pipes: Sequence[Pipe],
+    jobs: Sequence[Job],
+    told: Iterable[LoggedWorker],
+    witness: Witness,
+    processes: Iterable[LoggedProcess] = (),
 ) -> Roster:
-    """`jobs`: of each pipe, as the log calls it; here they are numbered, numbers before names."""
+    """`jobs`: of each pipe, as the log calls it; here they are numbered, numbers before names. `processes`:
+    how those of workers ended.
+    """
     told = tuple(told)
     known: set[Job] = {*jobs, *(worker.job for worker in told)}
     numbers = {job: number for number, job in enumerate(sorted(known, key=_job_order))}
@@ -48,8 +57,12 @@ def call_log(
                 there.add((job, label))
                 workers[_named(label, job, ids[job], names[job])] = None
     far = 1 << 32
+    ends: dict[tuple[int | None, str], list[Ended]] = defaultdict(list)
+    for process in processes:
+        ends[numbers.get(process.job), process.name].append(Ended.of(process))
     ordered = sorted(
-        workers, key=lambda w: (w.job, w.group, w.id if w.id is not None else far, w.name or "", w.addresses)
+        [replace(w, ended=agreed(ends.get((w.job, w.name or ""), []))) for w in workers],
+        key=lambda w: (w.job, w.group, w.id if w.id is not None else far, w.name or "", w.addresses),
     )
     return Roster(clients, servers, tuple(ordered), tuple(job_of), tuple(names))
 

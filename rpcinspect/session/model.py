@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.errors import Problem
 from rpcinspect.rpc.questions import KEEPING
+from rpcinspect.session.ended import Ended
 from rpcinspect.session.provenance import Id, Provenance
 from rpcinspect.wire.clocks import ClockOffset
 from rpcinspect.wire.records import Pipe
@@ -69,6 +70,8 @@ class Worker(Struct, frozen=True, kw_only=True):
     """Which job of the capture; names and ids are unique in a job only."""
     arrival: Arrival | None = None
     """None where that was not captured, and in groups without a fixed size, which wait for nobody."""
+    ended: Ended | None = None
+    """How its process ended; None where no recorder tells of that."""
 
 
 class Edge(Struct, frozen=True, kw_only=True, gc=False):

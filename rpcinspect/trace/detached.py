@@ -115,11 +115,13 @@ class DetachedTensors(Stage):
                 f"({group.what} {numbers(group.indexes)}) had tensors that require grad, but no autograd "
                 f"envelope: "
                 "they arrive as leaves, and no gradient comes back.",
-                "Make the call inside dist_autograd.context(), or detach the tensors before they are sent.",
+                "Make the call inside dist_autograd.context(). Where no gradient is wanted, detach the "
+                "tensors before they are sent, or compute them under torch.no_grad().",
             )
         yield from self._dead_ends(run)
         for inside, groups in self._parameters.items():
             where = "" if inside else ", outside of any autograd context"
+            only = "" if inside else " inside dist_autograd.context()"
             for group in groups.gathered(run):
                 yield _warning(
                     "detached-parameter",
@@ -128,7 +130,8 @@ class DetachedTensors(Stage):
                     f"({group.what} {numbers(group.indexes)}) carried an nn.Parameter{where}: it is "
                     f"pickled as a "
                     "leaf of its own, so that no gradient returns.",
-                    "Send a plain tensor that depends on it (parameter * 1), or an RRef to it.",
+                    f"Send a plain tensor that depends on it (parameter * 1){only}, or an RRef to it. Where "
+                    "only its values are wanted, send parameter.detach().",
                 )
 
     def _wanted_back(self, run: CaptureEvidence) -> Collection[int]:
@@ -160,12 +163,14 @@ class DetachedTensors(Stage):
         plain: Mapping[tuple[int, str, str, Sizes], Sequence[int]],
     ) -> bool:
         """Whether for all tensors of some messages alike one of the same shape went the other way afterwards,
-        in what is neither the request for such a message nor the answer to one.
+        in what is not the request for such a message. It may be the answer to one: what is computed from a
+        leaf that requires grad does so too, unless somebody takes care of gradients there.
         """
-        partner, index, first = run.session.messages.partner, run.session.index, group.indexes[0]
+        columns, index, first = run.session.messages, run.session.index, group.indexes[0]
         return all(
             any(
-                index[one] > first and partner[one] not in self._bare_rows
+                index[one] > first
+                and not (columns.from_client[one] and columns.partner[one] in self._bare_rows)
                 for one in plain.get((group.job, group.receiver, group.sender, sizes), ())
             )
             for sizes in {sizes for row in rows for sizes in self._bare_rows[row]}

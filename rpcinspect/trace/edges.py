@@ -2,7 +2,9 @@
 
 PyTorch's distributed backward pass waits for the gradient of every send function that a worker has in the
 context (the *FAST* mode of its notes). One that can't come lets it wait forever, without a message that
-says so. Edges, gradients and passes are the session's; here are kept only requests that failed.
+says so. That holds for each pass of a context, so that one that begins with a later result hangs where an
+earlier result got its gradient in a pass before. Edges, gradients and passes are the session's; here are kept
+only requests that failed.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
+import numpy as np
+
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import PASSES
 from rpcinspect.session.contexts import first_ns, is_missing, passes
-from rpcinspect.session.model import AutogradContext, Edge, Finding
+from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding, Session
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
@@ -44,12 +49,22 @@ class LostGradients(Stage):
         dangling = {int(session.index[row]): what for row, what in self._failed}
         failed = {int(session.index[row]) for row in self._failed_passes}
         lacking = [one for one in session.contexts if not all(edge.backward for edge in one.edges)]
-        begun = passes(session) if lacking else {}
+        begun = passes(session) if lacking or _any_open_pass(session) else {}
         for context in lacking:
             key = (context.job, context.context_id)
             if key in begun:
                 yield from _missing(run, context, begun[key], dangling, failed)
+        for context in session.contexts if begun else ():
+            yield from _missing_again(run, context, begun.get((context.job, context.context_id), ()))
         yield from _dangling(run, dangling)
+
+
+def _any_open_pass(session: Session) -> bool:
+    """Whether any request that carries a pass to a worker has no answer."""
+    columns = session.messages
+    kinds = [number for number, kind in enumerate(session.provenance.kinds) if kind.type in PASSES]
+    of_passes = np.isin(np.asarray(session.provenance.kind), kinds)
+    return bool(np.any(of_passes & (np.asarray(columns.partner) == NONE)))
 
 
 def _missing(
@@ -78,8 +93,8 @@ def _missing(
     else:
         cause = "what the pass began with does not depend on them, and PyTorch waits for every one"
         remedy = (
-            "Use every result that requires grad in what the backward pass begins with, "
-            "or make such calls outside of the context."
+            "Use every result that requires grad in what the backward pass begins with; make calls whose "
+            "results are not for it outside of the context, or give them detached tensors."
         )
     ways = several(unique(f"{edge.sender} → {edge.receiver}" for edge in edges))
     yield Finding(
@@ -92,6 +107,55 @@ def _missing(
         messages=tuple(sorted(edge.forward for edge in edges))[:MAX_INDEXES],
         workers=_workers(edges),
     )
+
+
+def _missing_again(run: CaptureEvidence, context: AutogradContext, begun: Sequence[int]) -> Iterable[Finding]:
+    """The edges of a worker that got gradients in earlier passes, and none in the one that hangs there."""
+    for index in begun:
+        worker = _begins_another_pass(run, begun, index)
+        edges = [
+            edge
+            for edge in context.edges
+            if edge.sender == worker
+            and edge.backward
+            and max(edge.backward) < index
+            and edge.forward < index
+            and not run.damaged_between(edge.receiver, edge.sender)
+            and not run.unheard(edge.receiver, context.job)
+        ]
+        if edges:
+            ways = several(unique(f"{edge.sender} → {edge.receiver}" for edge in edges))
+            yield Finding(
+                code="missing-gradient",
+                severity="error",
+                text=f"Context {packed(context.context_id)} ran another backward pass (#{index}), but "
+                f"{counted(len(edges), 'edge')} of an earlier one got no gradient in it ({ways}: "
+                f"{numbers(e.forward for e in edges)}), and PyTorch waits for every edge of the context in "
+                "each pass.",
+                remedy="Begin a context of its own for each forward and backward pass, or add up the losses "
+                "and run one pass.",
+                messages=tuple(sorted([*(edge.forward for edge in edges), index]))[:MAX_INDEXES],
+                workers=_workers(edges),
+            )
+
+
+def _begins_another_pass(run: CaptureEvidence, begun: Sequence[int], index: int) -> str | None:
+    """The worker at which a message without an answer began a pass after others; None where that is not
+    certain: the first message of a pass is answered once the pass is over there."""
+    session, columns = run.session, run.session.messages
+    row = int(session.order[index])
+    worker = session.destination(row)
+    if columns.partner[row] != NONE or run.cut_off(columns.time_ns[row]):
+        return None
+    before = [int(session.order[one]) for one in begun if one < index]
+    answers = [columns.partner[one] for one in before if session.destination(one) == worker]
+    over = all(
+        answer != NONE
+        and columns.end_time_ns[answer] <= columns.time_ns[row]
+        and not session.provenance.kind_of(answer).failed
+        for answer in answers
+    )
+    return worker if answers and over else None
 
 
 def _dangling(run: CaptureEvidence, dangling: dict[int, str]) -> Iterable[Finding]:

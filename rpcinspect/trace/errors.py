@@ -3,7 +3,7 @@
 Answers that report an error are few, so that each leaves its text, up to a limit. In the end they are put
 into *cascades*: an error was passed on if it arrived at a worker while that worker served another request,
 and the text of the answer to that request quotes it. What no other error explains is a root; roots that say
-the same on the same worker are one finding.
+the same on the same worker, but for numbers, are one finding.
 
 An error of a connection is about the worker at its other end (`trace/broken.py`), not about the messenger.
 What the function of an RRef raised is kept, and each fetch is answered by it: the error is that function's.
@@ -16,10 +16,12 @@ texts of the user's, which say the same of errors that have nothing to do with e
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import FETCHES
@@ -42,6 +44,9 @@ MAX_TEXTS = 1 << 22
 MAX_SHOWN = 300
 MAX_LOOKED_AT = 64
 """Errors that arrived at a worker before, among which the cause of the next one is looked for."""
+MAX_LOSSES = 1024
+"""Errors of connections of which it is asked whom they are about."""
+NUMBER = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
 
 
 class _Failure(Struct, eq=False):
@@ -63,12 +68,18 @@ class _Root(Struct, eq=False):
     """Errors that were raised alike on one worker."""
 
     failure: _Failure
+    loss: Loss | None
+    """Whom it is about, if it is of a connection."""
     rows: list[int] = field(default_factory=list)
     """Of all answers that report it."""
     reached: dict[str, None] = field(default_factory=dict)
     """The workers that it came to, in order."""
     raised: set[object] = field(default_factory=set)
     """One for each time: the answer, or the RRef that keeps the error."""
+    causes: dict[str, None] = field(default_factory=dict)
+    """What each said, in order."""
+    functions: dict[str | None, None] = field(default_factory=dict)
+    """In which it was raised, in order."""
 
 
 class ErrorResponses(Stage):
@@ -111,28 +122,35 @@ class ErrorResponses(Stage):
         failures = sorted(self._failures.values(), key=lambda f: int(run.session.index[f.row]))
         _find_served(run, failures)
         causes = self._causes(run, failures)
-        roots: dict[tuple[int, str, str], _Root] = {}
+        roots: dict[tuple[int, str, str, Loss | None], _Root] = {}
         firsts: dict[int, _Failure] = {}
+        losses = _LossOf(run)
+        lost: dict[tuple[int, str, str], dict[Loss, None]] = defaultdict(dict)
         for failure in failures:  # in the order of time: what a failure passes on comes before it
             before = causes.get(failure.row)
             first = firsts[failure.row] = failure if before is None else firsts[before.row]
             told = origin(first.text)
-            key = (run.job(first.row), self._place(run, first, told.nodes), told.cause)
-            root = roots.setdefault(key, _Root(first))
+            job, place = run.job(first.row), self._place(run, first, told.nodes)
+            cause = NUMBER.sub("0", told.cause)
+            loss = losses.of(job, place, first, told.cause)
+            if loss is None:
+                known = lost[job, place, cause]
+                whom = next(iter(known)) if len(known) == 1 else None  # it is lost once, and missed again
+            else:
+                whom = replace(loss, row=None)  # which request was left open is another one each time
+                lost[job, place, cause].setdefault(whom)
+            root = roots.setdefault((job, place, cause, whom), _Root(first, loss))
             root.raised.add(first.row if first.rref is None else first.rref)
+            root.causes.setdefault(told.cause)
+            root.functions.setdefault(first.function)
             root.rows.append(failure.row)
             for node in reversed(origin(failure.text).nodes):
-                root.reached.setdefault(run.worker(node, key[0]))
+                root.reached.setdefault(run.worker(node, job))
             root.reached.setdefault(run.session.source(failure.row))
             if columns.partner[failure.row] != NONE:
                 root.reached.setdefault(run.session.destination(failure.row))
-        losses, looked = Losses(run), 0
-        for (job, place, cause), root in roots.items():
-            loss = None
-            if looked < MAX_LOOKED_AT:
-                loss = self._loss(run, losses, job, place, root.failure, cause)
-                looked += loss is not None
-            yield _finding(run, place, cause, root, loss)
+        for (_, place, _, _), root in roots.items():
+            yield _finding(run, place, root)
 
     @staticmethod
     def _place(run: CaptureEvidence, failure: _Failure, nodes: tuple[int, ...]) -> str:
@@ -159,15 +177,30 @@ class ErrorResponses(Stage):
             arrived[job, session.destination(row)].append(failure)
         return found
 
-    @staticmethod
-    def _loss(
-        run: CaptureEvidence, losses: Losses, job: int, place: str, failure: _Failure, cause: str
-    ) -> Loss | None:
-        """Whom an error of a connection is about."""
-        columns, own = run.session.messages, run.session.source(failure.row) == place
+
+class _LossOf:
+    """Whom errors of connections are about; only the first of them are looked at."""
+
+    def __init__(self, run: CaptureEvidence) -> None:
+        self._run, self._losses = run, Losses(run)
+        self._known: dict[int, Loss | None] = {}
+        self._found = 0
+
+    def of(self, job: int, place: str, failure: _Failure, cause: str) -> Loss | None:
+        """The one of an error that was raised at a place."""
+        if failure.row not in self._known:
+            self._known[failure.row] = self._look(job, place, failure, cause)
+        return self._known[failure.row]
+
+    def _look(self, job: int, place: str, failure: _Failure, cause: str) -> Loss | None:
+        if self._found >= MAX_LOSSES:
+            return None
+        columns, own = self._run.session.messages, self._run.session.source(failure.row) == place
         known = own and failure.served != NONE
         since_ns = columns.end_time_ns[failure.served] if known else 0
-        return losses.told_by(cause, job, place, since_ns, columns.time_ns[failure.row])
+        loss = self._losses.told_by(cause, job, place, since_ns, columns.time_ns[failure.row])
+        self._found += loss is not None
+        return loss
 
 
 def _find_served(run: CaptureEvidence, failures: Sequence[_Failure]) -> None:
@@ -192,13 +225,16 @@ def _find_served(run: CaptureEvidence, failures: Sequence[_Failure]) -> None:
             fetch.served = NONE if created is None else int(session.order[created])
 
 
-def _finding(run: CaptureEvidence, place: str, cause: str, root: _Root, loss: Loss | None) -> Finding:
-    failure, session = root.failure, run.session
+def _finding(run: CaptureEvidence, place: str, root: _Root) -> Finding:
+    failure, session, loss, cause = root.failure, run.session, root.loss, next(iter(root.causes))
     what = shorten(readable(cause) or failure.type or "an error", MAX_SHOWN)
     if failure.type is not None and not failure.type.startswith("builtins."):
         what = f"{what} ({failure.type})"
-    where = "" if failure.function is None else f" in {failure.function}"
+    functions = [function for function in root.functions if function is not None]
+    where = f" in {several(functions)}" if functions else ""
     times = f", {len(root.raised):,} times" if len(root.raised) > 1 else ""
+    if len(root.causes) > 1:
+        times += " (only numbers differ)"
     workers = unique([*([] if loss is None else [loss.worker]), place, *root.reached])
     others = several(
         [worker for worker in workers if worker != place and (not loss or worker != loss.worker)]

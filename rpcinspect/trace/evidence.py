@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from rpcinspect.rpc.types import unpack_id
+from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.trace.wire_facts import ConnectionEnd, Ends, WireFacts
 
@@ -140,6 +141,18 @@ class CaptureEvidence:
                 key = (self.jobs[pipe], client if end.by_client else server)
                 left[key] = min(end.time_ns, left.get(key, end.time_ns))
         return left
+
+    def ended(self, worker: str, job: int) -> Ended | None:
+        """How the process of a worker ended, by its label; None where no recorder tells."""
+        return self._ended.get((job, worker))
+
+    @cached_property
+    def _ended(self) -> dict[tuple[int, str], Ended]:
+        return {
+            (worker.job, worker.name): worker.ended
+            for worker in self.session.workers
+            if worker.name is not None and worker.ended is not None
+        }
 
     def time_ns(self, index: int) -> int:
         """When a message began."""

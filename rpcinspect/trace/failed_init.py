@@ -31,6 +31,10 @@ RETRIES = 2
 """So many refusals by an address of a store, or by one that nothing is known of, are no coincidence."""
 GRACE_NS = 1_000_000_000
 """A process may try to connect for so long after it has left the store."""
+WAITS_FOR_ALL = (
+    "Rank 0, which has the store, tells its address once as many processes as world_size says are connected: "
+    "see which one did not come, or whether world_size is right."
+)
 WAITS_NS = 2_000_000_000
 """Who waits for a store tries again sooner."""
 LONG_NS = 10_000_000_000
@@ -212,7 +216,13 @@ class _Known:
     def __init__(self, visits: Iterable[Visit]) -> None:
         self._of: dict[str, list[Visit]] = defaultdict(list)
         self._read: dict[str, str] = {}
+        self._ranks: dict[tuple[str, str, int], set[int]] = defaultdict(set)
         for visit in visits:
+            if visit.rank is not None:
+                self._ranks[visit.server, visit.root, visit.group].add(visit.rank)
+            for who in visit.read.values():
+                if who.startswith("rank "):
+                    self._ranks[visit.server, visit.root, visit.group].add(int(who.removeprefix("rank ")))
             if visit.meets_at is not None:
                 self._of[visit.meets_at].append(visit)
             if visit.place is not None:
@@ -227,6 +237,13 @@ class _Known:
             return its[-1].who if its[-1].place == address else f"Gloo of {its[-1].who}"
         who = self._read.get(address)
         return f"Gloo of {who}" if who is not None and who.startswith("rank ") else who
+
+    def absent(self, attempt: _Attempt) -> list[str]:
+        """The ranks that an attempt waited for, of which nobody told the store where its Gloo listens."""
+        places = {(visit.server, visit.root, visit.group) for visit in attempt.visits}
+        there = {rank for place in places for rank in self._ranks[place]}
+        awaited = {rank for visit in attempt.visits for rank in visit.awaited}
+        return [f"rank {rank}" for rank in sorted(awaited - there)]
 
     def agent(self, address: str) -> str | None:
         """The worker whose RPC agent listens there."""
@@ -256,7 +273,17 @@ def _attempt(run: CaptureEvidence, names: _Known, attempt: _Attempt) -> Finding:
     if len(attempt.visits) == 1:
         text = f"{_people(who)} came to the store {store} {when}, and opened no pipe: "
     remedy = "See in the log of these processes why init_rpc failed."
-    if not attempt.refusals:
+    shared, absent = _names_given_twice(attempt.visits), names.absent(attempt)
+    if shared:
+        text += several([f"{several(ranks)} have one name, {name}" for name, ranks in shared.items()])
+        remedy = "Give each worker a name of its own: init_rpc refuses a name that is there twice."
+    elif absent and not attempt.refusals:
+        they = "it" if len(who) == 1 else "they"
+        text += f"{they} waited for the address of {several(absent)}, which never came"
+        remedy = f"See in the log of {several(absent)} whether it came to init_rpc."
+        if absent == ["rank 0"]:
+            remedy = WAITS_FOR_ALL
+    elif not attempt.refusals:
         text += _how_far(attempt.visits)
     else:
         text += _told(names, attempt.refusals)
@@ -271,6 +298,15 @@ def _attempt(run: CaptureEvidence, names: _Known, attempt: _Attempt) -> Finding:
                 "old one still has the addresses of those before."
             )
     return _finding(text, remedy, [_label(visit) for visit in attempt.visits])
+
+
+def _names_given_twice(visits: Iterable[Visit]) -> Mapping[str, Sequence[str]]:
+    """Name → the ranks that told the store that it is theirs, where these are several."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for visit in visits:
+        if visit.name is not None and visit.rank is not None:
+            found[visit.name].add(visit.rank)
+    return {name: [f"rank {rank}" for rank in sorted(its)] for name, its in found.items() if len(its) > 1}
 
 
 def _how_far(visits: Sequence[Visit]) -> str:

@@ -1,7 +1,7 @@
 """The stage that makes the findings: every family sees each message once and speaks in the end.
 
 In: records as they become complete, after the session's builder had them; then the session and what the TCP
-stage noted. Out: `Finding`s, in the order of the table at the foot.
+stage noted. Out: `Finding`s, errors first, those of a severity in the order of the table at the foot.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from rpcinspect.trace.failed_init import FailedInit
 from rpcinspect.trace.leaks import LeakedContexts, LeakedRRefs
 from rpcinspect.trace.no_rpc import NoRpc
 from rpcinspect.trace.notes import Note, Pairs, note_of
+from rpcinspect.trace.passless import PasslessContexts
 from rpcinspect.trace.plain_steps import PlainSteps
 from rpcinspect.trace.stage import Stage
 from rpcinspect.trace.stale import StaleGradients
@@ -41,6 +42,8 @@ from rpcinspect.unexpected import unexpected
 from rpcinspect.wire.ranges import CaptureBytes
 
 MAX_KNOWN = 512
+SEVERITIES = ("error", "warning", "info")
+"""What stops a run is told before what may."""
 
 T = TypeVar("T")
 
@@ -179,7 +182,7 @@ class Findings:
         found: list[Finding] = []
         for stage in self._stages:
             found += self._ask(stage, partial(_finished, stage, run), None) or ()
-        return tuple(found)
+        return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
 
 
 def _finished(stage: Stage, run: CaptureEvidence) -> list[Finding]:
@@ -191,12 +194,13 @@ STAGES: tuple[Callable[[MessageColumns, CaptureBytes, Pairs], Stage], ...] = (
     lambda columns, source, pairs: FailedInit(),
     lambda columns, source, pairs: NoRpc(),
     lambda columns, source, pairs: ErrorResponses(),
-    lambda columns, source, pairs: UnansweredRequests(pairs, columns),
     lambda columns, source, pairs: LostGradients(),
+    lambda columns, source, pairs: UnansweredRequests(pairs, columns),
     lambda columns, source, pairs: DeviceMaps(columns),
     lambda columns, source, pairs: StaleGradients(),
     lambda columns, source, pairs: PlainSteps(),
     lambda columns, source, pairs: DetachedTensors(columns),
+    lambda columns, source, pairs: PasslessContexts(),
     lambda columns, source, pairs: LeakedContexts(),
     lambda columns, source, pairs: LeakedRRefs(),
     lambda columns, source, pairs: UnexpectedEnvelopes(columns),

@@ -1,6 +1,7 @@
 """`leaked-context` and `leaked-rref`: what nobody cleaned up although the run went on, or came to its end.
 
-An autograd context is leaked on every worker that took part in it and got no clean-up. Whoever sent a worker
+An autograd context is leaked on every worker that took part in it and got no clean-up, unless its creator is
+still inside of it, in a backward pass that hangs: that is told of as such. Whoever sent a worker
 a message of the context passes the clean-up on to it, so that a relay that left is another cause than a
 creator who stays. An RRef may live as long as the job, so that one is leaked only if a fork was left when the
 pipes to its owner were closed, and not where all of a job was cut off in the middle of its work.
@@ -9,11 +10,12 @@ pipes to its owner were closed, and not where all of a job was cut off in the mi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from rpcinspect.session.model import AutogradContext, Finding, RRef, Session
+from rpcinspect.session.contexts import first_ns, is_missing, passes
+from rpcinspect.session.model import NONE, AutogradContext, Finding, RRef, Session
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, packed, several, unique
@@ -26,6 +28,12 @@ class LeakedContexts(Stage):
         named = {(worker.job, worker.name) for worker in run.session.workers}
         open_contexts = [
             (one, left) for one in run.session.contexts if (left := _left_behind(run, one, named))
+        ]
+        begun = passes(run.session) if open_contexts else {}
+        open_contexts = [
+            (one, left)
+            for one, left in open_contexts
+            if not _hangs(run.session, one, begun.get((one.job, one.context_id), ()))
         ]
         givers = _givers(run.session, {(one.job, one.context_id) for one, _ in open_contexts})
         groups: dict[tuple[int, str, tuple[str, ...], tuple[str, ...]], list[AutogradContext]]
@@ -72,6 +80,15 @@ def _left_behind(
     if run.damaged_among(context.workers, left):
         return ()
     return left
+
+
+def _hangs(session: Session, context: AutogradContext, begun: Sequence[int]) -> bool:
+    """Whether a backward pass of a context never came to its end."""
+    answers = [session.messages.partner[int(session.order[index])] for index in begun]
+    if any(answer != NONE and session.provenance.kind_of(answer).failed for answer in answers):
+        return False
+    began_ns = first_ns(session, begun)
+    return NONE in answers or any(is_missing(session, edge, began_ns) for edge in context.edges)
 
 
 def _givers(

@@ -10,14 +10,15 @@ from collections.abc import Iterable
 from rpcinspect.session.model import Finding
 from rpcinspect.trace.capture_faults import invisible_transport
 from rpcinspect.trace.evidence import CaptureEvidence
-from rpcinspect.trace.failed_init import failed_inits
+from rpcinspect.trace.failed_init import RETRIES, failed_inits
 from rpcinspect.trace.stage import Stage
-from rpcinspect.trace.words import amount
+from rpcinspect.trace.words import amount, counted, several
 
 CAPTURE_RIGHT = (
     "Capture on the interface that the workers talk over (lo on one machine, tcpdump -i any on several), "
     "from before init_rpc on."
 )
+SAME_STORE = "See whether all workers have the same MASTER_ADDR and MASTER_PORT (init_method)."
 RECORD_AGAIN = "Record the job again, and see whether it calls init_rpc."
 
 
@@ -27,12 +28,27 @@ class NoRpc(Stage):
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         if run.session.totals.messages or any(invisible_transport(run.session)) or any(failed_inits(run)):
             return
+        refused = _refused(run)
+        remedy = RECORD_AGAIN if run.session.logged else CAPTURE_RIGHT
+        if refused:
+            remedy = f"{SAME_STORE} If they do: {remedy}"
         yield Finding(
             code="no-rpc",
             severity="error",
-            text=f"No RPC messages: {_instead(run)}.",
-            remedy=RECORD_AGAIN if run.session.logged else CAPTURE_RIGHT,
+            text=f"No RPC messages: {_instead(run)}{refused}.",
+            remedy=remedy,
         )
+
+
+def _refused(run: CaptureEvidence) -> str:
+    """Which addresses processes tried again and again, if there is a store that they may have meant."""
+    tried = [one for one in run.wire.refusals if one.count >= RETRIES] if run.wire.stores else []
+    told = [f"{counted(one.count, 'connection')} to {one.server}" for one in tried]
+    if not told:
+        return ""
+    silent = {one.silent for one in tried}
+    verb = "failed" if len(silent) > 1 else "got no answer" if True in silent else "were refused"
+    return f"; the store is at {several(sorted(run.wire.stores))}, and {several(told)} {verb}"
 
 
 def _instead(run: CaptureEvidence) -> str:

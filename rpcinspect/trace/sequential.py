@@ -1,8 +1,10 @@
 """`sequential-awaits`: calls that could have been made at once, and were awaited one after the other.
 
 In: the turns of each caller and what their messages hold. Out: rounds of calls, and findings of them. That
-one call does not need another one's answer is known of few calls, and only these are told of. In a *round* a
-caller asks several workers in turn, each once, by the same function, and
+one call is not given another one's answer is known of few calls, and only these are told of. Whether their
+order matters otherwise no message tells: a caller may look at an answer, or callees may share a file. So the
+finding says what was seen, and leaves the rest to who reads it. In a *round* a caller asks several workers in
+turn, each once, by the same function, and
 
 - either all answers hold nothing, or all calls have the same arguments, which then were there before the
   first answer came;
@@ -61,10 +63,11 @@ def sequential_awaits(run: CaptureEvidence, shares: Shares, told: Iterable[Round
             code="sequential-awaits",
             severity="info",
             text=f"{caller} made {counted(len(calls), 'call')} of {rounds.what} to {several(callees)} one "
-            f"after the other ({numbers(indexes)}), and no call needs what another one brought: "
-            f"{duration(took)} in {counted(len(rounds.rounds), 'round')}; at once they would take about "
-            f"{duration(saved)} less ({shares.of(job, saved)}).",
-            remedy="Send the calls of a round by rpc_async, then wait for all of them "
+            f"after the other ({numbers(indexes)}), and no call is given what another one brought: "
+            f"{duration(took)} in {counted(len(rounds.rounds), 'round')}. If they may run at the same time, "
+            f"that saves about {duration(saved)} ({shares.of(job, saved)}).",
+            remedy="If no call depends on an earlier one in another way (its effect, or an answer that "
+            f"{caller} looks at), send the calls of a round by rpc_async, then wait for all of them "
             "(torch.futures.wait_all). Workers that share a processor gain less.",
             messages=indexes[:MAX_INDEXES],
             workers=unique([caller, *callees]),

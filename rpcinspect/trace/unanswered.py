@@ -2,8 +2,9 @@
 
 Open requests are known to `Pairs`; here only the longest time that each function took is kept. In the end,
 requests are told apart by why their caller gave them up, where a log tells that, else by whether their pipe
-was closed, and left out where answers may be lost in a hole of the capture. Clean-up that a worker did not
-confirm because it left is information: nothing waits for it.
+was closed, and left out where answers may be lost in a hole of the capture. How a process ended, where a
+recorder tells that (`processes`), decides what to do. Clean-up that a worker did not confirm because it left
+is information: nothing waits for it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rpcinspect.session.model import CallFailure, Edge, Finding, MessageColumns
 from rpcinspect.trace.circles import circles
 from rpcinspect.trace.evidence import CaptureEvidence
 from rpcinspect.trace.notes import Note, Pairs
+from rpcinspect.trace.processes import Departed, departed
 from rpcinspect.trace.stage import MAX_INDEXES, Stage
 from rpcinspect.trace.words import counted, duration, numbers, several, shorten, unique
 
@@ -128,8 +130,11 @@ class UnansweredRequests(Stage):
         if why == SILENT:
             chain, words = waits.after((job, caller), (job, callee))
             text += words
+        gone = self._gone(run, key, found, failures)
+        if gone is not None:
+            text += gone.clause(min(self._columns.time_ns[row] for row in found.rows), it)
         awaited = unused.of(job, callee, found.rows) if found.severity == "error" else []
-        remedy = REMEDIES[why].format(caller=caller, callee=callee)
+        remedy = gone.remedy(run) if gone else REMEDIES[why].format(caller=caller, callee=callee)
         if awaited:
             until = "until then it waited" if why in (CLOSED, CALLER_CLOSED) else "it waits"
             text += f"; {until} for the gradient of {numbers(awaited)}, which never came"
@@ -142,6 +147,18 @@ class UnansweredRequests(Stage):
             messages=indexes,
             workers=unique([caller, callee, *chain]),
         )
+
+    def _gone(
+        self, run: CaptureEvidence, key: Kind, found: _Open, failures: Sequence[CallFailure]
+    ) -> Departed | None:
+        """The worker that ended before it answered, or before it got the answer."""
+        job, caller, callee, _, why = key
+        given_up = min([failure.time_ns for failure in failures], default=None)
+        end = run.end(self._columns.pipe[found.rows[0]])
+        if given_up is None and end is not None:
+            given_up = end.time_ns
+        who = caller if why in (CALLER_CLOSED, CALLER_LEFT) else callee
+        return departed(run, who, job, given_up, by_its_end=why not in (TIMEOUT, ERROR))
 
     def _waited(self, failures: Sequence[CallFailure], rows: Sequence[int]) -> str:
         """How long the caller waited for the first of these requests."""
@@ -225,17 +242,20 @@ def _quoted(failures: Sequence[CallFailure]) -> str:
 
 def _lost(run: CaptureEvidence) -> Iterable[Finding]:
     """Calls that ended without an answer and whose request is in no log."""
-    groups: dict[tuple[str, str, str], list[CallFailure]] = defaultdict(list)
+    groups: dict[tuple[int, str, str, str], list[CallFailure]] = defaultdict(list)
     for failure in run.session.lost_calls:
-        groups[failure.caller, failure.callee, failure.reason].append(failure)
-    for (caller, callee, reason), failures in groups.items():
+        groups[run.jobs[failure.pipe], failure.caller, failure.callee, failure.reason].append(failure)
+    for (job, caller, callee, reason), failures in groups.items():
+        told_ns = min(failure.time_ns for failure in failures)
+        gone = departed(run, callee, job, told_ns, by_its_end=reason == CONNECTION)
+        clause = "" if gone is None else gone.clause(told_ns, "that")
         kinds = several(unique(type_name(f.type) for f in failures if f.type is not None))
         many = f"{counted(len(failures), 'request')} that the log does not hold{kinds and f' ({kinds})'}"
         yield Finding(
             code="unanswered-request",
             severity="error",
-            text=f"{caller} got no answer of {callee} to {many}: {ENDED[reason]}{_quoted(failures)}.",
-            remedy=REMEDIES[reason].format(caller=caller, callee=callee),
+            text=f"{caller} got no answer of {callee} to {many}: {ENDED[reason]}{_quoted(failures)}{clause}.",
+            remedy=gone.remedy(run) if gone else REMEDIES[reason].format(caller=caller, callee=callee),
             workers=unique([caller, callee]),
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id, unpack_id
+from rpcinspect.session.ended import Ended
 
 SHOWN = 4
 """Items of a list that a sentence spells out."""
@@ -41,6 +42,14 @@ def duration(nanoseconds: int) -> str:
             value = nanoseconds / unit
             return f"{value:.3g} {name}" if size < 999.5 * unit else f"{value:,.0f} {name}"
     return f"{nanoseconds} ns"
+
+
+def lack_of_memory(ended: Ended) -> str:
+    """What the kernel has counted while a process was recorded that SIGKILL ended; empty where nothing."""
+    if not ended.oom_kills:
+        return ""
+    kills = "1 process" if ended.oom_kills == 1 else f"{ended.oom_kills:,} processes"
+    return f"; the kernel killed {kills} of the job's memory group for lack of memory"
 
 
 def amount(count: int) -> str:

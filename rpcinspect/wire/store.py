@@ -26,6 +26,7 @@ from msgspec import Struct
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.wire.store_operations import (
     OPERATIONS,
+    WAIT,
     Operation,
     StoreGeneration,
 )
@@ -58,7 +59,8 @@ class StoreEntry(Struct, frozen=True):
     size: int
     """Bytes of the whole value."""
     operation: str
-    """`set`, `multi_set`, `append` (from the client), `get`, `multi_get`, `compare_set`, `add` (replies)."""
+    """`set`, `multi_set`, `append` (from the client), `get`, `multi_get`, `compare_set`, `add` (replies), and
+    the request `wait`, which has no value, for keys under which ranks meet."""
     time_ns: int
     """Capture time of the segment that holds its last byte, whenever that was read."""
     server: str = ""
@@ -226,6 +228,8 @@ class StoreConversation:
                 if kind == "k":
                     key = yield from read.string()
                     keys.append(key.decode("utf-8", "surrogateescape"))
+                    if operation is WAIT and _MEETING_KEY.search(keys[-1]):
+                        self._add(keys[-1], b"", 0, operation.name, read)
                 elif kind == "v":
                     value, size = yield from read.value(keys[-1])
                     if operation.tells_value:
@@ -443,6 +447,8 @@ class _Direction:
                 self._times.popleft()
 
 
+_MEETING_KEY = re.compile(r"/rpc_prefix_\d{1,9}/0/\d{1,9}\Z", re.ASCII)
+"""Under which a rank tells where its Gloo listens."""
 _NAME_KEY = re.compile(r"(?:^|/)names/(\d{1,9})\Z", re.ASCII)
 _ADDRESS_KEY = re.compile(r"(?:^|/)addrs/(.+)\Z", re.DOTALL)
 _MEMBERS_KEY = re.compile(r"(?:^|/)names/_ALL_WORKER_INFOS\Z")

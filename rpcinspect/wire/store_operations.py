@@ -73,7 +73,7 @@ _COMPARE_SET = Operation("compare_set", "kvv", "values")
 _GET = Operation("get", "k", "values")
 _ADD = Operation("add", "k8", "total")
 _CHECK = Operation("check", "*k", "1")
-_WAIT = Operation("wait", "*k", "wait")
+WAIT = Operation("wait", "*k", "wait")
 _GETNUMKEYS = Operation("getnumkeys", "", "8")
 _DELETE_KEY = Operation("delete_key", "k", "8")
 _APPEND = Operation("append", "kv", tells_value=True)
@@ -82,9 +82,9 @@ _MULTI_SET = Operation("multi_set", "*kv", tells_value=True)
 _CANCEL_WAIT = Operation("cancel_wait", "", "1")
 
 OPERATIONS: dict[StoreGeneration, dict[int, Operation]] = {
-    StoreGeneration.V1_8: dict(enumerate((_SET, _GET, _ADD, _CHECK, _WAIT, _GETNUMKEYS, _DELETE_KEY))),
+    StoreGeneration.V1_8: dict(enumerate((_SET, _GET, _ADD, _CHECK, WAIT, _GETNUMKEYS, _DELETE_KEY))),
     StoreGeneration.V1_9: {
-        **dict(enumerate((_SET, _COMPARE_SET, _GET, _ADD, _CHECK, _WAIT, _GETNUMKEYS, _DELETE_KEY))),
+        **dict(enumerate((_SET, _COMPARE_SET, _GET, _ADD, _CHECK, WAIT, _GETNUMKEYS, _DELETE_KEY))),
         # 8 is DELETE_KEY up to 1.13 (7 is sent on a connection of its own there) and APPEND in 2.0 and 2.1.
         9: _MULTI_GET,
         10: _MULTI_SET,
@@ -99,7 +99,7 @@ OPERATIONS: dict[StoreGeneration, dict[int, Operation]] = {
                 _GET,
                 _ADD,
                 _CHECK,
-                _WAIT,
+                WAIT,
                 _GETNUMKEYS,
                 _DELETE_KEY,
                 _APPEND,

@@ -48,6 +48,8 @@ class Visit(Struct, kw_only=True):
     """`ip:port` where its Gloo listens, as it told the store."""
     read: dict[str, str] = field(default_factory=dict)
     """`ip:port` that it read → whose that is: `rank 1` or a name."""
+    awaited: dict[int, None] = field(default_factory=dict)
+    """Ranks for whose address it waited, whether it came or not."""
     succeeded: bool = False
     """It did what follows init_rpc only."""
 
@@ -97,7 +99,10 @@ class Visits:
     @staticmethod
     def _meeting(visit: Visit, entry: StoreEntry, rank: int) -> None:
         address = gloo_address(entry.value)
-        if entry.operation == "set":
+        if entry.operation == "wait":
+            if len(visit.awaited) < MAX_READ:
+                visit.awaited.setdefault(rank)
+        elif entry.operation == "set":
             visit.rank, visit.meets_at = rank, address
         elif address is not None and len(visit.read) < MAX_READ:
             visit.read.setdefault(address, f"rank {rank}")

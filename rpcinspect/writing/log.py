@@ -2,7 +2,7 @@
 
 In: a session, its records with their indexes, a reader of their tensors' bytes, and what the capture lost.
 Out: the bytes of a log: workers, messages in the order of time, calls that ended without an answer, ends of
-connections, losses. Pipes become
+connections, losses, ends of processes. Pipes become
 ways between two workers, and packets are gone; bytes that were not captured are missing again.
 
 A message whose payloads are not those of torch's agent has no place in a log; how many there are is told.
@@ -31,6 +31,7 @@ from rpcinspect.rpclog.write import (
     failure_line,
     loss_line,
     message_line,
+    process_line,
     span_line,
     worker_line,
 )
@@ -70,6 +71,9 @@ def write_log(
             output.write(b"\n")
     for line in (*ways.failures(kept), *ways.ends(wire), *ways.losses(wire)):
         output.write(line)
+    for worker in session.workers:
+        if worker.ended is not None and worker.name is not None:
+            output.write(process_line(worker.ended.logged(worker.name[:MAX_NAME], worker.id, worker.job)))
     return left_out
 
 

@@ -80,7 +80,7 @@ def test_messages_come_as_they_are_captured(
         "--capture-filter",
         "tcp",
     )
-    assert (done.returncode, done.stderr) == (130, "")
+    assert (done.returncode, done.stderr) == (0, "")
     output = decoded.Decoded(decoded.parse(done.stdout.encode()))
     expected = decoded.stream(CHAIN)
     assert len(output.messages) == 24
@@ -95,7 +95,7 @@ def test_messages_come_as_they_are_captured(
 @pytest.mark.rooted
 def test_the_table_ends_with_a_summary(namespace: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     done = namespace(*REPLAY, str(CHAIN), "--", *RPCINSPECT, *CAPTURE)
-    assert (done.returncode, done.stderr) == (130, "")
+    assert (done.returncode, done.stderr) == (0, "")
     assert "24 messages in lo (pcapng, " in done.stdout
     assert "no problems" in done.stdout
 

@@ -334,7 +334,7 @@ def test_auto_takes_no_other_file_for_a_capture(content: bytes, told: str, tmp_p
     path.write_bytes(content)
     with pytest.raises(UnknownFormatError, match=told) as caught:
         lines(path, Reading())
-    assert "not a pcap or pcapng file" in str(caught.value)
+    assert "not a pcap, pcapng or rpclog file" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -58,6 +58,19 @@ def test_what_is_said(tmp_path: Path) -> None:
     ]
 
 
+def test_a_remote_module(tmp_path: Path) -> None:
+    """No file has the module of torch's helper for it; and `--import` names one of the user's."""
+    job = recorded("reports/job")
+    seeds = ("--seed", "worker1=101", "--seed", "worker2=102", "--import", "train")
+    options = ("--main", job / "train.py", *seeds, "--context", "0:0")
+    ran = rpcinspect("replay", recorded("reports/job/plain.pcap"), "--export", tmp_path / "out", *options)
+    assert ran.code == 0, ran.err
+    done = alone(tmp_path / "out", tmp_path=tmp_path)
+    assert (done.returncode, verdict(done)) == (0, "identical: 3 of 3 gradients, 10 of 10 answers"), (
+        done.stderr
+    )
+
+
 def test_refused(tmp_path: Path) -> None:
     ran = rpcinspect("replay", CHAIN, "--export", tmp_path / "out")
     assert ran.code == 4

@@ -160,7 +160,7 @@ def test_rrefs_are_equal_as_their_ids_are() -> None:
     assert diff([rref(1, 5, 7)], [rref(1, 8, 10)], ids=ids) is None
     found = diff([rref(1, 5, 6)], [rref(1, 7, 9)], ids=ids)
     assert found is not None
-    assert found.a_value == "RRef(rref=(0, 5) fork=(0, 6) owner=1)"
+    assert found.a_value == "RRef(0:5 fork 0:6 owner 1)"
     assert diff(Set([rref(1, 20, 21), rref(1, 22, 23)]), Set([rref(1, 30, 31)])) is not None
 
 

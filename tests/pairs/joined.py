@@ -24,8 +24,8 @@ SECONDS = 120
 CLOCK_NS = 1000
 """Captures count microseconds, cut off; the workers nanoseconds, on the same clock."""
 FETCHES = ("PYTHON_RREF_FETCH_CALL", "SCRIPT_RREF_FETCH_CALL")
-_RREF = re.compile(r"rref=\((\d+), ?(\d+)\)")
-_FORK = re.compile(r"fork=\((\d+), ?(\d+)\)")
+_RREF = re.compile(r"RRef\((\d+):(\d+) fork")
+_FORK = re.compile(r"RRef\(\d+:\d+ fork (\d+):(\d+)")
 
 
 @dataclass

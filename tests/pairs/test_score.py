@@ -43,7 +43,7 @@ def test_what_must_not_be_said(parent: int | None, said: list[int], certain: boo
 
 def brings(index: int, microseconds: int, **fields: Any) -> Json:
     """A request of the RRef's maker that hands it to the worker that fetches."""
-    body = {"type": "PYTHON_CALL", "args": ["RRef(rref=(0,1) fork=(0,5) owner=1)"], "kwargs": {}}
+    body = {"type": "PYTHON_CALL", "args": ["RRef(0:1 fork 0:5 owner 1)"], "kwargs": {}}
     return message(index, microseconds, src="maker", dst="a", body=body, **fields)
 
 

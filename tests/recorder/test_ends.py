@@ -221,6 +221,7 @@ MISTAKES = [
     ((), "which command"),
     (("-o", "-", "--", "true"), "standard output is the command's"),
     (("-o", "x.pcap.gz", "--", "true"), "not compressed"),
+    (("-o", "x.txt", "--", "true"), "call it x.rpclog for messages, x.pcap for packets"),
     (("-o", "x.rpclog", "--via", "wire", "--", "true"), "--via wire writes a .pcap"),
     (("--via", "agent", "--interface", "lo", "--", "true"), "--interface is for --via wire"),
     (("--via", "agent", "--private-net", "--", "true"), "--private-net is for --via wire"),

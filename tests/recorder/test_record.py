@@ -112,13 +112,13 @@ def test_a_worker_that_is_killed_has_been_recorded_until_then(tmp_path: Path) ->
     (last,) = [m for m in output.messages if m["body"].get("function", "").endswith(".end_yourself")]
     assert output.answer(last) is None
     worker1 = next(line for line in done.told if line.strip().startswith("worker1 "))
-    assert worker1.endswith("ended without saying so (killed?)")
+    assert worker1.endswith("killed by SIGKILL")
 
 
 def test_a_job_that_python_isolates_is_told_of(tmp_path: Path) -> None:
     done = record(*WIRE, sys.executable, "-E", JOB, "fork", folder=tmp_path)
     assert done.code == 0, done.err
-    assert any(line.startswith("WARNING: no process said that it had started RPC") for line in done.told)
+    assert any(line.startswith("WARNING: no process called init_rpc") for line in done.told)
 
 
 def test_two_sniffers_see_the_same(tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec.structs
+
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.record import Outcome, Recorded
 from rpcinspect.recorder.summary import summary
+from rpcinspect.session.ended import Ended
 
 
 def note(
@@ -43,13 +46,33 @@ def test_a_recording_without_loss() -> None:
     ]
 
 
+def test_nothing_recorded_leads_nowhere() -> None:
+    lines = told(packets=0)
+    assert not any(line.startswith("next") for line in lines)
+    assert told(packets=3)[-1].startswith("next: ")  # of other workers, perhaps
+
+
 def test_what_must_not_be_overlooked() -> None:
     assert "WARNING: 3 packets lost: " in told(note(), dropped=3)[1]
     assert "No space left" in told(note(), ended_early="No space left on device")[1]
-    assert told()[1].startswith("WARNING: no process said")
+    assert told()[1].startswith("WARNING: no process called init_rpc")
     assert "process 7, torch 2.13.0 was not recorded: no compiler" in told(note(None, recorded=False))[1]
     assert "still runs" in told(note(ended=False), left=(7,))[1]
     assert told(note(ended=False))[1].endswith("ended without saying so (killed?)")
+
+
+def test_how_a_process_ended_is_told_unless_it_ended_well() -> None:
+    def line(ended: Ended) -> str:
+        left = msgspec.structs.replace(note(ended=False), started=3)
+        recorded = Recorded(file=Path("x.pcap"), bytes=1, packets=5)
+        return list(summary(Outcome(0, recorded, [left], frozenset(), {(7, 3): ended})))[1]
+
+    who = "  worker0 (id 0, process 7, torch 2.13.0)"
+    assert line(Ended(how="exit", status=0)) == who
+    assert line(Ended(how="exit", status=3)) == f"{who}, exit status 3"
+    assert line(Ended(how="unknown")) == f"{who}, ended without saying so (killed?)"
+    kernel = "the kernel killed 1 process of the job's memory group for lack of memory"
+    assert line(Ended(how="signal", signal="SIGKILL", oom_kills=1)) == f"{who}, killed by SIGKILL; {kernel}"
 
 
 def test_what_a_process_counted_is_told() -> None:

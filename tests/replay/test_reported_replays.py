@@ -5,6 +5,7 @@ All jobs are deterministic, so that every live message is as captured where its 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,18 @@ def test_a_log_without_tensors(live: tuple[str, ...], count: int, tmp_path: Path
     assert "different" not in ran.out
     assert "nothing to replay" in ran.out
     assert "Bytes of 9 messages were not recorded. record --tensors all" in ran.out
+
+
+def test_a_training_job_without_tensors(tmp_path: Path) -> None:
+    """No forward call takes place, so no worker has a reason to clean up, nor to have stepped."""
+    log, job = tmp_path / "whole.rpclog", recorded("reports/job")
+    assert rpcinspect("decode", recorded("reports/job/plain.pcap"), "--format", "rpclog", "-o", log).code == 0
+    path = without_tensors(str(log), tmp_path / "none.rpclog")
+    ran = rpcinspect("replay", path, "--main", job / "train.py")
+    assert ran.code == 0
+    assert "different" not in ran.out
+    assert "nothing came" not in ran.out
+    assert re.search(r"^identical: 0 of 15 gradients, .* missing-bytes", ran.out, re.MULTILINE)
 
 
 def test_a_log_of_one_host_of_two() -> None:

@@ -54,6 +54,13 @@ def test_a_cause_is_told_in_one_plain_line() -> None:
     assert readable("a path like C:\\new\\names") == "a path like C:\\new\\names"
 
 
+def test_a_control_code_stays_escaped() -> None:
+    assert (
+        readable(repr(ValueError("\x1b[31mred\x1b[0m\x07 \ud800")))
+        == r"ValueError('\x1b[31mred\x1b[0m\x07 \ud800')"
+    )
+
+
 def test_each_worker_on_the_way_escapes_the_text_once_more() -> None:
     text = "On WorkerInfo(id=3, name=w3):\nKeyError('it isn\\'t\\nthere')\nTraceback"
     for node in (2, 1, 0):

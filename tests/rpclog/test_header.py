@@ -12,6 +12,7 @@ from rpcinspect.rpclog.header import (
     MAX_TEXT,
     LoggedFailure,
     LoggedMessage,
+    LoggedProcess,
     LoggedStorage,
     LoggedWorker,
     read_header,
@@ -154,6 +155,11 @@ def test_other_kinds() -> None:
             read_header(end | wrong)
     with pytest.raises(DecodeError):
         read_header({"rpc": "lost", "src": "a"})
+    process = {"rpc": "process", "name": "a", "how": "unknown"}
+    assert read_header(process) == LoggedProcess(name="a", how="unknown")
+    for wrong in ({"how": "burnt"}, {"signal": "kill"}, {"signal": "SIG\x1b"}, {"status": "1"}, {"pid": -1}):
+        with pytest.raises(DecodeError):
+            read_header(process | wrong)
 
 
 FAILED = {"rpc": "failed", "time_ns": 1, "src": "a", "dst": "b", "id": 7, "reason": "timeout"}

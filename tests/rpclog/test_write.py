@@ -14,6 +14,7 @@ from rpcinspect.rpclog.header import (
     LoggedFailure,
     LoggedLoss,
     LoggedMessage,
+    LoggedProcess,
     LoggedStorage,
     LoggedWorker,
     Reason,
@@ -94,6 +95,25 @@ ADDRESSES = st.lists(st.text(max_size=5), max_size=3).map(tuple)
 )
 def test_workers(said: LoggedWorker) -> None:
     assert again(write.worker_line(said)) == said
+
+
+@given(
+    st.builds(
+        LoggedProcess,
+        name=NAME,
+        id=st.none() | INT64,
+        job=JOB,
+        pid=st.none() | SIZE,
+        how=st.sampled_from(["exit", "signal", "running", "unknown"]),
+        status=st.none() | st.integers(0, 255),
+        signal=st.none() | st.sampled_from(["SIGKILL", "SIG37", "SIGRTMIN+3"]),
+        error=st.none() | st.text(max_size=20),
+        time_ns=st.none() | INT64,
+        oom_kills=SIZE,
+    )
+)
+def test_ends_of_processes(said: LoggedProcess) -> None:
+    assert again(write.process_line(said)) == said
 
 
 def test_ends_and_losses() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.run.run import Run, open_run
+from rpcinspect.session.ended import Ended
+from rpcinspect.session.model import Worker
 from tests.places import recorded, recordings
 from tests.trace.runs import traced, workload_trace
 from tests.truth import CLOCK_NS, capture_of, workload
@@ -81,3 +84,15 @@ def test_the_first_that_left_is_the_first_that_prints_it(name: str) -> None:
     assert first.time_ns >= left[0]["time_ns"] - CLOCK_NS
     waiting = workload(name).of("died", "backward-error")
     assert {trace.calls[index].caller for index in first.unanswered} == {event["worker"] for event in waiting}
+
+
+def test_processes_are_told_in_the_order_of_their_ends() -> None:
+    with open_run(str(capture_of("basic_chain"))) as opened:
+        session, ends = opened.session, (None, 9, 5)
+        workers = tuple(
+            Worker(name=f"w{n}", id=n, group=0, addresses=(), ended=Ended(how="exit", time_ns=time_ns))
+            for n, time_ns in enumerate(ends)
+        )
+        other = Worker(name="w3", id=3, group=0, addresses=())
+        run = Run(replace(session, workers=(*workers, other)), opened.messages)
+    assert [worker.name for worker in run.closings.ended] == ["w2", "w1", "w0"]

@@ -19,6 +19,7 @@ from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, wrap
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
+from tests import places
 from tests.builders import ACK, RST, SYN, Captured, packet, pcap_file
 from tests.carriers import frames, tcp_header
 from tests.decoded import Json, decode
@@ -38,6 +39,10 @@ class Case(Struct, frozen=True):
 
 def recorded(name: str) -> Case:
     return Case(f"recorded: {name}", lambda folder: capture_of(name))
+
+
+def log(name: str) -> Case:
+    return Case(name, lambda folder: places.recorded(name))
 
 
 # --- damaged ------------------------------------------------------------------------------------------------
@@ -238,13 +243,17 @@ CAUSED: dict[tuple[str, str], tuple[Case, ...]] = {
         recorded("reports/findings/errs_die"),
         recorded("reports/findings/errs_remote"),
     ),
-    ("unanswered-request", "error"): (recorded("faults/dies"),),
+    ("unanswered-request", "error"): (recorded("faults/dies"), log("reports/ends/ends.rpclog")),
     ("unanswered-request", "info"): (
         damaged("basic_chain, stopped before an answer", "basic_chain", until_before_an_answer),
     ),
-    ("missing-gradient", "error"): (recorded("faults/unused_result"), recorded("bwd_boom")),
+    ("missing-gradient", "error"): (
+        recorded("faults/unused_result"),
+        recorded("faults/second_pass"),
+        recorded("bwd_boom"),
+    ),
     ("dangling-send", "error"): (recorded("pairs/error_nested"),),
-    ("lost-edge", "warning"): (recorded("faults/leaks"),),
+    ("lost-edge", "warning"): (recorded("faults/leaks"), recorded("faults/tidy")),
     ("detached-parameter", "warning"): (recorded("param_detach"),),
     ("stale-gradient", "warning"): (recorded("ps_race"), recorded("reports/findings/stale_shared")),
     ("optimizer-without-gradients", "warning"): (recorded("reports/findings/plain_sgd"),),
@@ -301,7 +310,8 @@ NEARLY: dict[str, tuple[Case, ...]] = {
     "missing-gradient": (recorded("faults/used_result"), recorded("pairs/error_nested")),
     "dangling-send": (recorded("pairs/error"),),
     "lost-edge": (
-        recorded("faults/tidy"),
+        recorded("faults/used_result"),
+        recorded("faults/split"),
         recorded("ctx_crowd"),
         recorded("torch-suite/DistOptimizerTest.test_dist_optim_none_grads"),
     ),
@@ -312,7 +322,7 @@ NEARLY: dict[str, tuple[Case, ...]] = {
     ),
     "stale-gradient": (recorded("ps_race_lock"), recorded("reports/findings/stale_own")),
     "optimizer-without-gradients": (recorded("reports/job/plain"), recorded("ps_race")),
-    "leaked-context": (recorded("faults/tidy"), recorded("bwd_boom")),
+    "leaked-context": (recorded("faults/tidy"), recorded("faults/second_pass"), recorded("bwd_boom")),
     "leaked-rref": (
         recorded("faults/tidy"),
         recorded("rref_relay"),

@@ -36,7 +36,9 @@ def test_parameters_that_are_only_read() -> None:
     assert told(found) == []
 
 
-@pytest.mark.parametrize("name", ["faults/tidy", "basic_chain", "ctx_crowd", "ps_race_lock", "bwd_boom"])
+@pytest.mark.parametrize(
+    "name", ["faults/used_result", "basic_chain", "ctx_crowd", "ps_race_lock", "bwd_boom"]
+)
 def test_runs_that_lose_none(name: str) -> None:
     assert told(of_capture(name)[1]) == []
 
@@ -48,6 +50,15 @@ def test_what_every_worker_of_a_test_of_pytorch_does_is_told_once() -> None:
     assert sorted(finding.workers) == [f"worker{rank}" for rank in range(4)]
     assert len(finding.messages) == 12
     assert finding.text.startswith("12 messages between worker")
+
+
+def test_split_learning_gets_its_gradients_with_the_answers() -> None:
+    """Without any context: what has the shape of the activations, and needs no gradient, is theirs."""
+    run = workload("faults/split")
+    sent = [event for event in run.of("call") if event["function"] == "faults.finish_step"]
+    assert all(tensor["requires_grad"] for event in sent for tensor in event["tensors"])
+    assert [event["changed"] for event in run.of("trained")] == [True] * len(sent)
+    assert told(of_capture("faults/split")[1]) == []
 
 
 def test_an_answer_that_requires_grad_outside_of_a_context() -> None:

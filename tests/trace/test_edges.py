@@ -47,6 +47,49 @@ def test_a_result_that_nobody_used() -> None:
     assert finding.workers == ("worker0", "worker1")
 
 
+def test_a_second_pass_in_one_context() -> None:
+    """The first call's edges got their gradients in the first pass; the second one waits for them again."""
+    run = workload("faults/second_pass")
+    (truth,), (hangs,) = run.of("fault"), run.of("hangs")
+    assert hangs["hangs"]
+    session, found = of_capture("faults/second_pass")
+    [finding] = [one for one in found if one.code == "missing-gradient"]
+    (context,) = [one for one in session.contexts if one.context_id == truth["context_id"]]
+    first_call = next(edge for edge in context.edges if edge.sender == "worker1")
+    assert finding.severity == "error"
+    assert finding.messages[0] == first_call.forward
+    assert len(first_call.backward) == 1
+    assert "ran another backward pass" in finding.text
+
+
+def passed_twice(*, first_until: int | None = 30, again: bool) -> list[Finding]:
+    """w0 calls w1 twice; each result gets a gradient, the second without an answer. `again`: the first result
+    gets another one in the second pass."""
+    workers = Workers(2)
+    for message in (1, 2):
+        workers.call(0, 1, 100 * message, 100 * message + 10, context=(7, message), grads=(0, 1))
+        until = 100 * message + (first_until or 0) if message == 1 and first_until else None
+        gradient = PropagateGradientsReq(AutogradMetadata(7, 1000 + message), (), True)
+        workers.call(0, 1, 100 * message + 20, until, gradient, PropagateGradientsResp())
+    if again:
+        workers.call(
+            0,
+            1,
+            240,
+            250,
+            PropagateGradientsReq(AutogradMetadata(7, 1001), (), True),
+            PropagateGradientsResp(),
+        )
+    return [one for one in findings(workers, until=SECOND) if one.code == "missing-gradient"]
+
+
+def test_who_got_none_in_the_second_pass() -> None:
+    [finding] = passed_twice(again=False)
+    assert "(w1 → w0: #1)" in finding.text
+    assert passed_twice(again=True) == []
+    assert passed_twice(first_until=None, again=False) == []  # it may be the same pass still
+
+
 def test_a_call_after_the_pass_needs_none() -> None:
     """The third call of this run has an edge, too, and got no gradient."""
     session, found = of_capture("faults/used_result")

@@ -128,6 +128,28 @@ def test_agents_to_which_nobody_connected() -> None:
     assert told(replace(zero, address="shm://x"), replace(one, address="shm://y")) == []
 
 
+def test_a_name_that_is_there_twice() -> None:
+    """The three of a job of torch 2.13, each of which died of `RPC worker name trainer is not unique`."""
+    three = [visit(rank, name=name) for rank, name in enumerate(("ps", "trainer", "trainer"))]
+    (text,) = told(*three)
+    assert text.startswith("ps, trainer met at the store")
+    assert text.endswith("and no pipe came of it: rank 1, rank 2 have one name, trainer.")
+    (text,) = told(three[0], three[1], replace(three[1], client=f"{HOST}:7"))
+    assert text.endswith("all left before an RPC agent was there.")
+
+
+def test_who_never_came() -> None:
+    """Of three processes of torch 2.13 the last one died before init_rpc: rank 1 waited for rank 0, which has
+    the store and waited for three connections."""
+    (text,) = told(visit(1, awaited={0: None}))
+    assert text.endswith("it waited for the address of rank 0, which never came.")
+    read = {f"{HOST}:5": "rank 0"}
+    (text,) = told(visit(0, awaited={1: None, 2: None}), visit(1, awaited={0: None, 2: None}, read=read))
+    assert text.endswith("they waited for the address of rank 2, which never came.")
+    (text,) = told(visit(0, awaited={1: None}), visit(1, awaited={0: None}))
+    assert text.endswith("all left before an RPC agent was there.")
+
+
 def test_a_worker_alone_needs_no_pipe() -> None:
     assert told(visit(0, name="w7", address=f"uv://{HOST}:5", read={f"{HOST}:5": "w7"})) == []
 

@@ -79,3 +79,15 @@ def test_what_other_findings_tell_is_not_told_again() -> None:
     assert {f.code for f in of_capture("devmap_cpu_refused")[1]} == {"failed-init"}
     refused = Refusal(host="10.0.0.1", server="10.0.0.2:1", count=5, first_ns=0, last_ns=9, silent=False)
     assert told(session(), WireFacts(refusals=(refused,))) == []
+
+
+def test_workers_that_look_for_the_store_elsewhere() -> None:
+    """As where MASTER_PORT differs: one has the store, the other one is refused again and again."""
+    refused = Refusal(host="10.0.0.1", server="10.0.0.2:3", count=7, first_ns=0, last_ns=9, silent=False)
+    (finding,) = told(session(store=5), WireFacts(refusals=(refused,), stores=("10.0.0.2:2",)))
+    assert "the store is at 10.0.0.2:2, and 7 connections to 10.0.0.2:3 were refused." in finding.text
+    assert finding.remedy is not None
+    assert "MASTER_PORT" in finding.remedy
+    once = replace(refused, count=1)
+    (finding,) = told(session(store=5), WireFacts(refusals=(once,), stores=("10.0.0.2:2",)))
+    assert "refused" not in finding.text

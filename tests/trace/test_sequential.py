@@ -82,7 +82,10 @@ def test_jobs_that_wait_for_no_longer_than_they_must(name: str) -> None:
 def test_the_same_question_to_several_workers() -> None:
     [finding] = rounds()
     assert "w0 made 6 calls of app.f to w1, w2 one after the other" in finding.text
-    assert "120 ms in 3 rounds; at once they would take about 60 ms less (48 % of the run)" in finding.text
+    assert (
+        "120 ms in 3 rounds. If they may run at the same time, that saves about 60 ms (48 % of the run)."
+        in finding.text
+    )
 
 
 def test_answers_that_hold_nothing_need_no_equal_arguments() -> None:

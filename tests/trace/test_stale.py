@@ -84,9 +84,11 @@ def train(
     stepper: int = 2,
     step_answer: PythonResp | None = None,
     failure: str | None = None,
+    earlier: int = 0,
+    again: bool = False,
 ) -> list[Finding]:
     """w1 in context 1:0: forward on w0 at 0 to 10, gradient from 50 on. w2 has an optimizer of the parameters
-    of a module on w0, and steps."""
+    of a module on w0, and steps: `earlier` times before that, too. `again`: w1 fails without a step, too."""
     workers = Workers(3)
     asked = PythonCall(request(name("app", "parameters"), rref(MODULE)), False)
     workers.call(2, 0, -90, -80, asked, answer([rref(PARAMETER)]))
@@ -95,9 +97,15 @@ def train(
     forward = PythonCall(request(name("app", "forward"), rref(used)), False)
     workers.call(1, 0, 0, 10, forward, context=(1 << 48, 1), grads=(0, 1))
     step = PythonCall(request(name(OPTIM, function), rref(OPTIMIZER), step_context), False)
+    for n in range(earlier):
+        workers.call(stepper, 0, -50 + 5 * n, -48 + 5 * n, step, step_answer)
     workers.call(stepper, 0, step_at, step_at + 5, step, step_answer)
     gradient = PropagateGradientsReq(AutogradMetadata(1 << 48, 1001), (), False)
     workers.call(1, 0, 50, 60, gradient, PropagateGradientsResp() if failure is None else error(failure))
+    if again and failure is not None:
+        workers.call(1, 0, 100, 110, forward, context=((1 << 48) + 1, 2), grads=(0, 1))
+        gradient = PropagateGradientsReq(AutogradMetadata((1 << 48) + 1, 1002), (), False)
+        workers.call(1, 0, 150, 160, gradient, error(failure))
     return told(findings(workers, until=SECOND))
 
 
@@ -126,8 +134,25 @@ def test_what_autograd_itself_says() -> None:
     )
     [finding] = train(20, used=OTHER, failure=f"Error on Node 0: {modified}")
     assert finding.workers[:2] == ("w0", "w1")
+    assert "changed weights there" in finding.text
     assert train(20, used=OTHER, failure="Error on Node 0: shapes don't fit") == []
     assert train(-20, used=OTHER, failure=modified) == []
+
+
+@pytest.mark.parametrize(
+    "at", [5, 48, 55], ids=["during forward", "until after the gradient", "after the gradient"]
+)
+def test_a_step_at_the_time_of_the_forward_call_or_of_the_gradient(at: int) -> None:
+    """Autograd says that weights were changed; that this step did it is likely, and not said."""
+    modified = (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: …"
+    )
+    [finding] = train(at, used=OTHER, failure=f"Error on Node 0: {modified}")
+    assert finding.text.startswith("What the backward pass needs was changed between forward (#")
+    assert "as autograd says" in finding.text
+    assert finding.text.endswith("(w0) was carried out at that time.")
+    assert train(70, used=OTHER, failure=modified) == []
+    assert train(at, 1 << 48, used=OTHER, failure=modified) == []
 
 
 @pytest.mark.parametrize(
@@ -135,6 +160,22 @@ def test_what_autograd_itself_says() -> None:
 )
 def test_steps_that_spoil_nothing(at: int) -> None:
     assert train(at) == []
+
+
+def test_an_error_of_the_users_own() -> None:
+    """As in a job whose forward changes its own activations in place, beside another trainer with a module of
+    its own: all its 25 passes fail, and no step has to do with it."""
+    modified = (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        "[CPUFloatType [4, 8]], which is output 0 of Sigmoid, is at version {}; expected version {} instead."
+    )
+    for at in (20, 5):
+        assert len(train(at, used=OTHER, failure=modified.format(1, 0))) == 1
+        assert len(train(at, used=OTHER, failure=modified.format(4, 3), earlier=3)) == 1
+        # whose weights have had three steps is at version 3, or later
+        assert train(at, used=OTHER, failure=modified.format(1, 0), earlier=3) == []
+        # it fails without any step, too
+        assert train(at, used=OTHER, failure=modified.format(1, 0), again=True) == []
 
 
 def test_a_step_that_failed() -> None:

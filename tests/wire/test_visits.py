@@ -34,6 +34,7 @@ def test_what_two_workers_of_any_release_say(release: str) -> None:
         assert other.read[one.place] == one.name
         assert one.meets_at is not None
         assert other.read[one.meets_at] == f"rank {one.rank}"
+        assert set(one.awaited) <= {0, 1}  # some releases wait for all, some for each other one
         assert one.succeeded == (release != "1.8.1")  # which tells no store that it shuts down
         assert one.ended_ns is not None
         assert one.ended_ns > one.begin_ns

@@ -280,10 +280,14 @@ class Recorder {
   }
 
   void set_job(const std::string& job) {
+    job_ = job;
     where_ = ",\"job\":" + quoted(job) + (way_ == 0 ? "" : ",\"way\":" + std::to_string(way_));
   }
   bool has_job() const {
     return !where_.empty();
+  }
+  const std::string& job() const {
+    return job_;
   }
 
   void worker(const std::string& name, int id, const std::string& url) {
@@ -385,6 +389,7 @@ class Recorder {
   const Limits limits_;
   const int64_t way_;
   const std::string self_;
+  std::string job_;
   std::string where_;
   std::mutex workers_mutex_;
   std::set<int> workers_;
@@ -644,6 +649,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   using namespace rpcinspect;
   py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")
       .def("counters", &counters)
+      .def("job", &Recorder::job)
       .def(
           "flush", [](Recorder& recorder) { recorder.queue().flush(); }, py::call_guard<py::gil_scoped_release>())
       .def(

@@ -56,6 +56,11 @@ class Recorders:
             return self.refused
         return f"its backend is {type(agent).__name__}, not TensorPipe"
 
+    def job(self) -> str | None:
+        """What the log calls the group of the last agent that was made; None where that is torch's own."""
+        mine = self._mine()
+        return mine[-1].job() if mine and self.refused is None else None
+
     def _recorder(self, args: Any, keywords: Any) -> Any:
         import torch
 
@@ -133,7 +138,7 @@ class Recorders:
 def install(rpc: Any, settings: dict[str, Any], notes: Any) -> None:
     """Puts the stand-in in place, and has notes left of each process."""
     recorders = stand_in_for(rpc, settings)
-    notes.follow(rpc, recorders.why_not)
+    notes.follow(rpc, recorders.why_not, recorders.job)
     notes.at_end(recorders.close)
 
 

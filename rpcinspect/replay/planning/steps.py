@@ -24,6 +24,7 @@ from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
 from rpcinspect.rpc.questions import CALLS, FETCHES, HOUSEKEEPING, PASSES, fork_of, missing_bytes, uncertain
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.wrapping import envelope_types
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
 
@@ -78,6 +79,9 @@ class Stage(Struct, eq=False):
     """(worker, context) → why something does not take place there, the first time."""
     possible: set[int] = field(default_factory=set)
     """Requests of live workers that are skipped, and may take place nevertheless."""
+    told: set[tuple[str, str, int | None]] = field(default_factory=set)
+    """(worker, other worker, context): the first has sent the other one something for autograd, and so tells
+    it when the context is cleaned up."""
     passes: dict[tuple[str, int | None], list[Exchange]] = field(default_factory=lambda: defaultdict(list))
     """(worker, context) → requests that carried a backward pass there."""
 
@@ -93,6 +97,12 @@ class Stage(Struct, eq=False):
                 self.reached.add((name, call.context))
             else:
                 self.unreached.setdefault((name, call.context), verdict.code or "")
+        if verdict.happens:
+            if MessageType.FORWARD_AUTOGRAD_REQ in envelope_types(call.request):
+                self.told.add((call.caller, call.callee, call.context))
+            answer = call.response
+            if answer is None or MessageType.FORWARD_AUTOGRAD_RESP in envelope_types(answer):
+                self.told.add((call.callee, call.caller, call.context))
         return verdict
 
     def _judge(self, call: Exchange) -> Verdict:
@@ -162,6 +172,10 @@ class Stage(Struct, eq=False):
             return lacking
         if call.kind == MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ:
             lacking = self._unknown_context(call.caller, call.context)
+            if lacking is None and (call.caller, call.callee, call.context) not in self.told:
+                code = self.unreached.get((call.caller, call.context), "older-state")
+                text = f"{call.caller} sends {call.callee} nothing else of this context here"
+                lacking = Verdict("skip", code, text)
             if lacking is not None:
                 return lacking
         if not answered:

@@ -164,6 +164,10 @@ EVENTS = (
 )
 
 
+FAILED_HERE = "it failed here: "
+AFTER_A_GAP = "a worker lacks an earlier request, of which bytes were not captured, and so may do otherwise"
+
+
 def with_reasons(
     steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Exchange]
 ) -> tuple[tuple[StepOutcome, ...], tuple[InboundOutcome, ...]]:
@@ -176,6 +180,7 @@ def with_reasons(
         for index, sent, found in _different(steps, inbound, calls)
     ]
     moments.sort(key=lambda moment: moment[:2])
+    gaps = _gaps(steps, calls)
     for _, index, found in moments:
         places = _places(calls[index])
         earlier = [first[place] for place in places if place in first and first[place] != index]
@@ -183,14 +188,38 @@ def with_reasons(
         for place in places:
             first.setdefault(place, index)
     return (
-        tuple(_step_with_reason(one, told, first, calls) for one in steps),
         tuple(
-            replace(one, text=told[one.captured])
+            replace(one, result=None, text=AFTER_A_GAP)
+            if one.result in ("different", "unanswered") and _after(gaps, one.step.message, calls)
+            else _step_with_reason(one, told, first, calls)
+            for one in steps
+        ),
+        tuple(
+            replace(one, result=None, text=AFTER_A_GAP)
+            if one.result == "different" and _after(gaps, one.captured, calls)
+            else replace(one, text=told[one.captured])
             if one.result == "different" and one.text is None and one.captured in told
             else one
             for one in inbound
         ),
     )
+
+
+def _gaps(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) -> dict[str, int]:
+    """Worker → the first request that it lacks here, since the capture lacks bytes."""
+    found: dict[str, int] = {}
+    for step in (one.step for one in steps):
+        if step.action == "skip" and step.code == "missing-bytes" and step.message in calls:
+            name = step.to if step.sender == step.role else step.sender
+            found[name] = min(step.message, found.get(name, step.message))
+    return found
+
+
+def _after(gaps: Mapping[str, int], index: int | None, calls: Mapping[int, Exchange]) -> bool:
+    """Whether a worker at an end of a call lacks an earlier one."""
+    if index is None or index not in calls:
+        return False
+    return any(gaps.get(name, index) < index for name in (calls[index].caller, calls[index].callee))
 
 
 def _step_with_reason(
@@ -236,8 +265,8 @@ def _guess(differences: Sequence[Difference]) -> str:
         return EVENTS
     for difference in differences:
         if difference.code == "error" and difference.a_value is None and isinstance(difference.b_value, str):
-            line = _last_line(difference.b_value)
-            return f"it failed here: {line}{_hint(line)}"
+            line = error_line(difference.b_value)
+            return f"{FAILED_HERE}{line}{_hint(line)}"
     return _REASONS[nature_of(differences)]
 
 
@@ -250,7 +279,7 @@ def _hint(line: str) -> str:
     return ""
 
 
-def _last_line(text: str) -> str:
+def error_line(text: str) -> str:
     """Where Python says which exception it was; native errors have their frames after it."""
     lines = [line.strip() for line in text.replace("\\n", "\n").splitlines() if line.strip()]
     named = [line for line in lines if _EXCEPTION.match(line)]

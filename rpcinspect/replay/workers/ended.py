@@ -40,8 +40,12 @@ class Exit(Struct, frozen=True):
         """What became of the process, as the rest of a sentence."""
         if self.code is not None:
             return _how(self.code)
-        why = "" if self.parent_code is None else f": its parent process {_how(self.parent_code)}"
-        return f"is gone{why}"
+        return "is gone" if self.parent_code is None else f"is gone: its parent process {self.parent_text}"
+
+    @property
+    def parent_text(self) -> str:
+        """What became of its parent, as the rest of a sentence."""
+        return "ended" if self.parent_code is None else _how(self.parent_code)
 
 
 class Ended(Struct, frozen=True, kw_only=True):

@@ -158,8 +158,14 @@ class LiveGroup(Closing):
             "rpc_timeout_s": options.rpc_timeout_s,
         }
 
+    def mute(self) -> None:
+        """Shows nothing that is written from now on, such as that others have ended."""
+        for one in self._processes:
+            one.child.mute()
+
     def close(self) -> None:
         """Ends the workers, then the store; calling it again is fine."""
+        self.mute()
         for one in reversed(self._processes):
             one.child.end()
 

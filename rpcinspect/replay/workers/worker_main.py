@@ -31,14 +31,18 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 RENDEZVOUS_SCHEME = "rpcinspect"
+PACKAGE = Path(__file__).resolve().parents[2]
 GRADIENT_BYTES = 1 << 26
 """Of the gradients that are shown at once; more are named without their bytes."""
+MADE_BY = {"_remote_module_non_scriptable": "torch.distributed.nn.api.remote_module"}
+"""Modules without a file → what makes them when it is imported."""
 FOREVER_S = 1e6
 """A wait that ends when the other end of the socket closes."""
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
@@ -94,6 +98,7 @@ class Nursery:
         """A child for a store or a worker; two files came with the command: its socket and its output."""
         files, self.control.files = self.control.files[:2], self.control.files[2:]
         scratch = tempfile.mkdtemp(prefix=f"{command['role']}-", dir=self.scratch)
+        flush()
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -134,9 +139,7 @@ class Nursery:
         except BaseException:
             traceback.print_exc()
         finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
+            flush()
             os._exit(code)  # no destructor of an agent may wait for others
 
     def kill(self, pid: int) -> None:
@@ -205,21 +208,26 @@ def set_parent_death_signal(number: int) -> None:
 # --- what is imported ---------------------------------------------------------------------------------------
 
 
-def load(options: dict[str, Any]) -> None:
-    """torch and what the user named."""
+def load(options: dict[str, Any], begin: Callable[[str], None]) -> None:
+    """torch and what the user named; `begin` is told what is imported next."""
+    begin("torch.distributed.rpc")
     import torch.distributed.autograd
     import torch.distributed.rpc  # noqa: F401
 
+    sys.argv = [options["main"] or "rpcinspect"]
     sys.dont_write_bytecode = True  # nothing may be left beside the user's files
     for name in options["imports"]:
+        begin(name)
         importlib.import_module(name)
     if options["main"] is not None:
         from rpcinspect.replay.workers.live_worker import load_main
 
-        sys.argv = [options["main"]]
+        begin(Path(options["main"]).stem)
         load_main(options["main"])
     for module in sorted({name.rpartition(".")[0] for name in options["names"]}):
+        begin(module)
         load_named(module)
+    begin("")
     check_files(options["files"])
 
 
@@ -238,10 +246,17 @@ def load_named(module: str) -> None:
     """The module of something that messages name. What can't be imported fails when it is used, or is a
     class."""
     while module and module.partition(".")[0] not in ("__main__", "__mp_main__"):
+        module = MADE_BY.get(module, module)
         try:
             importlib.import_module(module)
             return
-        except ModuleNotFoundError:
+        except ModuleNotFoundError as error:
+            if module.isidentifier() and error.name == module:
+                print(
+                    f"no module {module} is found: what calls it will fail (--path FOLDER lets live workers "
+                    "find modules)",
+                    file=sys.stderr,
+                )
             module = module.rpartition(".")[0]
         except Exception:
             traceback.print_exc()
@@ -429,6 +444,33 @@ def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
     return {"gradients": shown}, b"".join(blobs)
 
 
+def flush() -> None:
+    """What is written leaves this process."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the user's modules may have replaced it
+            stream.flush()
+
+
+def failed_import(module: str, error: BaseException) -> dict[str, Any]:
+    """What is told of it; a script that exits says why on its standard error, as without us."""
+    first = next(iter(str(error).splitlines()), "")
+    text = type(error).__name__ + (f": {first}" if first else "")
+    failed: dict[str, Any] = {"failed": text, "importing": module}
+    if isinstance(error, SystemExit):
+        if error.code is not None and not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
+        failed["exit"] = int(error.code) if isinstance(error.code, int) else int(error.code is not None)
+    else:
+        trace = error.__traceback__
+        not_theirs = ("<frozen", importlib.__file__, str(PACKAGE))
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(not_theirs):
+            trace = trace.tb_next
+        if trace is not None:
+            traceback.print_exception(type(error), error, trace)
+    flush()
+    return failed
+
+
 ROLES = {"store": serve_store, "worker": work, "agent": play, "devices": tell_devices}
 
 
@@ -436,6 +478,9 @@ def main() -> None:
     """`worker_main.py FILE_NUMBER OPTIONS`"""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     options = json.loads(sys.argv[2])
+    for stream in (sys.stdout, sys.stderr):  # whoever is killed has said what he had printed
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    faulthandler.enable()
     sys.path[:] = [*options["path"], *options["sys_path"]]
     from rpcinspect.replay.workers.bounds import forbid_cores, forbid_privileges, prctl
     from rpcinspect.replay.workers.worker_protocol import ControlSocket
@@ -454,12 +499,17 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     try:
         control.send({"scratch": scratch})
+        module = ""
+
+        def begin(name: str) -> None:
+            nonlocal module
+            module = name
+            control.send({"importing": name})
+
         try:
-            load(options)
+            load(options, begin)
         except BaseException as error:
-            text = "".join(traceback.format_exception_only(type(error), error)).strip()
-            traceback.print_exc()
-            control.send({"failed": text})
+            control.send(failed_import(module, error))
             return
         import torch
 
@@ -469,7 +519,7 @@ def main() -> None:
         nursery.serve()
     finally:
         nursery.close()
-        sys.stderr.flush()
+        flush()
         os._exit(0)  # what torch would tear down now belongs to nobody any more
 
 

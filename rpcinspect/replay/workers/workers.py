@@ -16,17 +16,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
 
 from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
 from rpcinspect.replay.workers.ended import Exit
+from rpcinspect.replay.workers.outputs import Output, Outputs, Show
 from rpcinspect.replay.workers.worker_protocol import ControlSocket, Object, SilenceError
 
 WORKER_MAIN = Path(__file__).with_name("worker_main.py")
@@ -34,8 +33,11 @@ OWN_FOLDER = Path(__file__).resolve().parents[3]
 """Where this package lies, which may be the current folder of a Python that is used interactively."""
 OLDEST_TORCH = (2, 2)
 """Earlier stores speak another protocol."""
-TAIL_BYTES = 1 << 14
-"""Of a worker's output that is kept for the report."""
+IMPORTING = "import"
+"""What is shown of the process that imports, is shown under this name."""
+QUOTED_LINES = 10
+CRASH = "Fatal Python error"
+"""How Python begins what it says of one."""
 QUIT_S = 10.0
 END_S = 2.0
 """Until it is known how a process has ended whose socket is closed."""
@@ -72,12 +74,11 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 class Child:
     """A process that the nursery forked."""
 
-    def __init__(self, workers: Workers, pid: int, control: ControlSocket, output: IO[bytes]) -> None:
+    def __init__(self, workers: Workers, pid: int, control: ControlSocket, output: Output) -> None:
         self._workers = workers
         self.pid = pid
         self.control = control
         self._output = output
-        self._tail = ""
 
     def wait(self, timeout_s: float = 0.0) -> Exit | None:
         """How it has ended, for which it waits; None: it still runs."""
@@ -85,7 +86,11 @@ class Child:
 
     def tail(self) -> str:
         """The end of what the process has written, standard output and errors."""
-        return self._tail if self._output.closed else _tail(self._output)
+        return self._output.tail()
+
+    def mute(self) -> None:
+        """Shows nothing that it writes from now on."""
+        self._output.mute()
 
     def end(self) -> None:
         """Kills it, and waits until that has happened; calling it again is fine."""
@@ -95,15 +100,16 @@ class Child:
     def release(self) -> None:
         """Closes what this process has of it; `tail` still works."""
         self.control.close()
-        self._tail = self.tail()
-        self._output.close()
+        self._output.release()
 
 
 class Workers(Closing):
     """The process that all live workers are forked from. Use it in a `with` statement."""
 
-    def __init__(self, options: WorkerOptions | None = None) -> None:
-        """Starts it and waits until everything is imported. Raises `ReplayError` with the reason."""
+    def __init__(self, options: WorkerOptions | None = None, show: Show | None = None) -> None:
+        """Starts it and waits until everything is imported. Raises `ReplayError` with the reason. `show`
+        gets the lines that processes write.
+        """
         self.options = options or WorkerOptions()
         self._ended: dict[int, Exit] = {}
         """Process id → how it ended, in the order in which they did."""
@@ -113,16 +119,21 @@ class Workers(Closing):
         self._ready = False
         self._scratch: str | None = None
         self._closed = False
-        self._output = _new_output()
+        self._importing = ""
+        """The module that is being imported."""
+        self._outputs = Outputs(show)
+        self._output = self._outputs.new(IMPORTING)
         self._control, theirs = ControlSocket.pair()
         try:
             self._process = self._spawn(theirs)
         except BaseException:
             self._control.close()
-            self._output.close()
+            self._output.release()
+            self._outputs.close()
             raise
         finally:
             theirs.close()
+            self._output.hand_over()
         try:
             ready = self._until("ready", self.options.import_timeout_s, "the workers' parent process")
             self._ready = True
@@ -137,18 +148,21 @@ class Workers(Closing):
 
     def fork(self, command: Object, who: str) -> tuple[Child, Object]:
         """A new process in the role that `command` says, once it is ready, and what it said then."""
-        output = _new_output()
+        if self._closed:
+            raise ReplayError(f"{who} can't be started any more: all have ended")
+        output = self._outputs.new(str(command.get("name", command["role"])))
         ours, theirs = ControlSocket.pair()
         try:
-            files = (theirs.sock.fileno(), output.fileno())
+            files = (theirs.sock.fileno(), output.writer)
             self._control.send({"do": "fork", **command}, files=files)
             pid = int(self._until("forked", self.options.start_timeout_s, who)["forked"])
         except BaseException:
             ours.close()
-            output.close()
+            output.release()
             raise
         finally:
             theirs.close()
+            output.hand_over()
         child = self._children[pid] = Child(self, pid, ours, output)
         seconds = self.options.start_timeout_s
         try:
@@ -229,9 +243,10 @@ class Workers(Closing):
                         os.killpg(pid, signal.SIGKILL)
             if self._scratch is not None:
                 shutil.rmtree(self._scratch, ignore_errors=True)
-            self._output.close()
+            self._output.release()
             for child in self._children.values():
                 child.release()
+            self._outputs.close()
 
     def _spawn(self, theirs: ControlSocket) -> subprocess.Popen[bytes]:
         options = self.options
@@ -250,8 +265,8 @@ class Workers(Closing):
             [options.interpreter, "-I", "-B", str(WORKER_MAIN), str(number), json.dumps(what)],
             pass_fds=(number,),
             stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
+            stdout=self._output.writer,
+            stderr=self._output.writer,
             env=worker_environment(options.threads, cuda=options.cuda),
             cwd="/",
             start_new_session=True,  # Ctrl-C is ours to act on
@@ -264,13 +279,24 @@ class Workers(Closing):
             try:
                 heard = self._heard(max(deadline - time.monotonic(), 0.0))
             except SilenceError:
-                raise ReplayError(f"{who} was not ready within {timeout_s:g} s") from None
+                waits = f" (it imports {self._importing})" if self._importing else ""
+                told = f"{who} was not ready within {timeout_s:g} s{waits}"
+                raise ReplayError(f"{told}{_quoted(self._output.tail())}") from None
             if heard is None:
-                raise ReplayError(f"the workers' parent process ended{_quoted(_tail(self._output))}")
+                raise ReplayError(f"{self._end_of_parent()}{_quoted(self._output.tail())}")
             if "failed" in heard:
-                raise ReplayError(f"import: {heard['failed']}")
+                raise ReplayError(f"{_failed_import(heard)}{_quoted(self._output.tail())}")
             if key in heard:
                 return heard
+
+    def _end_of_parent(self) -> str:
+        """In words; what it imports may end it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_S)
+        how = Exit(None, parent_code=self._process.poll()).parent_text
+        if self._importing and not self._ready:
+            return f"importing {self._importing} ended the process: it {how}"
+        return f"the workers' parent process {how}"
 
     def _heard(self, timeout_s: float) -> Object | None:
         """The next thing that the parent process says; None: it has ended. Raises `ReplayError` if it takes
@@ -281,6 +307,8 @@ class Workers(Closing):
         what = heard[0]
         if "scratch" in what:
             self._scratch = str(what["scratch"])
+        if "importing" in what:
+            self._importing = str(what["importing"])
         if "ended" in what:
             self._ended[int(what["ended"])] = Exit(int(what["status"]), int(what["peak"]))
         return what
@@ -302,22 +330,19 @@ def worker_environment(threads: int, *, cuda: bool = False) -> dict[str, str]:
     }
 
 
-def _new_output() -> IO[bytes]:
-    """A file without a name: nobody need remove it."""
-    return tempfile.TemporaryFile()
-
-
-def _tail(output: IO[bytes]) -> str:
-    if output.closed:
-        return ""
-    number = output.fileno()
-    size = os.fstat(number).st_size
-    return os.pread(number, TAIL_BYTES, max(size - TAIL_BYTES, 0)).decode("utf-8", "replace")
+def _failed_import(heard: Object) -> str:
+    """Which module can't be imported, and why."""
+    head = f"importing {heard['importing']}" if heard.get("importing") else "import"
+    if "exit" not in heard:
+        return f"{head}: {heard['failed']}"
+    return f'{head} exited with {heard["exit"]}: guard its script code with if __name__ == "__main__"'
 
 
 def _quoted(text: str) -> str:
-    """The last lines of an output, for the end of a sentence."""
-    lines = [line for line in text.splitlines() if line.strip()][-5:]
+    """The last lines of an output, for the end of a sentence; of a crash its first, where it happened."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    crash = next((place for place, line in enumerate(lines) if line.startswith(CRASH)), None)
+    lines = lines[-QUOTED_LINES:] if crash is None else lines[crash : crash + QUOTED_LINES]
     return ":\n" + "\n".join(lines) if lines else ""
 
 

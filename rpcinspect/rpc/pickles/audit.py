@@ -112,7 +112,7 @@ def _is_no_rebuilder(name: Global) -> bool:
     return package not in ("datetime", "itertools", "array") and str(name) not in REBUILDERS
 
 
-REBUILDING = ("rebuild", "reconstruct", "mareconstruct", "unpickle", "restore", "make", "new")
+REBUILDING = ("rebuild", "reconstruct", "mareconstruct", "unpickle", "pyx_unpickle", "restore", "make", "new")
 """How functions begin that pickles call."""
 REBUILDERS = frozenset(
     {"re._compile", *(f"builtins.{name}" for name in ("enumerate", "iter", "reversed", "zip"))}

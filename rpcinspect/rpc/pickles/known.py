@@ -251,7 +251,7 @@ ADDRESSES = frozenset({"__array_interface__", "__array_struct__", "__cuda_array_
 HARMLESS = _globals(
     {
         "_thread threading": words_of("get_ident get_native_id"),
-        "os posix": words_of("getpid getppid cpu_count uname"),
+        "os posix": words_of("getpid getppid getenv cpu_count uname"),
         "platform": words_of("machine node platform python_version system"),
         "socket": words_of("gethostname getfqdn"),
         "_socket": words_of("gethostname"),

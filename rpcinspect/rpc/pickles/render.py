@@ -233,11 +233,7 @@ class _Renderer:
         fork = semantic.rref_fork(node)
         if fork is None:
             return False
-        if self.short:
-            self.emit("RRef({}:{})".format(*fork.rref_id))
-        else:
-            rref_id, fork_id = "({},{})".format(*fork.rref_id), "({},{})".format(*fork.fork_id)
-            self.emit(f"RRef(rref={rref_id} fork={fork_id} owner={fork.owner_id})")
+        self.emit("RRef({}:{})".format(*fork.rref_id) if self.short else fork.text)
         return True
 
     def tagged(self, node: Call) -> bool:

@@ -24,6 +24,11 @@ class RRefForkData(NamedTuple):
     parent: int
     type_str: str
 
+    @property
+    def text(self) -> str:
+        """For people: `RRef(0:2 fork 0:11 owner 2)`, the ids as everywhere else."""
+        return "RRef({}:{} fork {}:{} owner {})".format(*self.rref_id, *self.fork_id, self.owner_id)
+
 
 class PickledRemoteModule(NamedTuple):
     attributes: tuple[Value, ...]

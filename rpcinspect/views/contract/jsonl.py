@@ -21,7 +21,7 @@ from rpcinspect.fields.known import AtTheEnd, Known
 from rpcinspect.fields.plain import Json, Line, Picked, each, optional, plain, text
 from rpcinspect.fields.table import MESSAGE
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import AutogradContext, CaptureInfo, Session, Totals
+from rpcinspect.session.model import AutogradContext, CaptureInfo, Session, Totals, Worker
 from rpcinspect.views.contract.message_line import MessageRenderer, location_json, problem_json
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
@@ -141,12 +141,19 @@ _capture_json = Picked(
 _bytes_json = Picked(
     "rpc=rpc_bytes tensors=tensor_bytes missing=missing_bytes skipped=skipped_bytes store=store_bytes"
 )
-worker_json = Line("worker", "name id group job addresses")
+_worker_json = Line("worker", "name id group job addresses")
+ended_json = Picked("how status signal error time_ns pid oom_kills")
 _ids = each(lambda fork: plain(fork.fork_id))
 rref_json = Line(
     "rref", "rref_id owner forks deleted live_forks=alive job", forks=_ids, deleted=_ids, live_forks=_ids
 )
 finding_json = Line("finding", "code severity messages workers text remedy")
+
+
+def worker_json(worker: Worker) -> Json:
+    """A `worker` line; `ended` where a recorder tells of that."""
+    line = _worker_json(worker)
+    return line if worker.ended is None else {**line, "ended": ended_json(worker.ended)}
 
 
 def context_json(context: AutogradContext) -> Json:

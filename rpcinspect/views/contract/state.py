@@ -11,7 +11,7 @@ from rpcinspect.fields.plain import Json, Line, Picked, each, plain
 from rpcinspect.run.closings import Closings
 from rpcinspect.run.device_maps import DeviceMap
 from rpcinspect.session.model import RRef
-from rpcinspect.views.contract.jsonl import rref_json
+from rpcinspect.views.contract.jsonl import ended_json, rref_json
 from rpcinspect.views.worker_logs import event_json
 
 _fork = Picked("fork_id holder giver begin requested accepted deleted acknowledged state")
@@ -44,4 +44,8 @@ def closings_json(closings: Closings) -> Iterator[Json]:
         "first": None if closings.first is None else plain(closings.first.worker),
         "first_by_logs": None if closings.first_report is None else plain(closings.first_report.peer),
         "open_pipes": closings.open_pipes,
+        "ended": [
+            {"worker": plain(worker.name), "job": worker.job, **ended_json(worker.ended)}
+            for worker in closings.ended
+        ],
     }

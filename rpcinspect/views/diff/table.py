@@ -15,6 +15,7 @@ from rpcinspect.run.run import Run
 from rpcinspect.views.diff.words import following, numbers, verdict_line
 from rpcinspect.views.difference import ONE_SIDED, told
 from rpcinspect.views.phrases import Phrases, counted, packed, path_label, printable, shorten, some
+from rpcinspect.views.text.columns import show_lines
 from rpcinspect.views.text.table import end_label, join_ends, write_line
 
 MAX_DIFFERENCES = 4
@@ -32,12 +33,10 @@ def show_diff(
     """Prints the summary; with `show_all` every difference too, before it."""
     if show_all:
         for found in comparison.found:
-            for line in _listed(found, comparison):
-                write_line(console, line, _style(found))
+            show_lines(((line, _style(found)) for line in _listed(found, comparison)), console)
         if comparison.found:
             write_line(console, "")
-    for line, style in _summary(comparison, runs, show_all=show_all):
-        write_line(console, line, style)
+    show_lines(_summary(comparison, runs, show_all=show_all), console)
 
 
 def _summary(comparison: Comparison, runs: tuple[Run, Run], *, show_all: bool) -> Iterator[tuple[str, str]]:

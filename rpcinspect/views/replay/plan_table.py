@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.console import Console
 
-from rpcinspect.replay.planning.allowances import BY_MAIN
+from rpcinspect.replay.planning.allowances import ATEN, BY_MAIN
 from rpcinspect.replay.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
+from rpcinspect.replay.planning.sources import MAIN_NAMES
+from rpcinspect.rpc.pickles.known import STANDARD_LIBRARY
 from rpcinspect.views.phrases import counted, indexes, printable
 from rpcinspect.views.text.table import end_label, join_ends, pad, write_line
 
@@ -119,7 +121,8 @@ def allow_line(missing: Sequence[str]) -> str:
     options = ["--main SCRIPT.py"] if BY_MAIN in missing else []
     options += [f"--allow {one}" for one in missing if one not in ("", BY_MAIN)]
     line = f"To allow this, add: {printable(' '.join(options))}"
-    line += " (--path DIR instead allows what your files there define)"
+    if any(map(_is_in_a_file, missing)):
+        line += " (--path DIR instead allows what your files there define)"
     if "" not in missing:
         return line
     rest = "What is refused here" if not options else f"{line}\nThe rest of what is refused here"
@@ -127,6 +130,14 @@ def allow_line(missing: Sequence[str]) -> str:
         f"{rest} would run code, or can't be judged, and no line is offered for it. Find out who wrote the "
         "capture; --trust-capture runs whatever it names."
     )
+
+
+def _is_in_a_file(allow: str) -> bool:
+    """Whether `--path` may stand for an `--allow`: of a function or class of a module of the user's."""
+    module, colon, name = allow.partition(":")
+    root = module.partition(".")[0]
+    of_others = root in MAIN_NAMES or root in ("torch", "numpy") or root in STANDARD_LIBRARY
+    return bool(colon) and not (of_others or "." in name or allow.startswith(ATEN))
 
 
 def name_line(use: GlobalUse, *, allowed: bool) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.replay.playing.outcome import Result, StepOutcome
+from rpcinspect.replay.playing.outcome import FAILED_HERE, Result, StepOutcome, error_line
 from rpcinspect.replay.playing.report import SessionResult, first_difference
 from rpcinspect.views.difference import difference_phrase
 from rpcinspect.views.phrases import counted, duration, printable
@@ -81,7 +81,13 @@ def told(differences: Sequence[Difference], result: Result | None, text: str | N
     if first is not None:
         more = len(differences) - 1
         rest = f"; {counted(more, 'more difference')}" if more else ""
-        lines.append(f"{difference_phrase(first, SIDES)}{rest}")
+        if first.code == "error" and first.a_value is None and isinstance(first.b_value, str):
+            now = error_line(first.b_value)
+            if text and text.startswith(FAILED_HERE):
+                now, text = text.removeprefix(FAILED_HERE), None
+            lines.append(printable(f"captured: a result; now: {now}"))
+        else:
+            lines.append(f"{difference_phrase(first, SIDES)}{rest}")
     if text:
         lines.append(printable(text))
     return lines

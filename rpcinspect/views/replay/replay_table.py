@@ -93,7 +93,7 @@ def _lines(
         yield from _stand_ins(outcome)
         yield from _results(outcome, made, sessions)
     yield from _held(outcome)
-    yield from _skips(made)
+    yield from _skips(made, sessions)
     if outcome.runs:
         yield from _groups(outcome)
         yield from _failures(outcome)
@@ -251,14 +251,27 @@ def _unexpected(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> It
         yield f"  and {len(bad) - MAX_SHOWN:,} more; --format jsonl lists them", "yellow"
 
 
-def _skips(made: Report) -> Iterator[Line]:
-    """Requests that no session replayed."""
+def _skips(made: Report, sessions: Sequence[SessionResult]) -> Iterator[Line]:
+    """Requests that no session replayed. Why an engine can't do it has many reasons: each is told."""
     for code, count in made.not_replayed.items():
+        texts = Counter(_texts(sessions, code).values()) if code == "unsupported" else Counter()
+        if texts.total() == count:
+            shown = texts.most_common(MAX_SHOWN)
+            yield from ((f"skipped: {its:,} {code}: {printable(text)}", "yellow") for text, its in shown)
+            if rest := count - sum(its for _, its in shown):
+                yield f"skipped: {rest:,} {code}: for other reasons; --plan lists them", "yellow"
+            continue
         yield f"skipped: {count:,} {code}: {REASONS.get(code, code)}", "" if code == "control" else "yellow"
     if made.self_calls:
         yield f"to oneself: {counted(made.self_calls, 'gradient')}, not among those above", ""
     if made.not_observed:
         yield f"not observed: {counted(made.not_observed, 'gradient')} between live workers", ""
+
+
+def _texts(sessions: Sequence[SessionResult], code: str) -> dict[int, str]:
+    """Message → why it is skipped, of those that are skipped for such a reason."""
+    steps = [one.step for session in sessions for one in session.steps]
+    return {step.message: step.text or code for step in steps if step.code == code}
 
 
 def _failures(outcome: ReplayOutcome) -> Iterator[Line]:
@@ -395,7 +408,7 @@ def verdict_line(made: Report) -> Line:
     style = VERDICT_STYLES.get(made.verdict, "bold red")
     if made.interrupted:
         word, style = f"interrupted; {word}", "bold red"
-    if made.verdict == "refused":
+    if made.verdict == "refused" or (made.verdict == "failed" and not (made.runs or made.interrupted)):
         return f"{word}: nothing was started", style
     if made.runs > 1:
         word = f"{word} ({made.identical_runs} of {made.runs} runs as captured)"
@@ -404,7 +417,9 @@ def verdict_line(made: Report) -> Line:
         f"{counts.wrong:,} of {counted(counts.expected, noun)}" for counts, noun in kinds if counts.wrong
     ]
     out = f"{word}: "
-    if wrong:
+    if made.interrupted and not made.identical_runs and not _differs(made):
+        out = "interrupted; nothing was compared"
+    elif wrong:
         out += f"{' and '.join([', '.join(wrong[:-1]), wrong[-1]][len(wrong) == 1 :])} don't match"
     else:
         out += ", ".join(_n_of_m(counts, noun) for counts, noun in kinds[:2])
@@ -415,6 +430,12 @@ def verdict_line(made: Report) -> Line:
         reasons = ", ".join(f"{count:,} {code}" for code, count in made.not_replayed.items())
         out += f"; {skipped:,} skipped ({reasons})"
     return out, style
+
+
+def _differs(made: Report) -> bool:
+    """Whether anything came, as captured or otherwise."""
+    kinds = (made.gradients, made.responses, made.requests)
+    return any(one.alike or one.different or one.unanswered for one in kinds)
 
 
 def _n_of_m(counts: Counts, noun: str) -> str:

@@ -20,6 +20,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from rpcinspect.rpc.callee import REMOTE_FORWARD
 from rpcinspect.rpc.pickles.known import words_of
 from rpcinspect.rpc.pickles.places import Place
 from rpcinspect.rpc.pickles.tree import Global
@@ -100,6 +101,10 @@ def is_name(text: str) -> bool:
     return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
 
 
+IMPORT_REMOTE_FORWARD = "import torch.distributed.nn.api.remote_module"
+"""No file has the module of `REMOTE_FORWARD`: this one makes it."""
+
+
 class Imports:
     """The names that a script imports; a name that is taken gets another one."""
 
@@ -168,7 +173,7 @@ class Imports:
                 plain.setdefault(module, []).append(name)
             else:
                 others.setdefault(module, []).append(f"from {module} import {name} as {chosen}")
-        lines = []
+        lines = [IMPORT_REMOTE_FORWARD] if REMOTE_FORWARD.module in plain.keys() | others.keys() else []
         for module in sorted({*plain, *others}):
             line = f"from {module} import " + ", ".join(plain.get(module, ()))
             if len(line) > WIDTH:

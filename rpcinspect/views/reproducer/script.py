@@ -136,9 +136,9 @@ class _Script:
         script = environment.get_template("reproduce.py.jinja").render(
             about=about,
             standard=sorted(self._standard(uses)),
-            modules=sorted({*self._imports.modules, *self._wanted.modules}),
+            modules=sorted(self._imports.modules),
             folders=[quoted(folder) if folder else "" for folder in self._wanted.folders],
-            imports=self._imports.lines(),
+            imports=[*(f"import {name}" for name in self._wanted.modules), *self._imports.lines()],
             timeout=f"{self._wanted.timeout_s:g}",
             deadline=f"{self._wanted.timeout_s * 5:g}",
             programs=[

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from rpcinspect.run.closings import Closings, Departure
-from rpcinspect.views.phrases import counted, indexes
-from rpcinspect.views.text.columns import Line, columns, show_lines
+from rpcinspect.trace.words import lack_of_memory
+from rpcinspect.views.phrases import counted, indexes, printable
+from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label
 from rpcinspect.views.worker_logs import said
 
@@ -25,20 +26,21 @@ def show_closings(closings: Closings, start_ns: int, console: Console) -> None:
     show_lines(_lines(closings, start_ns), console)
 
 
-def _lines(closings: Closings, start_ns: int) -> Iterator[Line]:
+def _lines(closings: Closings, start_ns: int) -> Iterator[Line | Columns]:
     first = closings.first and (closings.first.job, closings.first.worker)
     if closings.departures:
         rows = [_row(departure, start_ns) for departure in closings.departures]
         styles = ["red" if (one.job, one.worker) == first else "" for one in closings.departures]
-        yield from columns(HEADER, rows, right=(0,), styles=styles)
+        yield Columns(HEADER, rows, right=(0,), gives_way=1, styles=styles)
         yield "", ""
     if closings.open_pipes:
         yield f"of {counted(closings.open_pipes, 'pipe')} the end was not captured", ""
     yield from _reports(closings, start_ns)
+    yield from _processes(closings, start_ns)
     yield from _verdict(closings)
 
 
-def _reports(closings: Closings, start_ns: int) -> Iterator[Line]:
+def _reports(closings: Closings, start_ns: int) -> Iterator[Line | Columns]:
     """What workers' own logs say."""
     if not closings.reports:
         return
@@ -52,9 +54,24 @@ def _reports(closings: Closings, start_ns: int) -> Iterator[Line]:
         )
         for one in shown
     ]
-    yield from columns(("seconds", "log of", "lost", "what it says"), rows, right=(0,))
+    yield Columns(("seconds", "log of", "lost", "what it says"), rows, right=(0,), gives_way=3)
     if len(closings.reports) > len(shown):
         yield f"… and {len(closings.reports) - len(shown):,} more", ""
+    yield "", ""
+
+
+def _processes(closings: Closings, start_ns: int) -> Iterator[Line | Columns]:
+    """How the processes of workers ended, as their recorder knows."""
+    if not closings.ended:
+        return
+    rows, styles = [], []
+    for worker in closings.ended:
+        ended = worker.ended
+        assert ended is not None
+        at = "" if ended.time_ns is None else f"{(ended.time_ns - start_ns) / 1e9:.6f}"
+        rows.append((at, end_label(worker.name or "?"), printable(f"{ended}{lack_of_memory(ended)}")))
+        styles.append("red" if ended.over and not ended.well else "")
+    yield Columns(("seconds", "worker", "its process"), rows, right=(0,), gives_way=2, styles=styles)
     yield "", ""
 
 
@@ -68,7 +85,7 @@ def _verdict(closings: Closings) -> Iterator[Line]:
             )
             yield f"{gone} says so; see the log of {end_label(by_logs or '?')}", "bold red"
         elif closings.departures:
-            yield "nobody left while a request was in flight that somebody waits for", ""
+            yield "no worker disconnected with a request pending", ""
         elif not closings.open_pipes:
             yield "no pipe was seen", ""
         return

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.views.phrases import amount, duration, packed, shorten
-from rpcinspect.views.text.columns import columns, show_lines
+from rpcinspect.views.text.columns import Columns, show_lines
 from rpcinspect.views.text.table import end_label, write_line
 
 MAX_WORKERS = 60
@@ -27,7 +27,7 @@ def show_contexts(graphs: Sequence[ContextGraph], start_ns: int, console: Consol
     header += ["zero", "bytes", "clean-up", "workers"]
     rows = [[*([str(graph.job)] if several else []), *_row(graph, start_ns)] for graph in graphs]
     right = range(2 + several, 8 + several)
-    show_lines(columns(header, rows, right, styles=map(_style, graphs)), console)
+    show_lines([Columns(header, rows, right, gives_way=9 + several, styles=map(_style, graphs))], console)
 
 
 def _style(graph: ContextGraph) -> str:

@@ -26,6 +26,7 @@ from rpcinspect.unexpected import unexpected
 from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten, some
 from rpcinspect.views.text.summary import moment
 from rpcinspect.wire.ranges import CaptureBytes
+from rpcinspect.wire.records import Placement, Visibility
 
 FAILURES = {
     "timeout": "its caller's time-out ended it",
@@ -38,6 +39,18 @@ VALUES = 8
 MAX_FIELD = 20_000
 PIECES = 4
 MAX_PARENTS = 8
+
+VISIBLE = {
+    Visibility.FULL: "fully visible",
+    Visibility.NO_TENSORS: "its tensors go another way",
+    Visibility.HANDSHAKE_ONLY: "only its handshake is visible",
+    Visibility.NO_HANDSHAKE: "its handshake was not captured",
+}
+PLACED = {
+    Placement.CERTAIN: "location certain",
+    Placement.UNCERTAIN: "location uncertain",
+    Placement.MISSING: "not captured",
+}
 PART_NAMES = ("message type", "message id", "payload", "tensor table")
 
 
@@ -102,7 +115,7 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
         yield _field("place", f"{file}, record {tp.packet}, at byte {tp.offset}")
     else:
         where = record.location
-        yield _field("pipe", f"{tp.pipe.number}, {tp.pipe.transport}, {tp.pipe.visible.value}")
+        yield _field("pipe", f"{tp.pipe.number} (transport {tp.pipe.transport}, {VISIBLE[tp.pipe.visible]})")
         yield _field("place", f"{file}, packet {where.packet}, {where.flow}, offset {where.offset}")
     for problem in record.problems:
         yield _problem(problem)
@@ -230,8 +243,10 @@ def _tensor(record: RpcRecord, meta: TensorMeta, read: LastRead) -> Iterator[Tex
     if meta.storage is None:
         return
     size = "?" if place.storage_nbytes is None else amount(place.storage_nbytes)
-    missing = f", {place.missing_bytes:,} missing" if place.missing_bytes else ""
-    yield _field("storage", f"{meta.storage}, {size}, {place.placement.value}{missing}")
+    where = PLACED[place.placement]
+    if place.missing_bytes:
+        where = f"{place.missing_bytes:,} bytes of it not captured"
+    yield _field("storage", f"number {meta.storage} of this message, {size}, {where}")
     digest = hash_of(record, meta, read)
     if digest is not None:
         yield _field("sha256", digest)

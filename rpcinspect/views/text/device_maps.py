@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rpcinspect.run.device_maps import DeviceMap, Pairs
 from rpcinspect.views.phrases import printable
-from rpcinspect.views.text.columns import Line, columns, show_lines
+from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label, join_ends
 
 HEADER = ("caller → callee", "tensors", "map seen", "devices used", "not covered")
@@ -22,13 +22,13 @@ def show_device_maps(maps: Sequence[DeviceMap], console: Console) -> None:
     show_lines(_lines(maps), console)
 
 
-def _lines(maps: Sequence[DeviceMap]) -> Iterator[Line]:
+def _lines(maps: Sequence[DeviceMap]) -> Iterator[Line | Columns]:
     if not maps:
         yield "no tensor was sent", ""
         return
     several = len({one.job for one in maps}) > 1
     styles = ["red" if one.messages else "" for one in maps]
-    yield from columns(HEADER, [_row(one, several) for one in maps], right=(1,), styles=styles)
+    yield Columns(HEADER, [_row(one, several) for one in maps], right=(1,), styles=styles)
     yield "", ""
     needed = [one for one in maps if one.line is not None]
     if any(one.messages and one.line is None for one in maps):

@@ -25,8 +25,8 @@ from rpcinspect.views.graph.words import (
     what_words,
 )
 from rpcinspect.views.phrases import duration, packed, printable
-from rpcinspect.views.text.columns import Line, columns, show_lines
-from rpcinspect.views.text.table import end_label, join_ends, line_width, pad, write_line
+from rpcinspect.views.text.columns import Columns, Line, show_lines
+from rpcinspect.views.text.table import cut_line, end_label, join_ends, line_width, pad, write_line
 
 KINDS = {
     "request": "request on the wire",
@@ -72,13 +72,14 @@ def _messages(graph: ContextGraph, width: int | None) -> Iterator[Line]:
         style = "red" if message.failed else "dim"
         rows.append((message.message, message.begin_ns, arrow, passing_words(message), style))
     number_width = max((len(str(row[0])) for row in rows), default=1) + 1
-    yield f"{'ms':>{time_width}}  {lanes.header()}  {'#':>{number_width}}", "bold"
+    yield cut_line(f"{'ms':>{time_width}}  {lanes.header()}  {'#':>{number_width}}", width), "bold"
     for index, time_ns, arrow, words, style in sorted(row for row in rows if graph.shows(row[0])):
         time = f"{(time_ns - graph.begin_ns) / 1e6:.3f}"
-        yield f"{time:>{time_width}}  {arrow}  {f'#{index}':>{number_width}}  {words}", style
+        line = f"{time:>{time_width}}  {arrow}  {f'#{index}':>{number_width}}  {words}"
+        yield cut_line(line, width), style
 
 
-def _without(graph: ContextGraph) -> Iterator[Line]:
+def _without(graph: ContextGraph) -> Iterator[Line | Columns]:
     """The edges that a pass left without a gradient."""
     missing = [edge for edge in graph.missing if graph.shows(edge.forward)]
     if not missing:
@@ -95,10 +96,10 @@ def _without(graph: ContextGraph) -> Iterator[Line]:
         for edge in missing
     ]
     header = ("no gradient", "edge", "from → to", "function", "tensors")
-    yield from columns(header, rows, head="bold red", styles=repeat("red"))
+    yield Columns(header, rows, gives_way=3, head="bold red", styles=repeat("red"))
 
 
-def _path(path: Sequence[Segment], graph: ContextGraph) -> Iterator[Line]:
+def _path(path: Sequence[Segment], graph: ContextGraph) -> Iterator[Line | Columns]:
     """The critical path or parts of it, and its sums by worker."""
     if not path:
         return
@@ -117,7 +118,7 @@ def _path(path: Sequence[Segment], graph: ContextGraph) -> Iterator[Line]:
     yield "", ""
     parts = "critical path," if graph.shown is None else "parts of the critical path of"
     yield f"{parts} {duration(total)}", "bold"
-    yield from columns(("ms", "took", "share", "worker", "does", "exchange"), rows, right=(0, 1, 2))
+    yield Columns(("ms", "took", "share", "worker", "does", "exchange"), rows, right=(0, 1, 2), gives_way=5)
     yield f"in all: {_sums(path, total)}", ""
 
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from rpcinspect.run.latency import Latency, LatencyGroup, Straggler, for_people
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import amount, counted, duration
-from rpcinspect.views.text.columns import Line, columns, show_lines
-from rpcinspect.views.text.table import end_label, join_ends, line_width
+from rpcinspect.views.text.columns import Columns, Line, show_lines
+from rpcinspect.views.text.table import end_label, join_ends
 
 MAX_ROWS = 30
 MAX_STRAGGLERS = 20
@@ -24,6 +24,7 @@ MEASURES = ("p50", "p90", "p99", "max", "own p50", "nested", "on the wire", "req
 HEADER = ("count", *MEASURES)
 
 LEGEND = (
+    "rows: what took most time in all comes first",
     "times: from a request's first byte to its answer's last; own: at the callee, but for nested",
     "nested: waiting for its own calls, and for gradients to come back",
     "nested, on the wire, requests, answers: sums over the group",
@@ -34,18 +35,18 @@ def show_latency(latency: Latency, console: Console, *, show_all: bool = False) 
     """Prints everything; with `show_all` every row, those of housekeeping too."""
     shown = for_people(latency, housekeeping=show_all)
     hidden = len(latency.timings) - len(shown.timings)
-    show_lines(_lines(shown, show_all, hidden, line_width(console)), console)
+    show_lines(_lines(shown, show_all, hidden), console)
 
 
-def _lines(latency: Latency, show_all: bool, hidden: int, width: int | None) -> Iterator[Line]:
+def _lines(latency: Latency, show_all: bool, hidden: int) -> Iterator[Line | Columns]:
     if not latency.functions:
         yield "no call was seen" if hidden else "no request was seen", ""
         yield from _hidden(hidden)
         return
     several = len({group.job for group in latency.functions}) > 1
-    yield from _groups("function", latency.functions, show_all, several, width)
+    yield from _groups("function", latency.functions, show_all, several)
     yield "", ""
-    yield from _groups("from → to", latency.pairs, show_all, several, width)
+    yield from _groups("from → to", latency.pairs, show_all, several)
     yield from _stragglers(latency.stragglers, show_all)
     yield "", ""
     yield from _hidden(hidden)
@@ -58,11 +59,11 @@ def _hidden(count: int) -> Iterator[Line]:
 
 
 def _groups(
-    name: str, groups: Sequence[LatencyGroup], show_all: bool, several: bool, width: int | None
-) -> Iterator[Line]:
+    name: str, groups: Sequence[LatencyGroup], show_all: bool, several: bool
+) -> Iterator[Line | Columns]:
     shown = groups if show_all else groups[:MAX_ROWS]
     rows = [(group_label(group, several), _count(group), *group_cells(group)) for group in shown]
-    yield from columns((name, *HEADER), rows, right=range(1, 1 + len(HEADER)), width=width)
+    yield Columns((name, *HEADER), rows, right=range(1, 1 + len(HEADER)))
     if len(groups) > len(shown):
         yield f"… and {len(groups) - len(shown):,} more (--all shows them)", ""
 
@@ -111,13 +112,13 @@ def straggler_cells(one: Straggler) -> tuple[str, ...]:
     )
 
 
-def _stragglers(stragglers: Sequence[Straggler], show_all: bool) -> Iterator[Line]:
+def _stragglers(stragglers: Sequence[Straggler], show_all: bool) -> Iterator[Line | Columns]:
     if not stragglers:
         return
     shown = stragglers if show_all else stragglers[:MAX_STRAGGLERS]
     rows = [(f"#{one.request}", *straggler_cells(one)) for one in shown]
     yield "", ""
     header = ("straggler", "took", "median", "from → to", "function", "")
-    yield from columns(header, rows, right=(1, 2), head="bold yellow", styles=repeat("yellow"))
+    yield Columns(header, rows, right=(1, 2), gives_way=4, head="bold yellow", styles=repeat("yellow"))
     if len(stragglers) > len(shown):
         yield f"… and {counted(len(stragglers) - len(shown), 'more straggler')} (--all shows them)", "yellow"

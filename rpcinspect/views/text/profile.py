@@ -12,8 +12,8 @@ from rich.console import Console
 
 from rpcinspect.run.profile import CallProfile, ProfileRow, rows_of
 from rpcinspect.views.phrases import counted, printable
-from rpcinspect.views.text.columns import Line, columns, show_lines
-from rpcinspect.views.text.table import end_label, join_ends, line_width
+from rpcinspect.views.text.columns import Columns, Line, show_lines
+from rpcinspect.views.text.table import end_label, join_ends
 
 HEADER = ("Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg")
 MEMORY = ("CPU Mem", "Self CPU Mem")
@@ -29,19 +29,19 @@ SHARES = "shares are of what ran at callees; the callers' own operators do not t
 
 def show_profile(profiles: Sequence[CallProfile], console: Console, *, every_call: bool = False) -> None:
     """Prints one table; with `every_call` one for each profiled call before it."""
-    show_lines(_lines(profiles, every_call, line_width(console)), console)
+    show_lines(_lines(profiles, every_call), console)
 
 
-def _lines(profiles: Sequence[CallProfile], every_call: bool, width: int | None) -> Iterator[Line]:
+def _lines(profiles: Sequence[CallProfile], every_call: bool) -> Iterator[Line | Columns]:
     if not profiles:
         yield NOTHING, ""
         return
     for profile in profiles if every_call else ():
         ends = join_ends(end_label(profile.caller), end_label(profile.callee))
         yield f"#{profile.request}, answered by #{profile.answer}, {ends}: {printable(profile.key)}", "bold"
-        yield from _table([profile], width)
+        yield from _table([profile])
         yield "", ""
-    yield from _table(profiles, width)
+    yield from _table(profiles)
     rows = sum(len(profile.runs) for profile in profiles)
     yield f"{counted(rows, 'run')} in {counted(len(profiles), 'profiled call')}; {SHARES}", "dim"
     if not all(profile.mode_known for profile in profiles):
@@ -51,13 +51,13 @@ def _lines(profiles: Sequence[CallProfile], every_call: bool, width: int | None)
             yield f"#{profile.answer}: ends of operators without their begins were left out", "yellow"
 
 
-def _table(profiles: Sequence[CallProfile], width: int | None) -> Iterator[Line]:
+def _table(profiles: Sequence[CallProfile]) -> Iterator[Line | Columns]:
     rows = rows_of(profiles)
     memory = any(profile.with_memory for profile in profiles)
     total = sum(row.self_ns for row in rows)
     header = (*HEADER, *(MEMORY if memory else ()), *LAST)
     cells = [_cells(row, total, memory) for row in rows]
-    yield from columns(header, cells, right=range(1, len(header)), width=width)
+    yield Columns(header, cells, right=range(1, len(header)))
     yield f"Self CPU time total: {torch_time(total)}", ""
 
 

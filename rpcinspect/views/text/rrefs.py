@@ -12,7 +12,7 @@ from rich.console import Console
 from rpcinspect.session.model import Fork, RRef
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import counted
-from rpcinspect.views.text.columns import Line, columns, show_lines
+from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label
 
 
@@ -21,7 +21,7 @@ def show_rrefs(stories: Sequence[RRef], console: Console, *, every_fork: bool = 
     show_lines(_lines(stories, every_fork), console)
 
 
-def _lines(stories: Sequence[RRef], every_fork: bool) -> Iterator[Line]:
+def _lines(stories: Sequence[RRef], every_fork: bool) -> Iterator[Line | Columns]:
     if not stories:
         yield "no remote reference was seen", ""
         return
@@ -30,7 +30,7 @@ def _lines(stories: Sequence[RRef], every_fork: bool) -> Iterator[Line]:
     header += ["fetched", "backward"]
     rows = [[*([str(story.job)] if several else []), *_row(story)] for story in stories]
     styles = ["red" if story.failed else "yellow" if story.alive else "" for story in stories]
-    yield from columns(header, rows, right=range(4 + several, 8 + several), styles=styles)
+    yield Columns(header, rows, right=range(4 + several, 8 + several), gives_way=3 + several, styles=styles)
     forks = [(story, f) for story in stories for f in (story.forks if every_fork else story.alive)]
     if forks:
         yield "", ""
@@ -64,7 +64,7 @@ def value_words(story: RRef) -> str:
     return f"{what} ✗ raised" if story.failed else what
 
 
-def _forks(forks: Sequence[tuple[RRef, Fork]]) -> Iterator[Line]:
+def _forks(forks: Sequence[tuple[RRef, Fork]]) -> Iterator[Line | Columns]:
     rows = [
         (
             _id(fork.fork_id),
@@ -80,7 +80,7 @@ def _forks(forks: Sequence[tuple[RRef, Fork]]) -> Iterator[Line]:
         for story, fork in forks
     ]
     header = ("fork", "rref", "held by", "came", "owner told", "giver told", "end")
-    yield from columns(header, rows, styles=["yellow" if f.state == "alive" else "" for _, f in forks])
+    yield Columns(header, rows, styles=["yellow" if f.state == "alive" else "" for _, f in forks])
 
 
 def _number(index: int | None) -> str:

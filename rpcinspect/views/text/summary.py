@@ -15,7 +15,7 @@ from rpcinspect.errors import Location, Problem
 from rpcinspect.session.model import CaptureInfo, Finding, Session
 from rpcinspect.views.phrases import amount, counted, duration, indexes, path_label, pieces, printable
 from rpcinspect.views.shown import Shown
-from rpcinspect.views.text.columns import columns
+from rpcinspect.views.text.columns import Columns
 from rpcinspect.views.worker_logs import file_lines
 from rpcinspect.wire.clocks import ClockOffset
 
@@ -137,7 +137,7 @@ def _sums(session: Session) -> Iterator[Text]:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Text]:
     """A header and rows."""
     yield Text()
-    yield from (Text(line, style=style) for line, style in columns(header, rows))
+    yield from (Text(line, style=style) for line, style in Columns(header, rows).lines())
 
 
 def finding_text(finding: Finding) -> Text:

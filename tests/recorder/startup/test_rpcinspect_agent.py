@@ -115,7 +115,7 @@ def test_a_process_with_another_torch_gets_its_own_agent(parent: Parent, tmp_pat
     body = """
 from rpcinspect.recorder.startup import rpcinspect_agent
 class Notes:
-    def follow(self, rpc, why_not): self.why_not = why_not
+    def follow(self, rpc, why_not, job): self.why_not, self.job = why_not, job
     def at_end(self, close): self.close = close
 def work(rank):
     notes, own = Notes(), rpc.TensorPipeAgent
@@ -125,6 +125,7 @@ def work(rank):
     assert type(agent) is own
     print(notes.why_not(agent))
     print(notes.why_not(object()))
+    assert notes.job() is None
     rpc.shutdown()
     print(notes.close())
 """

@@ -176,6 +176,18 @@ def test_clean_up_of_a_context_that_nothing_of_reaches_the_worker() -> None:
     assert set(judged(workers, cast("w0")).values()) == {skip("driver-not-live")}
 
 
+@pytest.mark.parametrize(("grads", "verdict"), [((1, 1), ANSWER), ((1, 0), skip("older-state"))])
+def test_clean_up_goes_to_whom_something_was_sent_in_the_context(
+    grads: tuple[int, int], verdict: tuple[str, str | None]
+) -> None:
+    """torch's rule: a worker knows those of a context to whom it has sent something with an envelope."""
+    workers = Workers(2)
+    workers.call(0, 1, 10, 20, context=(0, 1), grads=grads)
+    workers.call(0, 1, 30, 50, CleanupAutogradContextReq(0), CleanupAutogradContextResp())
+    workers.call(1, 0, 35, 45, CleanupAutogradContextReq(0), CleanupAutogradContextResp())
+    assert judged(workers, cast("w0")) == {10: SEND, 30: SEND, 35: verdict}
+
+
 def test_types_that_nobody_knows() -> None:
     workers = Workers(2)
     workers.call(0, 1, 10, None, UnknownCommand(0x1FF, b""))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.replay.playing.outcome import (
+    AFTER_A_GAP,
     EVENTS,
     RANDOM,
     ROUNDING,
@@ -104,6 +105,21 @@ def line(count: int = 3) -> Workers:
     for n in range(count):
         workers.call(0, 1, 100 * n, 100 * n + 50, f"app.{'fgh'[n]}")
     return workers
+
+
+@pytest.mark.parametrize("code", ["missing-bytes", "older-rref"])
+def test_what_follows_a_request_whose_bytes_were_not_captured(code: str) -> None:
+    """Only w1 lacks it: what w2 answers otherwise is a difference."""
+    workers = line(2)
+    workers.call(0, 2, 200, 250, "app.h")
+    planned, calls = planned_of(workers, ("w0",))
+    first, *others = planned.steps
+    gone = StepOutcome(step=replace(first, action="skip", code=code), result=None)
+    steps = [gone, *(StepOutcome(step=one, **different(TEXT)) for one in others)]
+    made, _ = with_reasons(steps, (), calls)
+    found = [(one.result, one.text == AFTER_A_GAP) for one in made]
+    parts = [(None, True)] if code == "missing-bytes" else [("different", False)]
+    assert found == [(None, False), *parts, ("different", False)]
 
 
 @pytest.mark.parametrize(

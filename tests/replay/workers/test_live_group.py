@@ -18,8 +18,9 @@ from rpcinspect.replay.peers.membership import PREFIX
 from rpcinspect.replay.peers.peer import Peer
 from rpcinspect.replay.peers.store_client import StoreClient
 from rpcinspect.replay.workers.live_group import LiveGroup
+from rpcinspect.replay.workers.outputs import TAIL_BYTES
 from rpcinspect.replay.workers.seeds import Seeds
-from rpcinspect.replay.workers.workers import TAIL_BYTES, WorkerOptions, Workers
+from rpcinspect.replay.workers.workers import WorkerOptions, Workers
 from rpcinspect.rpc.command import ScriptCall
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, wrap

@@ -34,7 +34,7 @@ def test_a_script_of_any_name_becomes_main(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     found = run(
-        "w.load({'imports': [], 'main': sys.argv[1], 'names': [], 'files': {}})\n"
+        "w.load({'imports': [], 'main': sys.argv[1], 'names': [], 'files': {}}, lambda name: None)\n"
         "import __main__ as m, __mp_main__\n"
         "print(json.dumps([m is __mp_main__, m.WHO, m.ARGS, m.Model.__module__]))",
         str(script),

@@ -209,3 +209,15 @@ SGD = b"ctorch.distributed.optim.functional_sgd\n_FunctionalSGD\n"
 @pytest.mark.parametrize("data", [SGD + b".", SGD + b")\x81.", b"ctorch.optim.sgd\nSGD\n."])
 def test_torchs_own_classes_are_nothing_to_worry_about(data: bytes) -> None:
     assert told(b"\x80\x02" + data) == []
+
+
+def test_rebuilders_that_cython_makes() -> None:
+    """numpy.random.default_rng(0), as numpy 2 pickles its SeedSequence."""
+    rebuilder = b"cnumpy.random.bit_generator\n__pyx_unpickle_SeedSequence\n"
+    kind = b"cnumpy.random.bit_generator\nSeedSequence\n"
+    found = told(b"\x80\x02" + rebuilder + kind + b"J\xfe)\x14\x0cN\x87R.")
+    assert [what for what, _ in found if what != "name"] == []
+
+
+def test_what_tells_of_a_process_only() -> None:
+    assert told(udf(os.getenv, "CUDA_VISIBLE_DEVICES")) == []

@@ -128,10 +128,10 @@ def test_a_call_of_the_wire() -> None:
     root = read_python_pickle(vectors.CALL).root
     assert render_args(root, ["tensor#0[2] float32"]) == (
         "__mp_main__.fwd",
-        ["RRef(rref=(0,0) fork=(0,2) owner=1)", "tensor#0[2] float32"],
+        ["RRef(0:0 fork 0:2 owner 1)", "tensor#0[2] float32"],
         {},
     )
-    assert render_args(root) == ("__mp_main__.fwd", ["RRef(rref=(0,0) fork=(0,2) owner=1)", "tensor#0"], {})
+    assert render_args(root) == ("__mp_main__.fwd", ["RRef(0:0 fork 0:2 owner 1)", "tensor#0"], {})
     assert render_args(None) is None
 
 

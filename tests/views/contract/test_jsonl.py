@@ -17,6 +17,7 @@ from rpcinspect.fields.message import Tensor
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.run import Run
 from rpcinspect.run.tensors import LastRead
+from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import Finding
 from rpcinspect.views.contract import jsonl
 from rpcinspect.views.contract.jsonl import (
@@ -150,6 +151,17 @@ def test_text_that_utf8_lacks_is_escaped() -> None:
     with opened(Path("basic_chain.pcap")) as capture:
         worker = replace(capture.session.workers[0], name="\udcff\x1b", addresses=("a\ud800",))
     assert worker_json(worker)["name"] == "\\xff\x1b"
+    assert "ended" not in worker_json(worker)
+    ended = worker_json(replace(worker, ended=Ended(how="exit", status=1, error="\udcfe")))["ended"]
+    assert ended == {
+        "how": "exit",
+        "status": 1,
+        "signal": None,
+        "error": "\\xfe",
+        "time_ns": None,
+        "pid": None,
+        "oom_kills": 0,
+    }
     finding = Finding(code="unsafe-pickle", severity="error", text="\udcfe", workers=("\udcff",))
     assert json.loads(lines(iter([finding_json(finding)]))) == {
         "kind": "finding",

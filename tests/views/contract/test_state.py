@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from rpcinspect.run.closings import Closings
+from rpcinspect.session.ended import Ended
+from rpcinspect.session.model import Worker
 from rpcinspect.views.contract.jsonl import lines
 from rpcinspect.views.contract.state import closings_json, device_maps_json, rrefs_json
 from tests.decoded import decode
@@ -30,3 +33,13 @@ def test_closings_end_with_who_was_first() -> None:
     assert [line["kind"] for line in told[:-1]] == ["departure"] * (len(told) - 1)
     assert told[-1]["first"] == "worker1"
     assert lines(iter(told)).count(b"\n") == len(told)
+
+
+def test_closings_say_how_processes_ended() -> None:
+    killed = Worker(
+        name="w\udcff", id=1, group=0, addresses=(), ended=Ended(how="signal", signal="SIGKILL", pid=7)
+    )
+    last = list(closings_json(Closings(departures=(), first=None, open_pipes=0, ended=(killed,))))[-1]
+    assert [(one["worker"], one["how"], one["signal"], one["pid"]) for one in last["ended"]] == [
+        ("w\\xff", "signal", "SIGKILL", 7)
+    ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rpcinspect.run.closings import Closings
+from rpcinspect.session.ended import Ended
+from rpcinspect.session.model import Worker
 from rpcinspect.views.text.closings import show_closings
 from tests.commands.runner import visible
 from tests.places import recorded
@@ -38,7 +40,7 @@ def test_one_that_did_not_wait_for_its_own_requests() -> None:
 
 def test_an_orderly_end_is_told_so() -> None:
     lines = shown(workload_trace("basic_chain").closings)
-    assert lines[-1] == "nobody left while a request was in flight that somebody waits for"
+    assert lines[-1] == "no worker disconnected with a request pending"
 
 
 def test_ends_that_were_not_captured() -> None:
@@ -53,3 +55,19 @@ def test_captured_names_are_harmless() -> None:
     lines = shown(Closings(departures=(hostile,), first=hostile, open_pipes=0))
     assert visible("\n".join(lines))
     assert "#5 and 3 more" in lines[1]
+
+
+def test_how_processes_ended() -> None:
+    def worker(name: str, ended: Ended) -> Worker:
+        return Worker(name=name, id=None, group=0, addresses=(), ended=ended)
+
+    killed = Ended(how="signal", signal="SIGKILL", time_ns=2_000_000_000, oom_kills=2)
+    its = (worker(HOSTILE, killed), worker("worker0", Ended(how="unknown")))
+    lines = shown(Closings(departures=(), first=None, open_pipes=2, ended=its))
+    assert visible("\n".join(lines))
+    assert lines[0] == "of 2 pipes the end was not captured"
+    assert lines[2].startswith("2.000000  ")
+    assert lines[2].endswith(
+        "killed by SIGKILL; the kernel killed 2 processes of the job's memory group for lack of memory"
+    )
+    assert lines[3].split() == ["worker0", "unknown"]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from rich.cells import cell_len
 
-from rpcinspect.views.text.columns import columns as styled
+from rpcinspect.views.text.columns import Columns
 
 
 def columns(
@@ -16,7 +16,7 @@ def columns(
     width: int | None = None,
 ) -> list[str]:
     """The lines without their styles."""
-    return [line for line, _ in styled(header, rows, right, width)]
+    return [line for line, _ in Columns(header, rows, right).lines(width)]
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
@@ -42,8 +42,31 @@ def test_names_give_way_to_numbers_on_a_narrow_terminal() -> None:
     assert second.split() == ["short", "1", "3", "µs"]
     assert cell_len(head) == 58
     assert list(columns(("name", "count", "took"), rows, right=(1, 2), width=580))[1].startswith(long)
-    least = list(columns(("name", "count", "took"), rows, right=(1, 2), width=10))[1]
-    assert cell_len(least.partition("  ")[0]) == 28
+
+
+def test_columns_without_room_follow_below_beside_the_first() -> None:
+    long = "a name of some length, longer than there is room"
+    rows = [(long, "1,000", "12 ms", "3 ms"), ("short", "1", "3 µs", "1 µs")]
+    header = ("name", "count", "took in all", "on the wire")
+    told = columns(header, rows, right=(1, 2, 3), width=48)
+    assert [line.rsplit("  ")[-1].strip() for line in told] == [
+        *("took in all", "12 ms", "3 µs", ""),
+        *("on the wire", "3 ms", "1 µs"),
+    ]
+    assert told[1].startswith("a name")
+    assert told[5].startswith("a name")
+    assert max(map(cell_len, told)) == 48
+    told = columns(header, rows, right=(1, 2, 3), width=51)
+    assert len(told) == 3  # cut a little more, all have room
+    assert told[1].split()[-5:] == ["1,000", "12", "ms", "3", "ms"]
+
+
+def test_another_column_than_the_first_may_give_way() -> None:
+    table = Columns(("#", "what", "count"), [("1", "a text of more than twenty cells", "7")], gives_way=1)
+    (_, _), (line, _) = table.lines(30)
+    assert line.startswith("1  a text")
+    assert line.endswith("  7")
+    assert cell_len(line) <= 30
 
 
 def test_without_rows_there_is_a_header() -> None:
@@ -51,6 +74,6 @@ def test_without_rows_there_is_a_header() -> None:
 
 
 def test_the_header_and_each_row_have_a_style() -> None:
-    found = styled(("a", "b"), [("1", "2"), ("3", "4")], head="bold red", styles=("", "dim"))
-    assert list(found) == [("a  b", "bold red"), ("1  2", ""), ("3  4", "dim")]
-    assert [style for _, style in styled(("a",), [("1",), ("2",)])] == ["bold", "", ""]
+    found = Columns(("a", "b"), [("1", "2"), ("3", "4")], head="bold red", styles=("", "dim"))
+    assert list(found.lines()) == [("a  b", "bold red"), ("1  2", ""), ("3  4", "dim")]
+    assert [style for _, style in Columns(("a",), [("1",), ("2",)]).lines()] == ["bold", "", ""]

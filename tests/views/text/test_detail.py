@@ -180,7 +180,7 @@ def test_shared_storages_are_shown_once() -> None:
 def test_tensors_that_are_not_there_say_so() -> None:
     with opened(Path("transport_matrix_uv_only.pcap.gz")) as capture:
         lines = told(capture, 6)
-    assert "  storage: 0, 16 KB, missing, 16,000 missing" in lines
+    assert "  storage: number 0 of this message, 16 KB, 16,000 bytes of it not captured" in lines
     assert not any(PLACE.fullmatch(line) for line in lines)
 
 

@@ -1,0 +1,84 @@
+"""How the process of a worker ended, and the words for it that findings, views and recorders share.
+
+In: what a log tells of a process, or what the recorder of a command found out. Out: an `Ended`; short
+English.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+if TYPE_CHECKING:
+    from rpcinspect.rpclog.header import Job, LoggedProcess
+
+How = Literal["exit", "signal", "running", "unknown"]
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """How one process ended, as far as its recorder could know."""
+
+    how: How
+    """`exit`: by itself; `signal`: by that; `running`: not when the recording ended; `unknown`: nobody tells.
+    """
+    status: int | None = None
+    """Its exit status; None of one that ended by itself where nobody told more."""
+    signal: str | None = None
+    """`SIGKILL`."""
+    error: str | None = None
+    """The class of the exception with which it ended, such as `ValueError`."""
+    time_ns: int | None = None
+    """When its recorder heard of it."""
+    pid: int | None = None
+    oom_kills: int = 0
+    """Processes of the job's memory group that the kernel killed for lack of memory while it was recorded.
+    Whether this is one of them the kernel does not say."""
+
+    @classmethod
+    def of(cls, said: LoggedProcess) -> Ended:
+        """What a log says."""
+        return cls(**{name: getattr(said, name) for name in cls.__struct_fields__})
+
+    def logged(self, name: str, worker_id: int | None, job: Job) -> LoggedProcess:
+        """The same for a log, of a worker."""
+        from rpcinspect.rpclog.header import LoggedProcess  # only where there is a log
+
+        return LoggedProcess(name=name, id=worker_id, job=job, **asdict(self))
+
+    @property
+    def over(self) -> bool:
+        """Whether it is known to have ended."""
+        return self.how in ("exit", "signal")
+
+    @property
+    def well(self) -> bool:
+        """Whether it ended by itself, and nothing tells of a fault."""
+        return self.how == "exit" and not self.status and self.error is None
+
+    def __str__(self) -> str:
+        """`killed by SIGKILL`, `exit status 1 (ValueError)`."""
+        if self.how == "signal":
+            what = f"killed by {self.signal or 'a signal'}"
+        elif self.how == "exit":
+            what = "ended by itself" if self.status is None else f"exit status {self.status}"
+        else:
+            what = "still running" if self.how == "running" else "unknown"
+        return f"{what} ({self.error})" if self.error else what
+
+    @property
+    def sentence(self) -> str:
+        """The same behind a name: `was killed by SIGKILL`, `ended by itself with exit status 1`."""
+        if self.how == "signal":
+            return f"was {self}"
+        if self.how == "exit":
+            return str(self) if self.status is None else f"ended by itself with {self}"
+        return "still ran when the recording ended" if self.how == "running" else "ended, nobody told how"
+
+
+def agreed(told: list[Ended]) -> Ended | None:
+    """What several records say of the processes of one worker; `unknown` where they differ."""
+    if not told:
+        return None
+    return told[0] if all(one == told[0] for one in told) else Ended(how="unknown")
