@@ -163,11 +163,11 @@ class Workload:
             return rf"\{{{', '.join(f'{inner(k)}: {inner(v)}' for k, v in value['dict'])}\}}"
         if "rref_id" in value:
             created_on, local = value["rref_id"]
-            fork = r"\d+,\d+"
+            fork = r"\d+:\d+"
             if forks and value["fork_id"] is not None:
-                fork = "{},{}".format(*value["fork_id"])
+                fork = "{}:{}".format(*value["fork_id"])
             owner = self.ids[value["owner"]]
-            return rf"RRef\(rref=\({created_on},{local}\) fork=\({fork}\) owner={owner}\)"
+            return rf"RRef\({created_on}:{local} fork {fork} owner {owner}\)"
         if "bytes" in value:
             return re.escape(repr(bytes.fromhex(value["bytes"])))
         assert "object" in value, value

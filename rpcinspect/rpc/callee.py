@@ -77,27 +77,25 @@ def passed_to(record: RpcRecord) -> tuple[Value, Value] | None:
     if given is None:
         return None
     args, kwargs = semantic.untag(given[0]), given[1]
-    udf = python_udf_of(record)
     if type(args) not in (tuple, list):
         return given
-    rest = [*args]
-    func = None if udf is None else udf.func
+    rest = tuple(args)
+    udf = python_udf_of(record)
     if udf is None:
         callee = callee_of(record)
         return (rest[_before_forward(rest) :] if callee is not None and callee.through else rest), kwargs
     first, second = _first_two(args)
-    if func in PROXIES and type(second) is str and len(rest) == 4:
+    if udf.func in PROXIES and type(second) is str and len(rest) == 4:
         return rest[2], rest[3]
-    if func == REMOTE_FORWARD:
+    if udf.func == REMOTE_FORWARD:
         return rest[_before_forward(rest) :], kwargs
-    if func in (CREATE, CREATE_WITH_INTERFACE) and type(first) is Global and len(rest) > 2:
+    if udf.func in (CREATE, CREATE_WITH_INTERFACE) and type(first) is Global and len(rest) > 2:
         return rest[1], rest[2]
-    if _helper(first, second) or _helper(second, first):
-        return rest[2:], kwargs
-    return given
+    helped = type(udf.func) is Global and (_helper(first, second) or _helper(second, first))
+    return (rest[2:], kwargs) if helped else given
 
 
-def _before_forward(args: list[Value]) -> int:
+def _before_forward(args: tuple[Value, ...]) -> int:
     """How many arguments of `_remote_forward` come before those of the module: its RRef, the device, and from
     torch 1.9 on whether there is a device map."""
     return 3 if len(args) > 2 and type(args[2]) is bool else 2

@@ -31,6 +31,22 @@ def test_it_says_how_much_is_where(tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
 
 
+@pytest.mark.parametrize("options", [(), ("-f", "error")], ids=["", "error"])
+def test_calls_are_those_of_jsonl(options: tuple[str, ...], tmp_path: Path) -> None:
+    boom = CAPTURES / "bwd_boom.pcap.gz"
+    parquet(tmp_path, boom, *options)
+    told = decode(boom, "--calls", "--format", "jsonl", *options).objects
+    lines = [line for line in told if line["kind"] == "call"]
+    found = rows(tmp_path, "calls")
+    assert len(found) == len(lines) == (2 if options else 16)
+    for row, line in zip(found, lines, strict=True):
+        for name in row.keys() & line.keys() - {"kwargs"}:
+            assert row[name] == line[name], name
+        error = line["error"] or {"type": None, "node_id": None, "text": None}
+        assert [row[f"error_{name}"] for name in error] == [*error.values()]
+        assert row["kwargs"] == (None if line["kwargs"] is None else [*line["kwargs"].items()])
+
+
 def test_a_filter_a_name_and_no_hashes(tmp_path: Path) -> None:
     ran = parquet(tmp_path, CHAIN, "-f", "not control", "--partition", "host a", "--no-hash")
     assert ran.code == 0

@@ -39,6 +39,7 @@ BRIEF = (
 """Questions to each run."""
 DECODE = (
     *BRIEF,
+    *("--calls", "--calls --all", "--calls --format jsonl"),
     *("--roundtrip", "--contexts", "--latency", "--profile", "--rrefs", "--device-maps"),
     *("--latency --all", "--profile --all", "--rrefs --all"),
     *("--contexts --format jsonl", "--latency --format jsonl", "--closings --format jsonl"),

@@ -110,3 +110,15 @@ def test_a_message_knows_its_exchange() -> None:
     for call in run.exchanges.calls:
         assert [message.exchange for message in call.messages] == [call] * len(call.messages)
     assert repr(run.exchanges.calls[0]).startswith("Exchange(#0 ")
+
+
+def test_calls_without_housekeeping_get_what_the_jobs_script_gives_them() -> None:
+    """captures/reports/job/train.py: one.forward(x), x of [6, 8], five times."""
+    run = traced(recorded("reports/job/plain.pcap"))
+    calls = [call for call in run.calls.values() if not call.housekeeping]
+    assert not [call.type for call in calls if call.type.startswith(("CLEANUP", "RREF_")) or call.control]
+    forward = [call for call in calls if call.what == "Stage1.forward"]
+    assert [(call.method, render(call.passed)) for call in forward] == [("forward", "((tensor#0,), {})")] * 5
+    assert all(len(call.arguments[0]) == 4 for call in forward if call.arguments is not None)  # the proxy's
+    for call in run.calls.values():
+        assert call.messages[0].housekeeping == call.housekeeping

@@ -104,9 +104,9 @@ class CallRow(Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """What came back, in short; empty where an answer brings nothing."""
+        """What came back, in short, or why the caller gave up; empty where there is nothing to say."""
         if self.answer is None:
-            return "no answer" if self.failure is None else f"no answer: {self.failure.reason}"
+            return "" if self.failure is None else f"gave up: {self.failure.reason}"
         error = self.answered.get("error")
         if error is not None:
             return printable(f"✗ {error_phrase(error)}")

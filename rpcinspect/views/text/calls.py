@@ -8,7 +8,8 @@ it was sent for it; where several are possible it stands where its time is and n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from msgspec import Struct
 from rich.cells import cell_len
@@ -17,7 +18,7 @@ from rich.text import Text
 
 from rpcinspect.run.causes import MAX_SHOWN, Causes
 from rpcinspect.session.model import Session
-from rpcinspect.views.contract.calls import CallRow, OfSession
+from rpcinspect.views.contract.calls import BATCH, CallRow, OfSession
 from rpcinspect.views.phrases import counted, duration, shorten, some
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.text.columns import Line
@@ -33,7 +34,8 @@ from rpcinspect.views.text.table import (
     write_line,
 )
 
-TOOK_WIDTH = 9
+NO_ANSWER = "no answer"
+TOOK_WIDTH = len(NO_ANSWER)
 MAX_DEPTH = 8
 """Levels that are indented; what is deeper stands there, too, and says what it was sent for."""
 MAX_TEXT = 2000
@@ -71,41 +73,44 @@ def show_calls(
         layout = _layout(session, console)
         write_line(console, layout.lines(HEADER), "bold")
         start = session.messages.time_ns[int(session.order[0])]
-        order, places = nested(rows, session, calls.causes)
-        depths = iter(order)
-        for batch in calls.batches([row for row, _ in order]):
-            for call, (_, depth) in zip(batch, depths, strict=False):
-                failed += call.failed
-                open_ += call.answer is None
-                style = "red" if call.failed else "yellow" if call.answer is None else ""
-                style = style or ("dim" if call.housekeeping else "")
-                write_line(console, layout.lines(_cells(call, depth, start, places)), style)
+        order = nested(rows, session, calls.causes)
+        while some_rows := list(islice(order, BATCH)):
+            for batch in calls.batches([row for row, _ in some_rows]):
+                for call, (_, depth) in zip(batch, some_rows, strict=True):
+                    failed += call.failed
+                    open_ += call.answer is None
+                    write_line(console, layout.lines(_cells(call, depth, start)), _style(call))
         write_line(console, "")
     for line, style in _below(calls, len(rows), failed, open_, show_all, shown):
         console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
 
 
-def nested(
-    rows: Sequence[int], session: Session, causes: Causes
-) -> tuple[list[tuple[int, int]], frozenset[int]]:
-    """The rows with how deep they are nested, each below the one that it was certainly sent for; and the
-    indexes of those that stand below it."""
-    index = [int(session.index[row]) for row in rows]
-    there = set(index)
-    below: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
-    for row, number in zip(rows, index, strict=True):
-        parent = causes.parents.get(number)
-        below[parent if parent in there else None].append((row, number))
-    found: list[tuple[int, int]] = []
-    placed: list[int] = []
-    waiting = [(row, number, 0) for row, number in reversed(below[None])]
-    while waiting:
-        row, number, depth = waiting.pop()
-        found.append((row, depth))
-        if 0 < depth <= MAX_DEPTH:
-            placed.append(number)
-        waiting += [(child, its, depth + 1) for child, its in reversed(below.get(number, ()))]
-    return found, frozenset(placed)
+def nested(rows: Sequence[int], session: Session, causes: Causes) -> Iterator[tuple[int, int]]:
+    """The rows with how deep they are nested, each below the one that it was certainly sent for."""
+    there = bytearray(len(session.messages))
+    for row in rows:
+        there[row] = 1
+    below: dict[int, list[int]] = defaultdict(list)
+    """By the row of the parent."""
+    for row in rows:
+        parent = causes.parents.get(int(session.index[row]))
+        if parent is not None and there[session.order[parent]]:
+            below[int(session.order[parent])].append(row)
+            there[row] = 2
+    for first in rows:
+        if there[first] != 1:
+            continue
+        waiting = [(first, 0)]
+        while waiting:
+            row, depth = waiting.pop()
+            yield row, depth
+            waiting += [(child, depth + 1) for child in reversed(below.get(row, ()))]
+
+
+def _style(call: CallRow) -> str:
+    if call.failed:
+        return "red"
+    return "yellow" if call.answer is None else "dim" if call.housekeeping else ""
 
 
 def _layout(session: Session, console: Console) -> Layout:
@@ -119,32 +124,28 @@ def _layout(session: Session, console: Console) -> Layout:
     )
 
 
-def _cells(call: CallRow, depth: int, start_ns: int, placed: frozenset[int]) -> tuple[str, ...]:
+def _cells(call: CallRow, depth: int, start_ns: int) -> tuple[str, ...]:
     indent = f"{'  ' * (min(depth, MAX_DEPTH) - 1)}└ " if depth else ""
-    words = [f"{indent}{call.text}", call.outcome if call.answer is not None else "", reason(call, placed)]
-    took = call.outcome if call.answer is None else ""
+    words = [f"{indent}{call.text}", call.outcome, reason(call, placed=0 < depth <= MAX_DEPTH)]
     return (
         str(call.request),
         "" if call.answer is None else str(call.answer),
         f"{(call.time_ns - start_ns) / 1e9:.6f}",
         join_ends(end_label(call.caller), end_label(call.callee)),
-        took if call.latency_ns is None else duration(call.latency_ns),
+        NO_ANSWER if call.latency_ns is None else duration(call.latency_ns),
         shorten("  ".join(word for word in words if word), MAX_TEXT),
     )
 
 
-def reason(call: CallRow, placed: Iterable[int] = frozenset()) -> str:
-    """What the call was sent for, in words, where it does not stand below that."""
+def reason(call: CallRow, *, placed: bool = False) -> str:
+    """What the call was sent for, in words; nothing where it is `placed` below that."""
     doubt = call.doubt
     if doubt is None:
-        return f"for #{call.parents[0]}" if call.parents and call.request not in placed else ""
+        return f"for #{call.parents[0]}" if call.parents and not placed else ""
     if not doubt.parents:
         return "maybe for a request that was not captured"
     numbers = [f"#{number}" for number in doubt.parents]
-    if len(numbers) > MAX_SHOWN:
-        told = some(numbers, MAX_SHOWN)
-    else:
-        told = " or ".join(numbers)
+    told = some(numbers, MAX_SHOWN) if len(numbers) > MAX_SHOWN else " or ".join(numbers)
     return f"for {told}{', or for none' if doubt.own else ''}"
 
 

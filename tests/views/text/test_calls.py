@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rpcinspect.run.causes import Causes, Doubt
 from rpcinspect.session.model import CallFailure
 from rpcinspect.views.contract.calls import CallRow, Calls
-from rpcinspect.views.text.calls import MAX_DEPTH, nested, reason, show_calls
+from rpcinspect.views.text.calls import nested, reason, show_calls
 from tests.commands.runner import visible
 from tests.views.graphs import HOSTILE
 from tests.views.opened import file_console, opened, terminal_console
@@ -86,7 +86,7 @@ def test_errors_are_red_and_housekeeping_dim() -> None:
 def test_what_a_call_was_sent_for() -> None:
     assert reason(row()) == ""
     assert reason(row(parents=(3,))) == "for #3"
-    assert reason(row(parents=(3,)), {7}) == ""
+    assert reason(row(parents=(3,)), placed=True) == ""
     assert reason(row(doubt=Doubt(7, "a", (3, 5), False))) == "for #3 or #5"
     assert reason(row(doubt=Doubt(7, "a", (3,), True))) == "for #3, or for none"
     assert reason(row(doubt=Doubt(7, "a", (), True))) == "maybe for a request that was not captured"
@@ -95,9 +95,9 @@ def test_what_a_call_was_sent_for() -> None:
 
 
 def test_words_for_calls_and_outcomes() -> None:
-    assert (row().text, row().outcome) == ("app.f(1)", "no answer")
+    assert (row().text, row().outcome) == ("app.f(1)", "")
     gone = CallFailure(caller="a", callee="b", pipe=0, type=None, id=1, time_ns=5, reason="timeout", text="")
-    assert row(failure=gone).outcome == "no answer: timeout"
+    assert row(failure=gone).outcome == "gave up: timeout"
     assert row(answer=8, answered={"result": "2", "error": None, "short": "2"}).outcome == "= 2"
     assert row(answer=8, answered={"result": None, "error": None, "short": ""}).outcome == ""
     asked = {"type": "PYTHON_CALL", "function": HOSTILE, "args": [], "kwargs": {}, "short": "()"}
@@ -106,13 +106,13 @@ def test_words_for_calls_and_outcomes() -> None:
     assert row(asked=gradients, context_id=1).text == "gradients of context 0:1: tensor[3]"
 
 
-def test_a_long_chain_is_indented_as_far_as_there_is_room() -> None:
+def test_calls_follow_the_one_that_they_were_sent_for() -> None:
     with opened("basic_chain.pcap") as capture:
         session = capture.session
         rows = session.order.tolist()
         causes = Causes({n: n - 1 for n in range(1, len(rows))}, {})
-        order, placed = nested(rows, session, causes)
-        assert [depth for _, depth in order] == list(range(len(rows)))
-        assert placed == set(range(1, MAX_DEPTH + 1))
-        alone, _ = nested(rows[5:6], session, causes)
+        assert [*nested(rows, session, causes)] == [(row, depth) for depth, row in enumerate(rows)]
+        alone = [*nested(rows[5:6], session, causes)]
+        every = [*nested(rows, session, Causes({9: 3, 7: 3, 8: 7}, {}))]
     assert alone == [(rows[5], 0)]
+    assert [(rows.index(row), depth) for row, depth in every][3:8] == [(3, 0), (7, 1), (8, 2), (9, 1), (4, 0)]
