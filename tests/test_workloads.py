@@ -52,7 +52,7 @@ CONTEXTS = [
 
 
 def test_the_workloads_are_these() -> None:
-    assert (len(ALL), len(PAIRS), len(FAULTS), len(COSTS), len(RECORDED)) == (46, 20, 7, 4, 52)
+    assert (len(ALL), len(PAIRS), len(FAULTS), len(COSTS), len(RECORDED)) == (48, 20, 9, 4, 54)
     assert set(CONTEXTS) < set(VISIBLE)
 
 

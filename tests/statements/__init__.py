@@ -45,6 +45,7 @@ COMPARE: dict[str, Callable[[Told, Statement], None]] = {
     "site": jobs.site,
     "step": jobs.step,
     "summation": jobs.summation,
+    "trained": faults.trained,
     "visible": jobs.visible,
     "worker": calls.worker,
 }

@@ -114,6 +114,18 @@ class Told:
         assert len(found) == 1, (code, texts, workers, [one.text for one in self.findings])
         return found[0]
 
+    def error(self, text: str, worker: str) -> Finding:
+        """The finding of an error that came to a worker; those that only differ in numbers are one."""
+        same = [
+            one
+            for one in self.findings
+            if one.code == "error-response"
+            and worker in one.workers
+            and without_numbers(shown(cause_of(text))) in without_numbers(one.text)
+        ]
+        assert len(same) == 1, (text, worker, [one.text for one in self.findings])
+        return same[0]
+
     def serving(self, worker: str, function: str, context_id: int | None, time_ns: int) -> Iterator[Timing]:
         """Exchanges during which a worker is said to run a function at a time."""
         for timing in self.timings.values():
@@ -137,6 +149,10 @@ def cause_of(text: str) -> str:
     """What was raised first, of an error that workers passed on, each with words of its own before it."""
     inner = re.split(r"Error on Node \d+: |On WorkerInfo\(id=\d+, name=\w+\):(?:\n|\\+n)", text)[-1]
     return re.sub(r"\\+'", "'", re.split(r"\n|\\+n", inner)[0])
+
+
+def without_numbers(text: str) -> str:
+    return re.sub(r"\d+", "0", text)
 
 
 def shown(text: str) -> str:
