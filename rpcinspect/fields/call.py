@@ -1,9 +1,9 @@
 """What one message says of a call: whom it calls with what, or what came back, in full and in short.
 
 In: a record. Out: of a request `type`, `function`, `args`, `kwargs`, of an answer `result`, `error`; of both
-`short`, the same as a line for people has it, without what such a line takes from elsewhere: who is called,
-the autograd context. So messages of a pattern say the same. Arguments are those of whoever is called, of a
-method behind torch's proxies its own.
+`short`, the same as a line for people has it, without what such a line takes from elsewhere: the name of who
+is called, the autograd context. So messages of a pattern say the same. Arguments are those of whoever is
+called, of a method behind torch's proxies its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rpcinspect.fields.body import body_of, tensor_texts
 from rpcinspect.fields.plain import Json, text
-from rpcinspect.rpc.callee import passed_to
+from rpcinspect.rpc.callee import callee_of, passed_to, python_udf_of
 from rpcinspect.rpc.command import (
     PropagateGradientsReq,
     PythonRRefFetchCall,
@@ -47,7 +47,7 @@ def request_json(record: RpcRecord) -> Json:
             short = "(?)"
         else:
             args, kwargs = render_given(*passed, tensor_texts(record))
-            short = f"({', '.join(_in_short(record.like.tensors, passed))})"
+            short = f"{_object(record)}({', '.join(_in_short(record.like.tensors, passed))})"
     else:
         short = _of_no_call(record)
     return {
@@ -75,6 +75,14 @@ def answer_json(record: RpcRecord) -> Json:
 def short_tensors(tensors: Sequence[TensorMeta]) -> list[str]:
     """How tensors are called in a line for people: `tensor[8,16]`."""
     return [f"tensor[{','.join(map(str, meta.sizes))}]" for meta in tensors]
+
+
+def _object(record: RpcRecord) -> str:
+    """What is called, where that is an object that travels with the call; empty where it has a name."""
+    udf = python_udf_of(record)
+    if udf is None or callee_of(record) is not None:
+        return ""
+    return render(udf.func, short_tensors(record.like.tensors), max_chars=MAX_ARGUMENT, short=True)
 
 
 def _in_short(tensors: Sequence[TensorMeta], passed: tuple[Value, Value]) -> list[str]:

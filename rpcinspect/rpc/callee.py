@@ -110,7 +110,7 @@ def name_of(callee: Callee, made: Global | None) -> Name:
         owner = callee.owner
     if owner is None:
         return Name(callee.what, callee.what, callee.what)
-    if not _like_class(owner):
+    if owner is made and not _like_class(owner):
         return Name(f"{owner.name}().{callee.what}", f"{owner}().{callee.what}", callee.what)
     return Name(f"{owner.name}.{callee.what}", f"{owner}.{callee.what}", callee.what, str(owner))
 

@@ -22,6 +22,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rpcinspect.run.consequences import follow
 from rpcinspect.run.evidence import decide
@@ -43,6 +44,8 @@ class Doubt(Struct, frozen=True):
     """It may also be of the sender's own program."""
     own_likely: bool = False
     """That is likelier than any of them."""
+    unseen: bool = False
+    """It may also be of a request that was not captured."""
 
     @property
     def decided(self) -> int | None:
@@ -96,7 +99,7 @@ class Causes(Struct, frozen=True, dict=True):
         doubts = {}
         for index, doubt in self.doubts.items():
             driven = doubt.own and doubt.caller in drivers
-            doubts[index] = doubt if not driven else Doubt(index, doubt.caller, doubt.parents, True, True)
+            doubts[index] = doubt if not driven else replace(doubt, own_likely=True)
             parent = doubts[index].decided
             if parent is not None:
                 parents[index] = parent
@@ -122,7 +125,9 @@ def explain(session: Session) -> Causes:
     doubts = {}
     for row, verdict in verdicts.doubtful.items():
         message, possible = index[row], tuple([index[one] for one in verdict.rows])
-        doubts[message] = Doubt(message, requests.caller(row), possible, verdict.own, verdict.own_likely)
+        doubts[message] = Doubt(
+            message, requests.caller(row), possible, verdict.own, verdict.own_likely, verdict.unseen
+        )
     _cut_circles(parents)
     return Causes(parents, doubts)
 

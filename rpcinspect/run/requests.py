@@ -146,7 +146,11 @@ class Requests:
         """Whether something was lost, or workers may have met where no network is."""
         codes = {finding.code for finding in self.session.findings}
         elsewhere = any(worker.elsewhere for worker in self.session.workers)
-        return bool(codes & LOSSES) or (elsewhere and "invisible-transport" in codes)
+        # the processes of a job append to one log, each when it comes to it: where one is cut or damaged,
+        # calls may be there without the requests that they were sent for
+        logs = {capture.capture for capture in self.session.captures if capture.reader == "log"}
+        cut = any(one.layer == "capture" and one.location.capture in logs for one in self.session.problems)
+        return cut or bool(codes & LOSSES) or (elsewhere and "invisible-transport" in codes)
 
     @cached_property
     def _nameless(self) -> bool:

@@ -42,14 +42,16 @@ class Departed(Struct, frozen=True):
             )
         if ended.how == "signal":
             other = _first_fault(run, self)
-            if other is not None:
+            if other is not None and other.ended.signal != ended.signal:
                 return f"See first why {other.worker} ended before it ({other.ended})."
             if ended.oom_kills:
                 which = "" if ended.pid is None else f", of which {worker} may be one (process {ended.pid})"
                 return f"Look at dmesg: it names the processes that the kernel killed{which}."
             kernel = "the kernel for lack of memory (see dmesg), " if ended.signal == "SIGKILL" else ""
+            # whoever sends it to all does so in any order: the first to end is not why the others did
+            too = "" if other is None else f", which ended {other.worker} before it"
             return (
-                f"Find out who sent {ended.signal}: {kernel}a launcher such as torchrun, a scheduler, a "
+                f"Find out who sent {ended.signal}{too}: {kernel}a launcher such as torchrun, a scheduler, a "
                 f"person, or {worker} itself; its log says what it did until then."
             )
         if ended.well:

@@ -4,7 +4,8 @@ Open requests are known to `Pairs`; here only the longest time that each functio
 requests are told apart by why their caller gave them up, where a log tells that, else by whether their pipe
 was closed, and left out where answers may be lost in a hole of the capture. How a process ended, where a
 recorder tells that (`processes`), decides what to do. Clean-up that a worker did not confirm because it left
-is information: nothing waits for it.
+is information: nothing waits for it. Of a caller that ended by itself it is said that it has recorded no
+answer, not that the callee gave none: answers that come while a process ends are in no log.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ MAX_FUNCTIONS = 10_000
 """Functions whose times are kept."""
 MAX_TEXT = 200
 """Of what a caller was told."""
+TO_END_NS = 10_000_000_000
+"""What a process needs to end, at most: torch's threads may go on for seconds after Python's last line."""
 
 MAX_CHAIN = 12
 """Workers that wait for each other, one after the other, that one finding names."""
@@ -111,7 +114,27 @@ class UnansweredRequests(Stage):
         longest_s = self._longest_ns.get(note.function or "", 0) / 1e9
         if run.cut_off(self._columns.time_ns[row], longest_s):
             return "info", EARLY
+        left = self._caller_left(run, row)
+        if left is not None:
+            return "info" if left.ended.well else "error", CALLER_ENDED
         return "error", SILENT
+
+    def _caller_left(self, run: CaptureEvidence, row: int) -> Departed | None:
+        """The caller, if its process ended by itself and the callee's did not end before: a log has answers
+        from their caller, which writes none once it ends. Signals prove nothing: a launcher sends them to
+        all, in any order.
+        """
+        job, pipe = run.job(row), run.session.pipes[self._columns.pipe[row]]
+        caller = departed(run, run.session.source(row), job) if pipe.logged else None
+        callee = departed(run, run.session.destination(row), job)
+        if caller is None or caller.ended.how != "exit":
+            return None
+        ended_ns = caller.ended.time_ns
+        if ended_ns is None or ended_ns > self._columns.time_ns[row] + TO_END_NS:
+            return None
+        if callee is None or callee.worker == caller.worker:
+            return caller
+        return caller if callee.ended.time_ns is not None and ended_ns < callee.ended.time_ns else None
 
     def _finding(
         self, run: CaptureEvidence, key: Kind, found: _Open, waits: _Waits, unused: _Unused
@@ -122,10 +145,11 @@ class UnansweredRequests(Stage):
         left = duration(run.last_ns - min(self._columns.time_ns[row] for row in found.rows))
         failures = [run.session.failures[row] for row in found.rows if row in run.session.failures]
         cause = CAUSES[why].format(left=left, caller=caller, it=it, waited=self._waited(failures, found.rows))
-        text = (
-            f"{callee} never answered {counted(len(found.rows), 'request')} of {caller} "
-            f"({what} {numbers(indexes)}): {cause}{_quoted(failures)}"
-        )
+        which = f"{counted(len(found.rows), 'request')}{{}} ({what} {numbers(indexes)}): {cause}"
+        if why == CALLER_ENDED:
+            text = f"{caller} recorded no answer of {callee} to {which.format('')}"
+        else:
+            text = f"{callee} never answered {which.format(f' of {caller}')}{_quoted(failures)}"
         chain: list[str] = []
         if why == SILENT:
             chain, words = waits.after((job, caller), (job, callee))
@@ -134,7 +158,9 @@ class UnansweredRequests(Stage):
         if gone is not None:
             text += gone.clause(min(self._columns.time_ns[row] for row in found.rows), it)
         awaited = unused.of(job, callee, found.rows) if found.severity == "error" else []
-        remedy = gone.remedy(run) if gone else REMEDIES[why].format(caller=caller, callee=callee)
+        remedy = REMEDIES[why].format(caller=caller, callee=callee)
+        if gone is not None and not (why == CALLER_ENDED and gone.ended.well):
+            remedy = gone.remedy(run)
         if awaited:
             until = "until then it waited" if why in (CLOSED, CALLER_CLOSED) else "it waits"
             text += f"; {until} for the gradient of {numbers(awaited)}, which never came"
@@ -157,7 +183,7 @@ class UnansweredRequests(Stage):
         end = run.end(self._columns.pipe[found.rows[0]])
         if given_up is None and end is not None:
             given_up = end.time_ns
-        who = caller if why in (CALLER_CLOSED, CALLER_LEFT) else callee
+        who = caller if why in (CALLER_CLOSED, CALLER_LEFT, CALLER_ENDED) else callee
         return departed(run, who, job, given_up, by_its_end=why not in (TIMEOUT, ERROR))
 
     def _waited(self, failures: Sequence[CallFailure], rows: Sequence[int]) -> str:
@@ -261,7 +287,7 @@ def _lost(run: CaptureEvidence) -> Iterable[Finding]:
 
 
 CLOSED, CALLER_CLOSED, LEFT, CALLER_LEFT = "closed", "caller closed", "left", "caller left"
-EARLY, SILENT = "early", "silent"
+EARLY, SILENT, CALLER_ENDED = "early", "silent", "caller ended"
 TIMEOUT, CONNECTION, ERROR = "timeout", "connection", "error"
 """As a `CallFailure` has it."""
 
@@ -272,6 +298,7 @@ CAUSES = {
     CALLER_LEFT: "{caller} itself left first, and nothing waits for the clean-up",
     EARLY: "the capture ends {left} after {it}, when none was due yet",
     SILENT: "{left} later, when the capture ends, none has come",
+    CALLER_ENDED: "answers that come while it ends are not recorded",
     TIMEOUT: "{caller} stopped waiting {waited} after {it}, a time-out",
     CONNECTION: "the connection broke {waited} after {it}",
     ERROR: "the agent of {caller} ended the call {waited} after {it}",
@@ -285,6 +312,7 @@ REMEDIES = {
     EARLY: "Capture a little longer to see the answer.",
     SILENT: "See what {callee} is doing (py-spy dump): it may wait for a lock, for another worker or for a "
     "free thread (num_worker_threads).",
+    CALLER_ENDED: "Let {caller} wait for its answers and leave with the others: rpc.shutdown(graceful=True).",
     TIMEOUT: "See what {callee} was doing until then; if it is only slow, give the call more time: timeout=.",
     CONNECTION: "See in the log of {callee} why it ended or closed the connection.",
     ERROR: "See in the log of {caller} what its agent reports.",

@@ -6,7 +6,7 @@ import pytest
 
 from rpcinspect.fields.call import MAX_ARGUMENT, MAX_ARGUMENTS, answer_json, request_json, short_tensors
 from rpcinspect.rpc.record import RpcRecord
-from tests.replay.planning.pickled import name, request, rref
+from tests.replay.planning.pickled import name, rebuilt, request, rref
 from tests.replay.talks import request_of
 from tests.views.opened import opened
 
@@ -34,6 +34,13 @@ def test_arguments_are_those_of_whoever_is_called(record: RpcRecord, args: list[
     told = request_json(record)
     assert told["type"] == "PYTHON_CALL"
     assert (told["args"], told["kwargs"], told["short"]) == (args, {}, short)
+
+
+def test_an_object_that_is_called_is_told() -> None:
+    """As `rpc_sync(to, K(5), (7,))` and functools.partial send them: neither has a name."""
+    made = rebuilt(name("app", "K"), 5)
+    told = request_json(asked(made, 7))
+    assert (told["function"], told["args"], told["short"]) == (None, ["7"], "app.K(5)(7)")
 
 
 def test_an_rref_is_called_by_its_id_alone() -> None:

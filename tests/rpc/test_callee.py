@@ -11,7 +11,7 @@ from rpcinspect.rpc.callee import Callee, Name, callee_of, name_of
 from rpcinspect.rpc.pickles.tree import Global
 from rpcinspect.run.run import Run
 from tests.places import content, recorded
-from tests.replay.planning.pickled import Raw, name, opcodes, request, rref
+from tests.replay.planning.pickled import Raw, name, opcodes, rebuilt, request, rref
 from tests.replay.talks import answer_of, request_of
 from tests.trace.runs import traced
 
@@ -55,6 +55,12 @@ def test_what_a_function_made_is_named_by_it() -> None:
     assert called(proxy, rref(1), "step", (), {}, made=build) == Name(
         "build().step", "app.build().step", "step"
     )
+
+
+def test_a_method_of_a_class_is_named_by_the_class() -> None:
+    """`rpc_sync(to, str.upper, …)` pickles as `getattr(str, "upper")`: nothing is made on the way."""
+    method = rebuilt(name("builtins", "getattr"), name("builtins", "str"), "upper")
+    assert called(method, "abc") == Name("str.upper", "builtins.str.upper", "upper", "builtins.str")
 
 
 @pytest.mark.parametrize("first", ["build", "Head", "Outer.Head"])

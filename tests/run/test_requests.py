@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rpcinspect.errors import Location, Problem
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.run.requests import LOSSES, MAX_OPEN, NEVER, Requests, Serving
-from rpcinspect.session.model import Finding
+from rpcinspect.session.model import CaptureInfo, Finding
 from rpcinspect.wire.records import Visibility
 from tests.replay.talks import NONE, Workers
 from tests.session.records import Talk, pipe
@@ -58,6 +59,21 @@ def test_where_something_was_lost_all_may_be(code: str) -> None:
     session = replace(session, findings=(Finding(code=code, severity="warning", text=""),))
     requests = Requests(session)
     assert requests.unseen_until((0, "w1")) == NEVER
+
+
+@pytest.mark.parametrize(("reader", "layer"), [("log", "capture"), ("log", "rpc"), ("tshark", "capture")])
+def test_of_a_log_that_is_cut_or_damaged_all_may_be_missing(reader: str, layer: str) -> None:
+    """Workers append to one log, each when it comes to it: in one that was cut at its middle, three calls
+    stood without the request for which they were sent. A network's capture is cut at a moment.
+    """
+    session = served().run().session
+    capture = CaptureInfo(
+        capture=0, path="x", format="", packets=9, bytes=9, first_time_ns=0, last_time_ns=9, reader=reader
+    )
+    problem = Problem(layer, "the log ends within a header line", Location(capture=0, offset=5))
+    session = replace(session, captures=(capture,), problems=(problem,))
+    missing = Requests(session).unseen_until((0, "w1")) == NEVER
+    assert missing == (reader == "log" and layer == "capture")
 
 
 @pytest.mark.parametrize("visible", [Visibility.HANDSHAKE_ONLY, Visibility.NO_HANDSHAKE])

@@ -143,7 +143,7 @@ def test_one_that_was_gone_before(tmp_path: Path) -> None:
 def test_who_ended_first_is_who_to_look_at(tmp_path: Path) -> None:
     """What ends a job because one of its workers failed sends SIGTERM to the others."""
     ends = [
-        process("worker0", how="exit", status=0, time_ns=at(1)),
+        process("worker0", how="exit", status=0, time_ns=at(3)),
         process("worker1", how="signal", signal="SIGTERM", time_ns=at(2)),
     ]
     third = line("worker", name="worker2", id=2)
@@ -153,6 +153,62 @@ def test_who_ended_first_is_who_to_look_at(tmp_path: Path) -> None:
     assert found.remedy == "See first why worker2 ended before it (exit status 1 (ValueError))."
     later = process("worker2", how="exit", status=1, time_ns=at(2.5))
     assert (finding(tmp_path, third, *ends, later).remedy or "").startswith("Find out who sent SIGTERM")
+
+
+@pytest.mark.parametrize(
+    ("status", "severity", "remedy"),
+    [
+        (3, "error", "Read what worker0 itself wrote: it ended by itself."),
+        (
+            0,
+            "info",
+            "Let worker0 wait for its answers and leave with the others: rpc.shutdown(graceful=True).",
+        ),
+    ],
+)
+def test_a_caller_that_ended_without_its_answer(
+    tmp_path: Path, status: int, severity: str, remedy: str
+) -> None:
+    """As of a worker that called `sys.exit(3)` after rpc_async, under torch.multiprocessing.spawn: the callee
+    printed that it was done, 10 ms later; spawn sent it SIGTERM once the caller was gone.
+    """
+    left = process("worker0", how="exit", status=status, time_ns=at(2))
+    for ends in ([left], [left, process("worker1", how="signal", signal="SIGTERM", time_ns=at(2.1))]):
+        found = finding(tmp_path, *ends)
+        assert found.severity == severity
+        assert found.text == (
+            "worker0 recorded no answer of worker1 to 1 request (RREF_BACKWARD_REQ #40): answers that come "
+            f"while it ends are not recorded; worker0 ended by itself with exit status {status} 2 s after it."
+        )
+        assert found.remedy == remedy
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        [process("worker0", how="signal", signal="SIGTERM", time_ns=at(2))],
+        [process("worker0", how="exit", status=1, time_ns=at(60))],
+        [
+            process("worker0", how="exit", status=1, time_ns=at(2)),
+            process("worker1", how="exit", status=1, time_ns=at(1)),
+        ],
+    ],
+    ids=["killed with all others", "long after", "callee first"],
+)
+def test_a_caller_whose_end_explains_nothing(tmp_path: Path, ends: list[bytes]) -> None:
+    assert finding(tmp_path, *ends).text.startswith("worker1 never answered 1 request of worker0")
+
+
+def test_a_signal_that_all_got_is_no_ones_cause(tmp_path: Path) -> None:
+    """As of a job whose torchrun was sent SIGTERM, which it passed on: worker2 was the first to be gone."""
+    ends = [
+        process(worker, how="signal", signal="SIGTERM", time_ns=at(1 + n / 20))
+        for n, worker in enumerate(("worker2", "worker0", "worker1"))
+    ]
+    found = finding(tmp_path, line("worker", name="worker2", id=2), *ends)
+    assert (found.remedy or "").startswith(
+        "Find out who sent SIGTERM, which ended worker2 before it: a launcher"
+    )
 
 
 def test_records_that_contradict_each_other_say_nothing(tmp_path: Path) -> None:

@@ -26,11 +26,13 @@ from rpcinspect.run.causes import Causes, Doubt
 from rpcinspect.session.model import NONE, CallFailure, Session
 from rpcinspect.session.provenance import NO_CONTEXT
 from rpcinspect.views.contract.jsonl import filter_json, lines
-from rpcinspect.views.phrases import error_phrase, packed, printable
+from rpcinspect.views.phrases import error_phrase, packed, printable, shorten
 from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
 
 CACHE_BYTES = 1 << 22
+MAX_ERROR = 200
+"""Characters of an error in a line for people."""
 BATCH = 2000
 """Rows that are put together at a time."""
 GRADIENTS, REFERENCE = MessageType.BACKWARD_AUTOGRAD_REQ.name, MessageType.RREF_BACKWARD_REQ.name
@@ -109,7 +111,7 @@ class CallRow(Struct, frozen=True, kw_only=True):
             return "" if self.failure is None else f"gave up: {self.failure.reason}"
         error = self.answered.get("error")
         if error is not None:
-            return printable(f"✗ {error_phrase(error)}")
+            return printable(f"✗ {shorten(error_phrase(error), MAX_ERROR)}")
         short = self.answered.get("short", "")
         return printable(f"= {short}" if short else "")
 

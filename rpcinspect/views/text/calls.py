@@ -146,7 +146,9 @@ def reason(call: CallRow, *, placed: bool = False) -> str:
         return "maybe for a request that was not captured"
     numbers = [f"#{number}" for number in doubt.parents]
     told = some(numbers, MAX_SHOWN) if len(numbers) > MAX_SHOWN else " or ".join(numbers)
-    return f"for {told}{', or for none' if doubt.own else ''}"
+    others = ["one that was not captured"] if doubt.unseen else []
+    others += ["none"] if doubt.own else []
+    return f"for {told}{', or for ' if others else ''}{' or '.join(others)}"
 
 
 def _below(

@@ -34,7 +34,7 @@ def _lines(closings: Closings, start_ns: int) -> Iterator[Line | Columns]:
         yield Columns(HEADER, rows, right=(0,), gives_way=1, styles=styles)
         yield "", ""
     if closings.open_pipes:
-        yield f"of {counted(closings.open_pipes, 'pipe')} the end was not captured", ""
+        yield f"the end of {counted(closings.open_pipes, 'pipe')} was not captured", ""
     yield from _reports(closings, start_ns)
     yield from _processes(closings, start_ns)
     yield from _verdict(closings)

@@ -132,7 +132,9 @@ def _cause(causes: Causes, number: int) -> str:
     ways = (
         [f"while serving one of {shown}" if len(parents) > 1 else f"while serving {shown}"] if parents else []
     )
-    if causes.doubts[number].own:
+    doubt = causes.doubts[number]
+    ways += ["for a request that was not captured"] if doubt.unseen else []
+    if doubt.own:
         ways.append("by the sender's own program")
     return f"{' or '.join(ways)} (ambiguous)"
 

@@ -26,6 +26,11 @@ def name(module: str, qualname: str) -> Raw:
     return Raw(text(module) + text(qualname) + b"\x93")
 
 
+def rebuilt(function: Raw, *args: Any) -> Raw:
+    """What a function gives: `REDUCE`."""
+    return Raw(function.opcodes + opcodes(args) + b"R")
+
+
 def receiver(method: str, argument: bytes) -> Raw:
     """`getattr(_InternalRPCPickler, method)(argument)`"""
     got = text("builtins") + text("getattr") + b"\x93" + PICKLER + text(method) + b"\x86R"

@@ -89,6 +89,8 @@ def test_what_a_call_was_sent_for() -> None:
     assert reason(row(parents=(3,)), placed=True) == ""
     assert reason(row(doubt=Doubt(7, "a", (3, 5), False))) == "for #3 or #5"
     assert reason(row(doubt=Doubt(7, "a", (3,), True))) == "for #3, or for none"
+    cut = Doubt(7, "a", (3,), True, unseen=True)
+    assert reason(row(doubt=cut)) == "for #3, or for one that was not captured or none"
     assert reason(row(doubt=Doubt(7, "a", (), True))) == "maybe for a request that was not captured"
     many = Doubt(7, "a", tuple(range(9)), False)
     assert reason(row(doubt=many)) == "for #0, #1, #2, #3 and 5 more"

@@ -44,7 +44,7 @@ def test_an_orderly_end_is_told_so() -> None:
 
 
 def test_ends_that_were_not_captured() -> None:
-    assert shown(Closings(departures=(), first=None, open_pipes=2)) == ["of 2 pipes the end was not captured"]
+    assert shown(Closings(departures=(), first=None, open_pipes=2)) == ["the end of 2 pipes was not captured"]
     assert shown(Closings(departures=(), first=None, open_pipes=0)) == ["no pipe was seen"]
 
 
@@ -65,7 +65,7 @@ def test_how_processes_ended() -> None:
     its = (worker(HOSTILE, killed), worker("worker0", Ended(how="unknown")))
     lines = shown(Closings(departures=(), first=None, open_pipes=2, ended=its))
     assert visible("\n".join(lines))
-    assert lines[0] == "of 2 pipes the end was not captured"
+    assert lines[0] == "the end of 2 pipes was not captured"
     assert lines[2].startswith("2.000000  ")
     assert lines[2].endswith(
         "killed by SIGKILL; the kernel killed 2 processes of the job's memory group for lack of memory"
