@@ -27,6 +27,8 @@ from tests.recorder.recording import (
 
 TALK = (sys.executable, str(Path(__file__).with_name("talk.py")))
 WIRE = ("-o", "x.pcap", "--private-net", "--")
+NOTHING = "WARNING: no process called init_rpc"
+"""How the summary ends of a command that is no job of RPC."""
 COUNT = """
 import signal, sys, time
 caught = []
@@ -57,7 +59,7 @@ def test_streams_and_exit_code_are_the_commands(tmp_path: Path) -> None:
     assert (done.code, done.out) == (5, "in\n")
     assert [line for line in done.err.splitlines() if not line.startswith("rpcinspect: ")] == ["oops"]
     assert done.told[0] == "recording via wire into x.pcap"
-    assert done.told[-1] == "next: rpcinspect decode x.pcap"
+    assert done.told[-1].startswith(NOTHING)
 
 
 def test_options_behind_the_command_are_the_commands(tmp_path: Path) -> None:
@@ -76,7 +78,7 @@ def test_a_command_that_can_not_run(tmp_path: Path, command: tuple[str, ...], co
 def test_a_signal_that_ends_the_command(tmp_path: Path) -> None:
     done = record(*WIRE, "sh", "-c", "kill -SEGV $$", folder=tmp_path)
     assert done.code == 128 + signal.SIGSEGV
-    assert done.told[-1] == "next: rpcinspect decode x.pcap"
+    assert done.told[-1].startswith(NOTHING)
 
 
 def test_who_ignores_the_ends_of_children_is_served_too(tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
     process.send_signal(number)
     done = finish(process)
     assert (done.code, done.out) == (9, f"{number.name}\n")
-    assert done.told[-1] == "next: rpcinspect decode x.pcap"
+    assert done.told[-1].startswith(NOTHING)
 
 
 def test_ctrl_c_reaches_the_command_once(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_ctrl_c_reaches_the_command_once(tmp_path: Path) -> None:
         os.close(terminal)
     assert os.waitstatus_to_exitcode(status) == 9, shown
     assert shown.count(b"SIGINT") == 1, shown
-    assert b"next: rpcinspect decode x.pcap" in shown
+    assert NOTHING.encode() in shown
 
 
 def read_terminal(terminal: int) -> bytes:
