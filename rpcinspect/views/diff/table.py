@@ -96,12 +96,12 @@ def _others(comparison: Comparison) -> str:
 
 def _where(message: Aligned, comparison: Comparison) -> str:
     ends = join_ends(end_label(message.source), end_label(message.destination))
-    what = printable(message.function or message.type)
+    what = printable(message.what)
     if message.request:
-        return f"{numbers(message)}, {ends}, {message.type}{f' {what}' if message.function else ''}"
+        return f"{numbers(message)}, {ends}, {message.type}{f' {what}' if message.call else ''}"
     request = None if message.answers is None else comparison.messages[message.answers]
     answered = "" if request is None else f" answers {numbers(request)}"
-    return f"{numbers(message)}, {ends}, {message.type}{answered}{f' {what}' if message.function else ''}"
+    return f"{numbers(message)}, {ends}, {message.type}{answered}{f' {what}' if message.call else ''}"
 
 
 def _difference(found: Found) -> str:
@@ -132,7 +132,7 @@ def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
             message = comparison.messages[one.message]
             ends = join_ends(end_label(message.source), end_label(message.destination))
             yield (
-                f"not counted: {numbers(message)} {ends} {printable(message.function or message.type)}  "
+                f"not counted: {numbers(message)} {ends} {printable(message.what)}  "
                 + (_difference(one))
             )
         if len(its) > MAX_INFORMATION:
@@ -150,7 +150,7 @@ def _listed(found: Found, comparison: Comparison) -> Iterator[str]:
     """One difference of the list."""
     message = comparison.messages[found.message]
     ends = join_ends(end_label(message.source), end_label(message.destination))
-    what = f"{message.type} {printable(message.function)}" if message.function else message.type
+    what = f"{message.type} {printable(message.call)}" if message.call else message.type
     follows = "" if found.follows is None else f"  follows {numbers(comparison.messages[found.follows])}"
     yield f"{numbers(message):>8}  {ends}  {what}  {_difference(found)}{follows}"
 
