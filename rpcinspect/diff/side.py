@@ -88,7 +88,9 @@ class DiffSide:
     def called(self, request: int) -> str | None:
         """Who a request calls, as a person says it."""
         call = self.calls.get(request)
-        return None if call is None else function_label(call.function if call.name is None else call.name.short)
+        if call is None:
+            return None
+        return function_label(call.function if call.name is None else call.name.short)
 
     def content(self, index: int) -> Content:
         """What a message says."""

@@ -6,7 +6,7 @@ In: a comparison, and the two runs for what their messages say. Out: lines of pr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Console
 
@@ -55,11 +55,9 @@ def _summary(comparison: Comparison, runs: tuple[Run, Run], *, show_all: bool) -
 def _side_line(label: str, side: Side) -> str:
     paths = ", ".join(path_label(path) for path in side.paths)
     context = "" if side.context is None else f", context {packed(side.context)}"
-    return f"{label}  {paths}{context}: {counted(side.messages, 'message')} between {_names(side.workers)}"
-
-
-def _names(workers: Sequence[str]) -> str:
-    return some([end_label(worker) for worker in workers], MAX_WORKERS) or "nobody"
+    between = some([end_label(worker) for worker in side.workers], MAX_WORKERS)
+    told = f"{counted(side.messages, 'message')} between {between}" if between else "no RPC messages"
+    return f"{label}  {paths}{context}: {told}"
 
 
 def _first(comparison: Comparison, runs: tuple[Run, Run]) -> Iterator[tuple[str, str]]:
@@ -131,10 +129,7 @@ def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
         for one in its[:MAX_INFORMATION]:
             message = comparison.messages[one.message]
             ends = join_ends(end_label(message.source), end_label(message.destination))
-            yield (
-                f"not counted: {numbers(message)} {ends} {printable(message.what)}  "
-                + (_difference(one))
-            )
+            yield (f"not counted: {numbers(message)} {ends} {printable(message.what)}  " + (_difference(one)))
         if len(its) > MAX_INFORMATION:
             yield f"not counted: {len(its) - MAX_INFORMATION:,} more {code}"
     if control:
