@@ -191,7 +191,7 @@ ANSWERS: dict[str, Answer] = {
     "rrefs": Answer(
         "RRef",
         lambda run, _: len(run.rrefs),
-        lambda run, request, console: show_rrefs(run.rrefs, console, every_fork=request.show_all),
+        lambda run, request, console: show_rrefs(run.rrefs, run.calls, console, every_fork=request.show_all),
         lambda run, _: rrefs_json(run.rrefs),
     ),
     "device-maps": Answer(

@@ -277,14 +277,16 @@ def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int], messages: Sequ
     """One difference for each kind of call whose median time is another by far, at the first of them and in
     their order: information, which does not count."""
     places = {message.a: place for place, message in enumerate(messages) if message.request}
-    times: dict[Sign, list[tuple[int, int, int, int]]] = defaultdict(list)
+    times: dict[tuple[Sign, str | None], list[tuple[int, int, int, int]]] = defaultdict(list)
     for index, partner in pairs.items():
         call, other = a.calls[index], b.calls[partner]
         if call.latency_ns is None or other.latency_ns is None or call.control or call.kind not in GENERAL:
             continue
         if a.signs[index] != b.signs[partner]:
             continue  # another function in its place: its time says nothing of the first one's
-        times[a.signs[index]].append((index, partner, call.latency_ns, other.latency_ns))
+        # methods of all objects go through one function of torch's: who is called keeps them apart
+        kind = a.signs[index], a.called(index)
+        times[kind].append((index, partner, call.latency_ns, other.latency_ns))
     found: list[tuple[tuple[int, int], Found]] = []
     for rows in times.values():
         medians = median_low([row[2] for row in rows]), median_low([row[3] for row in rows])

@@ -121,7 +121,7 @@ def _guess(
     codes = {difference.code for difference in its}
     if codes & ONE_SIDED:
         return _one_sided(messages, message, codes, a, b)
-    who, what = message.source, _called(message)
+    who, what = message.source, message.what
     if "error" in codes:
         return _Guess("error", f"{who} fails in one of the two runs, or in another way: {what}")
     if codes == {"unknown"}:
@@ -152,7 +152,7 @@ def _devices(message: Aligned, codes: set[str]) -> str:
 
 def _result(message: Aligned, its: Sequence[Difference], a: DiffSide, b: DiffSide) -> _Guess:
     """An answer, or a gradient: what a worker has computed from equal inputs."""
-    who, what = message.source, _called(message)
+    who, what = message.source, message.what
     given = "the same call" if not message.request else "the same messages"
     nature = nature_of(its)
     if nature == "rounding":
@@ -190,7 +190,7 @@ def _one_sided(
     messages: Sequence[Aligned], message: Aligned, codes: set[str], a: DiffSide, b: DiffSide
 ) -> _Guess:
     run, other, label = (a, b, "a") if message.b is None else (b, a, "b")
-    who, what = message.source, _called(message)
+    who, what = message.source, message.what
     if not message.request:
         return _Guess("missing-call", f"only in {label}, {who} answers {what}")
     strange = sorted({message.source, message.destination} - _workers(other))
@@ -210,10 +210,6 @@ def _alone(messages: Sequence[Aligned], message: Aligned, run: DiffSide, label: 
     if context is None:
         return False
     return not any(own[call.index] for call in run.calls.values() if call.context == context)
-
-
-def _called(message: Aligned) -> str:
-    return message.function or message.type
 
 
 def _workers(run: DiffSide) -> set[str]:

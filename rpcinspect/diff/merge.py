@@ -144,6 +144,7 @@ def _aligned(
     sign, is_answer = entry.sign, entry.request is not None
     run, index = (b, entry.b) if entry.a is None else (a, entry.a)
     assert index is not None
+    asked = index if entry.request is None else entry.request[0 if run is a else 1]
     found = Aligned(
         a=entry.a,
         b=entry.b,
@@ -151,6 +152,7 @@ def _aligned(
         source=sign.caller,
         destination=sign.callee,
         function=sign.function,
+        call=None if asked is None else run.called(asked),
         request=not is_answer,
         answers=None if entry.request is None else places.get(entry.request),
         control=entry.control,

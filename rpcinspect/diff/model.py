@@ -54,12 +54,19 @@ class Aligned(Struct, frozen=True, kw_only=True):
     destination: str
     """Workers as the second run calls them."""
     function: str | None
-    """Of an answer: that of its request."""
+    """As the wire has it; of an answer: that of its request."""
+    call: str | None
+    """Who is called, as a person says it: `Head.forward`, where the wire says `_local_invoke`."""
     request: bool
     answers: int | None
     """Place of its request."""
     control: bool
     """The agents' own."""
+
+    @property
+    def what(self) -> str:
+        """Who is called, else the type."""
+        return self.call or self.type
 
 
 class Found(Struct, frozen=True, kw_only=True):

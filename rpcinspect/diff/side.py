@@ -85,6 +85,13 @@ class DiffSide:
             ends = self.name(orphan.job, orphan.source), self.name(orphan.job, orphan.destination)
             self.signs[orphan.index] = Sign(orphan.job, *ends, orphan.record.rpc.message.type, None)
 
+    def called(self, request: int) -> str | None:
+        """Who a request calls, as a person says it."""
+        call = self.calls.get(request)
+        if call is None:
+            return None
+        return function_label(call.function if call.name is None else call.name.short)
+
     def content(self, index: int) -> Content:
         """What a message says."""
         known = self._contents.get(index)

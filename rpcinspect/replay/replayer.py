@@ -196,10 +196,12 @@ class _Replayer:
         seeds: Seeds,
         done: Callable[[StepOutcome], None] = lambda outcome: None,
         tap: Tap | None = None,
+        mute: bool = False,
     ) -> _Run:
         calls = {index: call for index, call in self._calls.items() if call.job == planned.cast.job}
         options = self._options
-        return _Run(self._opened, planned, calls, options, self._silent, self._stubborn, seeds, done, tap)
+        known = self._silent, self._stubborn
+        return _Run(self._opened, planned, calls, options, *known, seeds, done, tap, mute)
 
     def play(self, planned: PlannedSession, workers: Workers | None, tap: Tap | None) -> SessionOutcome:
         """One session, from the start of its live workers to their end; without `workers`, in the group that
@@ -214,7 +216,7 @@ class _Replayer:
         tries = self._options.search_seeds
         for planned in self._plan.sessions if tries is not None else ():
             if planned.count("send"):
-                play = partial(self._play, planned, workers, tap=None)
+                play = partial(self._play, planned, workers, tap=None, mute=True)
                 try:
                     found = search(planned.number, tries or range(0), self._options.seeds, play, self._calls)
                 except _Interrupted:
@@ -231,8 +233,9 @@ class _Replayer:
         done: Callable[[StepOutcome], None],
         *,
         tap: Tap | None,
+        mute: bool = False,
     ) -> SessionOutcome:
-        run = self._run(planned, seeds, done, tap)
+        run = self._run(planned, seeds, done, tap, mute)
         try:
             if workers is not None:
                 run.go(workers)
@@ -283,6 +286,8 @@ class _Run:
     seeds: Seeds
     tick: Callable[[StepOutcome], None]
     tap: Tap | None
+    mute: bool
+    """Nothing of what its workers write is shown: it only looks for seeds, and the replay itself follows."""
     player: Player | None = None
     gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
     ended: tuple[Ended, ...] = ()
@@ -372,6 +377,8 @@ class _Run:
         peers: Mapping[str, Played],
         members: Members,
     ) -> None:
+        if self.mute:
+            group.mute()
         self._new_player(material, loop, peers, members, group.ended).run()
         if self.options.show_gradients:
             self.gradients = dict(self._held(group))

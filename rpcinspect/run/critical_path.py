@@ -7,7 +7,9 @@ worker: whatever a worker does follows from what reached it last. That is
 - the answer to a call that it made and waited for: then its callee is who worked;
 - in a backward pass, a gradient: then its sender is who worked, also if the worker that gets it has sent one
   itself before, and waits;
-- for a fetch, the value of the RRef: then its maker's function is what ran.
+- for a fetch, the value of the RRef: then its maker's function is what ran;
+- for a function that was given an RRef of a third worker, the owner's answer to the RREF_FORK_REQUEST: agents
+  run no function before the RRefs in its arguments are confirmed (rref_context.cpp).
 
 What was before all of that is the request that the worker serves, and so its caller. Times are of this one
 path: two workers that work at once are not both on it.
@@ -64,6 +66,7 @@ def critical_path(
     The clean-up is left out: nobody waits for it. So are calls of which it is `doubtful` who made them:
     nobody knows who waits for them.
     """
+    calls = tuple(calls)
     its = [
         call
         for call in calls
@@ -74,9 +77,16 @@ def critical_path(
     ]
     if not its:
         return ()
+    served = {call.index for call in its}
+    its += [call for call in calls if _confirms(call) and waiting.get(call.index) in served]
     path = _Path(graph, its, waiting, passes.handed_in)
     path.walk()
     return tuple(reversed(path.segments))
+
+
+def _confirms(call: Exchange) -> bool:
+    """Whether a function waits for it before it begins."""
+    return call.kind == MessageType.RREF_FORK_REQUEST and call.end_ns is not None
 
 
 class _Frame(Struct, eq=False):

@@ -284,11 +284,13 @@ class Run(Closing):
 
     @cached_property
     def _calls_of(self) -> dict[tuple[int, int], list[Exchange]]:
-        """Calls by job and context: a run may have thousands of contexts."""
+        """Calls by job and context, what they wait for with them: a run may have thousands of contexts."""
         found: dict[tuple[int, int], list[Exchange]] = defaultdict(list)
         for call in self.exchanges.calls:
-            if call.context is not None:
-                found[call.job, call.context].append(call)
+            waiting = None if call.context is not None else self.calls.get(self.waiting.get(call.index, -1))
+            context = call.context if waiting is None else waiting.context
+            if context is not None:
+                found[call.job, context].append(call)
         return found
 
 

@@ -99,10 +99,22 @@ class UnsafePickles(Stage):
             text=f"{counted(len(indexes), 'message')} to {several(workers)} ({numbers(indexes)}) "
             f"{'carries' if len(indexes) == 1 else 'carry'} classes or functions of the job's own: "
             f"{', '.join(names[:MAX_NAMES])}{more}. Loading them imports their modules.",
-            remedy="Let a replay find them: --path says where they lie, and allows what they define.",
+            remedy=_found_by(names),
             messages=indexes[:MAX_INDEXES],
             workers=workers,
         )
+
+
+def _found_by(names: Sequence[str]) -> str:
+    """How a replay finds and allows them."""
+    of_script = [name.partition(".")[0] in ("__main__", "__mp_main__") for name in names]
+    if all(of_script):
+        way = "--main names the script that the job ran, and allows what it defines"
+    elif any(of_script):
+        way = "--main names the script that the job ran, --path where modules lie; both allow what is there"
+    else:
+        way = "--path says where they lie, and allows what they define"
+    return f"Let a replay find them: {way}."
 
 
 def _confuses(request: Note, answer: Note) -> bool:

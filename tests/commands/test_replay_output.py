@@ -59,6 +59,14 @@ def test_a_worker_that_writes_more_than_anybody_reads(tmp_path: Path) -> None:
     assert lines[-1] == "worker1 | \u2026 19,999,800 more lines not shown (39,999,600 bytes)"
 
 
+def test_what_is_tried_for_a_seed_is_not_shown(tmp_path: Path) -> None:
+    """Only the replay that follows: lines of many tries would look like one job's."""
+    path = job(tmp_path, 'print("serving")', "gain = gain + torch.rand(()).item()")
+    ran = replay(CHAIN, "--path", path, "--search-seed", "1:3")
+    assert "seed: none from 1 to 2 explains" in ran.out
+    assert ran.err.splitlines() == ["worker1 | serving"]
+
+
 def test_a_worker_that_asks(tmp_path: Path) -> None:
     """There is nobody to answer, and that is an answer."""
     path = job(tmp_path, "input('which one? ')")

@@ -18,7 +18,7 @@ from rpcinspect.errors import CaptureError
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.views.diff.json_lines import diff_lines
-from tests.diff.stories import Story, codes, first
+from tests.diff.stories import Story, answer, codes, first
 from tests.logs import log_of, message
 from tests.places import others, recorded, workloads
 
@@ -199,6 +199,13 @@ def test_a_function_whose_name_is_no_text(tmp_path: Path) -> None:
     assert "m.f\\\\ud800" in diff_lines(comparison).decode()
 
 
+INVOKE = (
+    b"\x80\x02ctorch.distributed.rpc.internal\nPythonUDF\nctorch.distributed.rpc.rref_proxy\n_local_invoke\n"
+    b"(NX\x03\x00\x00\x00%s)}t}\x87\x81."
+)
+"""A method of three letters, of whatever object."""
+
+
 def spent(*times: int) -> Story:
     story = Story()
     for n, time in enumerate(times):
@@ -222,6 +229,20 @@ def test_medians_that_differ_by_far_are_told_once() -> None:
     a, b = spent(LEAST_NS, LEAST_NS, LEAST_NS), spent(5 * LEAST_NS, 6 * LEAST_NS, 7 * LEAST_NS)
     assert told(a, b) == [slower(LEAST_NS, 6 * LEAST_NS)]
     assert told(b, a) == [slower(6 * LEAST_NS, LEAST_NS)]
+
+
+def test_methods_behind_one_function_of_torchs_have_times_of_their_own() -> None:
+    a, b = Story(), Story()
+    for story, factor in ((a, 1), (b, 4)):
+        for n, (method, takes) in enumerate([(b"put", LEAST_NS), (b"get", 9 * LEAST_NS), (b"get", LEAST_NS)]):
+            begin = 20 * n * LEAST_NS
+            takes = takes if n == 1 else factor * takes
+            story.call(0, 1, begin, begin + takes, PythonCall(INVOKE % method, False), answer(0))
+    found = [one.difference for one in told(a, b)]
+    assert [(one.a_value, one.b_value, one.text) for one in found] == [
+        (LEAST_NS, 4 * LEAST_NS, "of 1 call"),
+        (LEAST_NS, 4 * LEAST_NS, "of 2 calls"),
+    ]
 
 
 def test_small_differences_are_not() -> None:

@@ -70,3 +70,16 @@ def test_a_longer_storage_is_told_in_bytes(back: bool) -> None:
     ]
     assert told == [(64, 48) if back else (48, 64)]
     assert not verdict["same"]
+
+
+def test_who_is_called_is_named_as_decode_names_it() -> None:
+    """Not torch's function, through which a RemoteModule calls a method; `function` stays the wire's."""
+    paths = [recorded(f"reports/job/{name}.pcap") for name in ("plain", "dropout")]
+    text = rpcinspect("diff", *paths, "--all").out
+    assert "PYTHON_REMOTE_CALL __main__.Stage1  argument" in text
+    assert "FORWARD_AUTOGRAD_RESP Stage1.forward  value" in text
+    assert "_remote_forward" not in text
+    lines = [
+        line for line in diff("job", "plain.pcap", "dropout.pcap") if line.get("call") == "Stage1.forward"
+    ]
+    assert {line["function"] for line in lines} == {"_remote_module_non_scriptable._remote_forward"}

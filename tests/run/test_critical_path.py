@@ -47,6 +47,23 @@ def test_a_chain_of_calls_is_followed_to_its_last_worker() -> None:
     assert forward[3].begin_ns - CLOCK_NS <= run["time_ns"] <= forward[3].end_ns
 
 
+def test_a_function_waits_until_the_rrefs_it_is_given_are_confirmed() -> None:
+    """The truth says when each call of the function began; until then its worker did not work for it."""
+    trace = workload_trace("pairs/base")
+    began = [run["time_ns"] for run in workload("pairs/base").of("run", function="training.forward")]
+    waited = 0
+    for graph in trace.graphs:
+        path = trace.critical_path(graph)
+        for segment in path:
+            if segment.kind == "answer" and segment.what == "RREF_FORK_REQUEST":
+                forward = next(
+                    s for s in path if s.what == "training.forward" and s.begin_ns == segment.end_ns
+                )
+                assert any(forward.begin_ns - CLOCK_NS <= time <= forward.end_ns for time in began)
+                waited += 1
+    assert waited == len(began)
+
+
 def test_pauses_are_the_creators() -> None:
     trace = workload_trace("basic_chain")
     (graph,) = trace.graphs

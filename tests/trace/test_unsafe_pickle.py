@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
@@ -35,6 +36,25 @@ def test_an_argument_that_does_something_and_the_same_as_the_call() -> None:
     assert finding.messages == (request["index"],)
     assert truth["name"] in finding.text
     assert [f for f in of_capture("faults/fit")[1] if f.code == "unsafe-pickle"] == []
+
+
+@pytest.mark.parametrize(
+    ("modules", "options"),
+    [
+        (("app",), ["--path"]),
+        (("__main__", "__mp_main__"), ["--main"]),
+        (("__mp_main__", "app"), ["--main", "--path"]),
+    ],
+)
+def test_what_lets_a_replay_find_the_jobs_own_classes(modules: tuple[str, ...], options: list[str]) -> None:
+    """The script that was run is in no folder's modules."""
+    workers = Workers(2)
+    for n, module in enumerate(modules):
+        workers.call(0, 1, 10 * n, 10 * n + 5, PythonCall(b"c%s\nNet\n." % module.encode(), False))
+    [finding] = findings(workers, until=100)
+    assert (finding.code, finding.severity) == ("unsafe-pickle", "info")
+    assert finding.remedy is not None
+    assert re.findall(r"--[a-z]+", finding.remedy) == options
 
 
 def test_lists_of_messages_are_bounded() -> None:

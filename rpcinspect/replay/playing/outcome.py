@@ -4,8 +4,9 @@ the likely reason of a difference in a sentence.
 Made by the engine, read by the report and the views. Message numbers are indexes, as in the plan.
 
 `with_reasons`: where a replay parts from its capture, and what follows. A difference is a place of its own if
-nothing before it, at the same worker or in the same context, was different already; what comes after may
-follow from it. What is said of the first is a guess from how the values differ, and is worded as one.
+nothing before it was different already at the live worker that made it, or at one with which that exchanges
+messages; what comes after may follow from it. Nothing follows through a played worker: whatever it gets, it
+sends what was captured. What is said of the first is a guess from how the values differ, and worded as one.
 """
 
 from __future__ import annotations
@@ -172,8 +173,9 @@ def with_reasons(
     steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Exchange]
 ) -> tuple[tuple[StepOutcome, ...], tuple[InboundOutcome, ...]]:
     """Differences with the likely reason; `calls` by the index of their request."""
-    first: dict[object, int] = {}
-    """Worker, or context → request of the first difference."""
+    groups = _live_groups(steps, calls)
+    first: dict[str, int] = {}
+    """Live worker, and each that exchanges messages with it → request of the first difference."""
     told: dict[int, str] = {}
     moments = [
         (calls[index].end_ns if sent else calls[index].begin_ns, index, found)
@@ -182,7 +184,7 @@ def with_reasons(
     moments.sort(key=lambda moment: moment[:2])
     gaps = _gaps(steps, calls)
     for _, index, found in moments:
-        places = _places(calls[index])
+        places = _places(calls[index], groups)
         earlier = [first[place] for place in places if place in first and first[place] != index]
         told[index] = f"may follow from #{min(earlier)}" if earlier else _guess(found)
         for place in places:
@@ -191,7 +193,7 @@ def with_reasons(
         tuple(
             replace(one, result=None, text=AFTER_A_GAP)
             if one.result in ("different", "unanswered") and _after(gaps, one.step.message, calls)
-            else _step_with_reason(one, told, first, calls)
+            else _step_with_reason(one, told, first, groups, calls)
             for one in steps
         ),
         tuple(
@@ -223,24 +225,42 @@ def _after(gaps: Mapping[str, int], index: int | None, calls: Mapping[int, Excha
 
 
 def _step_with_reason(
-    one: StepOutcome, told: Mapping[int, str], first: Mapping[object, int], calls: Mapping[int, Exchange]
+    one: StepOutcome,
+    told: Mapping[int, str],
+    first: Mapping[str, int],
+    groups: Mapping[str, set[str]],
+    calls: Mapping[int, Exchange],
 ) -> StepOutcome:
     index = one.step.message
     if one.result == "different" and one.text is None and index in told:
         return replace(one, text=told[index])
     if one.result == "unanswered" and one.step.action == "answer" and index in calls:
-        earlier = [first[place] for place in _places(calls[index]) if first.get(place, index) < index]
+        earlier = [first[place] for place in _places(calls[index], groups) if first.get(place, index) < index]
         return replace(one, text=f"{one.text}; it may follow from #{min(earlier)}") if earlier else one
     if one.result == "unanswered" and one.step.action == "send":
-        earlier = [first[place] for place in _places(calls[index]) if place in first]
+        earlier = [first[place] for place in _places(calls[index], groups) if place in first]
         why = f"it may follow from #{min(earlier)}" if earlier else WAITS
         return replace(one, text=f"{one.text}; {why}")
     return one
 
 
-def _places(call: Exchange) -> list[object]:
-    """Where a difference shows again: at both workers, and in the context."""
-    return [call.callee, call.caller, *([] if call.context is None else [("context", call.context)])]
+def _live_groups(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) -> dict[str, set[str]]:
+    """Live worker → those that it shares differences with: itself, and whom messages join to it."""
+    played = {one.step.role for one in steps if one.step.action != "skip"}
+    groups: dict[str, set[str]] = {}
+    for call in calls.values():
+        live = {call.caller, call.callee} - played
+        for worker in live:
+            groups.setdefault(worker, {worker})
+        if not call.control:
+            joined = set().union(*(groups[worker] for worker in live))
+            groups |= dict.fromkeys(joined, joined)
+    return groups
+
+
+def _places(call: Exchange, groups: Mapping[str, set[str]]) -> set[str]:
+    """Where a difference shows again."""
+    return groups.get(call.callee, set()) | groups.get(call.caller, set())
 
 
 def _different(

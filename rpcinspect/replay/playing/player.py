@@ -284,7 +284,7 @@ class Player:
         ]
         if call.context is None or not missing:
             return None
-        return f"depends on the answer to #{min(missing)}, which differed"
+        return f"may depend on the answer to #{min(missing)}, which did not come as captured"
 
     def _give(self, step: Step, event: RequestArrived) -> None:
         """Answers a live request as the captured one that it repeats was."""

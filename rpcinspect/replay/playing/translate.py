@@ -312,8 +312,8 @@ class _Changes:
 
 def _text(kind: str, value: Any) -> str:
     if isinstance(value, GloballyUniqueId):
-        return f"({value.created_on}, {value.local_id})"
-    return str(unpack_id(value)) if kind in PACKED else str(value)
+        return f"{value.created_on}:{value.local_id}"
+    return "{}:{}".format(*unpack_id(value)) if kind in PACKED else str(value)
 
 
 PACKED = frozenset({CONTEXT, AUTOGRAD_MESSAGE})

@@ -1,8 +1,8 @@
 """A comparison as JSON Lines: the contract's `difference` lines, then the `verdict`.
 
 In: a comparison. Out: bytes that end with a line. Fields beyond the contract: of a difference what message it
-is in (`type`, `source`, `destination`, `function`, `request`, `control`), whether it `counts`, what it
-`follows`, and what `Difference.as_json` adds; of the verdict all but `same`, `first` and `counts`.
+is in (`type`, `source`, `destination`, `function`, `call`, `request`, `control`), whether it `counts`, what
+it `follows`, and what `Difference.as_json` adds; of the verdict all but `same`, `first` and `counts`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def difference_json(found: Found, comparison: Comparison) -> Json:
         "code": told.pop("code"),
         **_place(message),
         **told,
-        **picked("type source destination function request control")(message),
+        **picked("type source destination function call request control")(message),
         "counts": found.counts,
         "follows": None if found.follows is None else _place(comparison.messages[found.follows]),
     }

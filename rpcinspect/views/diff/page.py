@@ -221,7 +221,7 @@ def _first(comparison: Comparison, first: Explanation, rows: dict[int, Row], run
 
 def _what(message: Aligned) -> str:
     source, destination = end_label(message.source), end_label(message.destination)
-    what = shorten(printable(message.function or message.type), 80)
+    what = shorten(printable(message.what), 80)
     if message.request:
         return f"{numbers(message)}, where {source} sends {what} to {destination}"
     return f"{numbers(message)}, where {source} answers {what} to {destination}"

@@ -140,7 +140,7 @@ def brief_of(message: Aligned) -> Brief:
         end_label(message.source),
         end_label(message.destination),
         message.type,
-        None if message.function is None else shorten(printable(message.function), MAX_FUNCTION),
+        None if message.call is None else shorten(printable(message.call), MAX_FUNCTION),
     )
 
 

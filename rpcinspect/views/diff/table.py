@@ -6,7 +6,7 @@ In: a comparison, and the two runs for what their messages say. Out: lines of pr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Console
 
@@ -55,11 +55,9 @@ def _summary(comparison: Comparison, runs: tuple[Run, Run], *, show_all: bool) -
 def _side_line(label: str, side: Side) -> str:
     paths = ", ".join(path_label(path) for path in side.paths)
     context = "" if side.context is None else f", context {packed(side.context)}"
-    return f"{label}  {paths}{context}: {counted(side.messages, 'message')} between {_names(side.workers)}"
-
-
-def _names(workers: Sequence[str]) -> str:
-    return some([end_label(worker) for worker in workers], MAX_WORKERS) or "nobody"
+    between = some([end_label(worker) for worker in side.workers], MAX_WORKERS)
+    told = f"{counted(side.messages, 'message')} between {between}" if between else "no RPC messages"
+    return f"{label}  {paths}{context}: {told}"
 
 
 def _first(comparison: Comparison, runs: tuple[Run, Run]) -> Iterator[tuple[str, str]]:
@@ -96,12 +94,12 @@ def _others(comparison: Comparison) -> str:
 
 def _where(message: Aligned, comparison: Comparison) -> str:
     ends = join_ends(end_label(message.source), end_label(message.destination))
-    what = printable(message.function or message.type)
+    what = printable(message.what)
     if message.request:
-        return f"{numbers(message)}, {ends}, {message.type}{f' {what}' if message.function else ''}"
+        return f"{numbers(message)}, {ends}, {message.type}{f' {what}' if message.call else ''}"
     request = None if message.answers is None else comparison.messages[message.answers]
     answered = "" if request is None else f" answers {numbers(request)}"
-    return f"{numbers(message)}, {ends}, {message.type}{answered}{f' {what}' if message.function else ''}"
+    return f"{numbers(message)}, {ends}, {message.type}{answered}{f' {what}' if message.call else ''}"
 
 
 def _difference(found: Found) -> str:
@@ -131,10 +129,7 @@ def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
         for one in its[:MAX_INFORMATION]:
             message = comparison.messages[one.message]
             ends = join_ends(end_label(message.source), end_label(message.destination))
-            yield (
-                f"not counted: {numbers(message)} {ends} {printable(message.function or message.type)}  "
-                + (_difference(one))
-            )
+            yield (f"not counted: {numbers(message)} {ends} {printable(message.what)}  " + (_difference(one)))
         if len(its) > MAX_INFORMATION:
             yield f"not counted: {len(its) - MAX_INFORMATION:,} more {code}"
     if control:
@@ -150,7 +145,7 @@ def _listed(found: Found, comparison: Comparison) -> Iterator[str]:
     """One difference of the list."""
     message = comparison.messages[found.message]
     ends = join_ends(end_label(message.source), end_label(message.destination))
-    what = f"{message.type} {printable(message.function)}" if message.function else message.type
+    what = f"{message.type} {printable(message.call)}" if message.call else message.type
     follows = "" if found.follows is None else f"  follows {numbers(comparison.messages[found.follows])}"
     yield f"{numbers(message):>8}  {ends}  {what}  {_difference(found)}{follows}"
 

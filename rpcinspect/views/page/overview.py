@@ -124,7 +124,7 @@ def page_of(run: Run, part: Part) -> Page:
         pairs=groups_table("from → to", latency.pairs, latency),
         stragglers=stragglers_table(latency.stragglers),
         housekeeping=counted(len(answers.latency.timings) - len(latency.timings), "exchange"),
-        rrefs=rrefs_table(answers.rrefs),
+        rrefs=rrefs_table(answers.rrefs, answers.calls),
         maps=maps_table(answers.device_maps),
         map_lines=tuple(
             f"on {end_label(one.caller)}: {printable(one.line)}"

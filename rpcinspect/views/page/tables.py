@@ -6,12 +6,13 @@ for HTML. What is too much for a page is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from rpcinspect.errors import Problem
 from rpcinspect.run.device_maps import DeviceMap, Pairs
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.latency import Latency, LatencyGroup, Straggler
 from rpcinspect.session.model import CaptureInfo, RRef, Session
 from rpcinspect.views.phrases import amount, duration, path_label, printable, shorten
@@ -141,7 +142,7 @@ def stragglers_table(stragglers: Sequence[Straggler]) -> Table:
     return table(header, rows, (1, 2), len(stragglers) - len(rows))
 
 
-def rrefs_table(stories: Sequence[RRef]) -> Table:
+def rrefs_table(stories: Sequence[RRef], calls: Mapping[int, Exchange]) -> Table:
     rows = []
     for story in stories[:MAX_RREFS]:
         creator = "?" if story.creator is None else end_label(story.creator)
@@ -153,7 +154,7 @@ def rrefs_table(stories: Sequence[RRef]) -> Table:
                 f"{story.rref_id[0]}:{story.rref_id[1]}",
                 "?" if story.owner is None else end_label(story.owner),
                 links(() if story.created is None else (story.created,), creator),
-                value_words(story),
+                value_words(story, calls),
                 f"{len(story.forks):,}",
                 shorten(alive, 120),
                 links(story.fetches),

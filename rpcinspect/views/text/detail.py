@@ -106,9 +106,9 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
         told = f": {failure.text}" if failure.text else ""
         yield _field("given up", f"{FAILURES[failure.reason]} {waited} after it began{told}")
     start = min(messages.time_ns)
-    took = duration(tp.last_ns - tp.first_ns)
+    took = "" if tp.pipe.logged else f", takes {duration(tp.last_ns - tp.first_ns)}"
     yield _field(
-        "time", f"{(tp.first_ns - start) / 1e9:.9f} s after the first, {moment(tp.first_ns, 9)}, takes {took}"
+        "time", f"{(tp.first_ns - start) / 1e9:.9f} s after the first, {moment(tp.first_ns, 9)}{took}"
     )
     file = path_label(session.captures[tp.capture].path)
     if tp.pipe.logged:

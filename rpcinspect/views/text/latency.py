@@ -95,7 +95,7 @@ def group_cells(group: LatencyGroup) -> tuple[str, ...]:
         *(map(duration, spread) if spread else ("",) * 4),
         "" if group.own is None else duration(group.own.p50),
         duration(group.nested_ns) if group.nested_ns else "",
-        duration(group.wire_ns),
+        duration(group.wire_ns) if group.wire_ns else "",  # a log does not tell it
         amount(group.request_bytes),
         amount(group.answer_bytes),
     )

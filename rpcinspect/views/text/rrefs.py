@@ -1,14 +1,15 @@
 """The ledger of remote references on a terminal: a line each, then the forks of those that are still alive.
 
-In: `RRef`s. Out: lines of printable text on a console.
+In: `RRef`s, and the run's calls, which say who made them. Out: lines of printable text on a console.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Fork, RRef
 from rpcinspect.views.graph.words import what_words
 from rpcinspect.views.phrases import counted
@@ -16,19 +17,23 @@ from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label
 
 
-def show_rrefs(stories: Sequence[RRef], console: Console, *, every_fork: bool = False) -> None:
+def show_rrefs(
+    stories: Sequence[RRef], calls: Mapping[int, Exchange], console: Console, *, every_fork: bool = False
+) -> None:
     """Prints everything; with `every_fork` the forks that were given back too."""
-    show_lines(_lines(stories, every_fork), console)
+    show_lines(_lines(stories, calls, every_fork), console)
 
 
-def _lines(stories: Sequence[RRef], every_fork: bool) -> Iterator[Line | Columns]:
+def _lines(
+    stories: Sequence[RRef], calls: Mapping[int, Exchange], every_fork: bool
+) -> Iterator[Line | Columns]:
     if not stories:
         yield "no remote reference was seen", ""
         return
     several = len({story.job for story in stories}) > 1
     header = [*(["job"] if several else []), "rref", "owner", "made by", "value of", "forks", "alive"]
     header += ["fetched", "backward"]
-    rows = [[*([str(story.job)] if several else []), *_row(story)] for story in stories]
+    rows = [[*([str(story.job)] if several else []), *_row(story, calls)] for story in stories]
     styles = ["red" if story.failed else "yellow" if story.alive else "" for story in stories]
     yield Columns(header, rows, right=range(4 + several, 8 + several), gives_way=3 + several, styles=styles)
     forks = [(story, f) for story in stories for f in (story.forks if every_fork else story.alive)]
@@ -40,13 +45,13 @@ def _lines(stories: Sequence[RRef], every_fork: bool) -> Iterator[Line | Columns
     yield f"{counted(len(stories), 'RRef')}, {counted(left, 'fork')} alive when the capture ends", ""
 
 
-def _row(story: RRef) -> list[str]:
+def _row(story: RRef, calls: Mapping[int, Exchange]) -> list[str]:
     made = "?" if story.creator is None else end_label(story.creator)
     return [
         _id(story.rref_id),
         "?" if story.owner is None else end_label(story.owner),
         made if story.created is None else f"{made} #{story.created}",
-        value_words(story),
+        value_words(story, calls),
         f"{len(story.forks):,}",
         f"{len(story.alive):,}",
         f"{len(story.fetches):,}",
@@ -54,9 +59,11 @@ def _row(story: RRef) -> list[str]:
     ]
 
 
-def value_words(story: RRef) -> str:
-    """What an RRef refers to."""
-    what = what_words(story.what) if story.what is not None else "a local value"
+def value_words(story: RRef, calls: Mapping[int, Exchange]) -> str:
+    """What an RRef refers to: an object of a class, or the result of what was called."""
+    call = None if story.created is None or story.what is None else calls.get(story.created)
+    made_by = story.what if call is None else call.what
+    what = what_words(made_by) if made_by is not None else "a local value"
     if story.what is None and story.created is not None:
         what = "? (its remote call names no plain function)"
     elif story.what is None and story.creator != story.owner:

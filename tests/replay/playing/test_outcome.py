@@ -169,12 +169,17 @@ def test_other_workers_have_differences_of_their_own() -> None:
     assert texts == {"app.f": RANDOM, "app.g": ROUNDING}
 
 
-def test_a_context_carries_differences_from_worker_to_worker() -> None:
+@pytest.mark.parametrize("talk", [True, False])
+def test_a_difference_reaches_another_live_worker_only_by_what_they_send_to_each_other(talk: bool) -> None:
+    """Not through played ones, in one context or not: these send what was captured."""
     workers = Workers(4)
     workers.call(0, 1, 0, 50, "app.f", context=(0, 1))
-    workers.call(2, 3, 100, 150, "app.g", context=(0, 2))
-    texts, _ = told(workers, {"app.f": different(DROPPED), "app.g": different(ONE_ULP)}, roles=("w0", "w2"))
-    assert texts["app.g"] == "may follow from #0"
+    if talk:
+        workers.call(1, 3, 10, 20, "app.nested", context=(0, 1))
+    workers.call(2, 3, 100, 150, "app.g", context=(0, 1))
+    steps = {"app.f": different(DROPPED), "app.g": different(DROPPED)}
+    texts, _ = told(workers, steps, roles=("w0", "w2"))
+    assert (texts["app.f"], texts["app.g"]) == (RANDOM, "may follow from #0" if talk else RANDOM)
 
 
 def test_an_answer_counts_from_its_end_and_a_request_from_its_beginning() -> None:

@@ -29,7 +29,7 @@ def test_latency() -> None:
 
 def test_references() -> None:
     run = workload_trace("rref_relay")
-    table = made.rrefs_table(run.rrefs)
+    table = made.rrefs_table(run.rrefs, run.calls)
     assert texts(table, 0) == [f"{story.rref_id[0]}:{story.rref_id[1]}" for story in run.rrefs]
     assert "a local value" in texts(table, 3)
     assert table.rows[0].cells[2].links == (run.rrefs[0].created,)
@@ -61,5 +61,5 @@ def test_what_is_too_much_is_counted() -> None:
     assert (len(table.rows), table.left_out) == (made.MAX_STRAGGLERS, 7)
     story = workload_trace("rref_relay").rrefs[0]
     story = replace(story, fetches=tuple(range(made.MAX_LINKS + 3)))
-    cell = made.rrefs_table((story,)).rows[0].cells[6]
+    cell = made.rrefs_table((story,), {}).rows[0].cells[6]
     assert (len(cell.links), cell.more) == (made.MAX_LINKS, 3)

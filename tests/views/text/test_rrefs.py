@@ -6,14 +6,15 @@ from msgspec.structs import replace
 
 from rpcinspect.views.text.rrefs import show_rrefs
 from tests.commands.runner import visible
-from tests.trace.runs import workload_trace
+from tests.places import recorded
+from tests.trace.runs import traced, workload_trace
 from tests.views.graphs import HOSTILE
 from tests.views.opened import file_console
 
 
 def shown(stories: object, *, every_fork: bool = False) -> list[str]:
     console, out = file_console()
-    show_rrefs(stories, console, every_fork=every_fork)  # type: ignore[arg-type]
+    show_rrefs(stories, {}, console, every_fork=every_fork)  # type: ignore[arg-type]
     return out.getvalue().splitlines()
 
 
@@ -26,6 +27,19 @@ def test_every_rref_has_a_line_and_every_fork_where_all_is_wanted() -> None:
     every = shown(ledger, every_fork=True)
     at = next(i for i, line in enumerate(every) if line.startswith("fork "))
     assert len(every[at + 1 : -2]) == sum(len(story.forks) for story in ledger)
+
+
+def test_who_was_called_is_named_as_in_other_views() -> None:
+    """Of a RemoteModule and of a remote call of a method not the function of torch's that they go through."""
+    run = traced(recorded("reports/job/plain.pcap"))
+    console, out = file_console()
+    show_rrefs(run.rrefs, run.calls, console)
+    values = {line.split()[0]: line for line in out.getvalue().splitlines()[1 : len(run.rrefs) + 1]}
+    made = {f"{r.rref_id[0]}:{r.rref_id[1]}": r.created for r in run.rrefs if r.created is not None}
+    assert " __mp_main__.Stage1 " in values["0:0"]
+    assert made
+    assert all(f" {run.calls[index].what} " in values[rref] for rref, index in made.items())
+    assert not any("_create_module" in line or "_local_invoke" in line for line in values.values())
 
 
 def test_what_is_alive_is_listed() -> None:
