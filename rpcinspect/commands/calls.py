@@ -40,14 +40,14 @@ def show(request: Request, decoding: Decoding, chosen: Filter | None, stack: Exi
 
 
 def _take(decoding: Decoding, view: Calls, chosen: Filter | None) -> Shown | None:
-    """Feeds every message, also those that do not match: their requests or answers may."""
+    """Feeds every message: a call matches by what its request and its answer say together."""
     if chosen is None:
         for records in decoding.blocks():
             view.feed(records)
         return None
-    from rpcinspect.filter.selection import Selection
+    from rpcinspect.filter.selection import CallSelection
 
-    selection = Selection(chosen, decoding.bytes)
+    selection = CallSelection(chosen, decoding.bytes)
     for records in decoding.blocks():
         view.feed(records)
         for record in records:

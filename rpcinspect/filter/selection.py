@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
-from rpcinspect.fields.field import Field, Values, several
+from rpcinspect.fields.field import Field, Seen, Values, several
 from rpcinspect.fields.kinds import FLAG, SHAPE, same_shape
 from rpcinspect.fields.known import AtTheEnd, SoFar
 from rpcinspect.fields.message import Message, Reader
@@ -24,7 +24,7 @@ from rpcinspect.filter.expression import And, Compare, Expression, Not, Or, Pres
 from rpcinspect.filter.regex import compile_search
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import Session
+from rpcinspect.session.model import NONE, Session
 from rpcinspect.trace.touched import touched
 from rpcinspect.views.phrases import printable
 from rpcinspect.views.shown import Shown
@@ -111,6 +111,11 @@ class Selection:
 
     def finish(self, session: Session) -> Shown:
         """Which are picked."""
+        rows = bytes(self._picked(session))
+        hints = () if any(rows) else tuple(_hints(self._filter, session))
+        return Shown(self._filter.text, rows, touched(session, rows), hints)
+
+    def _picked(self, session: Session) -> bytearray:
         asked, picked = self._filter, bytearray(state == YES for state in self._states)
         open_ = [row for row, state in enumerate(self._states) if state >= 0]
         known = AtTheEnd(session).at(open_)
@@ -124,9 +129,39 @@ class Selection:
                 return asked.tests[number](several(column[at]))
 
             picked[row] = bool(asked.judge(look))
-        rows = bytes(picked)
-        hints = () if any(rows) else tuple(_hints(asked, session))
-        return Shown(asked.text, rows, touched(session, rows), hints)
+        return picked
+
+
+class CallSelection(Selection):
+    """The same of calls, each a request and its answer: both are picked or none. What a message says itself
+    may be said by either; who sends it, when and as what is asked of the request.
+    """
+
+    def __init__(self, chosen: Filter, source: CaptureBytes) -> None:
+        super().__init__(chosen, source)
+        self._said = sum(1 << n for n, field in enumerate(chosen.fields) if not isinstance(field, Seen))
+        """A bit for each comparison with what a message says."""
+
+    def _state(self, record: RpcRecord) -> int:
+        """Which of the tests hold; the answer may change what they come to."""
+        asked, message = self._filter, Message(record, self._reader)
+        fields = enumerate(asked.fields)
+        return sum(1 << n for n, one in fields if not one.late and asked.tests[n](one.values(message)))
+
+    def _picked(self, session: Session) -> bytearray:
+        columns, states = session.messages, self._states
+        pairs = [
+            (row, partner)
+            for row, (partner, forth) in enumerate(zip(columns.partner, columns.from_client, strict=True))
+            if forth and partner != NONE
+        ]
+        for request, answer in pairs:
+            states[request] |= states[answer] & self._said
+            states[answer] = NO
+        picked = super()._picked(session)
+        for request, answer in pairs:
+            picked[answer] = picked[request]
+        return picked
 
 
 class StreamSelection:

@@ -43,7 +43,7 @@ class Shown(Struct, frozen=True):
 
     def words(self, some: int, of: int, noun: str) -> str:
         """What a view of things other than messages says of itself."""
-        those = "that match" if noun == "message" else "with messages that match"
+        those = "that match" if noun in ("message", "call", "request") else "with messages that match"
         nouns = noun if of == 1 else f"{noun}s"
         return f"shown: {some:,} of {of:,} {nouns}, those {those} {printable(self.text)}"
 

@@ -144,12 +144,30 @@ def test_housekeeping_is_hidden_counted_and_shown_on_demand() -> None:
     )
     shown = table(CHAIN, "-f", "housekeeping")
     assert shown == [
-        "shown: 0 of 6 calls, those with messages that match housekeeping",
+        "shown: 0 of 6 calls, those that match housekeeping",
         "12 housekeeping messages hidden; --all shows them",
     ]
 
 
-def test_a_filter_picks_calls_by_their_requests_or_answers() -> None:
+def test_a_filter_asks_a_request_and_its_answer_together() -> None:
+    every = calls(RELAY, every=True)
+    for caller in {row["caller"] for row in every}:
+        picked = calls(RELAY, "-f", f"from == {caller}", every=True)
+        assert picked == [row for row in every if row["caller"] == caller]
+    errors = [row for row in calls(BOOM, every=True) if row["error"]]
+    kinds = {row["type"] for row in errors}
+    (kind,) = kinds
+    assert calls(BOOM, "-f", f"error and type == {kind}", every=True) == errors
+    assert calls(BOOM, "-f", "not error", every=True) == [
+        row for row in calls(BOOM, every=True) if not row["error"]
+    ]
+    nested = recorded("pairs/error_nested.pcap.gz")
+    failed = [row["request"] for row in calls(nested) if row["error"] and row["call"] == "training.linear"]
+    assert [row["request"] for row in calls(nested, "-f", "error and call ~ linear")] == failed
+    assert len(failed) == 1
+
+
+def test_a_filter_picks_calls_by_what_either_message_says() -> None:
     errors = [row["request"] for row in calls(BOOM, "-f", "error")]
     assert errors == [row["request"] for row in calls(BOOM) if row["error"]]
     last = decode(BOOM, "--calls", "--format", "jsonl", "-f", "error").objects[-1]
@@ -160,7 +178,7 @@ def test_a_filter_picks_calls_by_their_requests_or_answers() -> None:
         "shown": {"calls": 2},
         "of": {"calls": 16},
     }
-    assert "shown: 2 of 4 calls, those with messages that match error" in table(BOOM, "-f", "error")
+    assert "shown: 2 of 4 calls, those that match error" in table(BOOM, "-f", "error")
     by_call = [row["call"] for row in calls(JOB, "-f", "call ~ 'Stage1.forward'")]
     assert by_call == ["Stage1.forward"] * 5
     inner = [line for line in table(RELAY, "-f", "fn ~ leaf") if "relay.leaf" in line]

@@ -251,4 +251,4 @@ def call_lines(calls: OfSession, shown: Shown | None) -> Iterator[bytes]:
 def filter_line(calls: OfSession, shown: Shown) -> Json:
     """What a filter has picked."""
     counts, of = {"calls": len(calls.rows)}, {"calls": calls.all_rows}
-    return {"kind": "filter", **filter_json(shown, counts, of)}
+    return {"kind": "filter", **filter_json(shown, counts, of), "matched": len(calls.rows)}
