@@ -91,6 +91,8 @@ def _align(a: DiffSide, b: DiffSide) -> Alignment:
     return found
 
 
+TORCHS = ("torch.distributed.", "__torch__.torch.distributed.", "_remote_module_non_scriptable.")
+"""How functions of torch begin that proxies, RemoteModule and DistributedOptimizer call."""
 MAX_ALIKE = 64
 """Calls with a wanted answer that are tried for one call."""
 
@@ -276,17 +278,22 @@ class _Aligner:
 
     def unrelated(self) -> bool:
         """Says whether the runs call no function in common. Fetches have no function and are in every job
-        with RRefs, so they count for nothing; who calls a function does not matter.
+        with RRefs, and so are torch's own functions: they count for nothing. Who calls one does not matter.
         """
         functions = [
-            {self.sides[side].signs[call.index].function for call in keys.general} - {None}
+            {function for call in keys.general if (function := self._own_function(side, call.index))}
             for side, keys in enumerate(self.keys)
         ]
         if not all(functions):
             return not self.found.pairs and all(keys.general for keys in self.keys)
         if functions[0] & functions[1]:
             return False
-        return not any(self.sides[0].signs[index].function is not None for index in self.found.pairs)
+        return not any(self._own_function(0, index) for index in self.found.pairs)
+
+    def _own_function(self, side: int, index: int) -> str | None:
+        """The function of a call, if it is not one of torch's for RPC."""
+        function = self.sides[side].signs[index].function
+        return None if function is None or function.startswith(TORCHS) else function
 
     # What follows from them.
 

@@ -33,6 +33,16 @@ def test_the_same() -> None:
     assert ran.out.splitlines()[-1] == "the same: 24 messages of both runs"
 
 
+def test_a_run_against_a_capture_without_messages(tmp_path: Path) -> None:
+    none = tmp_path / "none.pcap"
+    none.write_bytes(CHAIN.read_bytes()[:24])
+    for files, lacks in (((CHAIN, none), "b"), ((none, CHAIN), "a")):
+        ran = diff(*files)
+        assert ran.code == 1
+        assert ran.out.splitlines()[2:] == [f"different: {lacks} has no RPC messages"]
+        assert f"{lacks}: No RPC messages: the capture holds no packets" in ran.err
+
+
 def test_unrelated(tmp_path: Path) -> None:
     small = tmp_path / "small.pcap"
     for files in ((CHAIN, RACE), (RACE, CHAIN)):

@@ -144,6 +144,9 @@ def test_runs_without_a_call_in_common_are_unrelated() -> None:
     assert unrelated(story("app.f", "app.g"), story("app.other", "app.another"))
     assert not unrelated(story("app.f", "app.g"), story("app.other", "app.g"))
     assert not unrelated(story("app.f"), story("app.f", workers=(2, 1)))  # by another worker
+    step, make = "torch.distributed.optim.optimizer._local_optimizer_step", "torch.distributed.nn.api.make"
+    assert unrelated(story("app.f", "app.g", step), story("app.other", step))  # what any job may call
+    assert not unrelated(story(make, step), story(make, step))
     assert not unrelated(story(), story("app.f"))
     assert not unrelated(story(), story())
 

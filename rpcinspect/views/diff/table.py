@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
 from rpcinspect.run.run import Run
-from rpcinspect.views.diff.words import following, numbers, verdict_line
+from rpcinspect.views.diff.words import following, lacking, numbers, verdict_line
 from rpcinspect.views.difference import ONE_SIDED, told
 from rpcinspect.views.phrases import Phrases, counted, packed, path_label, printable, shorten, some
 from rpcinspect.views.text.columns import show_lines
@@ -44,6 +44,8 @@ def _summary(comparison: Comparison, runs: tuple[Run, Run], *, show_all: bool) -
     for label, side in (("a", comparison.a), ("b", comparison.b)):
         yield _side_line(label, side), ""
     yield verdict_line(comparison), "bold green" if comparison.same else "bold red"
+    if lacking(comparison):
+        return
     if comparison.first is not None:
         yield from _first(comparison, runs)
     for line in _rest(comparison, show_all=show_all):

@@ -45,10 +45,17 @@ def numbers(message: Aligned) -> str:
     return f"b#{message.b}" if message.a is None else f"a#{message.a}/b#{message.b}"
 
 
+def lacking(comparison: Comparison) -> list[str]:
+    """The runs without any message."""
+    return [label for label, side in (("a", comparison.a), ("b", comparison.b)) if not side.messages]
+
+
 def verdict_line(comparison: Comparison) -> str:
     """The verdict with its numbers."""
     if comparison.unrelated:
         return "unrelated: no call of one is like any of the other"
+    if lacking(comparison):
+        return f"different: {' and '.join(lacking(comparison))} has no RPC messages"
     if not comparison.same:
         return f"different: {comparison.different:,} of {counted(len(comparison.messages), 'message')}"
     what = "the same within the tolerance" if comparison.tolerated else "the same"
