@@ -185,7 +185,7 @@ def sent_home(run: Workload, rref: tuple[int, ...], owner: str) -> set[tuple[int
     for call in run.calls():
         if call.request["dst"] == owner:
             for text in call.request["body"]["args"]:
-                for a, b, c, d in re.findall(r"RRef\(rref=\((\d+),(\d+)\) fork=\((\d+),(\d+)\)", text):
+                for a, b, c, d in re.findall(r"RRef\((\d+):(\d+) fork (\d+):(\d+) ", text):
                     if (int(a), int(b)) == rref:
                         found.add((int(c), int(d)))
     return found

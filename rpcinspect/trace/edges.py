@@ -10,7 +10,7 @@ only requests that failed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -111,8 +111,7 @@ def _missing(
 
 def _missing_again(run: CaptureEvidence, context: AutogradContext, begun: Sequence[int]) -> Iterable[Finding]:
     """The edges of a worker that got gradients in earlier passes, and none in the one that hangs there."""
-    for index in begun:
-        worker = _begins_another_pass(run, begun, index)
+    for index, worker in _other_passes(run, begun):
         edges = [
             edge
             for edge in context.edges
@@ -139,23 +138,29 @@ def _missing_again(run: CaptureEvidence, context: AutogradContext, begun: Sequen
             )
 
 
-def _begins_another_pass(run: CaptureEvidence, begun: Sequence[int], index: int) -> str | None:
-    """The worker at which a message without an answer began a pass after others; None where that is not
-    certain: the first message of a pass is answered once the pass is over there."""
+def _other_passes(run: CaptureEvidence, begun: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """The messages without an answer that began a pass at a worker after others, where that is certain: the
+    first message of a pass is answered once the pass is over there.
+    """
     session, columns = run.session, run.session.messages
-    row = int(session.order[index])
-    worker = session.destination(row)
-    if columns.partner[row] != NONE or run.cut_off(columns.time_ns[row]):
-        return None
-    before = [int(session.order[one]) for one in begun if one < index]
-    answers = [columns.partner[one] for one in before if session.destination(one) == worker]
-    over = all(
-        answer != NONE
-        and columns.end_time_ns[answer] <= columns.time_ns[row]
-        and not session.provenance.kind_of(answer).failed
-        for answer in answers
-    )
-    return worker if answers and over else None
+    over_ns: dict[str, int | None] = {}
+    """Worker → when its passes so far were over; None where one is not, or failed."""
+    for index in sorted(begun):
+        row = int(session.order[index])
+        worker, answer = session.destination(row), columns.partner[row]
+        before = over_ns.get(worker)
+        if answer == NONE:
+            if (
+                before is not None
+                and before <= columns.time_ns[row]
+                and not run.cut_off(columns.time_ns[row])
+            ):
+                yield index, worker
+            over_ns[worker] = None
+        elif session.provenance.kind_of(answer).failed:
+            over_ns[worker] = None
+        elif worker not in over_ns or before is not None:
+            over_ns[worker] = max(before or 0, columns.end_time_ns[answer])
 
 
 def _dangling(run: CaptureEvidence, dangling: dict[int, str]) -> Iterable[Finding]:

@@ -188,9 +188,12 @@ def test_a_worker_that_never_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("raise RuntimeError('no such data set')", "import: RuntimeError: no such data set"),
-        ("import sys; sys.exit('usage: train.py DATA')", "import: SystemExit: usage: train.py DATA"),
-        ("import nowhere", "import: ModuleNotFoundError: No module named 'nowhere'"),
+        ("raise RuntimeError('no such data set')", "importing train: RuntimeError: no such data set"),
+        (
+            "import sys; sys.exit('usage: train.py DATA')",
+            "importing train exited with 1: guard its script code",
+        ),
+        ("import nowhere", "importing train: ModuleNotFoundError: No module named 'nowhere'"),
     ],
 )
 def test_a_main_script_that_fails(text: str, reason: str, tmp_path: Path) -> None:
@@ -199,7 +202,7 @@ def test_a_main_script_that_fails(text: str, reason: str, tmp_path: Path) -> Non
     ran = rpcinspect("replay", recorded("torch/dyn.pcap"), "--main", script)
     assert ran.code == 1
     assert reason in ran.out
-    assert "Traceback" not in ran.out + ran.err
+    assert "worker_main" not in ran.out + ran.err  # the script's own lines, none of ours
 
 
 @pytest.mark.usefixtures("nothing_left")
