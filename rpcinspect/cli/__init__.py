@@ -69,7 +69,7 @@ def _prepare_streams() -> None:
 
 
 def _plainer(error: UnicodeError) -> tuple[str | bytes, int]:
-    """What an encoding lacks: our own signs become ASCII ones, captured text is escaped."""
+    """Returns ASCII for characters that the stream's encoding lacks: `->` for our arrows, escapes for others."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]

@@ -88,7 +88,7 @@ def _fields(request: Request) -> int:
 
 
 def _key(request: Request) -> bytes | None:
-    """What is redacted by; None where nothing is."""
+    """The key of the redaction; None without --redact."""
     if not request.redact:
         return None
     from rpcinspect.commands.redacting import key_of

@@ -34,7 +34,7 @@ ABRIDGED = frozenset({"calls", "latency", "profile", "rrefs"})
 
 
 class Request(ReadingRequest, frozen=True, kw_only=True):
-    """What the command line asked for; see `cli.decode` for the meaning of each."""
+    """The options of one `decode` command; see `cli.decode` for the meaning of each."""
 
     format: str = "table"
     message: int | None = None
@@ -80,7 +80,7 @@ class Request(ReadingRequest, frozen=True, kw_only=True):
 
     @property
     def hashes(self) -> bool:
-        """Whether tensors are hashed."""
+        """Whether the output has hashes of tensors (`sha256`)."""
         return not self.no_hash
 
     @property
@@ -90,7 +90,7 @@ class Request(ReadingRequest, frozen=True, kw_only=True):
 
     @property
     def log(self) -> bool:
-        """A log capture."""
+        """Whether the output is a log capture (`--format rpclog`)."""
         return self.format == "rpclog"
 
     @property
@@ -110,7 +110,7 @@ class Request(ReadingRequest, frozen=True, kw_only=True):
 
     @property
     def live(self) -> bool:
-        """Whether Ctrl-C ends the input, not the program."""
+        """Whether the input grows while it is read: Ctrl-C then ends the input, and what was read is shown."""
         return self.stream or STDIN in self.files or self.interface is not None
 
     @property
