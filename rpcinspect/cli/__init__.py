@@ -69,7 +69,7 @@ def _prepare_streams() -> None:
 
 
 def _plainer(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Returns ASCII for characters that the stream's encoding lacks: `->` for our arrows, escapes for others."""
+    """Returns ASCII for characters that an encoding lacks: `->` for our arrows, escapes for others."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]

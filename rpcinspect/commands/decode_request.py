@@ -110,7 +110,7 @@ class Request(ReadingRequest, frozen=True, kw_only=True):
 
     @property
     def live(self) -> bool:
-        """Whether the input grows while it is read: Ctrl-C then ends the input, and what was read is shown."""
+        """Whether the input grows while it is read: Ctrl-C ends it, and what was read is shown."""
         return self.stream or STDIN in self.files or self.interface is not None
 
     @property
