@@ -3,7 +3,7 @@
 #   make demo       decode a bundled capture, replay its backward pass, find where two runs of a job part; installs
 #                   PyTorch for that (TORCH_INDEX=URL looks in that index too, such as PyTorch's own of CPU builds)
 #   make demo-light decode it, show one message in full and what a replay would send, find where two runs part
-#   make test       run all tests (PYTEST_ARGS='tests/wire -x' runs some of them)
+#   make test       run all tests (PYTEST_ARGS='tests/tensorpipe -x' runs some of them)
 #   make check      what CI checks beside the tests: ruff and mypy
 #   make fix        format, and repair what ruff can repair
 #   make golden     what every view says of every capture, compared with bench/golden.txt (GOLDEN_ARGS='--against HEAD~1'

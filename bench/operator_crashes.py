@@ -37,8 +37,8 @@ from typing import Any
 
 import torch
 
-from rpcinspect.replay.planning.operator_table import PASSES
-from rpcinspect.replay.planning.operators import ATEN, MAX_SIZE
+from rpcinspect.replayer.planning.operator_table import PASSES
+from rpcinspect.replayer.planning.operators import ATEN, MAX_SIZE
 
 CALL_S = 5
 START_S = 120

@@ -3,13 +3,14 @@
     python bench/operators.py           say what the installed torch would change in the table
     python bench/operators.py --write   and change it
 
-In: the groups below, by name without overload, and the schema registry of the installed torch. Out:
-rpcinspect/replay/planning/operator_table.py: for each group the exact names, of every overload that keeps to
-`is_sound`; and the names of `REFUSED` with their reasons. Names that are in the table and that this torch
-does not have stay, since another release has them.
+In: the groups below, by name without overload, and the schema registry of the installed torch.
+Out: rpcinspect/replayer/planning/operator_table.py: for each group the exact names, of every overload that
+keeps to `is_sound`; and the names of `REFUSED` with their reasons. Names that are in the table and that this
+torch does not have stay, since another release has them.
 
 A new torch brings new overloads: write the table, try what is new with bench/operator_crashes.py, and commit
-both or refuse it here. tests/replay/planning/test_operator_table.py holds table, rules and registry together.
+both or refuse it here. tests/replayer/planning/test_operator_table.py holds table, rules and registry
+together.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from typing import Any
 
 import torch
 
-from rpcinspect.replay.planning.operator_table import PASSES
-from rpcinspect.replay.planning.operators import ATEN, is_known, read_schema
+from rpcinspect.replayer.planning.operator_table import PASSES
+from rpcinspect.replayer.planning.operators import ATEN, is_known, read_schema
 
-TABLE = Path(__file__).resolve().parent.parent / "rpcinspect/replay/planning/operator_table.py"
+TABLE = Path(__file__).resolve().parent.parent / "rpcinspect/replayer/planning/operator_table.py"
 
 GROUPS = {
     "arithmetic": """

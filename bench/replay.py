@@ -18,10 +18,10 @@ from pathlib import Path
 
 import rpcinspect
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.planning.plan import PlanOptions, plan
-from rpcinspect.replay.playing.outcome import ReplayOutcome, SessionOutcome
-from rpcinspect.replay.replayer import ReplayOptions, replay
-from rpcinspect.replay.workers.workers import WorkerOptions
+from rpcinspect.replayer.planning.plan import PlanOptions, plan
+from rpcinspect.replayer.playing.outcome import ReplayOutcome, SessionOutcome
+from rpcinspect.replayer.replayer import ReplayOptions, replay
+from rpcinspect.replayer.workers.workers import WorkerOptions
 
 HERE = Path(__file__).resolve().parent
 CAPTURES = HERE.parent / "captures"

@@ -1,13 +1,13 @@
 """The whole data path on one page: capture files → packets → segments → streams → pipes → RPC records.
 
     capture/   open_capture        bytes of a file      → PacketBlock, or TcpBlock if tshark read the headers
-    fronts     Network
+    sources    PacketSource
       wire/    Segmenter           either               → SegmentBlock
       wire/    Tcp                 SegmentBlock         → streams that grew
       wire/    Demux               streams              → TpMessage
     or, of a log, whose records are messages already:
     capture/   open_capture        bytes of a file      → LogBlock
-    fronts     Logs
+    sources    LogSource
       rpclog/  LogJoin             LogBlock             → TpMessage
     rpc/       RecordDecoder       TpMessage            → RpcRecord
     session/   SessionBuilder      RpcRecord            → Session
@@ -29,20 +29,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
+from rpcinspect.checks.findings import Findings
+from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.errors import CaptureError, Location, Problem
 from rpcinspect.files.closing import Closing
-from rpcinspect.fronts import Front, Network, Watch
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import CaptureInfo, Session
 from rpcinspect.session.names import Roster, call_roll, unnamed
-from rpcinspect.trace.findings import Findings
-from rpcinspect.trace.wire_facts import ConnectionEnd, WireFacts
+from rpcinspect.sources.packets import PacketSource
+from rpcinspect.sources.source import MessageSource, Watch
+from rpcinspect.tcp.clocks import ClockOffset
+from rpcinspect.tcp.ranges import CaptureBytes
+from rpcinspect.tensorpipe.records import TpMessage
 from rpcinspect.unexpected import unexpected
-from rpcinspect.wire.clocks import ClockOffset
-from rpcinspect.wire.ranges import CaptureBytes
-from rpcinspect.wire.records import TpMessage
 
 if TYPE_CHECKING:
     from rpcinspect.workerlog.read import WorkerLog
@@ -223,7 +224,7 @@ class Decoding(Closing):
         self._wire_facts = front.wire_facts()
         unread: list[Problem] = []
         if self._options.worker_logs:
-            from rpcinspect.trace.worker_logs import join_logs
+            from rpcinspect.checks.worker_logs import join_logs
 
             logs, zone_s = self._options.worker_logs, self._options.log_zone_s
             try:
@@ -253,17 +254,19 @@ def _front_of(
     watch: Watch,
     *,
     patient: bool,
-) -> Front:
+) -> MessageSource:
     """The one for these captures; raises `CaptureError` where they are of both kinds."""
     logs = [reader.reader == "log" for reader in readers]
     if any(logs) and not all(logs):
         log, packets = (readers[logs.index(kind)].path for kind in (True, False))
         raise CaptureError(f"{log} is a log and {packets} is none: they can't be read as one session")
     if any(logs):
-        from rpcinspect.log_front import Logs  # a fifth of our own start, which packets need not wait for
+        from rpcinspect.sources.log import (
+            LogSource,  # a fifth of our own start, which packets need not wait for
+        )
 
-        return Logs(readers, watch)
-    return Network(readers, source, limits, reading, watch, patient=patient)
+        return LogSource(readers, watch)
+    return PacketSource(readers, source, limits, reading, watch, patient=patient)
 
 
 def _one_by_one(messages: list[TpMessage]) -> Iterator[list[TpMessage]]:

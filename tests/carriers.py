@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from rpcinspect.capture import open_capture
 from rpcinspect.capture.block import PacketBlock
-from rpcinspect.wire.segment import Endpoint, Flow
+from rpcinspect.tcp.segment import Endpoint, Flow
 
 IP_AT = {1: 14, 101: 0, 113: 16, 276: 20}
 """Link type → where its IP header begins (Ethernet without tags, raw, Linux cooked)."""

@@ -46,7 +46,7 @@ from tests.builders import (
     section,
     tcp,
 )
-from tests.wire.conversations import Network, PipeTalk, Said, Write, message_frames, segments
+from tests.tensorpipe.conversations import Network, PipeTalk, Said, Write, message_frames, segments
 
 MB3 = 3 << 18
 """Elements of a float32 tensor of 3 MB."""

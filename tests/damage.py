@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.wire.records import Placement, TpTensor
+from rpcinspect.tensorpipe.records import Placement, TpTensor
 from tests.carriers import Carriers, Needs, packets_of
 from tests.places import OTHER_JOBS, all_foreign, recordings
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.views.contract.jsonl import JsonLines
+from rpcinspect.views.jsonl.lines import JsonLines
 from rpcinspect.views.stream import JsonStream
 
 Json = dict[str, Any]

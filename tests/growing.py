@@ -47,10 +47,19 @@ from rpcinspect.rpclog.header import LoggedFailure, LoggedMessage, LoggedStorage
 from rpcinspect.rpclog.write import FIRST_LINE, failure_line, message_line
 from tests.builders import ACK, SYN, Captured, ethernet, ipv4_fragments, packet, pcap_file, tcp
 from tests.commands.runner import decode
-from tests.replay.planning.pickled import name, request, rref
-from tests.replay.talks import NONE
+from tests.replayer.planning.pickled import name, request, rref
+from tests.replayer.talks import NONE
 from tests.session.records import gradient as table_of
-from tests.wire.conversations import Hole, Network, PipeTalk, Said, hello, message_frames, packets, segments
+from tests.tensorpipe.conversations import (
+    Hole,
+    Network,
+    PipeTalk,
+    Said,
+    hello,
+    message_frames,
+    packets,
+    segments,
+)
 
 BOUND = 2.3
 """The most that twice the size may cost."""

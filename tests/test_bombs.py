@@ -35,7 +35,7 @@ from tests.fuzz.bounds import bounded
 from tests.logs import log_of
 from tests.logs import message as log_message
 from tests.places import recorded, workloads
-from tests.wire.conversations import Network, PipeTalk, Said, packets, segments
+from tests.tensorpipe.conversations import Network, PipeTalk, Said, packets, segments
 
 BOMB = recorded("reports/hostile/payload_bomb.rpclog.zst")
 PACKS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstandard.compress}

@@ -14,8 +14,8 @@ import pytest
 
 from rpcinspect.cli import app
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.wire.channel import CHANNELS, INVISIBLE
-from rpcinspect.wire.link import LINKS
+from rpcinspect.tcp.link import LINKS
+from rpcinspect.tensorpipe.channel import CHANNELS, INVISIBLE
 from tests.places import content
 
 ROOT = Path(__file__).resolve().parent.parent

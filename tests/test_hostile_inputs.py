@@ -24,16 +24,16 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import CaptureError, FilterError
 from rpcinspect.filter.grammar import parse
 from rpcinspect.pipeline import Decoding
-from rpcinspect.replay.planning.plan import plan
+from rpcinspect.replayer.planning.plan import plan
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.run import Run
-from rpcinspect.views.contract.jsonl import JsonLines
+from rpcinspect.tensorpipe.control import frame
+from rpcinspect.tensorpipe.nop import write_array, write_int, write_string, write_structure, write_text
+from rpcinspect.views.jsonl.lines import JsonLines
 from rpcinspect.views.text.detail import detail
 from rpcinspect.views.text.table import MessageTable
-from rpcinspect.wire.nop import write_array, write_int, write_string, write_structure, write_text
-from rpcinspect.wire.tensorpipe import frame
 from tests.builders import SYN, Captured, packet, pcap_file
 from tests.commands.runner import decode
 from tests.decoded import parse as parse_lines
@@ -41,7 +41,7 @@ from tests.fuzz.bounds import bounded
 from tests.logs import log_of
 from tests.logs import message as log_message
 from tests.places import recorded
-from tests.wire.conversations import NO_TENSORS, Network, PipeTalk, Said, hello, packets, segments
+from tests.tensorpipe.conversations import NO_TENSORS, Network, PipeTalk, Said, hello, packets, segments
 
 SECONDS = 20.0
 """Of the processor, for what takes less than two on an idle machine: what is not bounded takes hours."""

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.decoded import Decoded, decode
+from tests.export.pcap.rewritten import assert_same, rewrite
 from tests.places import content, recorded
-from tests.writing.rewritten import assert_same, rewrite
 
 CAPTURES = ("basic_chain.pcap", "param_detach.pcap", "devmap_cpu.pcap.gz")
 

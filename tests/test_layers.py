@@ -17,22 +17,24 @@ LAYERS = (
     {"errors", "limits", "exit_codes", "unexpected"},
     {"files"},
     {"capture"},
-    {"wire"},
+    {"tcp"},
+    {"store"},
+    {"tensorpipe"},
+    {"pickles"},
     {"rpc"},
     {"rpclog", "workerlog"},
     {"session"},
     {"equality"},
-    {"trace"},
-    {"fronts", "log_front"},
+    {"checks"},
+    {"sources"},
     {"pipeline"},
     {"run"},
-    {"diff", "writing", "recorder"},
-    {"redaction"},
-    {"replay"},
-    {"shrink"},
+    {"diff", "recorder"},
+    {"replayer"},
     {"fields"},
-    {"views"},
     {"filter"},
+    {"views"},
+    {"export"},
     {"commands"},
     {"cli"},
     {"__main__"},
@@ -41,15 +43,18 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 HOMES = {
-    "jinja2": {"views"},
+    "jinja2": {"views", "export"},
     "lark": {"filter"},
     "msgspec": set(RANK),
-    "numpy": {"capture", "wire", "rpc", "session", "equality", "trace", "run", "redaction", "commands"},
-    "orjson": {"views"},
-    "pyarrow": {"views"},
+    "numpy": {
+        *("capture", "tcp", "tensorpipe", "pickles", "rpc", "session", "equality", "checks", "run"),
+        *("sources", "export", "commands"),
+    },
+    "orjson": {"views", "export"},
+    "pyarrow": {"export"},
     "re2": {"filter"},
     "rich": {"views", "commands"},
-    "sortedcontainers": {"wire"},
+    "sortedcontainers": {"tcp"},
     "typer": {"cli"},
     "zstandard": {"capture"},
 }
@@ -61,7 +66,7 @@ DISTRIBUTIONS = {"re2": "google-re2"}
 
 CHILDREN = (
     *(
-        f"rpcinspect.replay.{name}"
+        f"rpcinspect.replayer.{name}"
         for name in (
             *("workers.worker_main", "workers.live_worker"),
             *("agent.main", "agent.nodes", "agent.tensors"),
@@ -92,34 +97,30 @@ NEVER_IMPORTED |= {"importlib", "runpy", "code", "codeop", "imp", "pkgutil", "to
 """What could run or import something that a capture names, or takes seconds to import."""
 NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
 
-WRITE_THEMSELVES = ("rpcinspect.recorder.namespace", "rpcinspect.replay.workers.workers", "rpcinspect.cli")
+WRITE_THEMSELVES = ("rpcinspect.recorder.namespace", "rpcinspect.replayer.workers.workers", "rpcinspect.cli")
 """What writes to /proc, the output of live workers, and /dev/null."""
 
-REPLAY = ("planning", "peers", "workers", "playing", "agent", "replayer")
-"""The parts of `replay`, from the bottom up."""
-REPLAY_UPWARDS = {
-    ("rpcinspect.replay.planning.plan", "rpcinspect.replay.agent.passes"),
-    ("rpcinspect.replay.workers.worker_main", "rpcinspect.replay.agent.main"),
+REPLAYER = ("planning", "peers", "workers", "playing", "agent", "replayer")
+"""The parts of `replayer`, from the bottom up."""
+REPLAYER_UPWARDS = {
+    ("rpcinspect.replayer.planning.plan", "rpcinspect.replayer.agent.passes"),
+    ("rpcinspect.replayer.workers.worker_main", "rpcinspect.replayer.agent.main"),
 }
 """(who, what): a plan asks what an engine can't do; a process of torch may be played by its agent."""
 
-VIEWS = {"diff", "page", "parquet", "perfetto", "replay", "reproducer"}
-"""The parts of `views` that stand for themselves; the others are there for all."""
+PARTS = {
+    "views": {"diff", "page", "replay"},
+    "export": {"parquet", "pcap", "perfetto", "redaction", "reproducer"},
+}
+"""The parts of a layer that stand for themselves; the others are there for all."""
+PARTS_THAT_MEET = {("redaction", "pcap")}
+"""(who, what): redacted messages are given in the form that the writers of captures take."""
 
 PURE = {
-    "run",
-    "wire",
-    "rpc",
-    "rpclog",
-    "workerlog",
-    "session",
-    "equality",
-    "trace",
-    "writing",
-    "redaction",
-    "fields",
-    "filter",
+    *("tcp", "store", "tensorpipe", "pickles", "rpc", "rpclog", "workerlog", "session", "equality", "checks"),
+    *("run", "fields", "filter", "export.pcap", "export.redaction"),
 }
+"""Layers, and parts of one."""
 NOT_PURE = {"os", "io", "sys", "time", "datetime", "random", "logging", "locale", "signal", "socket"}
 NOT_PURE |= {"subprocess", "tempfile", "pathlib", "shutil", "select", "threading", "asyncio", "glob"}
 NOT_PURE_CALLS = {"open", "print", "input"}
@@ -219,30 +220,43 @@ def test_other_packages_are_imported_at_home_only(module: Module) -> Iterator[st
 
 
 @over_every_module
-def test_imports_point_down_within_replay(module: Module) -> Iterator[str]:
+def test_imports_point_down_within_the_replayer(module: Module) -> Iterator[str]:
     parts = module.name.split(".")
-    if module.layer != "replay" or len(parts) < 3:
+    if module.layer != "replayer" or len(parts) < 3:
         return
     for name, line in module.said.imports:
-        if not name.startswith("rpcinspect.replay."):
-            continue
-        part = name.split(".")[2]
-        if parts[2] == "reproduction":
-            if part not in ("planning", "reproduction"):
-                yield f"{module.path}:{line} imports {name}"
-            continue
-        allowed = (module.name, name.rpartition(".")[0]) in REPLAY_UPWARDS
-        if not allowed and REPLAY.index(part) > REPLAY.index(parts[2]):
-            yield f"{module.path}:{line} imports {name}: that is a part above"
+        if name.startswith("rpcinspect.replayer."):
+            part = name.split(".")[2]
+            allowed = (module.name, name.rpartition(".")[0]) in REPLAYER_UPWARDS
+            if not allowed and REPLAYER.index(part) > REPLAYER.index(parts[2]):
+                yield f"{module.path}:{line} imports {name}: that is a part above"
 
 
 @over_every_module
-def test_a_view_knows_no_other(module: Module) -> Iterator[str]:
-    parts = module.name.split(".")
-    others = VIEWS - set(parts[2:3])
+def test_parts_that_stand_for_themselves_know_no_other(module: Module) -> Iterator[str]:
+    layer, part = (*module.name.split("."), "", "")[1:3]
+    others = PARTS.get(layer, set()) - {part}
     for name, line in module.said.imports:
-        if parts[1:2] == ["views"] and name.startswith(tuple(f"rpcinspect.views.{v}." for v in others)):
+        other = name.split(".")[2] if name.startswith(f"rpcinspect.{layer}.") else ""
+        if other in others and part in PARTS[layer] and (part, other) not in PARTS_THAT_MEET:
             yield f"{module.path}:{line} imports {name}"
+
+
+@cache
+def circles() -> tuple[tuple[str, ...], ...]:
+    """Modules that need each other, by their imports while they are loaded or later."""
+    names = {module.name for module in modules()}
+    needs = {
+        module.name: {n if n in names else n.rpartition(".")[0] for n, _ in module.said.imports} & names
+        for module in modules()
+    }
+    reach = {name: set(found) for name, found in needs.items()}
+    for middle in reach:
+        for name in reach:
+            if middle in reach[name]:
+                reach[name] |= reach[middle]
+    within = ((name, *sorted(o for o in reach[name] if name in reach[o] and o != name)) for name in reach)
+    return tuple(sorted({tuple(sorted(one)) for one in within if len(one) > 1}))
 
 
 def test_other_packages_are_dependencies() -> None:
@@ -293,7 +307,7 @@ def test_files_are_written_by_one_part(module: Module) -> Iterator[str]:
 
 @over_every_module
 def test_decoders_do_no_input_and_output(module: Module) -> Iterator[str]:
-    if module.layer not in PURE:
+    if not PURE & {module.layer, ".".join(module.name.split(".")[1:3])}:
         return
     for name, line in module.said.imports:
         if name.partition(".")[0] in NOT_PURE:
@@ -311,17 +325,49 @@ def test_a_module_says_what_it_is_for(module: Module) -> Iterator[str]:
 
 
 def test_every_module_has_its_tests() -> None:
-    """At the same place; those of commands stand for their part of the command line, too."""
-    missing = []
-    for module in modules():
-        if module.path.name.startswith("__"):
-            continue
-        folder = module.path.parent.relative_to(PACKAGE)
-        folders = [folder, Path("commands")] if module.layer == "cli" else [folder]
-        if not any((ROOT / "tests" / one / f"test_{module.path.name}").exists() for one in folders):
-            missing.append(f"{module.name}: tests/{folder}/test_{module.path.name}")
-    assert not missing, "\n".join(missing)
+    """At the same place: a file of its name, or of what is built on it there."""
+    untested = []
+    for folder in sorted({module.path.parent for module in modules()}):
+        tests = ROOT / "tests" / ("commands" if folder.name == "cli" else folder.relative_to(PACKAGE))
+        texts = {path.name: path.read_text(encoding="utf-8") for path in tests.glob("test_*.py")}
+        there = [module for module in modules() if module.path.parent == folder]
+        tested = {
+            module.name
+            for module in there
+            if f"test_{module.path.name}" in texts
+            or any(f"from {module.name} import" in text for text in texts.values())
+        }
+        for module in there:
+            tested |= {n.rpartition(".")[0] for n, _ in module.said.imports if module.name in tested}
+        untested += [m.name for m in there if m.name not in tested and not m.path.name.startswith("__")]
+    assert not untested, untested
 
 
 def test_every_layer_is_known() -> None:
     assert {module.layer for module in modules() if module.layer} == set(RANK)
+
+
+def test_no_modules_need_each_other() -> None:
+    """But for the model of a run, whose parts know the whole that they belong to."""
+    assert [
+        circle for circle in circles() if not all(name.startswith("rpcinspect.run.") for name in circle)
+    ] == []
+
+
+def test_the_picture_of_the_data_path_is_that_of_the_imports() -> None:
+    """Stages stand in it from the bottom up; what a line between two of them names, the one above made."""
+    text = (ROOT / "docs" / "data-path.md").read_text(encoding="utf-8")
+    drawn, stage = [], ""
+    for line in text.split("```")[1].splitlines():
+        if found := re.match(r" +▼ +([a-z]+)", line):
+            stage = found[1]
+            drawn.append(stage)
+        elif stage and (found := re.match(r" ([A-Z][A-Za-z]+(?:, [A-Z][A-Za-z]+)*)", line)):
+            own = "\n".join(m.path.read_text(encoding="utf-8") for m in modules() if m.layer == stage)
+            for name in found[1].split(", "):
+                assert re.search(rf"^(class )?{name}\b", own, re.MULTILINE), f"{stage} makes no {name}"
+    layers = [
+        layer for names in LAYERS for layer in names if (PACKAGE / layer).is_dir() or layer == "pipeline"
+    ]
+    assert set(drawn) == set(layers)
+    assert [RANK[layer] for layer in drawn] == sorted(RANK[layer] for layer in drawn)

@@ -10,17 +10,25 @@ from msgspec import structs
 
 from rpcinspect.errors import LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.rpc.pickles.jit import read_jit
-from rpcinspect.rpc.pickles.jit_write import write_jit
-from rpcinspect.rpc.pickles.python import read_python_pickle
-from rpcinspect.wire.descriptor import DescriptorReader, ShapeTable
-from rpcinspect.wire.nop import NopReader
-from rpcinspect.wire.records import Pipe
-from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.store import StoreConversation
-from rpcinspect.wire.store_operations import StoreGeneration
-from rpcinspect.wire.tensorpipe_types import Layout
-from tests.wire.conversations import Network, PipeTalk, Said, descriptor_of, message_frames, play, stream_of
+from rpcinspect.pickles.jit import read_jit
+from rpcinspect.pickles.jit_write import write_jit
+from rpcinspect.pickles.python import read_python_pickle
+from rpcinspect.store.conversation import StoreConversation
+from rpcinspect.store.operations import StoreGeneration
+from rpcinspect.tcp.segment import Endpoint, Flow
+from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.descriptor import DescriptorReader, ShapeTable
+from rpcinspect.tensorpipe.nop import NopReader
+from rpcinspect.tensorpipe.records import Pipe
+from tests.tensorpipe.conversations import (
+    Network,
+    PipeTalk,
+    Said,
+    descriptor_of,
+    message_frames,
+    play,
+    stream_of,
+)
 
 JIT = b"\x80\x02"
 

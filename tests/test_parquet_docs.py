@@ -16,12 +16,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from rpcinspect.views.contract.trace import contexts_json
-from rpcinspect.views.parquet.schema import TABLES
+from rpcinspect.export.parquet.schema import TABLES
+from rpcinspect.views.jsonl.questions import contexts_json
+from tests.checks.runs import traced
 from tests.decoded import Decoded, decode
-from tests.trace.runs import traced
+from tests.export.parquet.lakes import write_lake
 from tests.truth import CAPTURES, workload
-from tests.views.parquet.lakes import write_lake
 
 PAGE = CAPTURES.parent / "docs" / "parquet.md"
 PATHS = {path.name.partition(".")[0]: path for path in sorted(CAPTURES.glob("*.pcap*"))}

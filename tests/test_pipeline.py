@@ -21,12 +21,11 @@ from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.command import PythonCall, PythonResp
 from rpcinspect.rpc.command_codec import to_payload
-from rpcinspect.views.contract.jsonl import JsonLines
+from rpcinspect.views.jsonl.lines import JsonLines
 from rpcinspect.views.stream import JsonStream
 from tests.builders import Captured, pcap_file, pcapng_file
 from tests.decoded import pieces
-from tests.truth import CAPTURES
-from tests.wire.conversations import (
+from tests.tensorpipe.conversations import (
     Network,
     PipeTalk,
     Said,
@@ -35,6 +34,7 @@ from tests.wire.conversations import (
     packets,
     segments,
 )
+from tests.truth import CAPTURES
 
 
 def conversation() -> Network:

@@ -1,7 +1,7 @@
 """Every line of the truth files in captures/torch is held against the answers to the run.
 
 The jobs are those of captures/torch/scripts. Tensors that they print are compared in
-tests/test_recordings.py, times of the profiler in tests/trace/test_profile.py; here are contexts, gradients,
+tests/test_recordings.py, times of the profiler in tests/checks/test_profile.py; here are contexts, gradients,
 calls, errors, device maps and profiles. The releases in captures/versions print no JSON.
 """
 
@@ -18,11 +18,11 @@ import pytest
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
+from tests.checks.runs import traced
+from tests.checks.talks import of_path
 from tests.places import recorded
 from tests.test_recordings import CUT, INVISIBLE, TORCH, VERSIONS, torch_capture
 from tests.torch_values import described, tensors_of
-from tests.trace.runs import traced
-from tests.trace.talks import of_path
 
 Json = dict[str, Any]
 

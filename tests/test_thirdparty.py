@@ -25,7 +25,7 @@ import pytest
 from rpcinspect import exit_codes
 from tests.commands.runner import decode
 from tests.places import foreign, recorded
-from tests.wire.reading import OneWay, read_streams
+from tests.tensorpipe.reading import OneWay, read_streams
 
 NO_CAPTURE = "pcap version 1.4 is not known"  # 1.4 does not exist
 NO_PACKETS = "No RPC messages: the capture holds no packets."

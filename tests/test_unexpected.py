@@ -12,29 +12,30 @@ import pytest
 from rpcinspect import exit_codes
 from rpcinspect.capture import reader as reader_module
 from rpcinspect.capture.pcap import read_pcap
+from rpcinspect.checks import findings
+from rpcinspect.checks.findings import Findings
+from rpcinspect.checks.stage import Stage
 from rpcinspect.errors import CaptureError, DecodeError, Location
+from rpcinspect.export import safetensors
+from rpcinspect.export.parquet import messages
+from rpcinspect.fields.phrases import Phrases
 from rpcinspect.filter.selection import Selection
-from rpcinspect.rpc.pickles.jit import read_jit
+from rpcinspect.pickles.jit import read_jit
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpclog import join
 from rpcinspect.session import builder, names
-from rpcinspect.trace import findings
-from rpcinspect.trace.findings import Findings
-from rpcinspect.trace.stage import Stage
+from rpcinspect.tcp.connections import Tcp
+from rpcinspect.tcp.segment import Segmenter
+from rpcinspect.tensorpipe.handshakes import PipeHandler
+from rpcinspect.tensorpipe.pipe import PipeState
 from rpcinspect.unexpected import DEBUG, MAX_TEXT, fault, unexpected
-from rpcinspect.views import message_facts, safetensors
-from rpcinspect.views.contract import message_line
+from rpcinspect.views import message_facts
+from rpcinspect.views.jsonl import message as message_line
 from rpcinspect.views.page import columns
-from rpcinspect.views.parquet import messages
-from rpcinspect.views.phrases import Phrases
 from rpcinspect.views.text import detail
-from rpcinspect.wire.handshakes import PipeHandler
-from rpcinspect.wire.pipe import PipeState
-from rpcinspect.wire.segment import Segmenter
-from rpcinspect.wire.tcp import Tcp
 from tests.commands.runner import CAPTURES, CHAIN, decode
 from tests.decoded import LATE, Decoded, Json, alone, parse
-from tests.views.parquet import lakes
+from tests.export.parquet import lakes
 
 STALE = CAPTURES / "ps_race.pcap.gz"
 TEXT = "a fault that was put here"
@@ -428,5 +429,5 @@ def test_the_text_is_a_short_line(error: Exception, text: str) -> None:
 def test_the_place_is_in_this_package() -> None:
     with pytest.raises(DecodeError) as raised:
         read_jit(pickle.dumps(1))
-    assert "(rpc/pickles/jit.py, line " in fault(raised.value)
+    assert "(pickles/jit.py, line " in fault(raised.value)
     assert "line" not in fault(caught(ValueError()))

@@ -24,12 +24,12 @@ RECORDED = sorted(str(path.relative_to(CAPTURES)).partition(".pcap")[0] for path
 COSTS = [name for name in RECORDED if name.startswith("costs/")]
 OF_THEIR_OWN = ["logs/killed", "redaction/vault", *COSTS]
 """Made for worker logs, for redaction and for findings of costs, and held to their truth there:
-tests/trace/test_worker_logs.py, tests/commands/test_worker_logs.py, tests/redaction, and test_startup.py,
-test_sequential.py and test_empty.py in tests/trace. They do not print all that they do."""
+tests/checks/test_worker_logs.py, tests/commands/test_worker_logs.py, tests/export/redaction, and
+test_startup.py, test_sequential.py and test_empty.py in tests/checks. They do not print all that they do."""
 ALL = [name for name in RECORDED if name not in OF_THEIR_OWN]
 PAIRS = [name for name in ALL if name.startswith("pairs/")]
 FAULTS = [name for name in ALL if name.startswith("faults/")]
-"""Jobs in which calls stay without an answer and workers die: tests/trace holds them to their truth."""
+"""Jobs in which calls stay without an answer and workers die: tests/checks holds them to their truth."""
 INVISIBLE = "transport_matrix_default"
 """The workers talk through shared memory: their calls are in the truth and not in the capture."""
 VISIBLE = [name for name in ALL if name != INVISIBLE and name not in {*REFUSED, *FAULTS}]

@@ -12,7 +12,7 @@ import pytest
 
 from rpcinspect.pipeline import Decoding
 from rpcinspect.run.tensors import LastRead, bytes_of
-from rpcinspect.views.contract.jsonl import message_line
+from rpcinspect.views.jsonl.lines import message_line
 from tests.decoded import parse
 from tests.places import recorded
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from rpcinspect.commands.decode_request import Request
 from rpcinspect.commands.output import open_console, open_output, say_if_empty
 from rpcinspect.commands.passes import spool
+from rpcinspect.fields.phrases import printable_json
+from rpcinspect.filter.shown import Shown
 from rpcinspect.pipeline import Decoding
-from rpcinspect.views.contract.calls import Calls, call_lines
-from rpcinspect.views.contract.document import call_pieces
-from rpcinspect.views.phrases import printable_json
-from rpcinspect.views.shown import Shown
+from rpcinspect.views.jsonl.calls import Calls, call_lines
+from rpcinspect.views.jsonl.document import call_pieces
 from rpcinspect.views.text.calls import show_calls
 
 if TYPE_CHECKING:

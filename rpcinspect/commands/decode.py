@@ -19,15 +19,15 @@ from rpcinspect.commands.output import open_console, open_output, say, say_block
 from rpcinspect.commands.passes import named, read, readable_twice, spool, take, take_at_once, take_chosen
 from rpcinspect.commands.progress import reading_bar
 from rpcinspect.errors import CaptureError, FilterError
+from rpcinspect.fields.phrases import counted, printable_json
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.session.model import Session
-from rpcinspect.views.phrases import counted, printable_json
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
-    from rpcinspect.views.contract.jsonl import JsonLines
-    from rpcinspect.views.shown import Shown
+    from rpcinspect.filter.shown import Shown
+    from rpcinspect.views.jsonl.lines import JsonLines
 
 
 def run(request: Request) -> int:
@@ -111,7 +111,7 @@ def _verdict(request: Request, session: Session, interrupt: Interrupt | None = N
 
 
 def _json(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
-    from rpcinspect.views.contract.jsonl import JsonLines
+    from rpcinspect.views.jsonl.lines import JsonLines
 
     with request.decoding(Options(by_completion=request.stream)) as decoding:
         output = stack.enter_context(open_output(request.output, grows=request.stream))
@@ -143,7 +143,7 @@ def _write_session(
     view: JsonLines, session: Session, shown: Shown | None, request: Request, output: BinaryIO
 ) -> None:
     """A session with the messages that the view was fed."""
-    from rpcinspect.views.contract.document import session_pieces
+    from rpcinspect.views.jsonl.document import session_pieces
 
     document = request.format == "json"
     pieces = session_pieces(view, session, shown) if document else view.finish(session, shown)
@@ -152,7 +152,7 @@ def _write_session(
 
 def _write_messages(messages: Iterable[bytes], request: Request, output: BinaryIO) -> None:
     """Lines of messages alone."""
-    from rpcinspect.views.contract.document import message_pieces
+    from rpcinspect.views.jsonl.document import message_pieces
 
     output.writelines(map(printable_json, message_pieces(messages) if request.format == "json" else messages))
 
@@ -269,7 +269,7 @@ def _log(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
 
 def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Shows one message: a first pass finds out which it is, a second decodes it again."""
-    from rpcinspect.views.contract.jsonl import message_line
+    from rpcinspect.views.jsonl.lines import message_line
     from rpcinspect.views.text.detail import detail
 
     assert request.message is not None
@@ -301,8 +301,8 @@ def _message(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
 
 def _tensors(request: Request, chosen: Filter | None, stack: ExitStack) -> int:
     """Writes tensors, named by the index of their message; in the same second pass JSON, where asked for."""
-    from rpcinspect.views.contract.jsonl import JsonLines
-    from rpcinspect.views.safetensors import TensorWriter
+    from rpcinspect.export.safetensors import TensorWriter
+    from rpcinspect.views.jsonl.lines import JsonLines
 
     assert request.tensors is not None
     session, shown = read(request, chosen)
@@ -336,7 +336,7 @@ def _write(request: Request, path: Path, chosen: Filter | None, stack: ExitStack
     for, a second takes them.
     """
     from rpcinspect.commands.redacting import save
-    from rpcinspect.views.contract.jsonl import JsonLines
+    from rpcinspect.views.jsonl.lines import JsonLines
 
     with request.decoding() as decoding:
         view = JsonLines(spool(stack), decoding.bytes, hashes=request.hashes) if request.json else None

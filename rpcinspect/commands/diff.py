@@ -19,10 +19,10 @@ from rpcinspect.diff.compare import check_messages, compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import IGNORABLE, Rules
 from rpcinspect.errors import RpcInspectError
+from rpcinspect.fields.phrases import packed, printable_json, read_packed, some
 from rpcinspect.pipeline import Options
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext
-from rpcinspect.views.phrases import packed, printable_json, read_packed, some
 
 MAX_LISTED = 8
 
@@ -114,7 +114,7 @@ def _shrink(
     contexts: tuple[AutogradContext | None, AutogradContext | None],
 ) -> None:
     """Writes the part of a run that shows the first difference, and says how to look at it."""
-    from rpcinspect.shrink.shrink import shrink
+    from rpcinspect.export.shrink import shrink
 
     if comparison.same:
         say(f"{path}: not written, since nothing makes the runs different")

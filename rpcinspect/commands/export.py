@@ -15,16 +15,9 @@ from rpcinspect import exit_codes
 from rpcinspect.commands.interrupt import held_back
 from rpcinspect.commands.output import say
 from rpcinspect.commands.replay_request import Request
-from rpcinspect.files.folder import OutputFolder
-from rpcinspect.files.place import writing
-from rpcinspect.replay.planning.model import missing_allowances
-from rpcinspect.replay.reproduction.reproduced import Reproduction
-from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
-from rpcinspect.replay.workers.seeds import read_seeds
-from rpcinspect.run.run import Run
-from rpcinspect.views.phrases import counted, path_label
-from rpcinspect.views.replay.plan_table import allow_line
-from rpcinspect.views.reproducer.script import (
+from rpcinspect.export.reproducer.reproduced import Reproduction
+from rpcinspect.export.reproducer.reproduction import ReproductionOptions, reproduction
+from rpcinspect.export.reproducer.script import (
     SCRIPT,
     TENSORS,
     TEST,
@@ -33,7 +26,14 @@ from rpcinspect.views.reproducer.script import (
     reproducer,
     unwritable,
 )
-from rpcinspect.views.safetensors import write_safetensors
+from rpcinspect.export.safetensors import write_safetensors
+from rpcinspect.fields.phrases import counted, path_label
+from rpcinspect.files.folder import OutputFolder
+from rpcinspect.files.place import writing
+from rpcinspect.replayer.planning.model import missing_allowances
+from rpcinspect.replayer.workers.seeds import read_seeds
+from rpcinspect.run.run import Run
+from rpcinspect.views.replay.plan_table import allow_line
 
 TIMEOUT_S = 60.0
 

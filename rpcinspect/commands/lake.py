@@ -12,14 +12,14 @@ from rpcinspect.commands.decode_request import Request
 from rpcinspect.commands.installed import pip_install
 from rpcinspect.commands.interrupt import held_back
 from rpcinspect.errors import OutputError
+from rpcinspect.fields.phrases import counted
+from rpcinspect.filter.shown import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.session.model import Session
-from rpcinspect.views.phrases import counted
-from rpcinspect.views.shown import Shown
 from rpcinspect.views.text.summary import moment
 
 if TYPE_CHECKING:
-    from rpcinspect.views.parquet.lake import Lake
+    from rpcinspect.export.parquet.lake import Lake
 
 EXTRA = "'rpcinspect[parquet]'"
 
@@ -27,7 +27,7 @@ EXTRA = "'rpcinspect[parquet]'"
 def open_lake(request: Request) -> Lake:
     """The lake, with nothing written yet."""
     try:
-        from rpcinspect.views.parquet.lake import Lake, partition_name
+        from rpcinspect.export.parquet.lake import Lake, partition_name
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyarrow":
             raise

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from rpcinspect.fields.phrases import printable, shorten
 from rpcinspect.files.output import Growing, Output
 from rpcinspect.files.place import writing
 from rpcinspect.session.model import Session
 from rpcinspect.views.empty import empty_line
-from rpcinspect.views.phrases import printable, shorten
 
 MAX_NAME = 40
 """Of a name before a line."""

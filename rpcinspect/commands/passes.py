@@ -25,8 +25,8 @@ from rpcinspect.session.model import Session
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
+    from rpcinspect.filter.shown import Shown
     from rpcinspect.run.run import Run
-    from rpcinspect.views.shown import Shown
 
 
 class View(Protocol):

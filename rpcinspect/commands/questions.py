@@ -25,15 +25,22 @@ from rpcinspect.commands.decode_request import Request
 from rpcinspect.commands.output import open_console, open_output, say, say_if_empty
 from rpcinspect.commands.passes import read_run
 from rpcinspect.commands.progress import writing_bar
+from rpcinspect.export.dot import dot_lines
+from rpcinspect.fields.phrases import packed, printable_json, read_packed, some
 from rpcinspect.pipeline import Decoding
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import Run
-from rpcinspect.views.contract.document import answer_pieces
-from rpcinspect.views.contract.jsonl import filter_json, lines
-from rpcinspect.views.contract.state import closings_json, device_maps_json, rrefs_json
-from rpcinspect.views.contract.trace import contexts_json, graph_json, latency_json, profile_json
-from rpcinspect.views.graph.dot import dot_lines
-from rpcinspect.views.phrases import packed, printable_json, read_packed, some
+from rpcinspect.views.jsonl.document import answer_pieces
+from rpcinspect.views.jsonl.lines import filter_json, lines
+from rpcinspect.views.jsonl.questions import (
+    closings_json,
+    contexts_json,
+    device_maps_json,
+    graph_json,
+    latency_json,
+    profile_json,
+    rrefs_json,
+)
 from rpcinspect.views.text.closings import show_closings
 from rpcinspect.views.text.contexts import show_contexts
 from rpcinspect.views.text.device_maps import show_device_maps
@@ -45,7 +52,7 @@ from rpcinspect.views.text.table import write_line
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
-    from rpcinspect.views.shown import Shown
+    from rpcinspect.filter.shown import Shown
 
 Json = dict[str, Any]
 MAX_NAMED = 8
@@ -227,6 +234,6 @@ def _pieces(run: Run, shown: Shown | None, form: str) -> Iterator[bytes]:
         from rpcinspect.views.page.html_page import trace_html
 
         return trace_html(run, shown)
-    from rpcinspect.views.perfetto.trace import perfetto_pieces
+    from rpcinspect.export.perfetto.trace import perfetto_pieces
 
     return map(printable_json, perfetto_pieces(run, shown))

@@ -20,6 +20,7 @@ from rpcinspect import exit_codes
 from rpcinspect.commands.collector import imports_are_over
 from rpcinspect.commands.output import say
 from rpcinspect.errors import CommandError, RecordError, RpcInspectError
+from rpcinspect.fields.phrases import counted, some
 from rpcinspect.files.output import open_growing
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.recorder.agent import Agent
@@ -28,7 +29,6 @@ from rpcinspect.recorder.record import Mechanism, Outcome, Recorded, record
 from rpcinspect.recorder.summary import summary
 from rpcinspect.recorder.wire import Wire
 from rpcinspect.views.empty import empty_line
-from rpcinspect.views.phrases import counted, some
 
 ENDINGS = {"wire": ".pcap", "agent": ".rpclog"}
 COMPRESSED = (".gz", ".zst")

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rpcinspect.commands.output import open_output
+from rpcinspect.export.pcap.pipes import Numbered
+from rpcinspect.export.pcap.writer import write_messages
+from rpcinspect.export.redaction.redact import Redactor
+from rpcinspect.export.rpclog import write_log
+from rpcinspect.fields.phrases import counted
+from rpcinspect.filter.shown import Shown
 from rpcinspect.pipeline import Decoding
-from rpcinspect.redaction.redact import Redactor
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.views.phrases import counted
-from rpcinspect.views.shown import Shown
-from rpcinspect.wire.ranges import Extent
-from rpcinspect.writing.file import write_messages
-from rpcinspect.writing.log import write_log
-from rpcinspect.writing.pipes import Numbered
+from rpcinspect.tcp.ranges import Extent
 
 KEY_BYTES = 32
 

@@ -15,17 +15,17 @@ from rpcinspect.commands.output import open_console, open_output, say, say_block
 from rpcinspect.commands.progress import ProgressBar, reading_bar
 from rpcinspect.commands.replay_request import Request, mistake
 from rpcinspect.errors import DeviceError, ReplayError
-from rpcinspect.replay.peers.running_group import StoreAddress, remove_dead
-from rpcinspect.replay.planning.model import Plan
-from rpcinspect.replay.planning.plan import plan
-from rpcinspect.replay.planning.sources import Sources
-from rpcinspect.replay.playing.outcome import ReplayOutcome
-from rpcinspect.replay.playing.report import Report, report
-from rpcinspect.replay.replayer import replay
-from rpcinspect.replay.workers.seeds import read_seeds, unknown
+from rpcinspect.fields.phrases import counted, printable_json
+from rpcinspect.replayer.peers.running_group import StoreAddress, remove_dead
+from rpcinspect.replayer.planning.model import Plan
+from rpcinspect.replayer.planning.plan import plan
+from rpcinspect.replayer.planning.sources import Sources
+from rpcinspect.replayer.playing.outcome import ReplayOutcome
+from rpcinspect.replayer.playing.report import Report, report
+from rpcinspect.replayer.replayer import replay
+from rpcinspect.replayer.workers.seeds import read_seeds, unknown
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session
-from rpcinspect.views.phrases import counted, printable_json
 
 NO_YES = (
     "refused: a group that is joined RUNS what the capture sends, with all that its workers may do, and is "

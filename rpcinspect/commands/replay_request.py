@@ -13,19 +13,19 @@ from typing import Literal
 from rpcinspect.commands.arguments import ReadingRequest, names, read_size, renames, wrong_tolerances
 from rpcinspect.commands.output import overwriting
 from rpcinspect.equality.rules import Rules
+from rpcinspect.fields.phrases import read_packed
 from rpcinspect.pipeline import Options, Progress
-from rpcinspect.replay.peers.running_group import StoreAddress
-from rpcinspect.replay.planning.allowances import Allowance
-from rpcinspect.replay.planning.devices import DEVICE, Devices, plain
-from rpcinspect.replay.planning.gate import Gate
-from rpcinspect.replay.planning.model import Engine
-from rpcinspect.replay.planning.plan import PlanOptions
-from rpcinspect.replay.planning.sources import Sources
-from rpcinspect.replay.playing.joined import JoinOptions
-from rpcinspect.replay.replayer import ReplayOptions
-from rpcinspect.replay.workers.seeds import MAX_TRIES, read_range, read_seed, read_seeds
-from rpcinspect.replay.workers.workers import WorkerOptions
-from rpcinspect.views.phrases import read_packed
+from rpcinspect.replayer.peers.running_group import StoreAddress
+from rpcinspect.replayer.planning.allowances import Allowance
+from rpcinspect.replayer.planning.devices import DEVICE, Devices, plain
+from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.model import Engine
+from rpcinspect.replayer.planning.plan import PlanOptions
+from rpcinspect.replayer.planning.sources import Sources
+from rpcinspect.replayer.playing.attach import JoinOptions
+from rpcinspect.replayer.replayer import ReplayOptions
+from rpcinspect.replayer.workers.seeds import MAX_TRIES, read_range, read_seed, read_seeds
+from rpcinspect.replayer.workers.workers import WorkerOptions
 
 MAX_THREADS = 1024
 

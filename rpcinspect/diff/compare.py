@@ -30,7 +30,7 @@ from rpcinspect.rpc.questions import GENERAL
 from rpcinspect.rpc.remote_error import RemoteError, error_of
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext
-from rpcinspect.trace.words import counted
+from rpcinspect.session.words import counted
 
 BY_DEFAULT = Rules()
 

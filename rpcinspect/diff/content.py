@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from rpcinspect.equality.elements import Read
-from rpcinspect.equality.keys import key_of, one_module
+from rpcinspect.equality.structural_keys import key_of, one_module
+from rpcinspect.pickles.semantic import python_udf
+from rpcinspect.pickles.tree import Dict, Value
 from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.pickle_facts import PYTHON, SCRIPT
-from rpcinspect.rpc.pickles.semantic import python_udf
-from rpcinspect.rpc.pickles.tree import Dict, Value
 from rpcinspect.rpc.questions import rref_of
 from rpcinspect.rpc.record import RpcRecord
 

@@ -11,8 +11,8 @@ from msgspec.structs import asdict
 
 from rpcinspect.equality.histogram import Histogram
 from rpcinspect.equality.rules import Rules
-from rpcinspect.rpc.pickles.render import render
-from rpcinspect.rpc.pickles.tree import Value
+from rpcinspect.pickles.render import render
+from rpcinspect.pickles.tree import Value
 
 Json: TypeAlias = Any
 """None, bool, int of 64 bits, finite float, str, or a list or dict of those."""

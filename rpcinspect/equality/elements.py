@@ -21,8 +21,8 @@ from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import MAX_LOGICAL_BYTES, is_contiguous, logical_bytes, logical_nbytes
-from rpcinspect.wire.ranges import Extent
-from rpcinspect.wire.records import TpTensor
+from rpcinspect.tcp.ranges import Extent
+from rpcinspect.tensorpipe.records import TpTensor
 
 Read: TypeAlias = Callable[[Extent], bytes]
 """Bytes of an extent, zeros where they were not captured: `Run.read`."""

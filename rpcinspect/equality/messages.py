@@ -20,12 +20,12 @@ from rpcinspect.equality.ids import CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.tensors import compare_tensors
 from rpcinspect.equality.values import Matching, compare_values
+from rpcinspect.pickles.semantic import python_udf
+from rpcinspect.pickles.tree import Dict, Value
 from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.pickles.semantic import python_udf
-from rpcinspect.rpc.pickles.tree import Dict, Value
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import error_of
 

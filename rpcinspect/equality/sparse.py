@@ -17,9 +17,9 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.element_stats import compare_codes
 from rpcinspect.equality.elements import Tensors
 from rpcinspect.equality.rules import Rules
-from rpcinspect.equality.tally import compare_codes
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.tensor import TensorMeta
 

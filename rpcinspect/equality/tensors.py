@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, Json, to_json
+from rpcinspect.equality.element_stats import Tally
 from rpcinspect.equality.elements import Storage, Tensors, same_bytes
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.sparse import compare_coalesced
-from rpcinspect.equality.tally import Tally
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.tensor import TensorMeta

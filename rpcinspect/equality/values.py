@@ -19,15 +19,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, plain_text, to_json
+from rpcinspect.equality.element_stats import compare_codes
 from rpcinspect.equality.errors import same_main
 from rpcinspect.equality.ids import CONTEXT, FORK, RREF, WORKER, IdMap
-from rpcinspect.equality.keys import by_key, key_of, match, one_module
 from rpcinspect.equality.rules import Rules
-from rpcinspect.equality.tally import compare_codes
+from rpcinspect.equality.structural_keys import by_key, key_of, match, one_module
+from rpcinspect.pickles import numpy_nodes, semantic
+from rpcinspect.pickles.semantic import RRefForkData
+from rpcinspect.pickles.tree import Buffer, Call, Dict, Extension, Global, PersistentRef, Set, Value
 from rpcinspect.rpc.dtypes import DTYPES
-from rpcinspect.rpc.pickles import numpy_nodes, semantic
-from rpcinspect.rpc.pickles.semantic import RRefForkData
-from rpcinspect.rpc.pickles.tree import Buffer, Call, Dict, Extension, Global, PersistentRef, Set, Value
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId
 
 MAX_PAIRS = 2_000_000

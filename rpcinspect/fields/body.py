@@ -14,6 +14,9 @@ from typing import Any
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.plain import Json, Picked, number, plain, text
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.pickles.python import PythonPickle
+from rpcinspect.pickles.render import render, render_args
+from rpcinspect.pickles.semantic import remote_exception
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -41,9 +44,6 @@ from rpcinspect.rpc.command_codec import message_type_of, python_pickle
 from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd, RpcWithProfilingReq
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.pickles.python import PythonPickle
-from rpcinspect.rpc.pickles.render import render, render_args
-from rpcinspect.rpc.pickles.semantic import remote_exception
 from rpcinspect.rpc.questions import command_context
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, TypeAlias
 from msgspec import UNSET, Struct
 
 from rpcinspect.fields.kinds import PAIR, TEXT, Kind
-from rpcinspect.fields.known import Column, Known
 from rpcinspect.fields.message import Message
 from rpcinspect.fields.plain import text
+from rpcinspect.fields.session import Column, Known
 
 Values: TypeAlias = tuple[Any, ...]
 Get: TypeAlias = Callable[[Any], Any]

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from rpcinspect.rpc.message import TYPE_NAMES
 from rpcinspect.rpc.types import unpack_id
-from rpcinspect.trace.words import packed, read_packed
+from rpcinspect.session.words import packed, read_packed
 
 Word: TypeAlias = Any
 """A value as a filter holds it: str, int, bool or a tuple; what `read` gives."""

@@ -20,8 +20,8 @@ from rpcinspect.rpc.questions import command_context, element_bytes, function_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.tensors import LastRead, TensorPlace, hash_of, place_of
-from rpcinspect.wire.ranges import CaptureBytes
-from rpcinspect.wire.records import Placement, TpMessage
+from rpcinspect.tcp.ranges import CaptureBytes
+from rpcinspect.tensorpipe.records import Placement, TpMessage
 
 Pairs = tuple[tuple[int, int], ...]
 

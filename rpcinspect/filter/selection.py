@@ -18,17 +18,17 @@ from typing import Any, TypeAlias
 
 from rpcinspect.fields.field import Field, Seen, Values, several
 from rpcinspect.fields.kinds import FLAG, SHAPE, same_shape
-from rpcinspect.fields.known import AtTheEnd, SoFar
 from rpcinspect.fields.message import Message, Reader
+from rpcinspect.fields.phrases import printable
+from rpcinspect.fields.session import AtTheEnd, SoFar
 from rpcinspect.filter.expression import And, Compare, Expression, Not, Or, Present, leaves
 from rpcinspect.filter.regex import compile_search
+from rpcinspect.filter.shown import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.touched import touched
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.trace.touched import touched
-from rpcinspect.views.phrases import printable
-from rpcinspect.views.shown import Shown
-from rpcinspect.wire.ranges import CaptureBytes
+from rpcinspect.tcp.ranges import CaptureBytes
 
 Test: TypeAlias = Callable[[Values], bool]
 Truth: TypeAlias = bool | None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.record import Outcome
-from rpcinspect.trace.words import lack_of_memory
+from rpcinspect.session.words import lack_of_memory
 
 COUNTERS = ("messages", "bytes", "dropped", "failed")
 """What is told of each process."""

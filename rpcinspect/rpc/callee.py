@@ -13,11 +13,11 @@ import re
 
 from msgspec import Struct
 
+from rpcinspect.pickles import semantic
+from rpcinspect.pickles.safe_names import HELPERS, MAKE_OPTIMIZERS
+from rpcinspect.pickles.semantic import GETATTR
+from rpcinspect.pickles.tree import Call, Global, Value
 from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall
-from rpcinspect.rpc.pickles import semantic
-from rpcinspect.rpc.pickles.known import HELPERS, MAKE_OPTIMIZERS
-from rpcinspect.rpc.pickles.semantic import GETATTR
-from rpcinspect.rpc.pickles.tree import Call, Global, Value
 from rpcinspect.rpc.questions import arguments_of, function_of
 from rpcinspect.rpc.record import RpcRecord
 

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from rpcinspect.pickles.tree import Value
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.rpc.pickles.tree import Value
 from rpcinspect.rpc.types import ForkId, RRefId, WorkerId
 
 # --- calls --------------------------------------------------------------------------------------------------

@@ -15,6 +15,12 @@ from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.pickles.jit import Forms, read_jit, read_jit_forms
+from rpcinspect.pickles.jit_write import OWNED, write_jit
+from rpcinspect.pickles.python import PythonPickle, read_python_pickle
+from rpcinspect.pickles.render import render
+from rpcinspect.pickles.semantic import tensor_index, tensor_reference
+from rpcinspect.pickles.tree import Call, Global, Value
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -43,12 +49,6 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
-from rpcinspect.rpc.pickles.jit import Forms, read_jit, read_jit_forms
-from rpcinspect.rpc.pickles.jit_write import OWNED, write_jit
-from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle
-from rpcinspect.rpc.pickles.render import render
-from rpcinspect.rpc.pickles.semantic import tensor_index, tensor_reference
-from rpcinspect.rpc.pickles.tree import Call, Global, Value
 from rpcinspect.rpc.types import ForkId, RRefId, as_bool, as_int, as_worker_id, describe
 
 BUILTIN_OP_NAMESPACE = "torch.ops.aten."

@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.pickles.jit import Forms
 from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
 from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.command_codec import from_message, from_message_forms, message_type_of, to_payload
 from rpcinspect.rpc.envelope import Envelope, EnvelopeForms, peel_partial, wrap
 from rpcinspect.rpc.message import Message, MessageType
-from rpcinspect.rpc.pickles.jit import Forms
 from rpcinspect.rpc.tensor import (
     TableForms,
     TensorMeta,

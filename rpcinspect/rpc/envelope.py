@@ -17,11 +17,11 @@ from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.pickles.jit import Forms, read_jit, read_jit_forms
+from rpcinspect.pickles.jit_write import write_jit
+from rpcinspect.pickles.semantic import device_map
+from rpcinspect.pickles.tree import Call, Dict, Value
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.pickles.jit import Forms, read_jit, read_jit_forms
-from rpcinspect.rpc.pickles.jit_write import write_jit
-from rpcinspect.rpc.pickles.semantic import device_map
-from rpcinspect.rpc.pickles.tree import Call, Dict, Value
 from rpcinspect.rpc.profiling import LegacyEvent, ProfilerConfig, events_from_values, items, tagged
 from rpcinspect.rpc.types import (
     DeviceMap,

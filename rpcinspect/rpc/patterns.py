@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
+from rpcinspect.pickles.jit import int_places
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -43,9 +44,8 @@ from rpcinspect.rpc.envelope import (
 )
 from rpcinspect.rpc.message import from_payloads
 from rpcinspect.rpc.pickle_facts import NO_FACTS, PickleFacts
-from rpcinspect.rpc.pickles.jit import int_places
-from rpcinspect.wire.records import TpMessage
-from rpcinspect.wire.tensorpipe_types import TpDescriptor
+from rpcinspect.tensorpipe.control_types import TpDescriptor
+from rpcinspect.tensorpipe.records import TpMessage
 
 MAX_LAYOUTS = 1024
 MAX_PATTERNS = 4096

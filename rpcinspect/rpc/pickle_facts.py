@@ -15,6 +15,18 @@ from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.pickles.audit import NOTHING, Audit, audit, audit_jit
+from rpcinspect.pickles.jit import read_jit
+from rpcinspect.pickles.python import PythonPickle, read_python_pickle_partial
+from rpcinspect.pickles.semantic import (
+    RRefForkData,
+    brought_fork,
+    python_udf,
+    remote_exception,
+    rref_fork,
+    tensor_reference,
+)
+from rpcinspect.pickles.tree import Call, Dict, Global, Set, Value, children
 from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
 from rpcinspect.rpc.command import (
     Command,
@@ -30,18 +42,6 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import parameter_indexes
 from rpcinspect.rpc.envelope import ENVELOPES
-from rpcinspect.rpc.pickles.audit import NOTHING, Audit, audit, audit_jit
-from rpcinspect.rpc.pickles.jit import read_jit
-from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle_partial
-from rpcinspect.rpc.pickles.semantic import (
-    RRefForkData,
-    brought_fork,
-    python_udf,
-    remote_exception,
-    rref_fork,
-    tensor_reference,
-)
-from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Set, Value, children
 
 CACHE_BYTES = 1 << 22
 

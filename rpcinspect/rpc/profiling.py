@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from rpcinspect.errors import DecodeError, LimitExceeded
-from rpcinspect.rpc.pickles.semantic import untag
-from rpcinspect.rpc.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.semantic import untag
+from rpcinspect.pickles.tree import Call, Global, Value
 from rpcinspect.rpc.types import as_bool, as_int, describe
 
 MAX_DIMENSIONS = 64

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rpcinspect.pickles.semantic import python_udf
+from rpcinspect.pickles.tree import Dict, Value
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     Command,
@@ -29,8 +31,6 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.pickles.semantic import python_udf
-from rpcinspect.rpc.pickles.tree import Dict, Value
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_nbytes

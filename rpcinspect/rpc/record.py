@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, Location, Problem
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.pickles.render import render
 from rpcinspect.rpc.command import (
     PropagateGradientsReq,
     PythonRemoteCall,
@@ -24,10 +25,9 @@ from rpcinspect.rpc.decode import DecodedRpc, RpcDecoder, reencode
 from rpcinspect.rpc.message import NO_TENSORS, Message, from_payloads
 from rpcinspect.rpc.patterns import Ids, Pattern, Patterns
 from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, PickleFacts
-from rpcinspect.rpc.pickles.render import render
+from rpcinspect.tensorpipe.control import write_descriptor
+from rpcinspect.tensorpipe.records import TpMessage
 from rpcinspect.unexpected import unexpected
-from rpcinspect.wire.records import TpMessage
-from rpcinspect.wire.tensorpipe import write_descriptor
 
 TABLE_PAYLOAD = 3
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from rpcinspect.pickles.semantic import remote_exception
 from rpcinspect.rpc.command import ExceptionResponse
-from rpcinspect.rpc.pickles.semantic import remote_exception
 from rpcinspect.rpc.record import RpcRecord
 
 TORCHSCRIPT_FAILED = "The following operation failed in the TorchScript interpreter"

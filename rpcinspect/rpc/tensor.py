@@ -21,10 +21,10 @@ from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.pickles.jit import Forms, read_jit, read_jit_forms
+from rpcinspect.pickles.jit_write import write_jit
+from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Value
 from rpcinspect.rpc.dtypes import DTYPES, STORAGE_CLASSES
-from rpcinspect.rpc.pickles.jit import Forms, read_jit, read_jit_forms
-from rpcinspect.rpc.pickles.jit_write import write_jit
-from rpcinspect.rpc.pickles.tree import Call, Dict, Global, PersistentRef, Value
 from rpcinspect.rpc.types import as_bool, as_int, describe
 
 MAX_DIMENSIONS = 64

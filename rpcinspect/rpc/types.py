@@ -13,7 +13,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
-from rpcinspect.rpc.pickles.tree import Value
+from rpcinspect.pickles.tree import Value
 
 WorkerId: TypeAlias = int
 """`worker_id_t`, 16 bits, -1 where there is none."""

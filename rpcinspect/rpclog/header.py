@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.message import MessageType, is_request, is_response
-from rpcinspect.wire.records import Placement
-from rpcinspect.wire.tensorpipe_types import TpDevice
+from rpcinspect.tensorpipe.control_types import TpDevice
+from rpcinspect.tensorpipe.records import Placement
 
 Header: TypeAlias = Mapping[str, Any]
 

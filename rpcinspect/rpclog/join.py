@@ -1,4 +1,4 @@
-"""Records of logs → `TpMessage`s, as `wire/demux.py` makes them of streams.
+"""Records of logs → `TpMessage`s, as `tensorpipe/demux.py` makes them of streams.
 
 In: blocks of one log after the other. Out: messages; aside, who sends requests to whom, workers, how their
 processes ended, ends, losses and calls that ended without an answer. A log knows no pipes. What stands for
@@ -33,13 +33,13 @@ from rpcinspect.rpclog.header import (
     read_header,
 )
 from rpcinspect.rpclog.numbers import JobNumbers
+from rpcinspect.tcp.ranges import Extent
+from rpcinspect.tcp.segment import Endpoint, Flow
+from rpcinspect.tensorpipe.control import write_descriptor
+from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpPayload, TpTensorDescriptor
+from rpcinspect.tensorpipe.frame import HEADER_BYTES
+from rpcinspect.tensorpipe.records import NO_FLOW, Pipe, TpMessage, TpTensor
 from rpcinspect.unexpected import unexpected
-from rpcinspect.wire.frame import HEADER_BYTES
-from rpcinspect.wire.ranges import Extent
-from rpcinspect.wire.records import NO_FLOW, Pipe, TpMessage, TpTensor
-from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.tensorpipe import write_descriptor
-from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpPayload, TpTensorDescriptor
 
 WayKey: TypeAlias = tuple[Job, str, str, int]
 """(job, who requests, who answers, number of the way between these two)"""

@@ -28,8 +28,8 @@ from rpcinspect.rpclog.header import (
     LoggedStorage,
     LoggedWorker,
 )
-from rpcinspect.wire.records import Placement
-from rpcinspect.wire.tensorpipe_types import TpDevice
+from rpcinspect.tensorpipe.control_types import TpDevice
+from rpcinspect.tensorpipe.records import Placement
 
 FIRST_LINE = b'{"rpclog":%d}\n' % VERSION
 

@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rpcinspect.checks.wire_facts import ConnectionEnd, Ends
+from rpcinspect.checks.worker_logs import endings, first_gone
 from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import LogEvent, Session, Worker
-from rpcinspect.trace.wire_facts import ConnectionEnd, Ends
-from rpcinspect.trace.worker_logs import endings, first_gone
 
 
 class PipeEnd(Struct, frozen=True, kw_only=True):

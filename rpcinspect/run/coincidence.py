@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from rpcinspect.run.requests import Requests, Worker
-
-if TYPE_CHECKING:
-    from rpcinspect.run.evidence import Case
+from rpcinspect.run.requests import Case, Requests, Worker
 
 LEAST_MATCHES = 5
 LEAST_VALUES = 4

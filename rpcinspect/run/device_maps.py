@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 
+from rpcinspect.checks.devices import META, refusal_of, uncovered_devices
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.trace.devices import META, refusal_of, uncovered_devices
 
 CPU = "cpu"
 MAX_INDEXES = 1000

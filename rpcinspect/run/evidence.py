@@ -11,39 +11,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 
-from msgspec import Struct
-
 from rpcinspect.rpc.questions import FETCHES, GENERAL
 from rpcinspect.run.coincidence import LEAST_MATCHES, Sign, matched, sign_of
 from rpcinspect.run.likelihood import Likelihood
-from rpcinspect.run.requests import MAX_OPEN, NEVER, Member, Requests, Serving, Worker
+from rpcinspect.run.requests import MAX_OPEN, NEVER, Case, Member, Requests, Serving, Worker
 from rpcinspect.run.verdicts import Verdict, Verdicts
 from rpcinspect.session.provenance import Id, What
 
 SCOPE_NS = 250_000_000
 """A fork that is given back within so long of the answer to what brought it was its function's alone; one
 that is given back later was kept by the worker."""
-
-
-class Case(Struct, eq=False):
-    """A request that code sends, and what is left of its candidates."""
-
-    row: int
-    rows: list[int]
-    own: bool
-    unseen: bool = False
-    """The sender may then have served something that was not captured."""
-    settled: bool = False
-    """Evidence names one of them."""
-
-    def settle(self, row: int) -> None:
-        """Leaves one."""
-        self.rows, self.own, self.settled = [row], False, True
-
-    @property
-    def certain(self) -> bool:
-        """Whether one explanation is left."""
-        return len(self.rows) + self.own == 1 and (self.settled or not self.unseen)
 
 
 def decide(requests: Requests) -> Verdicts:

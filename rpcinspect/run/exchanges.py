@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from rpcinspect.pickles.tree import Value
 from rpcinspect.rpc.callee import Name, passed_to
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.pickles.tree import Value
 from rpcinspect.rpc.questions import KEEPING, arguments_of, context_of, function_of, result_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import RemoteError, error_of
@@ -108,7 +108,7 @@ class Exchange(Struct, eq=False, kw_only=True):
 
     @property
     def arguments(self) -> tuple[Value, Value] | None:
-        """What the function is given by place and by name, as inert trees (`rpc.pickles.tree`)."""
+        """What the function is given by place and by name, as inert trees (`pickles.tree`)."""
         return arguments_of(self.request)
 
     @property

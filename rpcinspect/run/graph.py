@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from rpcinspect.checks.zeros import all_zeros
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import is_request, type_name
@@ -18,8 +19,7 @@ from rpcinspect.rpc.questions import element_bytes, failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.contexts import ContextSpan, context_spans
 from rpcinspect.session.model import NONE, AutogradContext, Session
-from rpcinspect.trace.zeros import all_zeros
-from rpcinspect.wire.ranges import CaptureBytes
+from rpcinspect.tcp.ranges import CaptureBytes
 
 
 class GraphTensor(Struct, frozen=True, kw_only=True):

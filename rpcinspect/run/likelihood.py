@@ -10,14 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from rpcinspect.rpc.questions import REMOTE
 from rpcinspect.run.coincidence import Sign, sign_of
-from rpcinspect.run.requests import NEVER, Requests
-
-if TYPE_CHECKING:
-    from rpcinspect.run.evidence import Case
+from rpcinspect.run.requests import NEVER, Case, Requests
 
 
 class Likelihood:

@@ -21,7 +21,7 @@ from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import first_values, logical_bytes
 from rpcinspect.run.tensors import LastRead, bytes_of, hash_of, place_of
 from rpcinspect.run.torch_tensors import torch_tensor
-from rpcinspect.wire.records import Placement
+from rpcinspect.tensorpipe.records import Placement
 
 if TYPE_CHECKING:
     from rpcinspect.run.exchanges import Exchange

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from rpcinspect.pickles.tree import Global
 from rpcinspect.rpc.callee import Name, name_of
-from rpcinspect.rpc.pickles.tree import Global
 from rpcinspect.session.classes import classes_of
 from rpcinspect.session.model import Session
 from rpcinspect.session.provenance import Id, What

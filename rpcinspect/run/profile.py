@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 
+from rpcinspect.pickles.semantic import python_udf
+from rpcinspect.pickles.tree import Global
 from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.envelope import RpcWithProfilingReq, RpcWithProfilingResp
-from rpcinspect.rpc.pickles.semantic import python_udf
-from rpcinspect.rpc.pickles.tree import Global
 from rpcinspect.rpc.profiling import LegacyEvent
 from rpcinspect.rpc.questions import REMOTE
 from rpcinspect.rpc.record import RpcRecord

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from rpcinspect.rpc.questions import CALLS, REMOTE
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import NO_CONTEXT, Event, Id, Kind, What
-from rpcinspect.wire.records import Pipe, Visibility
+from rpcinspect.tensorpipe.records import Pipe, Visibility
 
 NEVER = (1 << 63) - 1
 """When what was not captured happened."""
@@ -29,6 +29,27 @@ LOSSES = frozenset({"capture-gap", "truncated-packets"})
 
 Member = tuple[int, str]
 """(job, label) of a worker."""
+
+
+class Case(Struct, eq=False):
+    """A request that code sends, and what is left of its candidates."""
+
+    row: int
+    rows: list[int]
+    own: bool
+    unseen: bool = False
+    """The sender may then have served something that was not captured."""
+    settled: bool = False
+    """Evidence names one of them."""
+
+    def settle(self, row: int) -> None:
+        """Leaves one."""
+        self.rows, self.own, self.settled = [row], False, True
+
+    @property
+    def certain(self) -> bool:
+        """Whether one explanation is left."""
+        return len(self.rows) + self.own == 1 and (self.settled or not self.unseen)
 
 
 class Worker(Struct, eq=False):

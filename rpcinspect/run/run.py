@@ -19,6 +19,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from rpcinspect.checks.wire_facts import ConnectionEnd
 from rpcinspect.files.closing import Closing
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
@@ -32,11 +33,10 @@ from rpcinspect.run.graph import ContextGraph, read_graphs
 from rpcinspect.run.latency import Latency, Timing, read_latency
 from rpcinspect.run.message import Message
 from rpcinspect.run.profile import CallProfile, read_profiles
+from rpcinspect.run.touched import Touched
 from rpcinspect.run.waits import Passes, read_passes, waiting_requests
 from rpcinspect.session.model import AutogradContext, Finding, RRef, Session, Worker
-from rpcinspect.trace.touched import Touched
-from rpcinspect.trace.wire_facts import ConnectionEnd
-from rpcinspect.wire.ranges import CaptureBytes, Extent
+from rpcinspect.tcp.ranges import CaptureBytes, Extent
 
 
 class Run(Closing):

@@ -11,8 +11,8 @@ from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_nbytes, sha256
-from rpcinspect.wire.ranges import CaptureBytes, Extent
-from rpcinspect.wire.records import Placement, TpTensor
+from rpcinspect.tcp.ranges import CaptureBytes, Extent
+from rpcinspect.tensorpipe.records import Placement, TpTensor
 
 
 class TensorPlace(Struct, frozen=True):

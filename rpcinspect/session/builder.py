@@ -41,9 +41,9 @@ from rpcinspect.session.names import Roster
 from rpcinspect.session.provenance import Provenance
 from rpcinspect.session.rrefs import read_rrefs
 from rpcinspect.session.witness import Witness
+from rpcinspect.tcp.ranges import CaptureBytes
+from rpcinspect.tensorpipe.records import Pipe
 from rpcinspect.unexpected import unexpected
-from rpcinspect.wire.ranges import CaptureBytes
-from rpcinspect.wire.records import Pipe
 
 if TYPE_CHECKING:
     from rpcinspect.rpclog.header import LoggedFailure

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TypeAlias
 
-from rpcinspect.rpc.pickles.tree import Global
+from rpcinspect.pickles.tree import Global
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import Id, What
 

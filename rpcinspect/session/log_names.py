@@ -16,7 +16,7 @@ from rpcinspect.session.ended import Ended, agreed
 from rpcinspect.session.model import Worker
 from rpcinspect.session.names import ID_LABEL, Roster, is_address, is_name, names_by_id
 from rpcinspect.session.witness import Witness
-from rpcinspect.wire.records import Pipe
+from rpcinspect.tensorpipe.records import Pipe
 
 
 def call_log(

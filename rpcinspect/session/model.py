@@ -19,8 +19,8 @@ from rpcinspect.errors import Problem
 from rpcinspect.rpc.questions import KEEPING
 from rpcinspect.session.ended import Ended
 from rpcinspect.session.provenance import Id, Provenance
-from rpcinspect.wire.clocks import ClockOffset
-from rpcinspect.wire.records import Pipe
+from rpcinspect.tcp.clocks import ClockOffset
+from rpcinspect.tensorpipe.records import Pipe
 
 NONE = -1
 
@@ -182,7 +182,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class LogEvent(Struct, frozen=True, kw_only=True):
-    """One line of a worker's own text log that speaks of RPC, as `trace/worker_logs.py` reads it."""
+    """One line of a worker's own text log that speaks of RPC, as `checks/worker_logs.py` reads it."""
 
     file: int
     """Index of the log among those that were named."""
@@ -192,7 +192,7 @@ class LogEvent(Struct, frozen=True, kw_only=True):
     """Who says it; None where nothing tells."""
     peer: str | None
     what: str
-    """A name of `workerlog/said.py`."""
+    """A name of `workerlog/patterns.py`."""
     lost: bool
     """It says that the peer's end of a connection is gone."""
     severity: str | None

@@ -24,8 +24,8 @@ from rpcinspect.session.model import Arrival, Worker
 from rpcinspect.session.pipe_jobs import Job, Listener, place
 from rpcinspect.session.store_jobs import split_jobs
 from rpcinspect.session.witness import End, Witness
-from rpcinspect.wire.records import Pipe
-from rpcinspect.wire.store import StoreEntry, worker_directory
+from rpcinspect.store.conversation import StoreEntry, worker_directory
+from rpcinspect.tensorpipe.records import Pipe
 
 
 class Roster(Struct, frozen=True):

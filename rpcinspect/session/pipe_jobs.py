@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from rpcinspect.session.store_jobs import Published, StoreJob
 from rpcinspect.session.witness import End, Witness
-from rpcinspect.wire.records import Pipe
+from rpcinspect.tensorpipe.records import Pipe
 
 Listener: TypeAlias = tuple[str, int]
 """(address, number): which of those that listened there. The number is the time from which on a store tells

@@ -18,6 +18,8 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rpcinspect.pickles.semantic import python_udf, remote_module, rref_fork, tensor_reference
+from rpcinspect.pickles.tree import Call, Dict, Global, Value, children
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.callee import MAKERS, TYPE_OF, Callee, callee_of, maker_of, python_udf_of
 from rpcinspect.rpc.command import (
@@ -36,11 +38,9 @@ from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickle_facts import SCRIPT
-from rpcinspect.rpc.pickles.semantic import python_udf, remote_module, rref_fork, tensor_reference
-from rpcinspect.rpc.pickles.tree import Call, Dict, Global, Value, children
 from rpcinspect.rpc.questions import CALLS, context_of, function_of, is_builtin
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.wire.ranges import CaptureBytes, Extent
+from rpcinspect.tcp.ranges import CaptureBytes, Extent
 
 Id = tuple[int, int]
 NONE = -1

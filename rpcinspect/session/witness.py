@@ -9,7 +9,7 @@ from collections import defaultdict
 
 from msgspec import Struct, field
 
-from rpcinspect.wire.records import Pipe
+from rpcinspect.tensorpipe.records import Pipe
 
 
 class End(Struct, eq=False):

@@ -10,7 +10,7 @@ import json
 from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference, Elements, Json
-from rpcinspect.views.phrases import duration, printable, shorten
+from rpcinspect.fields.phrases import duration, printable, shorten
 
 MAX_VALUE = 120
 

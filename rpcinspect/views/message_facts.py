@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from rpcinspect.equality.element_stats import element_of
 from rpcinspect.equality.elements import Read, Tensors, tensors_of
-from rpcinspect.equality.tally import element_of
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.body import body_of, envelope_json
+from rpcinspect.fields.phrases import counted, packed, printable, shorten
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.views.phrases import counted, packed, printable, shorten
 
 VALUES = 8
 MAX_TEXT = 1000

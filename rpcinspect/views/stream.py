@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from rpcinspect.fields.known import SoFar, is_housekeeping, pipe_ends
+from rpcinspect.fields.phrases import Phrases
+from rpcinspect.fields.session import SoFar, is_housekeeping, pipe_ends
+from rpcinspect.filter.shown import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.views.contract.jsonl import head_lines, lines, message_lines, tail_lines
-from rpcinspect.views.contract.message_line import MessageRenderer
-from rpcinspect.views.phrases import Phrases
-from rpcinspect.views.shown import Shown
+from rpcinspect.views.jsonl.lines import head_lines, lines, message_lines, tail_lines
+from rpcinspect.views.jsonl.message import MessageRenderer
 from rpcinspect.views.text.table import Layout, Row, end_label, failed, line_width, write_line
 
 ENDS_WIDTH = 25

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rpcinspect.fields.phrases import counted, duration, path_label, printable, shorten
 from rpcinspect.fields.plain import Line
 from rpcinspect.session.model import LogEvent, LogFile, WorkerLogs
-from rpcinspect.views.phrases import counted, duration, path_label, printable, shorten
 
 MAX_SAID = 300
 """Characters of a line that are shown."""

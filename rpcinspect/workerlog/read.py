@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rpcinspect.workerlog.patterns import MAX_TEXT, Said, read_text
 from rpcinspect.workerlog.prefix import Stamp, split_prefix
-from rpcinspect.workerlog.said import MAX_TEXT, Said, read_text
 
 MAX_LINES = 200_000
 """Lines of RPC of one log that are kept."""

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from rpcinspect.capture import open_capture
-from rpcinspect.wire.segment import SYN, Endpoint, Flow, Segmenter
+from rpcinspect.tcp.segment import SYN, Endpoint, Flow, Segmenter
 
 PATIENCE_S = 20.0
 

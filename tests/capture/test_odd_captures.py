@@ -24,7 +24,7 @@ from tests.builders import (
     udp,
     vxlan,
 )
-from tests.wire.reading import Reading, read_streams
+from tests.tensorpipe.reading import Reading, read_streams
 
 A, B = "10.0.0.1:5000", "10.0.0.2:6000"
 THERE, BACK = f"{A}>{B}", f"{B}>{A}"

@@ -21,8 +21,8 @@ from rpcinspect.capture.reader import WLAN
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import CaptureError, RpcInspectError, UnknownFormatError
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.views.contract.jsonl import JsonLines
-from rpcinspect.wire.segment import Flow, Segmenter
+from rpcinspect.tcp.segment import Flow, Segmenter
+from rpcinspect.views.jsonl.lines import JsonLines
 from tests.builders import Captured, ethernet, ipv4, ipv6, link_frame, packet, pcap_file, pcapng_file
 from tests.commands.runner import decode
 from tests.decoded import Json, parse

@@ -1,5 +1,5 @@
 """Fixtures of the tests of commands."""
 
-from tests.replay.conftest import group, nothing_left, workers
+from tests.replayer.conftest import group, nothing_left, workers
 
 __all__ = ["group", "nothing_left", "workers"]

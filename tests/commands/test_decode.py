@@ -17,9 +17,9 @@ import zstandard
 from rpcinspect.commands.decode import run
 from rpcinspect.commands.decode_request import Request
 from rpcinspect.errors import CaptureError, OutputError
+from tests.checks.code_captures import CAUSED
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, decode, visible
 from tests.places import content
-from tests.trace.code_captures import CAUSED
 
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
 PROFILED = CAPTURES / "profiled_legacy.pcap"

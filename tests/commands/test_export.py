@@ -13,7 +13,7 @@ import pytest
 
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect
 from tests.places import recorded
-from tests.replay.hostile_captures import APP, SYSTEM, Job, called_with, sings
+from tests.replayer.hostile_captures import APP, SYSTEM, Job, called_with, sings
 
 SECONDS = 240
 

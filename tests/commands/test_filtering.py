@@ -12,8 +12,8 @@ import pytest
 
 from tests.commands.members import key_of, messages_of
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, decode, visible
+from tests.export.pcap.rewritten import told
 from tests.filter.from_json import picked
-from tests.writing.rewritten import told
 
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
 RREF = CAPTURES / "rref_relay.pcap.gz"

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, decode
-from tests.views.parquet.lakes import files, rows
+from tests.export.parquet.lakes import files, rows
 
 ROOT = CAPTURES.parent
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rpcinspect.commands.questions import ANSWERS
-from rpcinspect.views.contract.document import ANSWERS as LISTED
-from rpcinspect.views.contract.document import KEYS, SINGLE
+from rpcinspect.views.jsonl.document import ANSWERS as LISTED
+from rpcinspect.views.jsonl.document import KEYS, SINGLE
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, decode
 from tests.commands.test_questions import BEST, BOOM, QUESTIONS
 

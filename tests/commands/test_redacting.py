@@ -10,7 +10,7 @@ from rpcinspect.commands.redacting import key_of, redact_file
 from rpcinspect.errors import CaptureError
 from tests.commands.runner import CAPTURES, CHAIN, rpcinspect
 from tests.decoded import decode
-from tests.redaction.redacting import skeleton
+from tests.export.redaction.redacting import skeleton
 
 VAULT = CAPTURES / "redaction/vault.pcap.gz"
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.replay.peers.membership import MEMBERS, PREFIX, TOKEN, read_members
-from rpcinspect.replay.peers.store_client import StoreClient
-from rpcinspect.replay.workers.live_group import LiveGroup
-from rpcinspect.rpc.pickles.python import read_python_pickle
+from rpcinspect.pickles.python import read_python_pickle
+from rpcinspect.replayer.peers.membership import MEMBERS, PREFIX, TOKEN, read_members
+from rpcinspect.replayer.peers.store_client import StoreClient
+from rpcinspect.replayer.workers.live_group import LiveGroup
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect, visible
-from tests.replay.hostile_captures import hostile
-from tests.replay.talks import UDF, udf
+from tests.replayer.hostile_captures import hostile
+from tests.replayer.talks import UDF, udf
 from tests.views.replay.test_plan_json import check_contract
 
 

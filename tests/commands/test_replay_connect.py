@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.replay.peers.membership import IS_STATIC, MEMBERS, PREFIX, TOKEN, read_members
-from rpcinspect.replay.peers.store_client import StoreClient
-from rpcinspect.replay.workers.live_group import LiveGroup
+from rpcinspect.replayer.peers.membership import IS_STATIC, MEMBERS, PREFIX, TOKEN, read_members
+from rpcinspect.replayer.peers.store_client import StoreClient
+from rpcinspect.replayer.workers.live_group import LiveGroup
 from tests.commands.runner import CAPTURES, CHAIN, Ran, rpcinspect
-from tests.replay.live_calls import run as ask
-from tests.replay.programs import QUIET, Forks, Programs, environment, free_port, until
+from tests.replayer.live_calls import run as ask
+from tests.replayer.programs import QUIET, Forks, Programs, environment, free_port, until
 from tests.views.replay.test_replay_json import check_contract
 
 pytest.importorskip("torch")

@@ -19,7 +19,7 @@ import pytest
 
 from tests.commands.runner import CAPTURES, CHAIN, rpcinspect
 from tests.places import recorded
-from tests.replay.left_behind import descendants
+from tests.replayer.left_behind import descendants
 
 pytest.importorskip("torch")
 

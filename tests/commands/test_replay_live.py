@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect, visible
-from tests.replay.left_behind import descendants, temporary_folders
+from tests.replayer.left_behind import descendants, temporary_folders
 from tests.views.replay.test_replay_json import check_contract
 
 pytest.importorskip("torch")

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.commands.replay_request import Request, mistake
-from rpcinspect.replay.planning.devices import Devices
-from rpcinspect.replay.planning.sources import Sources
-from rpcinspect.replay.workers.seeds import Seeds
+from rpcinspect.replayer.planning.devices import Devices
+from rpcinspect.replayer.planning.sources import Sources
+from rpcinspect.replayer.workers.seeds import Seeds
 from tests.commands.runner import CAPTURES, CHAIN, rpcinspect
 
 REQUEST = Request(files=(str(CHAIN),))

@@ -17,8 +17,8 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.run.run import Run
-from rpcinspect.wire.ranges import CaptureBytes
-from tests.replay.talks import Workers
+from rpcinspect.tcp.ranges import CaptureBytes
+from tests.replayer.talks import Workers
 
 # As `talks.udf`, with one int as argument.
 UDF = b"\x80\x02ctorch.distributed.rpc.internal\nPythonUDF\nc%s\n%s\nJ%s\x85}\x87\x81."

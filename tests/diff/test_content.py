@@ -6,7 +6,7 @@ from rpcinspect.diff.content import Content, Contents, function_label
 from rpcinspect.rpc.command import PythonRRefFetchCall, ScriptCall, UnknownCommand
 from rpcinspect.rpc.types import GloballyUniqueId
 from tests.diff.stories import answer, call
-from tests.replay.talks import record_of
+from tests.replayer.talks import record_of
 from tests.session.records import pipe, tp_message, tp_tensor
 
 

@@ -13,19 +13,19 @@ from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.elements import Read, Storage, Tensors
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.tensors import compare_tensors
+from rpcinspect.pickles.python import read_python_pickle
+from rpcinspect.pickles.tree import Value
 from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.decode import DecodedRpc, reencode
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.envelope import Envelope, wrap
 from rpcinspect.rpc.message import Message
-from rpcinspect.rpc.pickles.python import read_python_pickle
-from rpcinspect.rpc.pickles.tree import Value
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table, to_tensor_table
-from rpcinspect.wire.ranges import Extent
-from rpcinspect.wire.records import Placement, TpTensor
-from rpcinspect.wire.tensorpipe_types import TpTensorDescriptor
+from rpcinspect.tcp.ranges import Extent
+from rpcinspect.tensorpipe.control_types import TpTensorDescriptor
+from rpcinspect.tensorpipe.records import Placement, TpTensor
 from tests.equality.mirrors import mirrored, mirrored_rules
 from tests.rpc.torch_tables import torch_table
 from tests.session.records import CPU, pipe, tp_message

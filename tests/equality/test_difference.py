@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rpcinspect.equality.difference import Difference, Elements, to_json, verdict
 from rpcinspect.equality.rules import Rules
-from rpcinspect.rpc.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Call, Global
 from tests.equality.builders import tree
 from tests.equality.mirrors import mirrored
 

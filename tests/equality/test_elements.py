@@ -16,7 +16,7 @@ from rpcinspect.equality.elements import Storage, Tensors, codes_of
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes
-from rpcinspect.wire.ranges import Extent
+from rpcinspect.tcp.ranges import Extent
 from tests.equality.builders import in_memory
 
 DATA = bytes(range(200)) * 3

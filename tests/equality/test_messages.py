@@ -13,6 +13,7 @@ from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.equality.rules import Rules
+from rpcinspect.pickles.tree import Call, Global
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     Command,
@@ -34,7 +35,6 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import error_of
 from rpcinspect.rpc.tensor import TensorMeta

@@ -17,7 +17,7 @@ from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.ids import CONTEXT, IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.values import Matching, compare_values
-from rpcinspect.rpc.pickles.tree import Buffer, Call, Dict, Extension, Global, PersistentRef, Set, Value
+from rpcinspect.pickles.tree import Buffer, Call, Dict, Extension, Global, PersistentRef, Set, Value
 from rpcinspect.rpc.types import pack_id
 from tests.equality.builders import tree
 from tests.equality.mirrors import mirrored, mirrored_ids, mirrored_rules

@@ -8,6 +8,7 @@ import pytest
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.body import SAYS, Bodies, Body, envelope_json, error_json, event_json, tensor_text
+from rpcinspect.pickles.tree import Call, Global
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     Command,
@@ -36,11 +37,10 @@ from rpcinspect.rpc.envelope import (
     RpcWithProfilingResp,
 )
 from rpcinspect.rpc.message import MessageType as M
-from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.profiling import LegacyEvent, ProfilerConfig
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.types import ForkId, ProfilingId, RRefId
-from rpcinspect.views.contract.jsonl import message_line
+from rpcinspect.views.jsonl.lines import message_line
 from tests.rpc.test_command_codec import UDF, VECTORS
 from tests.views.opened import opened
 

@@ -6,8 +6,8 @@ import pytest
 
 from rpcinspect.fields.call import MAX_ARGUMENT, MAX_ARGUMENTS, answer_json, request_json, short_tensors
 from rpcinspect.rpc.record import RpcRecord
-from tests.replay.planning.pickled import name, rebuilt, request, rref
-from tests.replay.talks import request_of
+from tests.replayer.planning.pickled import name, rebuilt, request, rref
+from tests.replayer.talks import request_of
 from tests.views.opened import opened
 
 PROXY = name("torch.distributed.rpc.rref_proxy", "_local_invoke")

@@ -10,8 +10,8 @@ import torch
 
 from rpcinspect.fields.field import several
 from rpcinspect.fields.kinds import FLAG
-from rpcinspect.fields.known import AtTheEnd
 from rpcinspect.fields.message import Message, Reader
+from rpcinspect.fields.session import AtTheEnd
 from rpcinspect.fields.table import BY_NAME, FIELDS
 from rpcinspect.run.run import Run
 from tests.decoded import decode

@@ -13,8 +13,8 @@ from rpcinspect.fields.field import Field
 from rpcinspect.fields.table import ALIASES, BY_NAME, FIELDS
 from rpcinspect.filter.expression import leaves
 from rpcinspect.filter.grammar import parse
+from tests.export.parquet.lakes import rows
 from tests.truth import CAPTURES
-from tests.views.parquet.lakes import rows
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)

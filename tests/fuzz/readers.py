@@ -16,23 +16,23 @@ from functools import cache
 from rpcinspect.errors import DecodeError, FilterError
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import Filter, Selection, StreamSelection
+from rpcinspect.pickles.audit import audit
+from rpcinspect.pickles.jit import read_jit, read_jit_forms
+from rpcinspect.pickles.jit_write import write_jit
+from rpcinspect.pickles.patch import number_integers, rewrite
+from rpcinspect.pickles.places import rref_places, tensor_places
+from rpcinspect.pickles.python import PythonPickle, read_python_pickle_partial
+from rpcinspect.pickles.render import render, render_args
 from rpcinspect.pipeline import Decoding
-from rpcinspect.rpc.pickles.audit import audit
-from rpcinspect.rpc.pickles.jit import read_jit, read_jit_forms
-from rpcinspect.rpc.pickles.jit_write import write_jit
-from rpcinspect.rpc.pickles.patch import number_integers, rewrite
-from rpcinspect.rpc.pickles.places import rref_places, tensor_places
-from rpcinspect.rpc.pickles.python import PythonPickle, read_python_pickle_partial
-from rpcinspect.rpc.pickles.render import render, render_args
 from rpcinspect.rpc.tensor import read_tensor_table, read_tensor_table_forms, to_tensor_table
 from rpcinspect.run.run import Run
-from rpcinspect.wire import tensorpipe as tp
-from rpcinspect.wire.store import StoreConversation, worker_directory
-from rpcinspect.wire.store_operations import StoreGeneration
+from rpcinspect.store.conversation import StoreConversation, worker_directory
+from rpcinspect.store.operations import StoreGeneration
+from rpcinspect.tensorpipe import control as tp
 from tests.fuzz import corpus
 from tests.fuzz.mutation import change_bytes, change_parts, pack, unpack
-from tests.wire.conversations import Network as Wires
-from tests.wire.conversations import PipeTalk, Said
+from tests.tensorpipe.conversations import Network as Wires
+from tests.tensorpipe.conversations import PipeTalk, Said
 
 # --- nop and what TensorPipe makes of it ---
 
@@ -217,7 +217,7 @@ def store_change(data: bytes, draw: random.Random) -> bytes:
 def store_seeds() -> Iterator[bytes]:
     import json
 
-    vectors = json.loads((corpus.ROOT / "tests/wire/vectors_store.json").read_text())
+    vectors = json.loads((corpus.ROOT / "tests/tensorpipe/vectors_store.json").read_text())
     names = list(StoreGeneration)
     for vector in vectors:
         number = names.index(StoreGeneration(vector["generation"]))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rpcinspect.redaction.payloads import redact_payload, redact_table
-from rpcinspect.redaction.pseudonyms import Pseudonyms
+from rpcinspect.export.redaction.payloads import redact_payload, redact_table
+from rpcinspect.export.redaction.pseudonyms import Pseudonyms
 from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.decode import DecodedRpc, RpcDecoder
 from rpcinspect.rpc.message import NO_TENSORS, Message

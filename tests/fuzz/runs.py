@@ -24,36 +24,36 @@ from rpcinspect.commands.questions import ANSWERS
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import CaptureError, DecodeError, RpcInspectError
+from rpcinspect.export.dot import dot_lines
+from rpcinspect.export.pcap.writer import write_session
+from rpcinspect.export.perfetto.trace import perfetto_pieces
+from rpcinspect.export.reproducer.python_names import STANDARD
+from rpcinspect.export.reproducer.reproduction import ReproductionOptions, reproduction
+from rpcinspect.export.reproducer.script import Wanted, reproducer, unwritable
+from rpcinspect.fields.phrases import printable_json
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.replay.planning.gate import Gate
-from rpcinspect.replay.planning.plan import PlanOptions, plan
-from rpcinspect.replay.planning.sendable import TensorChecker
-from rpcinspect.replay.reproduction.reproduction import ReproductionOptions, reproduction
+from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.plan import PlanOptions, plan
+from rpcinspect.replayer.planning.sendable import TensorChecker
 from rpcinspect.rpc.decode import RpcDecoder, reencode
 from rpcinspect.rpc.message import from_payloads
 from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.rpclog.header import CPU, LoggedMessage, LoggedStorage
 from rpcinspect.rpclog.write import FIRST_LINE, message_line
 from rpcinspect.run.run import Run
-from rpcinspect.views.contract.calls import Calls, call_lines
-from rpcinspect.views.contract.jsonl import JsonLines
+from rpcinspect.tensorpipe.control_types import TpDevice
 from rpcinspect.views.diff.json_lines import diff_lines
 from rpcinspect.views.diff.page import diff_html
 from rpcinspect.views.diff.table import show_diff
-from rpcinspect.views.graph.dot import dot_lines
+from rpcinspect.views.jsonl.calls import Calls, call_lines
+from rpcinspect.views.jsonl.lines import JsonLines
 from rpcinspect.views.page.html_page import trace_html
-from rpcinspect.views.perfetto.trace import perfetto_pieces
-from rpcinspect.views.phrases import printable_json
 from rpcinspect.views.replay.plan_json import plan_lines
 from rpcinspect.views.replay.plan_table import show_plan
-from rpcinspect.views.reproducer.python_names import STANDARD
-from rpcinspect.views.reproducer.script import Wanted, reproducer, unwritable
 from rpcinspect.views.text.calls import show_calls
 from rpcinspect.views.text.detail import detail
 from rpcinspect.views.text.summary import show_summary
 from rpcinspect.views.text.table import MessageTable
-from rpcinspect.wire.tensorpipe_types import TpDevice
-from rpcinspect.writing.file import write_session
 from tests.decoded import parse
 from tests.fuzz import corpus
 from tests.fuzz.mutation import MAX_BYTES, change_bytes, change_opcodes, change_parts, pack, unpack
@@ -384,7 +384,7 @@ def _tables(opened: Run) -> None:
 
 
 def _json(objects: Iterable[dict[str, object]]) -> bytes:
-    from rpcinspect.views.contract.jsonl import lines
+    from rpcinspect.views.jsonl.lines import lines
 
     return lines(iter(objects))
 

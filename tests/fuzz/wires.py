@@ -22,14 +22,14 @@ from rpcinspect.capture.block import PacketBlock, TcpBlock
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.tensor import storage_lengths
-from rpcinspect.views.contract.jsonl import JsonLines
-from rpcinspect.wire.demux import Demux
-from rpcinspect.wire.ranges import CaptureBytes
-from rpcinspect.wire.records import Placement
-from rpcinspect.wire.segment import Flow, Segmenter
-from rpcinspect.wire.stream import Stream
-from rpcinspect.wire.tcp import Tcp
-from rpcinspect.wire.tensorpipe_types import Layout
+from rpcinspect.tcp.connections import Tcp
+from rpcinspect.tcp.ranges import CaptureBytes
+from rpcinspect.tcp.segment import Flow, Segmenter
+from rpcinspect.tcp.stream import Stream
+from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.demux import Demux
+from rpcinspect.tensorpipe.records import Placement
+from rpcinspect.views.jsonl.lines import JsonLines
 from tests.builders import (
     SYN,
     Captured,
@@ -53,7 +53,7 @@ from tests.fuzz.mutation import (
     unpack,
 )
 from tests.places import content
-from tests.wire.conversations import (
+from tests.tensorpipe.conversations import (
     Hole,
     Network,
     Outcome,
@@ -411,7 +411,9 @@ def _hear(network: Network, holes: Sequence[Hole], sizes: Sequence[int], *, syn:
     for _, written in groupby(rows, key=lambda row: row.flow // 2):  # what a connection's end wrote at once
         player.feed(list(written))
     player.finish()
-    return Heard(_told(outcome), _sums(outcome), sorted((p.layer, p.reason) for p in outcome.demux.problems))
+    return Heard(
+        _told(outcome), _sums(outcome), sorted((p.layer, p.reason) for p in outcome.demux.registry.problems)
+    )
 
 
 def _told(outcome: Outcome) -> list[tuple[object, ...]]:
@@ -431,9 +433,14 @@ def _told(outcome: Outcome) -> list[tuple[object, ...]]:
 
 
 def _sums(outcome: Outcome) -> tuple[int, int, int, int]:
-    demux = outcome.demux
-    frames = sum(state.frame_bytes for state in demux.pipes)
-    return frames, sum(state.tensor_bytes for state in demux.pipes), demux.skipped_bytes, demux.store_bytes
+    registry = outcome.demux.registry
+    frames = sum(state.frame_bytes for state in registry.pipes)
+    return (
+        frames,
+        sum(state.tensor_bytes for state in registry.pipes),
+        registry.skipped_bytes,
+        registry.store_bytes,
+    )
 
 
 def as_parts(network: Network, flags: int = 2) -> bytes:

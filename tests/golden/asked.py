@@ -18,7 +18,7 @@ from tests.places import ROOT, WITHOUT_SHARED
 
 BUNDLED, SHARED = "captures", "../shared/captures"
 ATTACKS = "attacks"
-"""A folder of captures of which only what `replay` says matters; tests/replay/test_attacks.py holds that."""
+"""Captures of which only what `replay` says matters; tests/replayer/test_attacks.py holds that."""
 PACKED = (".gz", ".zst")
 NO_CAPTURES = {".py", ".sh", ".truth", ".json", ".md", ".tsv", ".txt", ".log"}
 """What else lies beside captures."""

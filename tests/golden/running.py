@@ -35,7 +35,7 @@ MEMORY_LIMIT = 6 << 30
 WARM_UP = "captures/basic_chain.pcap"
 DIGITS = 16
 """Hexadecimal digits of a hash that are kept: an accident, not an attack, is to be seen."""
-OTHERS = ("rpcinspect.recorder", "rpcinspect.replay.workers", "rpcinspect.replay.agent")
+OTHERS = ("rpcinspect.recorder", "rpcinspect.replayer.workers", "rpcinspect.replayer.agent")
 """Not imported before a command does: they are for processes with torch."""
 
 

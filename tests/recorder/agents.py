@@ -13,7 +13,7 @@ import pytest
 from rpcinspect.errors import RecordError
 from rpcinspect.recorder.library import Library, build_agent
 from tests.recorder.recording import environment
-from tests.replay.programs import free_port
+from tests.replayer.programs import free_port
 
 SECONDS = 180
 

@@ -16,7 +16,7 @@ from tests.decoded import Decoded, Json, decode
 from tests.recorder.agents import PROLOGUE, need_agent
 from tests.recorder.parts import parted, workloads
 from tests.recorder.recording import environment, finish, record, start
-from tests.replay.programs import free_port
+from tests.replayer.programs import free_port
 
 pytestmark = pytest.mark.slow
 

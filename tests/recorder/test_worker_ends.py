@@ -12,7 +12,7 @@ import pytest
 from rpcinspect.run.run import Run, open_run
 from tests.recorder.agents import need_agent
 from tests.recorder.recording import Ran, environment, need_own_network, record
-from tests.replay.programs import free_port
+from tests.replayer.programs import free_port
 
 pytestmark = pytest.mark.slow
 

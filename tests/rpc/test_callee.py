@@ -7,13 +7,13 @@ from collections import Counter
 
 import pytest
 
+from rpcinspect.pickles.tree import Global
 from rpcinspect.rpc.callee import Callee, Name, callee_of, name_of
-from rpcinspect.rpc.pickles.tree import Global
 from rpcinspect.run.run import Run
+from tests.checks.runs import traced
 from tests.places import content, recorded
-from tests.replay.planning.pickled import Raw, name, opcodes, rebuilt, request, rref
-from tests.replay.talks import answer_of, request_of
-from tests.trace.runs import traced
+from tests.replayer.planning.pickled import Raw, name, opcodes, rebuilt, request, rref
+from tests.replayer.talks import answer_of, request_of
 
 HEAD = Global("app", "Head")
 PROXY = ("torch.distributed.rpc.rref_proxy", "_local_invoke")

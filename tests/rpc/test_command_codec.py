@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rpcinspect.errors import DecodeError
+from rpcinspect.pickles.semantic import python_udf, tensor_index
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -45,7 +46,6 @@ from rpcinspect.rpc.command_codec import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import MessageType as M
-from rpcinspect.rpc.pickles.semantic import python_udf, tensor_index
 from rpcinspect.rpc.types import ForkId, RRefId
 
 TENSOR_0 = b"ctorch.jit._pickle\nbuild_tensor_from_id\n" + bytes.fromhex("71 00 28 4b 00 74 52 71 01")

@@ -19,8 +19,8 @@ from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.patterns import MAX_LAYOUTS, MAX_PATTERNS, Patterns
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import ForkId, RRefId
-from rpcinspect.wire.records import TpMessage
-from rpcinspect.wire.tensorpipe_types import TpDescriptor
+from rpcinspect.tensorpipe.control_types import TpDescriptor
+from rpcinspect.tensorpipe.records import TpMessage
 from tests.session.records import gradient, pipe, tp_message, tp_tensor
 
 PIPE = pipe()

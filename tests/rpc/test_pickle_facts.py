@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.limits import Limits
+from rpcinspect.pickles.semantic import RRefForkData
+from rpcinspect.pickles.tree import Call, Global
 from rpcinspect.rpc.command import (
     PythonCall,
     PythonResp,
@@ -20,8 +22,6 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, rref_forks
-from rpcinspect.rpc.pickles.semantic import RRefForkData
-from rpcinspect.rpc.pickles.tree import Call, Global
 
 UDF = b"ctorch.distributed.rpc.internal\nPythonUDF\n"
 ERROR = b"ctorch.distributed.rpc.internal\nRemoteException\n"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import strategies as st
 
 from rpcinspect.errors import DecodeError, LimitExceeded
-from rpcinspect.rpc.pickles.jit import read_jit
-from rpcinspect.rpc.pickles.jit_write import write_jit
+from rpcinspect.pickles.jit import read_jit
+from rpcinspect.pickles.jit_write import write_jit
 from rpcinspect.rpc.profiling import (
     MAX_SHAPES,
     MAX_SHAPES_IN_ALL,

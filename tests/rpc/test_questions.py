@@ -26,7 +26,7 @@ from rpcinspect.rpc.questions import (
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.run import open_run
 from tests.decoded import decode
-from tests.replay.talks import answer_of, record_of, udf
+from tests.replayer.talks import answer_of, record_of, udf
 
 
 def test_what_makes_uses_and_deletes_rrefs() -> None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from rpcinspect.fields.body import body_of
 from rpcinspect.limits import Limits
+from rpcinspect.pickles.jit_write import write_jit
+from rpcinspect.pickles.tree import Call, Dict, Global
 from rpcinspect.rpc.command import (
     Command,
     PythonCall,
@@ -25,15 +27,13 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
-from rpcinspect.rpc.pickles.jit_write import write_jit
-from rpcinspect.rpc.pickles.tree import Call, Dict, Global
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord, round_trips
 from rpcinspect.rpc.tensor import read_tensor_table
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.wire.tensorpipe import read_descriptor
-from rpcinspect.wire.tensorpipe_types import Layout
+from rpcinspect.tensorpipe.control import read_descriptor
+from rpcinspect.tensorpipe.control_types import Layout
 from tests.session.records import gradient, pipe, tp_message, tp_tensor
-from tests.wire.conversations import Network, PipeTalk, Said, play
+from tests.tensorpipe.conversations import Network, PipeTalk, Said, play
 
 CALL = PythonCall(pickle.dumps(("f", 1)), False)
 PAYLOADS = Message(0x102, 7, to_payload(CALL), gradient(2)).to_payloads()

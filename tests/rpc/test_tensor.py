@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rpcinspect.errors import DecodeError
+from rpcinspect.pickles.jit_write import write_jit
+from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Value
 from rpcinspect.rpc.dtypes import DTYPES
-from rpcinspect.rpc.pickles.jit_write import write_jit
-from rpcinspect.rpc.pickles.tree import Call, Dict, Global, PersistentRef, Value
 from rpcinspect.rpc.tensor import (
     Quantizer,
     TensorMeta,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.replay.planning.devices import agreed_maps
+from rpcinspect.replayer.planning.devices import agreed_maps
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.wrapping import (

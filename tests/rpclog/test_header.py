@@ -17,8 +17,8 @@ from rpcinspect.rpclog.header import (
     LoggedWorker,
     read_header,
 )
-from rpcinspect.wire.records import Placement
-from rpcinspect.wire.tensorpipe_types import TpDevice
+from rpcinspect.tensorpipe.control_types import TpDevice
+from rpcinspect.tensorpipe.records import Placement
 
 LEAST = {"rpc": "message", "time_ns": 1, "src": "a", "dst": "b", "type": "PYTHON_CALL", "id": 0, "bytes": 0}
 

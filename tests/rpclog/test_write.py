@@ -20,8 +20,8 @@ from rpcinspect.rpclog.header import (
     Reason,
     read_header,
 )
-from rpcinspect.wire.records import Placement
-from rpcinspect.wire.tensorpipe_types import TpDevice
+from rpcinspect.tensorpipe.control_types import TpDevice
+from rpcinspect.tensorpipe.records import Placement
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 SIZE = st.integers(0, 1 << 40)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rpcinspect.pickles.semantic import python_udf
+from rpcinspect.pickles.tree import children
 from rpcinspect.rpc.command import PythonRRefFetchCall
-from rpcinspect.rpc.pickles.semantic import python_udf
-from rpcinspect.rpc.pickles.tree import children
 from rpcinspect.rpc.questions import CALLS, FETCHES, GENERAL
 from rpcinspect.run.causes import Causes, Doubt, _cut_circles
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import open_run
-from tests.replay.talks import Workers
+from tests.replayer.talks import Workers
 from tests.truth import CAPTURES, workload
 
 DRIVERS = {

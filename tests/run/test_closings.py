@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from rpcinspect.run.run import Run, open_run
 from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import Worker
+from tests.checks.runs import traced, workload_trace
 from tests.places import recorded, recordings
-from tests.trace.runs import traced, workload_trace
 from tests.truth import CLOCK_NS, capture_of, workload
 
 SUITE = recordings("torch-suite")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.run.coincidence import LEAST_MATCHES
-from tests.replay.talks import Workers
+from tests.replayer.talks import Workers
 from tests.run.told import ask
 
 COUNT = LEAST_MATCHES + 1

@@ -14,9 +14,9 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.wire.records import Visibility
-from tests.replay.planning.pickled import rref
-from tests.replay.talks import Workers, udf
+from rpcinspect.tensorpipe.records import Visibility
+from tests.replayer.planning.pickled import rref
+from tests.replayer.talks import Workers, udf
 from tests.run.told import ask, delete
 
 

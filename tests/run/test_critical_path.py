@@ -10,8 +10,8 @@ import pytest
 
 from rpcinspect.run.critical_path import critical_path
 from rpcinspect.run.run import Run
+from tests.checks.runs import traced, workload_trace
 from tests.places import content, recorded
-from tests.trace.runs import traced, workload_trace
 from tests.truth import CLOCK_NS, workload
 
 NAMES = ["basic_chain", "bwd_boom", "ctx_crowd", "param_detach", "ps_race", "rref_relay", "profiled_legacy"]

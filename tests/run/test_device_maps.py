@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from rpcinspect.run.device_maps import DeviceMap, part_of, read_device_maps
 from rpcinspect.run.exchanges import Exchange
+from tests.checks.runs import traced, workload_trace
 from tests.places import recorded
-from tests.trace.runs import traced, workload_trace
 from tests.truth import capture_of, workload
 
 

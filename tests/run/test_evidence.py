@@ -6,8 +6,8 @@ import pytest
 
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.run.run import Run
-from tests.replay.planning.pickled import rref
-from tests.replay.talks import Workers, udf
+from tests.replayer.planning.pickled import rref
+from tests.replayer.talks import Workers, udf
 from tests.run.told import MS, ask, delete, fetch
 
 BROUGHT, OTHER, USED = 0, 1, 2

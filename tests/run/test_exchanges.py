@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rpcinspect.pickles.render import render
 from rpcinspect.rpc.command import PythonResp
-from rpcinspect.rpc.pickles.render import render
 from rpcinspect.rpc.questions import failed
 from rpcinspect.run.run import open_run
+from tests.checks.runs import traced, workload_trace
 from tests.decoded import decode
 from tests.places import recorded
-from tests.replay.talks import NONE, Workers
-from tests.trace.runs import traced, workload_trace
+from tests.replayer.talks import NONE, Workers
 
 
 def test_a_request_and_its_answer_are_one_call() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import Run, open_run
+from tests.checks.runs import traced, workload_trace
 from tests.decoded import decode
 from tests.places import recorded
-from tests.trace.runs import traced, workload_trace
 from tests.truth import Json, workload
 
 CONTEXTS = [

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rpcinspect.run.latency import LatencyGroup, Timing, _summed, spread
+from tests.checks.runs import traced, workload_trace
 from tests.places import recorded
-from tests.trace.runs import traced, workload_trace
 from tests.truth import CLOCK_NS, workload
 
 NAMES = ["basic_chain", "bwd_boom", "ctx_crowd", "dtype_zoo", "rref_relay", "ps_race_lock", "views_alias"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rpcinspect.run.causes import Doubt
-from tests.replay.talks import Workers
+from tests.replayer.talks import Workers
 from tests.run.told import ask
 
 

@@ -7,8 +7,8 @@ from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.names import names_of
 from tests.decoded import decode
 from tests.places import recorded
-from tests.replay.planning.pickled import Raw, name, opcodes, request, rref
-from tests.replay.talks import Workers
+from tests.replayer.planning.pickled import Raw, name, opcodes, request, rref
+from tests.replayer.talks import Workers
 
 PROXY = name("torch.distributed.rpc.rref_proxy", "_local_invoke")
 TYPEOF = name("torch.distributed.rpc.api", "_rref_typeof_on_owner")

@@ -17,8 +17,8 @@ from torch.autograd.profiler_util import EventList
 from rpcinspect.rpc.envelope import RpcWithProfilingResp
 from rpcinspect.rpc.profiling import LegacyEvent
 from rpcinspect.run.profile import MEMORY, CallProfile, operator_runs, rows_of
+from tests.checks.runs import traced, workload_trace
 from tests.places import recorded
-from tests.trace.runs import traced, workload_trace
 from tests.truth import workload
 
 KINDS = ("mark", "push", "pop", "memory_alloc")

@@ -12,8 +12,8 @@ from rpcinspect.rpc.command import PythonResp
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.run.requests import LOSSES, MAX_OPEN, NEVER, Requests, Serving
 from rpcinspect.session.model import CaptureInfo, Finding
-from rpcinspect.wire.records import Visibility
-from tests.replay.talks import NONE, Workers
+from rpcinspect.tensorpipe.records import Visibility
+from tests.replayer.talks import NONE, Workers
 from tests.session.records import Talk, pipe
 
 

@@ -10,10 +10,10 @@ import pytest
 import rpcinspect
 from rpcinspect.errors import CaptureError
 from rpcinspect.run.run import Run, open_run
-from rpcinspect.trace.touched import touched
+from rpcinspect.run.touched import touched
+from tests.checks.runs import workload_trace
 from tests.decoded import decode
 from tests.places import recorded
-from tests.trace.runs import workload_trace
 from tests.truth import capture_of
 
 

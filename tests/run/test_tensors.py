@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.run.tensors import NO_STORAGE, LastRead, bytes_of, hash_of, place_of, storage_of
-from rpcinspect.wire.records import Placement
+from rpcinspect.tensorpipe.records import Placement
 from tests.places import recorded
 from tests.views.opened import CAPTURES, opened
 

@@ -13,9 +13,9 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.waits import read_passes, waiting_requests
+from tests.checks.runs import traced, workload_trace
 from tests.places import foreign
-from tests.replay.talks import Workers
-from tests.trace.runs import traced, workload_trace
+from tests.replayer.talks import Workers
 
 GRADIENT = MessageType.BACKWARD_AUTOGRAD_REQ
 

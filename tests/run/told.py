@@ -12,8 +12,8 @@ from rpcinspect.rpc.command import (
     RRefUserDelete,
 )
 from rpcinspect.rpc.types import GloballyUniqueId
-from tests.replay.planning.pickled import name, request
-from tests.replay.talks import NONE, Workers
+from tests.replayer.planning.pickled import name, request
+from tests.replayer.talks import NONE, Workers
 
 MS = 1_000_000
 

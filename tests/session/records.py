@@ -14,11 +14,11 @@ from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import Session
 from rpcinspect.session.names import call_roll
-from rpcinspect.wire.ranges import Extent
-from rpcinspect.wire.records import Pipe, Placement, TpMessage, TpTensor
-from rpcinspect.wire.segment import Endpoint, Flow
-from rpcinspect.wire.store import StoreEntry
-from rpcinspect.wire.tensorpipe_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
+from rpcinspect.store.conversation import StoreEntry
+from rpcinspect.tcp.ranges import Extent
+from rpcinspect.tcp.segment import Endpoint, Flow
+from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
+from rpcinspect.tensorpipe.records import Pipe, Placement, TpMessage, TpTensor
 
 CPU = TpDevice("cpu", 0)
 

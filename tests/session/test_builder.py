@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.errors import Location, Problem
+from rpcinspect.pickles.tree import Call, Global
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -28,13 +29,12 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.rpc.pickles.tree import Call, Global
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.builder import MAX_SUM
 from rpcinspect.session.model import NONE, Fork, Session
 from rpcinspect.session.names import call_roll
-from rpcinspect.wire.records import Placement
+from rpcinspect.tensorpipe.records import Placement
 from tests.session.records import Talk, entry, pipe, tp_message, tp_tensor
 
 CALL = ScriptCall(args=(1,), schema=None, qualified_name="__torch__.f")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.session.classes import classes_of
+from tests.checks.talks import of_path
 from tests.places import recorded
-from tests.trace.talks import of_path
 
 OPTIM = "torch.distributed.optim.optimizer"
 

@@ -10,8 +10,8 @@ import pytest
 from rpcinspect.rpc.questions import PASSES, context_of
 from rpcinspect.run.run import Run, open_run
 from rpcinspect.session.contexts import ContextSpan, context_spans
+from tests.checks.runs import traced, workload_trace
 from tests.places import recordings
-from tests.trace.runs import traced, workload_trace
 from tests.truth import CAPTURES
 
 BUNDLED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))

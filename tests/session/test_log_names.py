@@ -6,8 +6,8 @@ from rpcinspect.rpclog.header import Job, LoggedWorker
 from rpcinspect.session.log_names import call_log
 from rpcinspect.session.names import Roster
 from rpcinspect.session.witness import Witness
-from rpcinspect.wire.records import Pipe
-from rpcinspect.wire.segment import Endpoint, Flow
+from rpcinspect.tcp.segment import Endpoint, Flow
+from rpcinspect.tensorpipe.records import Pipe
 
 
 def roll(

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from rpcinspect.session.model import Worker
 from rpcinspect.session.names import call_roll
 from rpcinspect.session.witness import Witness
-from rpcinspect.wire.records import Pipe
-from rpcinspect.wire.store import StoreEntry
+from rpcinspect.store.conversation import StoreEntry
+from rpcinspect.tensorpipe.records import Pipe
 from tests.session.records import entry, met, pipe
 
 TWO = (

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rpcinspect.session.pipe_jobs import Placed, place
 from rpcinspect.session.store_jobs import split_jobs
 from rpcinspect.session.witness import Witness
-from rpcinspect.wire.records import Pipe
-from rpcinspect.wire.store import StoreEntry
+from rpcinspect.store.conversation import StoreEntry
+from rpcinspect.tensorpipe.records import Pipe
 from tests.session.records import entry, met, pipe
 
 A, B, C = "10.0.0.1:4000", "10.0.0.2:5000", "10.0.0.3:6000"

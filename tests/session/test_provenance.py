@@ -20,8 +20,8 @@ from rpcinspect.session.provenance import (
     marks_of,
     tensor_mark,
 )
-from rpcinspect.wire.ranges import CaptureBytes, Extent
-from tests.replay.planning.pickled import name, request, rref, tensor
+from rpcinspect.tcp.ranges import CaptureBytes, Extent
+from tests.replayer.planning.pickled import name, request, rref, tensor
 from tests.session.records import Talk
 
 

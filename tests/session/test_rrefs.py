@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.session.model import RRef
+from tests.checks.runs import traced, workload_trace
 from tests.places import recorded
-from tests.trace.runs import traced, workload_trace
 from tests.truth import workload
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rpcinspect.trace.words import packed
+from rpcinspect.session.words import packed
 from tests.statements.told import Statement, Told
 from tests.truth import CLOCK_NS, NO_TENSORS
 

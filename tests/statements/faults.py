@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.trace.words import packed
+from rpcinspect.session.words import packed
 from tests.statements.told import Statement, Told, cause_of
 from tests.truth import CLOCK_NS
 

@@ -15,8 +15,8 @@ from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.latency import Timing
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding, RRef
-from tests.trace.runs import workload_trace
-from tests.trace.talks import of_capture
+from tests.checks.runs import workload_trace
+from tests.checks.talks import of_capture
 from tests.truth import CLOCK_NS, Json, workload
 
 HEAD = frozenset({"worker", "event", "n", "time_ns", "thread"})

@@ -13,7 +13,7 @@ from rich.console import Console
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
-from rpcinspect.wire.ranges import CaptureBytes
+from rpcinspect.tcp.ranges import CaptureBytes
 
 CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, Elements
 from rpcinspect.views.difference import difference_phrase, told
-from tests.replay.outcomes import FORM, ONE_ULP
+from tests.replayer.outcomes import FORM, ONE_ULP
 
 SIDES = ("captured", "live")
 assert ONE_ULP.elements is not None

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from rpcinspect.session.model import Finding, Session
 from rpcinspect.views.empty import empty_line
+from tests.checks.talks import of_capture
 from tests.session.records import Talk
-from tests.trace.talks import of_capture
 
 HIDDEN = Finding(
     code="invisible-transport",

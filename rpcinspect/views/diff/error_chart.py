@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from rpcinspect.equality.histogram import Histogram
-from rpcinspect.views.phrases import counted
+from rpcinspect.fields.phrases import counted
 
 WIDTH, HEIGHT = 340, 112
 LEFT, RIGHT, TOP, BOTTOM = 4, 4, 18, 20

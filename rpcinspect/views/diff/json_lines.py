@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from rpcinspect.diff.model import Aligned, Comparison, Found
 from rpcinspect.fields.plain import Json, picked, text
-from rpcinspect.views.contract.jsonl import lines
+from rpcinspect.views.jsonl.lines import lines
 
 
 def diff_lines(comparison: Comparison) -> bytes:

@@ -16,12 +16,7 @@ from msgspec import Struct
 
 from rpcinspect.diff.model import Aligned, Comparison, Explanation, Found, Side
 from rpcinspect.equality.rules import Rules
-from rpcinspect.run.run import Run
-from rpcinspect.session.model import CaptureInfo
-from rpcinspect.views.diff.rows import MAX_CHARTS, Kind, Link, Row, Rows, kind_of, rows_of
-from rpcinspect.views.diff.words import MEANINGS, following, numbers, tolerance, verdict_line
-from rpcinspect.views.message_facts import facts_of
-from rpcinspect.views.phrases import (
+from rpcinspect.fields.phrases import (
     amount,
     captures_title,
     counted,
@@ -32,6 +27,11 @@ from rpcinspect.views.phrases import (
     printable,
     shorten,
 )
+from rpcinspect.run.run import Run
+from rpcinspect.session.model import CaptureInfo
+from rpcinspect.views.diff.rows import MAX_CHARTS, Kind, Link, Row, Rows, kind_of, rows_of
+from rpcinspect.views.diff.words import MEANINGS, following, numbers, tolerance, verdict_line
+from rpcinspect.views.message_facts import facts_of
 from rpcinspect.views.text.summary import moment
 from rpcinspect.views.text.table import end_label
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from rpcinspect.diff.model import Aligned, Comparison
 from rpcinspect.equality.rules import Rules
+from rpcinspect.fields.phrases import counted
 from rpcinspect.views.difference import KIND_WORDS
-from rpcinspect.views.phrases import counted
 
 MEANINGS = {
     **{code: KIND_WORDS[code] for code in ("missing", "extra", "repeated")},

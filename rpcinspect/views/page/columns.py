@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from rpcinspect.fields.phrases import Phrases, packed, printable, shorten
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, is_request, type_name
@@ -19,7 +20,6 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.views.phrases import Phrases, packed, printable, shorten
 from rpcinspect.views.text.table import end_label
 
 Json = dict[str, Any]

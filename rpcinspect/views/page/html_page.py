@@ -24,17 +24,17 @@ from typing import Any
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from rpcinspect.fields.known import failure_json
+from rpcinspect.fields.phrases import packed
+from rpcinspect.fields.session import failure_json
+from rpcinspect.filter.shown import Shown
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import Run
-from rpcinspect.views.contract.message_line import MessageRenderer
-from rpcinspect.views.contract.trace import graph_json
-from rpcinspect.views.graph.words import gradients_words
+from rpcinspect.views.graph_words import gradients_words
+from rpcinspect.views.jsonl.message import MessageRenderer
+from rpcinspect.views.jsonl.questions import graph_json
 from rpcinspect.views.message_facts import first_values
 from rpcinspect.views.page.columns import Lanes, columns_of
 from rpcinspect.views.page.overview import Part, page_of, part_of
-from rpcinspect.views.phrases import packed
-from rpcinspect.views.shown import Shown
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = (

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from rpcinspect.fields.phrases import amount, captures_title, counted, duration, printable, shorten
+from rpcinspect.filter.shown import Shown
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.closings import Closings
 from rpcinspect.run.graph import ContextGraph
@@ -32,8 +34,6 @@ from rpcinspect.views.page.tables import (
     stragglers_table,
     table,
 )
-from rpcinspect.views.phrases import amount, captures_title, counted, duration, printable, shorten
-from rpcinspect.views.shown import Shown
 from rpcinspect.views.text.summary import moment
 from rpcinspect.views.text.table import end_label
 

@@ -1,6 +1,6 @@
 """The tables of a page about a run, as plain data: captures, pipes, latency, references, device maps.
 
-In: results of a session and of `trace`. Out: `Table`s; all of their text is printable, none of it is escaped
+In: results of a session and of a `Run`. Out: `Table`s; all of their text is printable, none of it is escaped
 for HTML. What is too much for a page is counted.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from rpcinspect.errors import Problem
+from rpcinspect.fields.phrases import amount, duration, path_label, printable, shorten
 from rpcinspect.run.device_maps import DeviceMap, Pairs
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.latency import Latency, LatencyGroup, Straggler
 from rpcinspect.session.model import CaptureInfo, RRef, Session
-from rpcinspect.views.phrases import amount, duration, path_label, printable, shorten
 from rpcinspect.views.text.latency import MEASURES, group_cells, group_label, straggler_cells
 from rpcinspect.views.text.rrefs import value_words
 from rpcinspect.views.text.summary import moment, place_words

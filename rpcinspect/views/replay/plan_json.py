@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rpcinspect.fields.plain import Json, picked, text
-from rpcinspect.replay.planning.model import GlobalUse, Plan, PlannedSession, Step
-from rpcinspect.replay.planning.sessions import LIVE
-from rpcinspect.views.contract.jsonl import lines
+from rpcinspect.replayer.planning.model import GlobalUse, Plan, PlannedSession, Step
+from rpcinspect.replayer.planning.sessions import LIVE
+from rpcinspect.views.jsonl.lines import lines
 
 
 def plan_lines(plan: Plan) -> bytes:

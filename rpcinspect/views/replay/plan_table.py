@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.console import Console
 
-from rpcinspect.replay.planning.allowances import ATEN, BY_MAIN
-from rpcinspect.replay.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
-from rpcinspect.replay.planning.sources import MAIN_NAMES
-from rpcinspect.rpc.pickles.known import STANDARD_LIBRARY
-from rpcinspect.views.phrases import counted, indexes, printable
+from rpcinspect.fields.phrases import counted, indexes, printable
+from rpcinspect.pickles.safe_names import STANDARD_LIBRARY
+from rpcinspect.replayer.planning.allowances import ATEN, BY_MAIN
+from rpcinspect.replayer.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
+from rpcinspect.replayer.planning.sources import MAIN_NAMES
 from rpcinspect.views.text.table import end_label, join_ends, pad, write_line
 
 MAX_DOUBTS = 10

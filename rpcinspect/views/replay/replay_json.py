@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.fields.plain import Json, picked, plain, text
-from rpcinspect.replay.peers.recorder import NOT_RECORDED
-from rpcinspect.replay.planning.model import PlannedSession
-from rpcinspect.replay.planning.sessions import LIVE
-from rpcinspect.replay.playing.outcome import (
+from rpcinspect.replayer.peers.traffic_pcap import NOT_RECORDED
+from rpcinspect.replayer.planning.model import PlannedSession
+from rpcinspect.replayer.planning.sessions import LIVE
+from rpcinspect.replayer.playing.outcome import (
     InboundOutcome,
     Recording,
     ReplayOutcome,
@@ -25,10 +25,10 @@ from rpcinspect.replay.playing.outcome import (
     SessionOutcome,
     StepOutcome,
 )
-from rpcinspect.replay.playing.report import Report, first_difference, never
-from rpcinspect.replay.workers.ended import Ended
-from rpcinspect.replay.workers.live_group import Gradient
-from rpcinspect.views.contract.jsonl import lines
+from rpcinspect.replayer.playing.report import Report, first_difference, never
+from rpcinspect.replayer.workers.ended import Ended
+from rpcinspect.replayer.workers.live_group import Gradient
+from rpcinspect.views.jsonl.lines import lines
 from rpcinspect.views.replay.plan_json import global_json, stand_ins_json, step_json
 
 SIDES = {

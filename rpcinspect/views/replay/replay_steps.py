@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.replay.playing.outcome import FAILED_HERE, Result, StepOutcome, error_line
-from rpcinspect.replay.playing.report import SessionResult, first_difference
+from rpcinspect.fields.phrases import counted, duration, printable
+from rpcinspect.replayer.playing.outcome import FAILED_HERE, Result, StepOutcome, error_line
+from rpcinspect.replayer.playing.report import SessionResult, first_difference
 from rpcinspect.views.difference import difference_phrase
-from rpcinspect.views.phrases import counted, duration, printable
 from rpcinspect.views.replay.plan_table import session_title, skip_phrase, step_ends, step_heads
 from rpcinspect.views.text.table import write_line
 

@@ -14,22 +14,22 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.replay.peers.recorder import NOT_RECORDED
-from rpcinspect.replay.planning.model import REASONS
-from rpcinspect.replay.planning.sessions import LIVE
-from rpcinspect.replay.playing.outcome import (
+from rpcinspect.fields.phrases import counted, duration, indexes, packed, path_label, printable
+from rpcinspect.replayer.peers.traffic_pcap import NOT_RECORDED
+from rpcinspect.replayer.planning.model import REASONS
+from rpcinspect.replayer.planning.sessions import LIVE
+from rpcinspect.replayer.playing.outcome import (
     InboundOutcome,
     Recording,
     ReplayOutcome,
     SessionOutcome,
     StepOutcome,
 )
-from rpcinspect.replay.playing.report import GRADIENT, RANK, Counts, Report, SessionResult, merged
-from rpcinspect.replay.workers.live_group import Gradient
+from rpcinspect.replayer.playing.report import GRADIENT, RANK, Counts, Report, SessionResult, merged
+from rpcinspect.replayer.workers.live_group import Gradient
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import CLEAN_UP
-from rpcinspect.views.phrases import counted, duration, indexes, packed, path_label, printable
 from rpcinspect.views.replay.plan_table import allow_line, name_line, session_title, stand_in_line
 from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
 from rpcinspect.views.text.table import end_label, join_ends

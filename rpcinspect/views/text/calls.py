@@ -16,11 +16,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from rpcinspect.fields.phrases import counted, duration, shorten, some
+from rpcinspect.filter.shown import Shown
 from rpcinspect.run.causes import MAX_SHOWN, Causes
 from rpcinspect.session.model import Session
-from rpcinspect.views.contract.calls import BATCH, CallRow, OfSession
-from rpcinspect.views.phrases import counted, duration, shorten, some
-from rpcinspect.views.shown import Shown
+from rpcinspect.views.jsonl.calls import BATCH, CallRow, OfSession
 from rpcinspect.views.text.columns import Line
 from rpcinspect.views.text.summary import hidden_words
 from rpcinspect.views.text.table import (

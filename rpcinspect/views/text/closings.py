@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
+from rpcinspect.fields.phrases import counted, indexes, printable
 from rpcinspect.run.closings import Closings, Departure
-from rpcinspect.trace.words import lack_of_memory
-from rpcinspect.views.phrases import counted, indexes, printable
+from rpcinspect.session.words import lack_of_memory
 from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label
 from rpcinspect.views.worker_logs import said

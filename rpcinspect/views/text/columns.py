@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.views.phrases import shorten_middle
+from rpcinspect.fields.phrases import shorten_middle
 from rpcinspect.views.text.table import cut_line, line_width, pad, write_line
 
 Line: TypeAlias = tuple[str, str]

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from rpcinspect.fields.phrases import amount, duration, packed, shorten
 from rpcinspect.run.graph import ContextGraph
-from rpcinspect.views.phrases import amount, duration, packed, shorten
 from rpcinspect.views.text.columns import Columns, show_lines
 from rpcinspect.views.text.table import end_label, write_line
 

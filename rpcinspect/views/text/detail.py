@@ -14,6 +14,7 @@ from rich.text import Text
 
 from rpcinspect.errors import DecodeError, Problem
 from rpcinspect.fields.body import body_of, envelope_json, tensor_text
+from rpcinspect.fields.phrases import amount, counted, duration, packed, path_label, printable, shorten, some
 from rpcinspect.rpc.envelope import FOOTER_BYTES, split_wrapped
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
@@ -22,11 +23,10 @@ from rpcinspect.rpc.tensor_values import first_values
 from rpcinspect.run.causes import Causes, explain
 from rpcinspect.run.tensors import LastRead, bytes_of, hash_of, place_of, storage_of
 from rpcinspect.session.model import NONE, Session
+from rpcinspect.tcp.ranges import CaptureBytes
+from rpcinspect.tensorpipe.records import Placement, Visibility
 from rpcinspect.unexpected import unexpected
-from rpcinspect.views.phrases import amount, counted, duration, packed, path_label, printable, shorten, some
 from rpcinspect.views.text.summary import moment
-from rpcinspect.wire.ranges import CaptureBytes
-from rpcinspect.wire.records import Placement, Visibility
 
 FAILURES = {
     "timeout": "its caller's time-out ended it",

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
+from rpcinspect.fields.phrases import printable
 from rpcinspect.run.device_maps import DeviceMap, Pairs
-from rpcinspect.views.phrases import printable
 from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label, join_ends
 

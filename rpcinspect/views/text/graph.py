@@ -14,9 +14,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from rpcinspect.fields.phrases import duration, packed, printable
 from rpcinspect.run.critical_path import Segment
 from rpcinspect.run.graph import ContextGraph
-from rpcinspect.views.graph.words import (
+from rpcinspect.views.graph_words import (
     edge_words,
     gradient_words,
     graph_title,
@@ -24,7 +25,6 @@ from rpcinspect.views.graph.words import (
     tensors_words,
     what_words,
 )
-from rpcinspect.views.phrases import duration, packed, printable
 from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import cut_line, end_label, join_ends, line_width, pad, write_line
 

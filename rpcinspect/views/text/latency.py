@@ -10,9 +10,9 @@ from itertools import repeat
 
 from rich.console import Console
 
+from rpcinspect.fields.phrases import amount, counted, duration
 from rpcinspect.run.latency import Latency, LatencyGroup, Straggler, for_people
-from rpcinspect.views.graph.words import what_words
-from rpcinspect.views.phrases import amount, counted, duration
+from rpcinspect.views.graph_words import what_words
 from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label, join_ends
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
+from rpcinspect.fields.phrases import counted, printable
 from rpcinspect.run.profile import CallProfile, ProfileRow, rows_of
-from rpcinspect.views.phrases import counted, printable
 from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label, join_ends
 

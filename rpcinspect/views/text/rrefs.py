@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 
+from rpcinspect.fields.phrases import counted
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Fork, RRef
-from rpcinspect.views.graph.words import what_words
-from rpcinspect.views.phrases import counted
+from rpcinspect.views.graph_words import what_words
 from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label
 

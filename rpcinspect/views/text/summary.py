@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.errors import Location, Problem
+from rpcinspect.fields.phrases import amount, counted, duration, indexes, path_label, pieces, printable
+from rpcinspect.filter.shown import Shown
 from rpcinspect.session.model import CaptureInfo, Finding, Session
-from rpcinspect.views.phrases import amount, counted, duration, indexes, path_label, pieces, printable
-from rpcinspect.views.shown import Shown
+from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.views.text.columns import Columns
 from rpcinspect.views.worker_logs import file_lines
-from rpcinspect.wire.clocks import ClockOffset
 
 SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 MAX_PROBLEMS = 20

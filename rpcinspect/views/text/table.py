@@ -15,11 +15,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from rpcinspect.fields.phrases import Phrases, duration, printable, shorten
+from rpcinspect.filter.shown import Shown
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.views.phrases import Phrases, duration, printable, shorten
-from rpcinspect.views.shown import Shown
 from rpcinspect.views.spool import Spool
 
 if TYPE_CHECKING:

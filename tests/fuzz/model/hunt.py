@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rpcinspect.rpc.pickles.python import read_python_pickle_partial
+from rpcinspect.pickles.python import read_python_pickle_partial
 from tests.fuzz.model import programs, script_values, scripts
 from tests.fuzz.model.assembly import shown
 from tests.fuzz.model.client import BATCH, Oracle

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.rpc.pickles.python import read_python_pickle_partial
+from rpcinspect.pickles.python import read_python_pickle_partial
 from tests.fuzz.model import honest, programs
 from tests.fuzz.model.assembly import shown
 from tests.fuzz.model.client import Oracle

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rpcinspect.replay.planning.gate import Allowance, Gate
-from rpcinspect.replay.planning.helpers import Made
-from rpcinspect.replay.planning.sources import Sources
+from rpcinspect.pickles.tree import Global
+from rpcinspect.replayer.planning.gate import Allowance, Gate
+from rpcinspect.replayer.planning.helpers import Made
+from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.rpc.decode import RpcDecoder
 from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.pickle_facts import FactsReader
-from rpcinspect.rpc.pickles.tree import Global
 from rpcinspect.rpc.record import RpcRecord
 from tests.fuzz.model.script_values import TABLE
-from tests.replay.talks import answer_of, request_of
+from tests.replayer.talks import answer_of, request_of
 
 HERE = Path(__file__).parent
 

@@ -10,8 +10,8 @@ import re
 from typing import Any
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replay.peers.loop import Loop
-from rpcinspect.replay.peers.peer import Peer
+from rpcinspect.replayer.peers.loop import Loop
+from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.rpc.message import Message, MessageType
 from tests.fuzz.model.jobs import Fault, Job, Seen
 from tests.fuzz.model.script_values import STORAGES, TABLE

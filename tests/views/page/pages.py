@@ -13,10 +13,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from rpcinspect.filter.shown import Shown
 from rpcinspect.run.run import Run
+from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.views.page.html_page import trace_html
-from rpcinspect.views.shown import Shown
-from rpcinspect.wire.ranges import CaptureBytes
 from tests.diff.stories import Story
 from tests.truth import capture_of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from rpcinspect.fields.phrases import packed
 from rpcinspect.views.page.columns import (
     FAILED,
     KINDS,
@@ -15,9 +16,8 @@ from rpcinspect.views.page.columns import (
     Strings,
     columns_of,
 )
-from rpcinspect.views.phrases import packed
+from tests.checks.runs import workload_trace
 from tests.diff.stories import Story
-from tests.trace.runs import workload_trace
 from tests.truth import Workload
 from tests.views.page.pages import story_run
 

@@ -17,12 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rpcinspect.filter.shown import Shown
 from rpcinspect.rpc.command import ExceptionResponse, PythonResp
 from rpcinspect.run.run import Run
+from rpcinspect.run.touched import Touched
 from rpcinspect.session.model import Worker
-from rpcinspect.trace.touched import Touched
-from rpcinspect.views.contract.message_line import MessageRenderer
-from rpcinspect.views.contract.trace import graph_json
+from rpcinspect.views.jsonl.message import MessageRenderer
+from rpcinspect.views.jsonl.questions import graph_json
 from rpcinspect.views.message_facts import facts_of
 from rpcinspect.views.page import html_page
 from rpcinspect.views.page.html_page import (
@@ -35,9 +36,8 @@ from rpcinspect.views.page.html_page import (
     exact,
     packed_json,
 )
-from rpcinspect.views.shown import Shown
+from tests.checks.code_captures import CAUSED
 from tests.diff.stories import Story
-from tests.trace.code_captures import CAUSED
 from tests.truth import CAPTURES
 from tests.views.page.pages import HOSTILE, SCRIPT, PageData, Parsed, page_text, story_run, with_run
 

@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
+from rpcinspect.filter.shown import Shown
 from rpcinspect.run.run import Run
+from rpcinspect.run.touched import Touched
 from rpcinspect.session.model import Finding, Worker
-from rpcinspect.trace.touched import Touched
 from rpcinspect.views.page.overview import MAX_FINDINGS, SEVERITIES, Part, page_of, part_of
-from rpcinspect.views.shown import Shown
+from tests.checks.runs import workload_trace
 from tests.diff.stories import Story
-from tests.trace.runs import workload_trace
 from tests.views.page.pages import story_run
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from rpcinspect.views.page import tables as made
 from rpcinspect.views.page.tables import Table
-from tests.trace.runs import workload_trace
+from tests.checks.runs import workload_trace
 
 
 def texts(table: Table, column: int) -> list[str]:

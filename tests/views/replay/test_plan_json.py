@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rpcinspect.replay.planning.gate import Gate
-from rpcinspect.replay.planning.model import REASONS, Plan
-from rpcinspect.replay.planning.plan import PlanOptions
+from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.model import REASONS, Plan
+from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.views.replay.plan_json import plan_lines
 from tests.contract import MAYBE_COUNT, TYPE, check, count, map_of
-from tests.replay.talks import Workers
+from tests.replayer.talks import Workers
 
 STEP = {
     "kind": {"step"},

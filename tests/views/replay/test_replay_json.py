@@ -9,14 +9,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rpcinspect.replay.planning.model import REASONS
-from rpcinspect.replay.playing.outcome import InboundOutcome, Recording, ReplayOutcome
-from rpcinspect.replay.playing.report import report
-from rpcinspect.replay.workers.ended import Ended, Exit
-from rpcinspect.replay.workers.live_group import Gradient
+from rpcinspect.replayer.planning.model import REASONS
+from rpcinspect.replayer.playing.outcome import InboundOutcome, Recording, ReplayOutcome
+from rpcinspect.replayer.playing.report import report
+from rpcinspect.replayer.workers.ended import Ended, Exit
+from rpcinspect.replayer.workers.live_group import Gradient
 from rpcinspect.views.replay.replay_json import replay_lines
 from tests.contract import MAYBE_COUNT, MAYBE_TEXT, NUMBER, TYPE, check, count, map_of
-from tests.replay.outcomes import (
+from tests.replayer.outcomes import (
     FORM,
     ONE_ULP,
     not_started,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.replay.playing.outcome import StepOutcome
-from rpcinspect.replay.playing.report import merged
+from rpcinspect.replayer.playing.outcome import StepOutcome
+from rpcinspect.replayer.playing.report import merged
 from rpcinspect.views.replay.replay_steps import outcome_lines, show_steps
 from tests.commands.runner import visible
-from tests.replay.outcomes import ONE_ULP, not_started, outcome_of, planned, refused, session_of
+from tests.replayer.outcomes import ONE_ULP, not_started, outcome_of, planned, refused, session_of
 from tests.views.opened import file_console, terminal_console
 
 CHAIN = "basic_chain.pcap"

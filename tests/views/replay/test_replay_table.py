@@ -8,16 +8,22 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.replay.planning.gate import Gate
-from rpcinspect.replay.planning.model import StandIn
-from rpcinspect.replay.playing.outcome import FoundSeed, InboundOutcome, Recording, ReplayOutcome, SeedSearch
-from rpcinspect.replay.playing.report import report
-from rpcinspect.replay.workers.ended import Ended, Exit
-from rpcinspect.replay.workers.live_group import Gradient
+from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.model import StandIn
+from rpcinspect.replayer.playing.outcome import (
+    FoundSeed,
+    InboundOutcome,
+    Recording,
+    ReplayOutcome,
+    SeedSearch,
+)
+from rpcinspect.replayer.playing.report import report
+from rpcinspect.replayer.workers.ended import Ended, Exit
+from rpcinspect.replayer.workers.live_group import Gradient
 from rpcinspect.views.replay.replay_table import gradient_phrase, show_replay
 from tests.commands.runner import visible
-from tests.replay.outcomes import ONE_ULP, TOLERATED, not_started, outcome_of, planned, refused, session_of
-from tests.replay.talks import Workers
+from tests.replayer.outcomes import ONE_ULP, TOLERATED, not_started, outcome_of, planned, refused, session_of
+from tests.replayer.talks import Workers
 from tests.views.opened import file_console, terminal_console
 
 CHAIN = "basic_chain.pcap"

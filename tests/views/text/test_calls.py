@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from rpcinspect.run.causes import Causes, Doubt
 from rpcinspect.session.model import CallFailure
-from rpcinspect.views.contract.calls import CallRow, Calls
+from rpcinspect.views.jsonl.calls import CallRow, Calls
 from rpcinspect.views.text.calls import nested, reason, show_calls
 from tests.commands.runner import visible
 from tests.views.graphs import HOSTILE

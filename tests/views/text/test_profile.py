@@ -11,9 +11,9 @@ from torch.autograd.profiler_util import EventList
 from rpcinspect.rpc.envelope import RpcWithProfilingResp
 from rpcinspect.run.profile import REMOTE_OP, CallProfile
 from rpcinspect.views.text.profile import show_profile, torch_time
+from tests.checks.runs import workload_trace
 from tests.commands.runner import visible
 from tests.run.test_profile import Record
-from tests.trace.runs import workload_trace
 from tests.views.graphs import HOSTILE
 from tests.views.opened import file_console
 

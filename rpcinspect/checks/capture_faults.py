@@ -1,0 +1,186 @@
+"""What a capture could not hold, lost or doubled: `invisible-transport`, `capture-gap`, `truncated-packets`,
+`conflicting-overlap`.
+
+Most of it is known to the wire stages; here are kept the rows of messages of which bytes are missing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+
+from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.notes import Note
+from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.checks.wire_facts import WireFacts
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Finding, Session
+from rpcinspect.session.words import counted, unique
+from rpcinspect.tensorpipe.records import Visibility
+
+TO_SEE_EVERYTHING = (
+    'run the job with TensorPipeRpcBackendOptions(_transports=["uv"], _channels=["basic"]) and capture again'
+)
+
+
+MAX_WAYS = 4
+"""Of dropped messages that one finding names."""
+
+
+class CaptureFaults(Stage):
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self._truncated = array("q")
+        """Rows with payload bytes missing."""
+        self._tensors_missing = array("q")
+        """Rows with tensor bytes that the capture should have had."""
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        tp = record.tp
+        if tp.payload_missing is not None:
+            self._truncated.append(record.row)
+        if tp.tensors and not tp.pipe.invisible_channels:
+            for tensor in tp.tensors:
+                extent = tensor.extent
+                if (extent is None or extent.missing) and tensor.missing_bytes:
+                    self._tensors_missing.append(record.row)
+                    return
+
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not record.tp.descriptor.tensors
+
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        session, wire = run.session, run.wire
+        truncated, missing = len(self._truncated), len(self._tensors_missing)
+        incomplete = _incomplete(truncated, missing)
+        rows = sorted({*self._truncated, *self._tensors_missing})
+        messages = session.indexes(rows[:MAX_INDEXES])
+        rows = [int(session.order[index]) for index in messages]
+        workers = unique(end for row in rows for end in (session.source(row), session.destination(row)))
+        yield from invisible_transport(session)
+        yield from _capture_gap(wire, incomplete, messages, workers)
+        yield from _dropped(wire)
+        yield from _truncated_packets(wire, incomplete, messages, workers)
+        yield from _conflicting_overlap(session, wire)
+
+
+def invisible_transport(session: Session) -> Iterable[Finding]:
+    """Pipes whose messages or tensors are moved outside the network."""
+    nothing = session.totals.messages == 0
+    reasons: Counter[str] = Counter()
+    workers: dict[str, dict[str, None]] = {}
+    for pipe in session.pipes:
+        hidden = pipe.visible in (Visibility.HANDSHAKE_ONLY, Visibility.NO_TENSORS) or pipe.invisible_channels
+        if hidden:
+            names = ", ".join(sorted(pipe.invisible_channels))
+            reason = (
+                pipe.reason or f"tensors are moved by the channel {names}, which a capture of TCP can't hold"
+            )
+            reasons[reason] += 1
+            ends = workers.setdefault(reason, {})
+            ends.setdefault(session.clients[pipe.number])
+            ends.setdefault(session.servers[pipe.number])
+    for reason, count in reasons.items():
+        yield Finding(
+            code="invisible-transport",
+            severity="error" if nothing else "info",
+            text=f"{count:,} of {counted(len(session.pipes), 'pipe')}: {reason}.",
+            remedy=f"To see everything, {TO_SEE_EVERYTHING}.",
+            workers=tuple(workers[reason]),
+        )
+    if nothing and not session.pipes and any(_published_elsewhere(session)):
+        addresses = ", ".join(_published_elsewhere(session))
+        yield Finding(
+            code="invisible-transport",
+            severity="error",
+            text=f"Workers listen at {addresses}: their pipes are not opened over TCP.",
+            remedy=f"To see everything, {TO_SEE_EVERYTHING}.",
+            workers=tuple(w.name for w in session.workers if w.name is not None),
+        )
+
+
+def _published_elsewhere(session: Session) -> list[str]:
+    return [address for worker in session.workers for address in worker.elsewhere]
+
+
+def _incomplete(truncated: int, missing: int) -> str:
+    """What the lost bytes touch."""
+    told = [counted(truncated, "message")] if truncated else []
+    told += [f"the tensors of {counted(missing, 'message')}"] if missing else []
+    if not told:
+        return "no message that was found is incomplete"
+    return f"{' and '.join(told)} {'is' if (truncated, missing) == (1, 0) else 'are'} incomplete"
+
+
+def _capture_gap(
+    wire: WireFacts, incomplete: str, messages: tuple[int, ...], workers: tuple[str, ...]
+) -> Iterable[Finding]:
+    """Bytes that the capture lost."""
+    if not wire.holes:
+        return
+    total = sum(lost for _, _, lost in wire.holes)
+    holes = sum(number for _, number, _ in wire.holes)
+    worst = max(wire.holes, key=lambda item: item[2])
+    yield Finding(
+        code="capture-gap",
+        severity="warning",
+        text=f"{counted(total, 'byte')} in {counted(holes, 'gap')} of {counted(len(wire.holes), 'stream')} "
+        f"{'was' if total == 1 else 'were'} not captured "
+        f"(most in {worst[0]}: {worst[2]:,}); {incomplete}.",
+        remedy="Capture with a larger kernel buffer (tcpdump -B 262144), "
+        "on the interface of the RPC traffic only.",
+        messages=messages,
+        workers=workers,
+    )
+
+
+def _dropped(wire: WireFacts) -> Iterable[Finding]:
+    """Messages that are in no log."""
+    if not wire.dropped:
+        return
+    ways = ", ".join(f"{sender} → {receiver}" for sender, receiver in wire.dropped[:MAX_WAYS])
+    more = len(wire.dropped) - MAX_WAYS
+    yield Finding(
+        code="capture-gap",
+        severity="warning",
+        text=f"The log says that messages are missing in it: {ways}"
+        f"{f' and {more:,} more' if more > 0 else ''}.",
+        remedy="What wrote the log could not keep up, or what it was made of had gaps.",
+        workers=unique(end for way in wire.dropped for end in way),
+    )
+
+
+def _truncated_packets(
+    wire: WireFacts, incomplete: str, messages: tuple[int, ...], workers: tuple[str, ...]
+) -> Iterable[Finding]:
+    """Packets that the snap length cut."""
+    if not wire.cut_bytes:
+        return
+    yield Finding(
+        code="truncated-packets",
+        severity="warning",
+        text=f"The snap length of the capture cut off {counted(wire.cut_bytes, 'byte')}; {incomplete}.",
+        remedy="Capture whole packets (tcpdump -s 0).",
+        messages=messages,
+        workers=workers,
+    )
+
+
+def _conflicting_overlap(session: Session, wire: WireFacts) -> Iterable[Finding]:
+    """Stream bytes that were captured twice and differ."""
+    ends: dict[str, tuple[str, ...]] = {}
+    for pipe in session.pipes:
+        client, server = session.clients[pipe.number], session.servers[pipe.number]
+        ends[str(pipe.flow)] = unique([client, server])
+        ends[str(pipe.flow.reversed)] = unique([server, client])
+    for flow, offset, conflict in wire.conflicts:
+        yield Finding(
+            code="conflicting-overlap",
+            severity="warning",
+            text=f"Two copies of {counted(conflict.length, 'byte')} of {flow} from offset {offset:,} differ; "
+            f"the first was kept, the one in packet {conflict.packet} dropped.",
+            remedy="Look at both packets: a middlebox, a broken card or an attack rewrites the stream.",
+            workers=ends.get(flow, ()),
+        )

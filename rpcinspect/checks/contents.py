@@ -1,0 +1,193 @@
+"""What calls are given and what their answers hold, as far as it takes to compare them.
+
+In: records as they become complete. Out: by row, numbers that are equal for equal requests, and of each
+answer whether it holds anything, with marks of the names and numbers in it. Nothing of the values is kept.
+What was not captured whole, or could not be read, has neither.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable
+from enum import IntEnum
+
+from rpcinspect.checks.notes import Note
+from rpcinspect.pickles.semantic import beside_fork, tensor_reference
+from rpcinspect.pickles.tree import SCALARS, Dict, Global, Set, Value, children
+from rpcinspect.rpc.callee import PROXIES, REMOTE_FORWARD
+from rpcinspect.rpc.command import PythonCall, ScriptCall
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import result_of, size_of
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.provenance import LEAST_BYTES, Provenance, marks_of
+from rpcinspect.tcp.ranges import CaptureBytes
+
+MAX_NODES = 1 << 12
+"""Of the arguments of a call with an RRef; one with more is like no other."""
+MAX_KNOWN = 512
+"""Patterns of answers that are remembered."""
+TABLE = 3
+"""The payload with the tensors' shapes."""
+UNKNOWN = 0
+
+
+class Holds(IntEnum):
+    """What an answer holds."""
+
+    NOTHING = 1
+    """None, or an empty tuple, list, dict, set or tensor."""
+    SOMETHING = 2
+    TRUTH = 3
+    """True or False, by which a caller may decide what comes next."""
+
+
+class Contents:
+    """`feed` requests and answers; then ask."""
+
+    def __init__(self, source: CaptureBytes) -> None:
+        """Of `source` short tensors are read."""
+        self._source = source
+        self._requests = tuple(array("q") for _ in range(4))
+        """(row, digest or UNKNOWN, storages that have a mark in the provenance, bytes)."""
+        self._answers = (array("q"), array("b"))
+        """(row, what it holds)."""
+        self._marks = (array("q"), array("q"))
+        """(row of an answer, mark)."""
+        self._known: dict[object, tuple[int, tuple[int, ...]]] = {}
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        """One message; those that are neither calls nor answers to calls are passed over."""
+        if not self.wants(record, note):
+            return
+        if note.kind in CALLED:
+            digest, marked = _digest(record, self._source) if note.whole else (UNKNOWN, 0)
+            parts = record.row, digest, marked, size_of(record)
+            for column, part in zip(self._requests, parts, strict=True):
+                column.append(part)
+        else:
+            known = self._known.get(record.pattern) if record.pattern is not None else None
+            if known is None:
+                known = _held(record)
+                if record.pattern is not None:
+                    if len(self._known) >= MAX_KNOWN:
+                        self._known.clear()
+                    self._known[record.pattern] = known
+            holds, marks = known
+            self._answers[0].append(record.row)
+            self._answers[1].append(holds)
+            self._marks[0].extend([record.row] * len(marks))
+            self._marks[1].extend(marks)
+
+    @property
+    def any_empty(self) -> bool:
+        """Whether any answer holds nothing."""
+        return Holds.NOTHING in self._answers[1]
+
+    def holds(self) -> dict[int, int]:
+        """Row of an answer → what it holds."""
+        return dict(zip(*self._answers, strict=True))
+
+    @staticmethod
+    def wants(record: RpcRecord, note: Note) -> bool:
+        """Whether a message is one of those."""
+        if note.kind in CALLED:
+            return not record.facts.control and is_programs(note.function)
+        return note.kind in RETURNED and note.whole and not note.failed
+
+    def calls(self) -> dict[int, int]:
+        """Row of a call of the program's own → bytes of the request."""
+        rows, _, _, sizes = self._requests
+        return dict(zip(rows, sizes, strict=True))
+
+    def marks(self, rows: Collection[int]) -> dict[int, set[int]]:
+        """Marks of the names and numbers in these answers, as `provenance.mark_of` makes them."""
+        found: dict[int, set[int]] = {row: set() for row in rows}
+        for row, mark in zip(*self._marks, strict=True):
+            if row in found:
+                found[row].add(mark)
+        return found
+
+    def given(self, rows: Collection[int], provenance: Provenance) -> dict[int, int]:
+        """Of these calls a number that is equal for equal ones: of the same function with the same arguments,
+        which may differ in their RRefs. Those of which that is not certain have none."""
+        tensors, opaque = provenance.tensors(rows), set(provenance.opaque(rows))
+        found = {}
+        for row, digest, marked, _ in zip(*self._requests, strict=True):
+            if row in tensors and digest != UNKNOWN and row not in opaque and len(tensors[row]) == marked:
+                found[row] = hash((digest, tensors[row]))
+        return found
+
+
+def is_programs(function: str | None) -> bool:
+    """Whether it is a function of the program's own, and none by which torch does what it must."""
+    name = "" if function is None else function.removeprefix("__torch__.")
+    return bool(name) and (not name.startswith(TORCH) or name in THROUGH)
+
+
+def _digest(record: RpcRecord, source: CaptureBytes) -> tuple[int, int]:
+    """A number for all that a request says but for its RRefs and its longer tensors, and how many of these
+    there are."""
+    command, facts, tp = record.like.command, record.facts, record.tp
+    parts: list[object] = [tp.payloads[TABLE]]
+    if isinstance(command, ScriptCall):
+        parts += [command.function, *_plain(command.args)]
+    elif facts.forks and isinstance(command, PythonCall):
+        if facts.pickle is None or facts.pickle.error is not None:
+            return UNKNOWN, 0
+        parts += _plain(facts.pickle.root)
+    elif isinstance(command, PythonCall):
+        parts.append(command.serialized_py_obj)
+    if len(parts) > MAX_NODES:
+        return UNKNOWN, 0
+    marked = 0
+    for tensor in tp.tensors:
+        if tensor.extent is None or tensor.extent.missing:
+            return UNKNOWN, 0
+        if tensor.extent.length < LEAST_BYTES:
+            parts.append(tensor.extent.read(source))
+        else:
+            marked += 1
+    return hash(tuple(parts)) or 1, marked
+
+
+def _plain(root: Value) -> Iterable[object]:
+    """What stands in a tree but for the numbers of RRefs: equal for equal trees only."""
+    stack, seen = [root], dict[int, int]()
+    parts: list[object] = []
+    while stack and len(parts) <= MAX_NODES:
+        node = stack.pop()
+        kind = type(node)
+        if kind in SCALARS or kind is Global:
+            parts += (kind, bytes(node) if kind is bytearray else node)
+        elif id(node) in seen:
+            parts.append(seen[id(node)])
+        else:
+            seen[id(node)] = len(seen)
+            its = list(beside_fork(node))
+            parts += (kind, len(its))
+            stack.extend(reversed(its))
+    return parts
+
+
+def _held(record: RpcRecord) -> tuple[int, tuple[int, ...]]:
+    """What an answer holds, and its marks."""
+    value = result_of(record)
+    if type(value) is bool:
+        return Holds.TRUTH, ()
+    reference = tensor_reference(value)
+    if reference is not None:
+        whole = [meta for meta in record.like.tensors if meta.part_of is None]
+        empty = 0 <= reference < len(whole) and whole[reference].layout == "strided"
+        empty = empty and 0 in whole[reference].sizes
+        return Holds.NOTHING if empty else Holds.SOMETHING, ()
+    if value is None or (type(value) in EMPTY and not list(children(value))):
+        return Holds.NOTHING, ()
+    return Holds.SOMETHING, marks_of([value])
+
+
+CALLED = (MessageType.PYTHON_CALL, MessageType.SCRIPT_CALL)
+RETURNED = (MessageType.PYTHON_RET, MessageType.SCRIPT_RET)
+EMPTY = (tuple, list, Dict, Set)
+TORCH = "torch.distributed."
+THROUGH = frozenset(map(str, (*PROXIES, REMOTE_FORWARD)))
+"""Functions of torch by which a program calls those of its own objects."""

@@ -1,0 +1,256 @@
+"""`lost-edge` and `detached-parameter`: tensors that require grad at one end, and can't get a gradient there.
+
+A tensor that requires grad in a message without an autograd envelope arrives as a leaf. One in an envelope
+has an edge, but if the callee returns nothing that requires grad and sends nothing else in the context,
+that edge leads nowhere. An nn.Parameter is pickled by value in either case: its data travels detached.
+
+Nobody waits for a gradient where a parameter is only read, where a module as a whole is put on another
+worker, or where a job without any context hands gradients back on its own: tensors of the same shape, the
+other way.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.groups import Crowd, Group, Groups
+from rpcinspect.checks.notes import Note
+from rpcinspect.checks.optimizers import Optimizers
+from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.pickles.python import PythonPickle
+from rpcinspect.pickles.semantic import tensor_index
+from rpcinspect.pickles.tree import Dict, walk
+from rpcinspect.rpc.command_codec import parameter_indexes
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import CALLS, FETCHES
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Finding, MessageColumns, Session
+from rpcinspect.session.provenance import NO_ID, Id, What
+from rpcinspect.session.words import counted, numbers, packed, several, unique
+
+ANSWERED_AT_ONCE = frozenset({MessageType.PYTHON_CALL, MessageType.SCRIPT_CALL})
+"""Calls whose result comes back with the answer; that of a remote call stays with the callee."""
+REQUESTS = CALLS | FETCHES
+"""Requests with tensors of the user's program, in them or in their answers."""
+ANSWERS = frozenset(
+    {
+        MessageType.PYTHON_RET,
+        MessageType.SCRIPT_RET,
+        MessageType.PYTHON_RREF_FETCH_RET,
+        MessageType.SCRIPT_RREF_FETCH_RET,
+    }
+)
+
+MAX_PLAIN = 4096
+"""Messages of one way and sizes that are kept."""
+
+Sizes: TypeAlias = tuple[int, ...]
+Way: TypeAlias = tuple[int, int]
+"""(pipe, whether it is the client that sends)."""
+
+
+class DetachedTensors(Stage):
+    """See the module's text."""
+
+    KINDS = REQUESTS | ANSWERS
+
+    def __init__(self, columns: MessageColumns) -> None:
+        self._columns = columns
+        self._bare = Groups(columns)
+        """Messages with grads and without an autograd envelope."""
+        self._bare_rows: dict[int, tuple[Sizes, ...]] = {}
+        """The same, each with the sizes of its tensors that require grad."""
+        self._plain: dict[tuple[Way, Sizes], array[int]] = defaultdict(lambda: array("q"))
+        """Messages without an envelope whose tensors need no gradient, by the sizes of each."""
+        self._parameters = {inside: Groups(columns) for inside in (True, False)}
+        """Requests with a trainable nn.Parameter, by whether they are in a context."""
+        self._one_way = Groups(columns)
+        """Requests with an edge whose answer has none."""
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        if not note.wrapped and record.like.tensors:
+            self._note_sizes(record, note)
+        if _bare(note) and note.kind in REQUESTS:
+            self._bare.add(record.row, note.what)
+        pickle = record.facts.pickle
+        if record.facts.parameters and note.kind in CALLS and pickle is not None:
+            trainable = parameter_indexes(pickle, trainable=True)
+            if not note.wrapped and trainable:
+                trainable -= _of_modules(pickle)
+            if trainable:
+                self._parameters[note.wrapped].add(record.row, note.what)
+
+    def _note_sizes(self, record: RpcRecord, note: Note) -> None:
+        row, own = record.row, [meta for meta in record.like.tensors if meta.part_of is None]
+        if _bare(note):
+            self._bare_rows[row] = tuple({meta.sizes: None for meta in own if meta.requires_grad})
+        elif not note.grads:
+            way = self._columns.pipe[row], self._columns.from_client[row]
+            for meta in own:
+                if len(self._plain[way, meta.sizes]) < MAX_PLAIN:
+                    self._plain[way, meta.sizes].append(row)
+
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+        if request.kind in REQUESTS and _bare(answer):
+            self._bare.add(answer_row, f"answer of {request.what}")
+        if _one_way(request, answer):
+            self._one_way.add(row, request.what)
+
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not _bare(note)  # what repeats has no parameters
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return not (request.kind in REQUESTS and _bare(answer)) and not _one_way(request, answer)
+
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        for group in self._bare.gathered(run, self._wanted_back(run)):
+            yield _warning(
+                "lost-edge",
+                group,
+                f"{counted(len(group.indexes), 'message')} {group.way} "
+                f"({group.what} {numbers(group.indexes)}) had tensors that require grad, but no autograd "
+                f"envelope: "
+                "they arrive as leaves, and no gradient comes back.",
+                "Make the call inside dist_autograd.context(). Where no gradient is wanted, detach the "
+                "tensors before they are sent, or compute them under torch.no_grad().",
+            )
+        yield from self._dead_ends(run)
+        for inside, groups in self._parameters.items():
+            where = "" if inside else ", outside of any autograd context"
+            only = "" if inside else " inside dist_autograd.context()"
+            for group in groups.gathered(run):
+                yield _warning(
+                    "detached-parameter",
+                    group,
+                    f"{counted(len(group.indexes), 'request')} {group.way} "
+                    f"({group.what} {numbers(group.indexes)}) carried an nn.Parameter{where}: it is "
+                    f"pickled as a "
+                    "leaf of its own, so that no gradient returns.",
+                    f"Send a plain tensor that depends on it (parameter * 1){only}, or an RRef to it. Where "
+                    "only its values are wanted, send parameter.detach().",
+                )
+
+    def _wanted_back(self, run: CaptureEvidence) -> Collection[int]:
+        """Indexes of the messages without an envelope for which somebody may have wanted a gradient."""
+        session = run.session
+        provenance, columns = session.provenance, session.messages
+        if not self._bare_rows:
+            return ()
+        fetches = {event.row: event.rref for event in provenance.events() if event.what == What.FETCHED}
+        read: set[tuple[int, Id]] = set()
+        if any(columns.partner[row] in fetches for row in self._bare_rows):
+            for (job, _), parameters in Optimizers(session, ()).parameters.items():
+                read.update((job, parameter) for parameter in parameters)
+        with_contexts = {context.job for context in session.contexts}
+        wanted: set[int] = set()
+        plain = self._plain_of(session)
+        for group in self._bare.finish(run):
+            rows = [int(session.order[index]) for index in group.indexes]
+            rows = [row for row in rows if (group.job, fetches.get(columns.partner[row], NO_ID)) not in read]
+            if group.job in with_contexts or not self._handed_back(run, group, rows, plain):
+                wanted.update(session.indexes(rows))
+        return wanted
+
+    def _handed_back(
+        self,
+        run: CaptureEvidence,
+        group: Group,
+        rows: Collection[int],
+        plain: Mapping[tuple[int, str, str, Sizes], Sequence[int]],
+    ) -> bool:
+        """Whether for all tensors of some messages alike one of the same shape went the other way afterwards,
+        in what is not the request for such a message. It may be the answer to one: what is computed from a
+        leaf that requires grad does so too, unless somebody takes care of gradients there.
+        """
+        columns, index, first = run.session.messages, run.session.index, group.indexes[0]
+        return all(
+            any(
+                index[one] > first
+                and not (columns.from_client[one] and columns.partner[one] in self._bare_rows)
+                for one in plain.get((group.job, group.receiver, group.sender, sizes), ())
+            )
+            for sizes in {sizes for row in rows for sizes in self._bare_rows[row]}
+        )
+
+    def _plain_of(self, session: Session) -> Mapping[tuple[int, str, str, Sizes], Sequence[int]]:
+        """`_plain` by job, sender and receiver."""
+        found: dict[tuple[int, str, str, Sizes], list[int]] = defaultdict(list)
+        for ((pipe, forth), sizes), rows in self._plain.items():
+            ends = session.clients[pipe], session.servers[pipe]
+            sender, receiver = ends if forth else ends[::-1]
+            found[session.jobs[pipe], sender, receiver, sizes] += rows
+        return found
+
+    def _dead_ends(self, run: CaptureEvidence) -> Iterable[Finding]:
+        """Edges whose receiver sends nothing on in a context in which no pass ran: with one, the lack of a
+        gradient is an error of its own."""
+        contexts: dict[int, int] = {}
+        onward: dict[tuple[int, int], set[str]] = defaultdict(set)
+        for context in run.session.contexts:
+            if any(edge.backward for edge in context.edges):
+                continue
+            for edge in context.edges:
+                contexts[edge.forward] = context.context_id
+                onward[context.job, context.context_id].add(edge.sender)
+        for group in self._one_way.finish(run):
+            dead = [
+                index
+                for index in group.indexes
+                if index in contexts and group.receiver not in onward[group.job, contexts[index]]
+            ]
+            if dead:
+                names = several(unique(packed(contexts[index]) for index in dead))
+                yield _warning(
+                    "lost-edge",
+                    Group(group.job, group.sender, group.receiver, group.what, tuple(dead)),
+                    f"{group.receiver} got tensors that require grad from {group.sender} ({group.what} "
+                    f"{numbers(dead)}) and sends none in context {names}: no backward pass can bring their "
+                    "gradient.",
+                    "Return what depends on the tensors, or detach them before they are sent: a backward "
+                    "pass in "
+                    "this context would wait forever.",
+                )
+
+
+def _of_modules(pickle: PythonPickle) -> frozenset[int]:
+    """Indexes of the tensors that are parameters of an nn.Module, which travels as a whole."""
+    owned = [
+        value
+        for node in walk([pickle.root])
+        if type(node) is Dict
+        for key, value in node.pairs
+        if key == "_parameters"
+    ]
+    return frozenset(index for node in walk(owned) if (index := tensor_index(node)) is not None)
+
+
+def _bare(note: Note) -> bool:
+    """Whether tensors that require grad travel outside of an autograd envelope."""
+    return note.grads and not note.wrapped and note.whole
+
+
+def _one_way(request: Note, answer: Note) -> bool:
+    """Whether a request has an edge and its answer has none."""
+    return (
+        request.wrapped
+        and request.grads
+        and request.kind in ANSWERED_AT_ONCE
+        and not answer.grads
+        and not answer.failed
+        and answer.whole
+    )
+
+
+def _warning(code: str, group: Group | Crowd, text: str, remedy: str) -> Finding:
+    return Finding(
+        code=code,
+        severity="warning",
+        text=text,
+        remedy=remedy,
+        messages=group.indexes[:MAX_INDEXES],
+        workers=group.workers,
+    )

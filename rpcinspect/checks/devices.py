@@ -1,0 +1,160 @@
+"""`device-map-missing`: tensors on a device that the sender has no map for.
+
+PyTorch refuses most of them at the sender: then no message has the tensors, but an answer may have its
+words. What travels nevertheless is told by the map of its autograd envelope, by which gradients find the
+way back, and by the descriptor, which names the device where each tensor is to go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.groups import Groups
+from rpcinspect.checks.notes import Note
+from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.remote_error import error_of, origin
+from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.session.words import counted, numbers, several, shorten, unique
+from rpcinspect.tensorpipe.control_types import Layout
+
+REFUSED = re.compile(r"device mapping is not available for destination|only supports CPU tensors by default")
+"""What torch/csrc/distributed/rpc/tensorpipe_agent.cpp says of tensors that it does not send."""
+REFUSED_WAY = re.compile(
+    r"(Request|Response) device mapping is not available for destination ([^\s,]{1,200})"
+)
+REFUSED_DEVICE = re.compile(r"(?:found tensor on device: |for device )([a-z]{1,20}(?::\d{1,4})?)")
+"""What was to be sent to whom, and where its tensor was, in the same words."""
+META = "meta"
+"""The device without memory: TensorPipe moves nothing from it, and no device map may name it."""
+MAX_DEVICE = 32
+
+
+class Refusal(Struct, frozen=True):
+    """What an answer says that its sender, or a worker that it quotes, could not send."""
+
+    node: int | None
+    """Id of that worker; None: the one that answers."""
+    own: bool
+    """The one that answers is that worker."""
+    request: bool
+    """It was a request; else the answer itself."""
+    receiver: str | None
+    """To whom it was to go; None where the text does not say so."""
+    device: str | None
+    """Of the tensor; None where the text does not say so."""
+
+
+class DeviceMaps(Stage):
+    """See the module's text."""
+
+    def __init__(self, columns: MessageColumns) -> None:
+        self._uncovered = Groups(columns)
+        self._refused: dict[Refusal, list[int]] = defaultdict(list)
+        """Rows of the answers that say so."""
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        if note.failed:
+            refusal = refusal_of(record)
+            if refusal is not None:
+                self._refused[refusal].append(record.row)
+        if note.elsewhere:
+            devices = uncovered_devices(record)
+            if devices:
+                self._uncovered.add(record.row, several(devices))
+
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not (note.failed or note.elsewhere)
+
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        for group in self._uncovered.finish(run):
+            line = f'options.set_device_map("{group.receiver}", {{"{group.what}": …}})'
+            yield Finding(
+                code="device-map-missing",
+                severity="error",
+                text=f"{counted(len(group.indexes), 'message')} from {group.sender} to {group.receiver} "
+                f"({numbers(group.indexes)}) had tensors on {group.what}, which the device map of "
+                f"{group.sender} for {group.receiver} does not cover.",
+                remedy=f"On {group.sender}, before init_rpc: {line}, with the device on {group.receiver}.",
+                messages=group.indexes[:MAX_INDEXES],
+                workers=unique([group.sender, group.receiver]),
+            )
+        found: dict[tuple[int, str, str, Refusal], list[int]] = defaultdict(list)
+        for refusal, rows in self._refused.items():
+            for row in rows:
+                job = run.job(row)
+                sender = run.session.source(row) if refusal.node is None else run.worker(refusal.node, job)
+                receiver = refusal.receiver or run.session.destination(row)
+                found[job, sender, receiver, replace(refusal, node=None, receiver=None, own=True)].append(row)
+        for (_, sender, receiver, refusal), rows in found.items():
+            yield _refused(sender, receiver, refusal, run.session.indexes(rows))
+
+
+def _refused(sender: str, receiver: str, refusal: Refusal, indexes: tuple[int, ...]) -> Finding:
+    device = refusal.device or "a device"
+    pair = f'"{device}": …' if refusal.device else "…"
+    owner, other, what = sender, receiver, "a request"
+    if not refusal.request:  # answers go back by the caller's map
+        owner, other, what = receiver, sender, "an answer"
+        pair = f'…: "{device}"' if refusal.device else "…"
+    remedy = f'On {owner}, before init_rpc: options.set_device_map("{other}", {{{pair}}}).'
+    if refusal.device == META:
+        remedy = f"On {sender}, move the tensors to the CPU: no device map may name that device."
+    return Finding(
+        code="device-map-missing",
+        severity="error",
+        text=f"{sender} could not send {what} to {receiver} ({numbers(indexes)}): it had tensors on "
+        f"{device}, which the device map of {owner} for {other} does not cover.",
+        remedy=remedy,
+        messages=indexes[:MAX_INDEXES],
+        workers=unique([sender, receiver]),
+    )
+
+
+def refusal_of(record: RpcRecord) -> Refusal | None:
+    """What a failed answer says of tensors that could not be sent, None if it speaks of something else.
+
+    Of an answer that could not be sent, only its own sender says so without naming another worker.
+    """
+    error = error_of(record)
+    text = "" if error is None else error.text
+    if not REFUSED.search(text):
+        return None
+    way, device, nodes = REFUSED_WAY.search(text), REFUSED_DEVICE.search(text), origin(text).nodes
+    request = way is not None and way[1] == "Request"
+    if nodes and not request:
+        return None
+    return Refusal(
+        node=nodes[-1] if nodes else None,
+        own=len(nodes) < 2,
+        request=request,
+        receiver=None if way is None else way[2],
+        device=None if device is None else device[1],
+    )
+
+
+def uncovered_devices(record: RpcRecord) -> tuple[str, ...]:
+    """Devices of a message that no map covers."""
+    tp = record.tp
+    maps = [
+        envelope.device_map
+        for envelope in record.rpc.envelopes
+        if type(envelope) is RpcWithAutograd and envelope.message_type == MessageType.FORWARD_AUTOGRAD_REQ
+    ]
+    devices = []
+    for meta in record.rpc.tensors:
+        if meta.device == "cpu" or meta.storage is None or meta.storage >= len(tp.tensors):
+            continue
+        target = tp.tensors[meta.storage].descriptor.target_device
+        told = target is not None or tp.layout is Layout.V1_8  # whose descriptors name no target
+        if not told or any(meta.device not in known for known in maps):
+            devices.append(shorten(meta.device, MAX_DEVICE))
+    return unique(devices)

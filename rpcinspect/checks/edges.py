@@ -1,0 +1,195 @@
+"""`missing-gradient` and `dangling-send`: send functions whose gradient never came.
+
+PyTorch's distributed backward pass waits for the gradient of every send function that a worker has in the
+context (the *FAST* mode of its notes). One that can't come lets it wait forever, without a message that
+says so. That holds for each pass of a context, so that one that begins with a later result hangs where an
+earlier result got its gradient in a pass before. Edges, gradients and passes are the session's; here are kept
+only requests that failed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.notes import Note
+from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import PASSES
+from rpcinspect.session.contexts import first_ns, is_missing, passes
+from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding, Session
+from rpcinspect.session.words import counted, numbers, packed, several, unique
+
+
+class LostGradients(Stage):
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self._failed: list[tuple[int, str]] = []
+        """(row, what) of wrapped requests with an edge whose answer is an error."""
+        self._failed_passes: list[int] = []
+        """Rows of gradient requests whose answer is an error."""
+
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+        if not answer.failed:
+            return
+        if request.wrapped and request.grads:
+            self._failed.append((row, request.what))
+        elif request.kind == MessageType.BACKWARD_AUTOGRAD_REQ:
+            self._failed_passes.append(row)
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return not answer.failed
+
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        session = run.session
+        dangling = {int(session.index[row]): what for row, what in self._failed}
+        failed = {int(session.index[row]) for row in self._failed_passes}
+        lacking = [one for one in session.contexts if not all(edge.backward for edge in one.edges)]
+        begun = passes(session) if lacking or _any_open_pass(session) else {}
+        for context in lacking:
+            key = (context.job, context.context_id)
+            if key in begun:
+                yield from _missing(run, context, begun[key], dangling, failed)
+        for context in session.contexts if begun else ():
+            yield from _missing_again(run, context, begun.get((context.job, context.context_id), ()))
+        yield from _dangling(run, dangling)
+
+
+def _any_open_pass(session: Session) -> bool:
+    """Whether any request that carries a pass to a worker has no answer."""
+    columns = session.messages
+    kinds = [number for number, kind in enumerate(session.provenance.kinds) if kind.type in PASSES]
+    of_passes = np.isin(np.asarray(session.provenance.kind), kinds)
+    return bool(np.any(of_passes & (np.asarray(columns.partner) == NONE)))
+
+
+def _missing(
+    run: CaptureEvidence,
+    context: AutogradContext,
+    begun: Sequence[int],
+    dangling: Collection[int],
+    failed: Collection[int],
+) -> Iterable[Finding]:
+    """The edges of a context that were there when its first pass began, and got nothing."""
+    began_ns = first_ns(run.session, begun)
+    edges = [
+        edge
+        for edge in context.edges
+        if is_missing(run.session, edge, began_ns)
+        and edge.forward not in dangling
+        and not run.damaged_between(edge.receiver, edge.sender)
+        and not run.unheard(edge.receiver, context.job)
+    ]
+    if not edges or (not context.cleanup and run.cut_off(max(map(run.end_ns, begun)))):
+        return
+    broken = sorted(index for edge in context.edges for index in edge.backward if index in failed)
+    if broken:
+        cause = f"the pass failed in {numbers(broken)}"
+        remedy = "Mend that failure first: the error-response finding says what it is."
+    else:
+        cause = "what the pass began with does not depend on them, and PyTorch waits for every one"
+        remedy = (
+            "Use every result that requires grad in what the backward pass begins with; make calls whose "
+            "results are not for it outside of the context, or give them detached tensors."
+        )
+    ways = several(unique(f"{edge.sender} → {edge.receiver}" for edge in edges))
+    yield Finding(
+        code="missing-gradient",
+        severity="error",
+        text=f"Context {packed(context.context_id)} ran a backward pass, but {counted(len(edges), 'edge')} "
+        f"of "
+        f"{len(context.edges):,} got no gradient ({ways}: {numbers(e.forward for e in edges)}): {cause}.",
+        remedy=remedy,
+        messages=tuple(sorted(edge.forward for edge in edges))[:MAX_INDEXES],
+        workers=_workers(edges),
+    )
+
+
+def _missing_again(run: CaptureEvidence, context: AutogradContext, begun: Sequence[int]) -> Iterable[Finding]:
+    """The edges of a worker that got gradients in earlier passes, and none in the one that hangs there."""
+    for index, worker in _other_passes(run, begun):
+        edges = [
+            edge
+            for edge in context.edges
+            if edge.sender == worker
+            and edge.backward
+            and max(edge.backward) < index
+            and edge.forward < index
+            and not run.damaged_between(edge.receiver, edge.sender)
+            and not run.unheard(edge.receiver, context.job)
+        ]
+        if edges:
+            ways = several(unique(f"{edge.sender} → {edge.receiver}" for edge in edges))
+            yield Finding(
+                code="missing-gradient",
+                severity="error",
+                text=f"Context {packed(context.context_id)} ran another backward pass (#{index}), but "
+                f"{counted(len(edges), 'edge')} of an earlier one got no gradient in it ({ways}: "
+                f"{numbers(e.forward for e in edges)}), and PyTorch waits for every edge of the context in "
+                "each pass.",
+                remedy="Begin a context of its own for each forward and backward pass, or add up the losses "
+                "and run one pass.",
+                messages=tuple(sorted([*(edge.forward for edge in edges), index]))[:MAX_INDEXES],
+                workers=_workers(edges),
+            )
+
+
+def _other_passes(run: CaptureEvidence, begun: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """The messages without an answer that began a pass at a worker after others, where that is certain: the
+    first message of a pass is answered once the pass is over there.
+    """
+    session, columns = run.session, run.session.messages
+    over_ns: dict[str, int | None] = {}
+    """Worker → when its passes so far were over; None where one is not, or failed."""
+    for index in sorted(begun):
+        row = int(session.order[index])
+        worker, answer = session.destination(row), columns.partner[row]
+        before = over_ns.get(worker)
+        if answer == NONE:
+            if (
+                before is not None
+                and before <= columns.time_ns[row]
+                and not run.cut_off(columns.time_ns[row])
+            ):
+                yield index, worker
+            over_ns[worker] = None
+        elif session.provenance.kind_of(answer).failed:
+            over_ns[worker] = None
+        elif worker not in over_ns or before is not None:
+            over_ns[worker] = max(before or 0, columns.end_time_ns[answer])
+
+
+def _dangling(run: CaptureEvidence, dangling: dict[int, str]) -> Iterable[Finding]:
+    """Wrapped requests that failed, by who called what."""
+    groups: dict[tuple[int, str, str, str], list[Edge]] = defaultdict(list)
+    contexts: dict[int, int] = {}
+    for context in run.session.contexts:
+        for edge in context.edges:
+            if edge.forward in dangling:
+                key = (context.job, edge.sender, edge.receiver, dangling[edge.forward])
+                groups[key].append(edge)
+                contexts[edge.forward] = context.context_id
+    for (_, caller, callee, what), edges in groups.items():
+        indexes = tuple(sorted(edge.forward for edge in edges))
+        names = several(unique(packed(contexts[index]) for index in indexes))
+        yield Finding(
+            code="dangling-send",
+            severity="error",
+            text=f"{callee} answered {counted(len(edges), 'request')} of {caller} ({what} "
+            f"{numbers(indexes)}) in "
+            f"context {names} with an error: the send function that {caller} made for it can never get a "
+            f"gradient.",
+            remedy="Leave the context and begin another one: a backward pass in this one waits for that "
+            "gradient "
+            "forever.",
+            messages=indexes[:MAX_INDEXES],
+            workers=unique([caller, callee]),
+        )
+
+
+def _workers(edges: Iterable[Edge]) -> tuple[str, ...]:
+    return unique(name for edge in edges for name in (edge.sender, edge.receiver))

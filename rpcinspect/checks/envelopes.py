@@ -1,0 +1,94 @@
+"""`unexpected-envelope`: messages that travel otherwise than PyTorch's rule for wrapping has it.
+
+The rule is `causes.wrapping`'s. Kept are the device map of each pipe, and the rows that break the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.groups import Groups
+from rpcinspect.checks.notes import Note
+from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import DeviceMap
+from rpcinspect.rpc.wrapping import HABITS, wrong_answer, wrong_request
+from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.session.words import counted, numbers
+
+
+class UnexpectedEnvelopes(Stage):
+    """See the module's text."""
+
+    def __init__(self, columns: MessageColumns) -> None:
+        self._columns = columns
+        self._groups = Groups(columns)
+        self._maps: dict[int, DeviceMap] = {}
+        """Pipe → the map in the first envelope: a worker has one for each other, as long as it lives."""
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        for wrong in self._wrong(record, note):
+            self._groups.add(record.row, wrong)
+
+    def _wrong(self, record: RpcRecord, note: Note) -> list[str]:
+        """In which ways a message breaks the rule."""
+        if not note.whole:
+            return []
+        found = []
+        row = record.row
+        if (note.types or note.kind in HABITS) and self._columns.from_client[row]:
+            wrong = wrong_request(note.kind, note.builtin, note.types, note.grads)
+            if wrong is not None:
+                found.append(wrong)
+        if not note.wrapped:
+            return found
+        for envelope in record.like.envelopes:
+            if type(envelope) is RpcWithAutograd:
+                if envelope.message_type == MessageType.FORWARD_AUTOGRAD_REQ:
+                    known = self._maps.setdefault(self._columns.pipe[row], envelope.device_map)
+                    if known is not envelope.device_map and known != envelope.device_map:
+                        found.append("the device map is another one than in earlier requests")
+                elif envelope.device_map:
+                    found.append("the envelope of an answer has a device map")
+        return found
+
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not self._wrong(record, note)
+
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+        for wrong in _wrong_pair(request, answer):
+            self._groups.add(answer_row, wrong)
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return not _wrong_pair(request, answer)
+
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        for group in self._groups.gathered(run):
+            yield Finding(
+                code="unexpected-envelope",
+                severity="warning",
+                text=f"{counted(len(group.indexes), 'message')} {group.way} "
+                f"({numbers(group.indexes)}): {group.what}.",
+                remedy="No release of PyTorch up to 2.14 does this: look at the bytes (decode --message "
+                "N), and who "
+                "wrote them.",
+                messages=group.indexes[:MAX_INDEXES],
+                workers=group.workers,
+            )
+
+
+def _wrong_pair(request: Note, answer: Note) -> list[str]:
+    """In which ways an answer does not fit its request."""
+    if not (request.types or answer.types) or not (request.whole and answer.whole):
+        return []
+    found = []
+    exception = answer.kind == MessageType.EXCEPTION
+    wrong = wrong_answer(request.types, answer.types, answer.grads, exception)
+    if wrong is not None:
+        found.append(wrong)
+    if answer.profiling is not None and answer.profiling != request.profiling:
+        found.append("the answer names another profiling id than its request")
+    return found

@@ -1,0 +1,290 @@
+"""`error-response`: which worker failed first, with what, and whom the error reached.
+
+Answers that report an error are few, so that each leaves its text, up to a limit. In the end they are put
+into *cascades*: an error was passed on if it arrived at a worker while that worker served another request,
+and the text of the answer to that request quotes it. What no other error explains is a root; roots that say
+the same on the same worker, but for numbers, are one finding.
+
+An error of a connection is about the worker at its other end (`checks/broken.py`), not about the messenger.
+What the function of an RRef raised is kept, and each fetch is answered by it: the error is that function's.
+
+`run.causes` is not asked: it needs the findings, since a loss that one tells of leaves no cause certain; and
+quoting is another relation. Of two requests that a worker had open, both may be the cause of a call, while
+only one of their answers quotes the error that came back. Nor may quotes become evidence of causes: they are
+texts of the user's, which say the same of errors that have nothing to do with each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from rpcinspect.checks.broken import OF_TENSORPIPE, Loss, Losses
+from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.notes import Note
+from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import FETCHES
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.remote_error import error_of, origin, readable
+from rpcinspect.session.model import NONE, Finding
+from rpcinspect.session.provenance import Id, What
+from rpcinspect.session.words import numbers, several, shorten, unique
+
+ANSWERS = frozenset({MessageType.PYTHON_RET, MessageType.PYTHON_RREF_FETCH_RET, MessageType.EXCEPTION})
+"""Answers that may report an error."""
+MAX_TEXT = 1 << 14
+"""Characters of one error's text that are kept."""
+MAX_TEXTS = 1 << 22
+"""Of all texts; later ones are kept as far as a sentence needs them."""
+MAX_SHOWN = 300
+MAX_LOOKED_AT = 64
+"""Errors that arrived at a worker before, among which the cause of the next one is looked for."""
+MAX_LOSSES = 1024
+"""Errors of connections of which it is asked whom they are about."""
+NUMBER = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
+
+
+class _Failure(Struct, eq=False):
+    """An answer that reports an error."""
+
+    row: int
+    type: str | None
+    """`app.MyError`, of a pickled RemoteException."""
+    text: str
+    function: str | None = None
+    """What the request called, or which kind of message it was."""
+    served: int = NONE
+    """Row of the request during which it was raised."""
+    rref: Id | None = None
+    """The one that keeps it."""
+
+
+class _Root(Struct, eq=False):
+    """Errors that were raised alike on one worker."""
+
+    failure: _Failure
+    loss: Loss | None
+    """Whom it is about, if it is of a connection."""
+    rows: list[int] = field(default_factory=list)
+    """Of all answers that report it."""
+    reached: dict[str, None] = field(default_factory=dict)
+    """The workers that it came to, in order."""
+    raised: set[object] = field(default_factory=set)
+    """One for each time: the answer, or the RRef that keeps the error."""
+    causes: dict[str, None] = field(default_factory=dict)
+    """What each said, in order."""
+    functions: dict[str | None, None] = field(default_factory=dict)
+    """In which it was raised, in order."""
+
+
+class ErrorResponses(Stage):
+    """See the module's text."""
+
+    KINDS = ANSWERS
+
+    def __init__(self) -> None:
+        self._failures: dict[int, _Failure] = {}
+        self._texts: dict[str, str] = {}
+        self._characters = 0
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        error = error_of(record) if note.failed else None
+        if error is not None:
+            kind = None if error.type is None else shorten(error.type, MAX_SHOWN)
+            self._failures[record.row] = _Failure(record.row, kind, self._keep(error.text[:MAX_TEXT]))
+
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not note.failed
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return not answer.failed
+
+    def _keep(self, text: str) -> str:
+        known = self._texts.get(text)
+        if known is not None:
+            return known
+        if self._characters >= MAX_TEXTS:
+            return text[:MAX_SHOWN]
+        self._characters += len(text)
+        return self._texts.setdefault(text, text)
+
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+        if answer.failed and answer_row in self._failures:
+            self._failures[answer_row].function = request.what
+
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        columns = run.session.messages
+        failures = sorted(self._failures.values(), key=lambda f: int(run.session.index[f.row]))
+        _find_served(run, failures)
+        causes = self._causes(run, failures)
+        roots: dict[tuple[int, str, str, Loss | None], _Root] = {}
+        firsts: dict[int, _Failure] = {}
+        losses = _LossOf(run)
+        lost: dict[tuple[int, str, str], dict[Loss, None]] = defaultdict(dict)
+        for failure in failures:  # in the order of time: what a failure passes on comes before it
+            before = causes.get(failure.row)
+            first = firsts[failure.row] = failure if before is None else firsts[before.row]
+            told = origin(first.text)
+            job, place = run.job(first.row), self._place(run, first, told.nodes)
+            cause = NUMBER.sub("0", told.cause)
+            loss = losses.of(job, place, first, told.cause)
+            if loss is None:
+                known = lost[job, place, cause]
+                whom = next(iter(known)) if len(known) == 1 else None  # it is lost once, and missed again
+            else:
+                whom = replace(loss, row=None)  # which request was left open is another one each time
+                lost[job, place, cause].setdefault(whom)
+            root = roots.setdefault((job, place, cause, whom), _Root(first, loss))
+            root.raised.add(first.row if first.rref is None else first.rref)
+            root.causes.setdefault(told.cause)
+            root.functions.setdefault(first.function)
+            root.rows.append(failure.row)
+            for node in reversed(origin(failure.text).nodes):
+                root.reached.setdefault(run.worker(node, job))
+            root.reached.setdefault(run.session.source(failure.row))
+            if columns.partner[failure.row] != NONE:
+                root.reached.setdefault(run.session.destination(failure.row))
+        for (_, place, _, _), root in roots.items():
+            yield _finding(run, place, root)
+
+    @staticmethod
+    def _place(run: CaptureEvidence, failure: _Failure, nodes: tuple[int, ...]) -> str:
+        """The worker on which it was raised: by its text, else the one that answered."""
+        return run.worker(nodes[-1], run.job(failure.row)) if nodes else run.session.source(failure.row)
+
+    @staticmethod
+    def _causes(run: CaptureEvidence, failures: list[_Failure]) -> dict[int, _Failure]:
+        """Row → the error that it passes on."""
+        session, columns = run.session, run.session.messages
+        arrived: dict[tuple[int, str], list[_Failure]] = defaultdict(list)
+        found: dict[int, _Failure] = {}
+        for failure in failures:
+            row = failure.row
+            served = failure.served
+            job = run.job(row)
+            for before in reversed(arrived[job, session.source(row)][-MAX_LOOKED_AT:]):
+                asked = columns.partner[before.row]
+                nested = served == NONE or columns.time_ns[asked] >= columns.end_time_ns[served]
+                in_time = columns.end_time_ns[before.row] <= columns.time_ns[row]
+                if asked != NONE and nested and in_time and _quotes(failure.text, before.text):
+                    found[row] = before
+                    break
+            arrived[job, session.destination(row)].append(failure)
+        return found
+
+
+class _LossOf:
+    """Whom errors of connections are about; only the first of them are looked at."""
+
+    def __init__(self, run: CaptureEvidence) -> None:
+        self._run, self._losses = run, Losses(run)
+        self._known: dict[int, Loss | None] = {}
+        self._found = 0
+
+    def of(self, job: int, place: str, failure: _Failure, cause: str) -> Loss | None:
+        """The one of an error that was raised at a place."""
+        if failure.row not in self._known:
+            self._known[failure.row] = self._look(job, place, failure, cause)
+        return self._known[failure.row]
+
+    def _look(self, job: int, place: str, failure: _Failure, cause: str) -> Loss | None:
+        if self._found >= MAX_LOSSES:
+            return None
+        columns, own = self._run.session.messages, self._run.session.source(failure.row) == place
+        known = own and failure.served != NONE
+        since_ns = columns.end_time_ns[failure.served] if known else 0
+        loss = self._losses.told_by(cause, job, place, since_ns, columns.time_ns[failure.row])
+        self._found += loss is not None
+        return loss
+
+
+def _find_served(run: CaptureEvidence, failures: Sequence[_Failure]) -> None:
+    """During which request each error was raised: that of a fetch while the RRef's function ran."""
+    session = run.session
+    for failure in failures:
+        failure.served = session.messages.partner[failure.row]
+    kind_of = session.provenance.kind_of
+    fetches = {
+        one.served: one for one in failures if one.served != NONE and kind_of(one.served).type in FETCHES
+    }
+    if not fetches:
+        return
+    rrefs = {(rref.job, rref.rref_id): rref for rref in session.rrefs}
+    for event in session.provenance.events():
+        fetch = fetches.get(event.row) if event.what == What.FETCHED else None
+        if fetch is not None:
+            fetch.rref = event.rref
+            rref = rrefs.get((run.job(event.row), event.rref))
+            what, created = (None, None) if rref is None else (rref.what, rref.created)
+            fetch.function = what or f"the function of RRef {event.rref[0]}:{event.rref[1]}"
+            fetch.served = NONE if created is None else int(session.order[created])
+
+
+def _finding(run: CaptureEvidence, place: str, root: _Root) -> Finding:
+    failure, session, loss, cause = root.failure, run.session, root.loss, next(iter(root.causes))
+    what = shorten(readable(cause) or failure.type or "an error", MAX_SHOWN)
+    if failure.type is not None and not failure.type.startswith("builtins."):
+        what = f"{what} ({failure.type})"
+    functions = [function for function in root.functions if function is not None]
+    where = f" in {several(functions)}" if functions else ""
+    times = f", {len(root.raised):,} times" if len(root.raised) > 1 else ""
+    if len(root.causes) > 1:
+        times += " (only numbers differ)"
+    workers = unique([*([] if loss is None else [loss.worker]), place, *root.reached])
+    others = several(
+        [worker for worker in workers if worker != place and (not loss or worker != loss.worker)]
+    )
+    passed = f"; the error reached {others}" if others else ""
+    rows = root.rows[:MAX_INDEXES]
+    look = int(session.index[failure.row])
+    if loss is not None:
+        open_row = loss.row
+        if open_row is not None:
+            look = int(session.index[open_row])
+            rows = [*rows[: MAX_INDEXES - 1], open_row]
+        asked = "" if open_row is None else f" ({numbers([look])})"
+        text = (
+            f"{loss.worker} {LOST[loss.how].format(caller=loss.caller, asked=asked)}: {place} failed{where}"
+        )
+        remedy = REMEDIES[loss.how].format(worker=loss.worker)
+    elif OF_TENSORPIPE.search(cause):
+        text = f"{place} lost a connection{where}, and the capture does not tell to whom"
+        remedy = f"See in the log of {place} whom it lost"
+    else:
+        text = f"{place} failed first{where}"
+        remedy = f"Fix {place} first: errors of the others follow from it. The whole text"
+    return Finding(
+        code="error-response",
+        severity="error",
+        text=f"{text}{times}: {what}{passed}." if loss is None else f"{text}{times} with {what}{passed}.",
+        remedy=f"{remedy}: rpcinspect decode FILE --message {look}",
+        messages=session.indexes(rows),
+        workers=workers,
+    )
+
+
+LOST = {
+    "closed": "closed its connection to {caller} first, with a request open{asked}",
+    "reset": "reset its connection to {caller} first, with a request open{asked}",
+    "lost": "was lost to {caller} with a request open{asked}",
+    "late": "did not answer {caller} in time{asked}",
+    "refused": "took no connection of {caller}",
+}
+REMEDIES = {
+    **dict.fromkeys(
+        ("closed", "reset", "lost"), "See in the log of {worker} why it ended; what it was asked"
+    ),
+    "late": "See what {worker} was doing; if it is only slow, give it more time (timeout=). The request",
+    "refused": "See whether {worker} still runs. The error",
+}
+
+
+def _quotes(text: str, inner: str) -> bool:
+    """Whether a text holds the beginning of another one, as far as a `repr` leaves it alone."""
+    line = inner.partition("\n")[0][:MAX_SHOWN]
+    return bool(line) and line in text

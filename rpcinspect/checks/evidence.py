@@ -1,0 +1,179 @@
+"""The whole run as the checks see it once everything was read: what was lost, what was closed, when it ended.
+
+In: the session and what the TCP stage noted. Out: answers to the questions that several checks ask before
+they say that something is missing. Missing messages prove nothing where the capture has holes or ends early.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from rpcinspect.checks.wire_facts import ConnectionEnd, Ends, WireFacts
+from rpcinspect.rpc.types import unpack_id
+from rpcinspect.session.ended import Ended
+from rpcinspect.session.model import NONE, Session
+
+TIMES = 10.0
+"""An answer may take so many times as long as most others did, or a replay as its run did."""
+END_S = 0.05
+"""A capture that ends so soon after a request says nothing about its answer."""
+
+
+def usual_s(took_ns: Sequence[int]) -> float:
+    """Nine of ten answers came within so many seconds; `took_ns` ascends."""
+    return took_ns[len(took_ns) * 9 // 10] / 1e9 if took_ns else 0.0
+
+
+def due_s(usual_s: float) -> float:
+    """Seconds after a request before which nothing follows from the lack of an answer."""
+    return max(END_S, TIMES * usual_s)
+
+
+class CaptureEvidence:
+    """See the module's text."""
+
+    def __init__(self, session: Session, wire: WireFacts) -> None:
+        self.session = session
+        self.wire = wire
+        self.jobs = session.jobs
+        """The job of each pipe."""
+
+    @cached_property
+    def usual_s(self) -> float:
+        """Seconds within which nine of ten requests were answered."""
+        columns = self.session.messages
+        partner = np.asarray(columns.partner)
+        requests = np.flatnonzero((np.asarray(columns.from_client) != 0) & (partner != NONE))
+        begin, end = np.asarray(columns.time_ns), np.asarray(columns.end_time_ns)
+        return usual_s(np.sort(end[partner[requests]] - begin[requests]).tolist())
+
+    @cached_property
+    def first_ns(self) -> int:
+        """When the first packet of any capture came."""
+        return min((c.first_time_ns for c in self.session.captures if c.first_time_ns is not None), default=0)
+
+    @cached_property
+    def last_ns(self) -> int:
+        """When the last packet of any capture came."""
+        columns = self.session.messages
+        times = [c.last_time_ns for c in self.session.captures if c.last_time_ns is not None]
+        return max([*times, int(np.max(np.asarray(columns.end_time_ns))) if len(columns) else 0])
+
+    def cut_off(self, since_ns: int, usual_s: float = 0.0, until_ns: int | None = None) -> bool:
+        """Whether the captures, or what ended at `until_ns`, ended before anything more was due after this
+        time."""
+        last_ns = self.last_ns if until_ns is None else until_ns
+        return (last_ns - since_ns) / 1e9 <= due_s(max(self.usual_s, usual_s))
+
+    def job(self, row: int) -> int:
+        """The job of a message."""
+        return self.jobs[self.session.messages.pipe[row]]
+
+    def damaged(self, pipe: int, from_client: bool) -> bool:
+        """Whether the capture lost bytes of this direction of a pipe's messages."""
+        flow = self.session.pipes[pipe].flow
+        return str(flow if from_client else flow.reversed) in self.wire.damaged
+
+    def damaged_between(self, sender: str, receiver: str) -> bool:
+        """Whether requests of one worker to another may have been lost from the capture."""
+        return (sender, receiver) in self._damaged_ways
+
+    @cached_property
+    def _damaged_ways(self) -> frozenset[tuple[str, str]]:
+        session = self.session
+        return frozenset(
+            (session.clients[pipe.number], session.servers[pipe.number])
+            for pipe in session.pipes
+            if self.damaged(pipe.number, True)
+        )
+
+    def damaged_among(self, senders: Collection[str], receivers: Collection[str]) -> bool:
+        """Whether requests of any of these to any other of those may have been lost."""
+        ways = self._damaged_ways
+        if len(ways) < len(senders) * len(receivers):
+            senders, receivers = set(senders), set(receivers)
+            return any(a in senders and b in receivers and a != b for a, b in ways)
+        return any((a, b) in ways for a in senders for b in receivers if a != b)
+
+    def unheard(self, worker: str, job: int) -> bool:
+        """Whether nothing that a worker has sent of its own is in a log: its host's may be another one."""
+        return self.session.logged and (job, worker) not in self._heard
+
+    @cached_property
+    def _heard(self) -> frozenset[tuple[int, str]]:
+        columns = self.session.messages
+        pipes = {columns.pipe[row] for row in np.flatnonzero(np.asarray(columns.from_client)).tolist()}
+        return frozenset((self.jobs[pipe], self.session.clients[pipe]) for pipe in pipes)
+
+    def pipes_to(self, worker: str, job: int) -> Sequence[int]:
+        """The pipes on which others send requests to a worker."""
+        return self._pipes_to.get((job, worker), ())
+
+    @cached_property
+    def _pipes_to(self) -> dict[tuple[int, str], list[int]]:
+        found: dict[tuple[int, str], list[int]] = defaultdict(list)
+        for pipe, server in enumerate(self.session.servers):
+            found[self.jobs[pipe], server].append(pipe)
+        return found
+
+    def end(self, pipe: int) -> ConnectionEnd | None:
+        """How a pipe ended; None if its end was not captured."""
+        return self._ends.of(self.session.pipes[pipe])
+
+    @cached_property
+    def _ends(self) -> Ends:
+        return Ends(self.wire.ends)
+
+    def left_ns(self, worker: str, job: int) -> int | None:
+        """When a worker was the first to close one of its pipes; None if it was not, as far as is known."""
+        return self._left.get((job, worker))
+
+    @cached_property
+    def _left(self) -> dict[tuple[int, str], int]:
+        left: dict[tuple[int, str], int] = {}
+        for pipe, (client, server) in enumerate(zip(self.session.clients, self.session.servers, strict=True)):
+            end = self.end(pipe)
+            if end is not None:
+                key = (self.jobs[pipe], client if end.by_client else server)
+                left[key] = min(end.time_ns, left.get(key, end.time_ns))
+        return left
+
+    def ended(self, worker: str, job: int) -> Ended | None:
+        """How the process of a worker ended, by its label; None where no recorder tells."""
+        return self._ended.get((job, worker))
+
+    @cached_property
+    def _ended(self) -> dict[tuple[int, str], Ended]:
+        return {
+            (worker.job, worker.name): worker.ended
+            for worker in self.session.workers
+            if worker.name is not None and worker.ended is not None
+        }
+
+    def time_ns(self, index: int) -> int:
+        """When a message began."""
+        return self.session.messages.time_ns[int(self.session.order[index])]
+
+    def end_ns(self, index: int) -> int:
+        """When a message was complete."""
+        return self.session.messages.end_time_ns[int(self.session.order[index])]
+
+    def worker(self, worker_id: int, job: int) -> str:
+        """Label of a worker by its id."""
+        return self._names.get((job, worker_id), f"worker:{worker_id}")
+
+    @cached_property
+    def _names(self) -> dict[tuple[int, int], str]:
+        return {
+            (worker.job, worker.id): worker.name
+            for worker in self.session.workers
+            if worker.id is not None and worker.name is not None
+        }
+
+    def creator(self, context_id: int, job: int) -> str:
+        """The worker that made an autograd context."""
+        return self.worker(unpack_id(context_id)[0], job)

@@ -1,0 +1,407 @@
+"""`failed-init`: processes met at a store, or tried to connect, and no pipe came of it.
+
+In: visits to stores, refusals, pipes. `init_rpc` meets at the store, opens connections of Gloo, tells the
+store where its agent listens, and opens pipes. A visit failed if its process left the store without a pipe,
+or without having told where it listens. Nothing is said of one that may go on after the capture, whose words
+could not all be read, or whose pipes would go where nothing was captured: over shared memory, between hosts
+of which no traffic is there. Visits that failed at one store at one time are one attempt.
+
+A refusal counts where its address is known to be a worker's or a store's, as these were told by a store; in a
+capture that has nothing else, wherever a process tried again and again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.stage import Stage
+from rpcinspect.session.model import Finding
+from rpcinspect.session.words import counted, duration, several, unique
+from rpcinspect.store.visits import Visit
+from rpcinspect.tcp.refusals import Refusal
+
+MAX_ATTEMPTS = 4
+"""Attempts at one store that are told one by one."""
+RETRIES = 2
+"""So many refusals by an address of a store, or by one that nothing is known of, are no coincidence."""
+GRACE_NS = 1_000_000_000
+"""A process may try to connect for so long after it has left the store."""
+WAITS_FOR_ALL = (
+    "Rank 0, which has the store, tells its address once as many processes as world_size says are connected: "
+    "see which one did not come, or whether world_size is right."
+)
+WAITS_NS = 2_000_000_000
+"""Who waits for a store tries again sooner."""
+LONG_NS = 10_000_000_000
+"""A store that is not there for so long does not only come late."""
+
+
+class FailedInit(Stage):
+    """See the module's text."""
+
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        return failed_inits(run)
+
+
+class _Attempt(Struct, eq=False):
+    """Visits that failed at one store at one time."""
+
+    visits: list[Visit] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    @property
+    def begin_ns(self) -> int:
+        return min(visit.begin_ns for visit in self.visits)
+
+    @property
+    def end_ns(self) -> int | None:
+        """None while one of them may go on."""
+        ends = [visit.ended_ns for visit in self.visits]
+        known = [end for end in ends if end is not None]
+        return max(known) if len(known) == len(ends) else None
+
+    @property
+    def who(self) -> list[str]:
+        return sorted({visit.who for visit in self.visits}, key=_in_order)
+
+
+def failed_inits(run: CaptureEvidence) -> Iterator[Finding]:
+    """The findings."""
+    wire = run.wire
+    if not (wire.visits or wire.refusals):
+        return
+    names, refused_of = _Known(wire.visits), _refusals_by_visit(run)
+    attempts = _attempts(_failed(run, refused_of))
+    told: set[Refusal] = set()
+    for at_store in attempts.values():
+        for attempt in at_store:
+            its = {one for visit in attempt.visits for one in refused_of[id(visit)]}
+            attempt.refusals = sorted(its, key=lambda one: (one.first_ns, one.server))
+            told |= its
+        for attempt in at_store[:MAX_ATTEMPTS]:
+            yield _attempt(run, names, attempt)
+        if len(at_store) > MAX_ATTEMPTS:
+            yield _more_attempts(run, at_store[MAX_ATTEMPTS:])
+    yield from _refused(run, names, [one for one in wire.refusals if one not in told])
+
+
+def _refusals_by_visit(run: CaptureEvidence) -> dict[int, list[Refusal]]:
+    """By `id` of the visit: refusals by addresses that its process had read, while it was there."""
+    readers: dict[tuple[str, str], list[Visit]] = defaultdict(list)
+    for visit in run.wire.visits:
+        for address in visit.read:
+            readers[_host(visit.client), address].append(visit)
+    found: dict[int, list[Refusal]] = defaultdict(list)
+    for one in run.wire.refusals:
+        for visit in readers.get((one.host, one.server), ()):
+            end_ns = visit.ended_ns
+            if visit.begin_ns <= one.last_ns and (end_ns is None or one.first_ns <= end_ns + GRACE_NS):
+                found[id(visit)].append(one)
+    return found
+
+
+# --- which visits failed ------------------------------------------------------------------------------------
+
+
+def _failed(run: CaptureEvidence, refused_of: Mapping[int, Sequence[Refusal]]) -> list[Visit]:
+    visits = [v for v in run.wire.visits if v.rank is not None or v.name is not None]
+    by_place: dict[tuple[str, str, int], list[Visit]] = defaultdict(list)
+    for visit in visits:
+        by_place[visit.server, visit.root, visit.group].append(visit)
+    pipes = _Pipes(run)
+    found = []
+    for its in by_place.values():
+        group = _Group(run, its)
+        found += [v for v in its if _has_failed(run, v, group, pipes, refused_of.get(id(v), ()))]
+    return sorted(found, key=lambda visit: visit.begin_ns)
+
+
+class _Group:
+    """All visits for one init_rpc of one store."""
+
+    def __init__(self, run: CaptureEvidence, visits: Sequence[Visit]) -> None:
+        self._talking = run.wire.talking
+        self._of: dict[tuple[int | None, str], list[Visit]] = defaultdict(list)
+        for visit in visits:
+            self._of[visit.rank, _host(visit.client)].append(visit)
+        self._places: dict[str, set[str]] = defaultdict(set)
+        """Where agents listen, by host."""
+        for visit in visits:
+            if visit.place is not None:
+                self._places[_host(visit.place)].add(visit.place)
+
+    def has_agent_elsewhere(self, visit: Visit) -> bool:
+        """Whether the process has another connection to the store, of its agent."""
+        same = self._of[visit.rank, _host(visit.client)] if visit.rank is not None else ()
+        return any(v is not visit and (v.place or v.succeeded) and _overlap(v, visit) for v in same)
+
+    def is_seen(self, visit: Visit, place: str) -> bool:
+        """Whether there are others, and the capture shows all traffic between them and this agent."""
+        hosts = {_host(address) for address, who in visit.read.items() if who != visit.name}
+        hosts |= {host for host, places in self._places.items() if places != {place}}
+        return bool(hosts) and all((_host(place), host) in self._talking for host in hosts)
+
+
+def _has_failed(
+    run: CaptureEvidence, visit: Visit, group: _Group, pipes: _Pipes, refused: Sequence[Refusal]
+) -> bool:
+    if visit.succeeded or not visit.whole or pipes.of(visit) or group.has_agent_elsewhere(visit):
+        return False
+    place = visit.place
+    if visit.ended_ns is None:
+        return place is None and any(one.last_ns < run.last_ns - GRACE_NS for one in refused)
+    if place is None:
+        return True
+    lost = run.wire.damaged or place in run.wire.reached or not place.rpartition(":")[2].isdigit()
+    return not lost and group.is_seen(visit, place)
+
+
+def _overlap(one: Visit, other: Visit) -> bool:
+    return _starts_within(one, other) or _starts_within(other, one)
+
+
+def _starts_within(one: Visit, other: Visit) -> bool:
+    return other.begin_ns <= one.begin_ns and (other.ended_ns is None or one.begin_ns <= other.ended_ns)
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
+class _Pipes:
+    """When pipes of each name, and to each port, were opened."""
+
+    def __init__(self, run: CaptureEvidence) -> None:
+        times: dict[str | None, list[int]] = defaultdict(list)
+        for pipe in run.session.pipes:
+            times[pipe.client_name or None].append(pipe.first_ns)
+            if pipe.listener is not None:
+                times[f":{pipe.listener.port}"].append(pipe.first_ns)
+        self._times = {key: sorted(its) for key, its in times.items()}
+
+    def of(self, visit: Visit) -> bool:
+        """Whether one may be of this process: addresses may be translated on their way, so ports count."""
+        port = None if visit.place is None else f":{visit.place.rpartition(':')[2]}"
+        return any(self._opened(key, visit) for key in {None, visit.name, port})
+
+    def _opened(self, key: str | None, visit: Visit) -> bool:
+        times = self._times.get(key, ())
+        at = bisect_left(times, visit.begin_ns)
+        return at < len(times) and (visit.ended_ns is None or times[at] <= visit.ended_ns)
+
+
+# --- attempts -----------------------------------------------------------------------------------------------
+
+
+def _attempts(visits: Sequence[Visit]) -> dict[tuple[str, str], list[_Attempt]]:
+    """By store and root; visits, in the order of time, that overlap are of one."""
+    found: dict[tuple[str, str], list[_Attempt]] = defaultdict(list)
+    for visit in visits:
+        its = found[visit.server, visit.root]
+        end = its[-1].end_ns if its else -1
+        if not its or (end is not None and end < visit.begin_ns):
+            its.append(_Attempt())
+        its[-1].visits.append(visit)
+    return found
+
+
+class _Known:
+    """Who told a store that he listens at an address."""
+
+    def __init__(self, visits: Iterable[Visit]) -> None:
+        self._of: dict[str, list[Visit]] = defaultdict(list)
+        self._read: dict[str, str] = {}
+        self._ranks: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+        for visit in visits:
+            if visit.rank is not None:
+                self._ranks[visit.server, visit.root, visit.group].add(visit.rank)
+            for who in visit.read.values():
+                if who.startswith("rank "):
+                    self._ranks[visit.server, visit.root, visit.group].add(int(who.removeprefix("rank ")))
+            if visit.meets_at is not None:
+                self._of[visit.meets_at].append(visit)
+            if visit.place is not None:
+                self._of[visit.place].append(visit)
+            for address, who in visit.read.items():
+                self._read.setdefault(address, who)
+
+    def whose(self, address: str) -> str | None:
+        """Who that is; None where no store tells it."""
+        its = self._of.get(address)
+        if its:
+            return its[-1].who if its[-1].place == address else f"Gloo of {its[-1].who}"
+        who = self._read.get(address)
+        return f"Gloo of {who}" if who is not None and who.startswith("rank ") else who
+
+    def absent(self, attempt: _Attempt) -> list[str]:
+        """The ranks that an attempt waited for, of which nobody told the store where its Gloo listens."""
+        places = {(visit.server, visit.root, visit.group) for visit in attempt.visits}
+        there = {rank for place in places for rank in self._ranks[place]}
+        awaited = {rank for visit in attempt.visits for rank in visit.awaited}
+        return [f"rank {rank}" for rank in sorted(awaited - there)]
+
+    def agent(self, address: str) -> str | None:
+        """The worker whose RPC agent listens there."""
+        who = self.whose(address)
+        return None if who is None or who.startswith("Gloo of ") else who
+
+    def went_on(self, refusal: Refusal) -> bool:
+        """Whether that was Gloo of a worker with an agent: Gloo listens during init_rpc only."""
+        its = self._of.get(refusal.server, ())
+        return any(
+            v.meets_at == refusal.server
+            and v.place is not None
+            and (v.ended_ns is None or v.ended_ns > refusal.last_ns)
+            for v in its
+        )
+
+    def left(self, refusal: Refusal) -> bool:
+        """Whether everybody who told the address had left the store before it was tried."""
+        its = self._of.get(refusal.server, ())
+        return bool(its) and all(v.ended_ns is not None and v.ended_ns < refusal.first_ns for v in its)
+
+
+def _attempt(run: CaptureEvidence, names: _Known, attempt: _Attempt) -> Finding:
+    who, store = attempt.who, attempt.visits[0].server
+    when = f"{_after(run, attempt.begin_ns)} into the capture"
+    text = f"{_people(who)} met at the store {store} {when}, and no pipe came of it: "
+    if len(attempt.visits) == 1:
+        text = f"{_people(who)} came to the store {store} {when}, and opened no pipe: "
+    remedy = "See in the log of these processes why init_rpc failed."
+    shared, absent = _names_given_twice(attempt.visits), names.absent(attempt)
+    if shared:
+        text += several([f"{several(ranks)} have one name, {name}" for name, ranks in shared.items()])
+        remedy = "Give each worker a name of its own: init_rpc refuses a name that is there twice."
+    elif absent and not attempt.refusals:
+        they = "it" if len(who) == 1 else "they"
+        text += f"{they} waited for the address of {several(absent)}, which never came"
+        remedy = f"See in the log of {several(absent)} whether it came to init_rpc."
+        if absent == ["rank 0"]:
+            remedy = WAITS_FOR_ALL
+    elif not attempt.refusals:
+        text += _how_far(attempt.visits)
+    else:
+        text += _told(names, attempt.refusals)
+        if any(names.went_on(one) for one in attempt.refusals):
+            remedy = (
+                "A group with a fixed world_size takes nobody who comes later: start all of its workers "
+                "again, or leave world_size out."
+            )
+        elif any(names.left(one) for one in attempt.refusals):
+            remedy = (
+                "Give each attempt a store of its own (init_method): where workers are started again, the "
+                "old one still has the addresses of those before."
+            )
+    return _finding(text, remedy, [_label(visit) for visit in attempt.visits])
+
+
+def _names_given_twice(visits: Iterable[Visit]) -> Mapping[str, Sequence[str]]:
+    """Name → the ranks that told the store that it is theirs, where these are several."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for visit in visits:
+        if visit.name is not None and visit.rank is not None:
+            found[visit.name].add(visit.rank)
+    return {name: [f"rank {rank}" for rank in sorted(its)] for name, its in found.items() if len(its) > 1}
+
+
+def _how_far(visits: Sequence[Visit]) -> str:
+    there = unique(visit.place for visit in visits if visit.place is not None)
+    if there:
+        return f"agents listened at {several(there)}, and nobody connected"
+    return f"{'it' if len(visits) == 1 else 'all'} left before an RPC agent was there"
+
+
+def _told(names: _Known, refused: Sequence[Refusal]) -> str:
+    parts = []
+    for one in refused:
+        whose = names.whose(one.server)
+        known = f" ({whose}{' of an earlier attempt' if names.left(one) else ''})" if whose else ""
+        parts.append((one.count, f"to {one.server}{known}"))
+    total = sum(count for count, _ in parts)
+    silent = {one.silent for one in refused}
+    verb = "failed" if len(silent) > 1 else "got no answer" if True in silent else _were_refused(total)
+    if len(parts) == 1:
+        return f"{counted(total, 'connection')} {parts[0][1]} {verb}"
+    return f"{counted(total, 'connection')} {verb}, {several([f'{count:,} {to}' for count, to in parts])}"
+
+
+def _were_refused(count: int) -> str:
+    return "was refused" if count == 1 else "were refused"
+
+
+def _more_attempts(run: CaptureEvidence, attempts: Sequence[_Attempt]) -> Finding:
+    count = sum(one.count for attempt in attempts for one in attempt.refusals)
+    refused = f": {counted(count, 'connection')} {_were_refused(count)}" if count else ""
+    return _finding(
+        f"{counted(len(attempts), 'more time')} processes met at the store {attempts[0].visits[0].server}, "
+        f"last {_after(run, attempts[-1].begin_ns)} into the capture, and no pipe came of it{refused}",
+        "See the attempts before these.",
+        [_label(visit) for attempt in attempts for visit in attempt.visits],
+    )
+
+
+# --- refusals that are of no attempt ------------------------------------------------------------------------
+
+
+def _refused(run: CaptureEvidence, names: _Known, left: Sequence[Refusal]) -> Iterator[Finding]:
+    wire = run.wire
+    nothing = not (run.session.totals.messages or run.session.pipes or wire.visits or wire.stores)
+    for one in left:
+        agent = names.agent(one.server)
+        if agent is not None:
+            what, workers = f" ({agent})", [agent]
+        elif one.count < RETRIES or not (nothing or (one.server in wire.stores and _is_over(run, one))):
+            continue
+        else:
+            what, workers = "" if nothing else " (the store)", [one.host]
+        when = f"{_after(run, one.first_ns)}"
+        if one.count > 1:
+            when = f"from {when} to {_after(run, one.last_ns)}"
+        yield _finding(
+            f"{counted(one.count, 'connection')} of {one.host} to {one.server}{what} "
+            f"{'got no answer' if one.silent else _were_refused(one.count)}, {when} into the capture, and no "
+            "later one came about",
+            f"See whether the process that is to listen at {one.server} runs, and what is on the way to it.",
+            workers,
+        )
+
+
+def _is_over(run: CaptureEvidence, refusal: Refusal) -> bool:
+    """Whether that host would have tried again, had it not given up, before the capture ended."""
+    return run.last_ns - refusal.last_ns > WAITS_NS or refusal.last_ns - refusal.first_ns > LONG_NS
+
+
+# --- words --------------------------------------------------------------------------------------------------
+
+
+def _finding(text: str, remedy: str, workers: Iterable[str]) -> Finding:
+    return Finding(
+        code="failed-init", severity="error", text=f"{text}.", remedy=remedy, workers=unique(workers)
+    )
+
+
+def _label(visit: Visit) -> str:
+    """As other output names it."""
+    return visit.name or (visit.client if visit.rank is None else f"worker:{visit.rank}")
+
+
+def _in_order(who: str) -> tuple[int, str]:
+    _, _, number = who.rpartition(" ")
+    return (int(number) if number.isdigit() else 0), who
+
+
+def _people(who: Sequence[str]) -> str:
+    """`Ranks 0, 1, 2`, `worker0, worker1`."""
+    if len(who) > 1 and all(one.startswith("rank ") for one in who):
+        return f"Ranks {several([one.removeprefix('rank ') for one in who])}"
+    named = several(who)
+    return f"R{named[1:]}" if named.startswith("rank ") else named
+
+
+def _after(run: CaptureEvidence, time_ns: int) -> str:
+    return duration(max(0, time_ns - run.first_ns))

@@ -1,0 +1,319 @@
+"""`unanswered-request`: requests that never got an answer, though the capture would have shown one.
+
+Open requests are known to `Pairs`; here only the longest time that each function took is kept. In the end,
+requests are told apart by why their caller gave them up, where a log tells that, else by whether their pipe
+was closed, and left out where answers may be lost in a hole of the capture. How a process ended, where a
+recorder tells that (`processes`), decides what to do. Clean-up that a worker did not confirm because it left
+is information: nothing waits for it. Of a caller that ended by itself it is said that it has recorded no
+answer, not that the callee gave none: answers that come while a process ends are in no log.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from rpcinspect.checks.circles import circles
+from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.notes import Note, Pairs
+from rpcinspect.checks.processes import Departed, departed
+from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.rpc.command import PropagateGradientsReq
+from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.questions import CLEAN_UP
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import CallFailure, Edge, Finding, MessageColumns
+from rpcinspect.session.words import counted, duration, numbers, several, shorten, unique
+
+MAX_FUNCTIONS = 10_000
+"""Functions whose times are kept."""
+MAX_TEXT = 200
+"""Of what a caller was told."""
+TO_END_NS = 10_000_000_000
+"""What a process needs to end, at most: torch's threads may go on for seconds after Python's last line."""
+
+MAX_CHAIN = 12
+"""Workers that wait for each other, one after the other, that one finding names."""
+
+Kind = tuple[int, str, str, str, str]
+"""(job, caller, callee, what, why): requests that are told in one finding."""
+Worker = tuple[int, str]
+"""(job, label)."""
+
+
+class _Open(Struct, eq=False):
+    severity: str
+    rows: list[int] = field(default_factory=list)
+
+
+class UnansweredRequests(Stage):
+    """See the module's text."""
+
+    KINDS = (MessageType.BACKWARD_AUTOGRAD_REQ,)
+
+    def __init__(self, pairs: Pairs, columns: MessageColumns) -> None:
+        """`columns` of the session's builder; `pairs` must be fed by the caller."""
+        self._pairs = pairs
+        self._columns = columns
+        self._longest_ns: dict[str, int] = {}
+        self._passes: dict[int, int] = {}
+        """Row of a gradient request without an answer → its context."""
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        command = record.like.command
+        if isinstance(command, PropagateGradientsReq):
+            context = command.autograd_metadata.autograd_context_id
+            self._passes[record.row] = record.ids[0] if record.ids else context
+
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+        self._passes.pop(row, None)
+        name = request.function
+        if name is not None:
+            took = self._columns.latency_ns(row) or 0
+            known = self._longest_ns.get(name)
+            if known is None:
+                if len(self._longest_ns) < MAX_FUNCTIONS:
+                    self._longest_ns[name] = took
+            elif took > known:
+                self._longest_ns[name] = took
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return request.function is None and request.kind != MessageType.BACKWARD_AUTOGRAD_REQ
+
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        groups: dict[Kind, _Open] = {}
+        for row, note in sorted(self._pairs.unanswered(), key=lambda one: int(run.session.index[one[0]])):
+            told = row in run.session.failures
+            if told or not run.damaged(self._columns.pipe[row], False):
+                severity, why = self._judge(run, row, note)
+                callee = run.session.destination(row)
+                key = (run.job(row), run.session.source(row), callee, note.what, why)
+                groups.setdefault(key, _Open(severity)).rows.append(row)
+        waits = _Waits(
+            ((job, caller), (job, callee))
+            for (job, caller, callee, _, why), found in groups.items()
+            if found.severity == "error" and why == SILENT
+        )
+        unused = _Unused(run, self._passes)
+        for key, found in groups.items():
+            yield self._finding(run, key, found, waits, unused)
+        yield from _lost(run)
+
+    def _judge(self, run: CaptureEvidence, row: int, note: Note) -> tuple[str, str]:
+        """Severity, and one of the reasons below."""
+        failure = run.session.failures.get(row)
+        end = run.end(self._columns.pipe[row])
+        if failure is not None and (end is None or failure.reason != CONNECTION):
+            return "info" if note.kind in CLEAN_UP else "error", failure.reason
+        if end is not None:
+            if note.kind in CLEAN_UP:
+                return "info", CALLER_LEFT if end.by_client else LEFT
+            return "error", CALLER_CLOSED if end.by_client else CLOSED
+        longest_s = self._longest_ns.get(note.function or "", 0) / 1e9
+        if run.cut_off(self._columns.time_ns[row], longest_s):
+            return "info", EARLY
+        left = self._caller_left(run, row)
+        if left is not None:
+            return "info" if left.ended.well else "error", CALLER_ENDED
+        return "error", SILENT
+
+    def _caller_left(self, run: CaptureEvidence, row: int) -> Departed | None:
+        """The caller, if its process ended by itself and the callee's did not end before: a log has answers
+        from their caller, which writes none once it ends. Signals prove nothing: a launcher sends them to
+        all, in any order.
+        """
+        job, pipe = run.job(row), run.session.pipes[self._columns.pipe[row]]
+        caller = departed(run, run.session.source(row), job) if pipe.logged else None
+        callee = departed(run, run.session.destination(row), job)
+        if caller is None or caller.ended.how != "exit":
+            return None
+        ended_ns = caller.ended.time_ns
+        if ended_ns is None or ended_ns > self._columns.time_ns[row] + TO_END_NS:
+            return None
+        if callee is None or callee.worker == caller.worker:
+            return caller
+        return caller if callee.ended.time_ns is not None and ended_ns < callee.ended.time_ns else None
+
+    def _finding(
+        self, run: CaptureEvidence, key: Kind, found: _Open, waits: _Waits, unused: _Unused
+    ) -> Finding:
+        job, caller, callee, what, why = key
+        indexes = run.session.indexes(found.rows[:MAX_INDEXES])
+        it = "it" if len(found.rows) == 1 else "the first of them"
+        left = duration(run.last_ns - min(self._columns.time_ns[row] for row in found.rows))
+        failures = [run.session.failures[row] for row in found.rows if row in run.session.failures]
+        cause = CAUSES[why].format(left=left, caller=caller, it=it, waited=self._waited(failures, found.rows))
+        which = f"{counted(len(found.rows), 'request')}{{}} ({what} {numbers(indexes)}): {cause}"
+        if why == CALLER_ENDED:
+            text = f"{caller} recorded no answer of {callee} to {which.format('')}"
+        else:
+            text = f"{callee} never answered {which.format(f' of {caller}')}{_quoted(failures)}"
+        chain: list[str] = []
+        if why == SILENT:
+            chain, words = waits.after((job, caller), (job, callee))
+            text += words
+        gone = self._gone(run, key, found, failures)
+        if gone is not None:
+            text += gone.clause(min(self._columns.time_ns[row] for row in found.rows), it)
+        awaited = unused.of(job, callee, found.rows) if found.severity == "error" else []
+        remedy = REMEDIES[why].format(caller=caller, callee=callee)
+        if gone is not None and not (why == CALLER_ENDED and gone.ended.well):
+            remedy = gone.remedy(run)
+        if awaited:
+            until = "until then it waited" if why in (CLOSED, CALLER_CLOSED) else "it waits"
+            text += f"; {until} for the gradient of {numbers(awaited)}, which never came"
+            remedy = "Mend that first: see the missing-gradient finding of the same context."
+        return Finding(
+            code="unanswered-request",
+            severity=found.severity,
+            text=f"{text}.",
+            remedy=remedy,
+            messages=indexes,
+            workers=unique([caller, callee, *chain]),
+        )
+
+    def _gone(
+        self, run: CaptureEvidence, key: Kind, found: _Open, failures: Sequence[CallFailure]
+    ) -> Departed | None:
+        """The worker that ended before it answered, or before it got the answer."""
+        job, caller, callee, _, why = key
+        given_up = min([failure.time_ns for failure in failures], default=None)
+        end = run.end(self._columns.pipe[found.rows[0]])
+        if given_up is None and end is not None:
+            given_up = end.time_ns
+        who = caller if why in (CALLER_CLOSED, CALLER_LEFT, CALLER_ENDED) else callee
+        return departed(run, who, job, given_up, by_its_end=why not in (TIMEOUT, ERROR))
+
+    def _waited(self, failures: Sequence[CallFailure], rows: Sequence[int]) -> str:
+        """How long the caller waited for the first of these requests."""
+        began = min(self._columns.time_ns[row] for row in rows)
+        return duration(max(0, min(failure.time_ns for failure in failures) - began)) if failures else ""
+
+
+class _Unused:
+    """Forward messages whose gradient never came, for which passes that nobody answered wait."""
+
+    def __init__(self, run: CaptureEvidence, passes: Mapping[int, int]) -> None:
+        """`passes`: row of a gradient request without an answer → its context."""
+        self._run = run
+        self._passes = passes
+        wanted = {(run.job(row), context) for row, context in passes.items()}
+        self._edges: dict[tuple[int, int, str], list[Edge]] = defaultdict(list)
+        """(job, context, sender) → its edges without a gradient."""
+        for context in run.session.contexts if wanted else ():
+            if (context.job, context.context_id) in wanted:
+                for edge in context.edges:
+                    if not edge.backward and not run.damaged_between(edge.receiver, edge.sender):
+                        self._edges[context.job, context.context_id, edge.sender].append(edge)
+
+    def of(self, job: int, worker: str, rows: Sequence[int]) -> list[int]:
+        """Those of a worker, sent before it was asked into the pass by these requests, or by the last of
+        them."""
+        index = self._run.session.index
+        asked = {self._passes[row]: int(index[row]) for row in rows if row in self._passes}
+        return sorted(
+            edge.forward
+            for context, before in asked.items()
+            for edge in self._edges.get((job, context, worker), ())
+            if edge.forward < before
+        )
+
+
+class _Waits:
+    """Who waits for whom, in one direction."""
+
+    def __init__(self, pairs: Iterable[tuple[Worker, Worker]]) -> None:
+        self._for: dict[Worker, dict[Worker, None]] = defaultdict(dict)
+        for caller, callee in pairs:
+            self._for[caller].setdefault(callee)
+        self._circle = circles(self._for)
+        self._size = Counter(self._circle.values())
+
+    def after(self, caller: Worker, callee: Worker) -> tuple[list[str], str]:
+        """Who waits for whom from the callee on, until the end, until somebody comes twice, or for so many
+        names as a person reads; and what a sentence says of that.
+        """
+        chain = {callee: None}
+        last, more = callee, False
+        while last != caller:
+            others = self._for.get(last, {})
+            following = (
+                caller if caller in others else next((one for one in others if one not in chain), None)
+            )
+            more = following is not None and len(chain) == MAX_CHAIN
+            if following is None or more:
+                break
+            last = following
+            chain[last] = None
+        names = [name for _, name in chain]
+        rest = ", and so on" if more else ""
+        if last == caller:
+            return names, f"; they wait for each other: {' → '.join([caller[1], *names])}"
+        if more and self._circle[caller] == self._circle[callee]:
+            size = self._size[self._circle[caller]]
+            told = " → ".join([caller[1], *names])
+            return names, f"; {size:,} workers wait for each other in a circle: {told}{rest}"
+        if len(names) > 1:
+            return names, f"; {callee[1]} itself waits for {' → '.join(names[1:])}{rest}"
+        return names, ""
+
+
+def _quoted(failures: Sequence[CallFailure]) -> str:
+    """What the first caller was told, its first line."""
+    line = failures[0].text.partition("\n")[0] if failures else ""
+    return f" ({shorten(line, MAX_TEXT)})" if line else ""
+
+
+def _lost(run: CaptureEvidence) -> Iterable[Finding]:
+    """Calls that ended without an answer and whose request is in no log."""
+    groups: dict[tuple[int, str, str, str], list[CallFailure]] = defaultdict(list)
+    for failure in run.session.lost_calls:
+        groups[run.jobs[failure.pipe], failure.caller, failure.callee, failure.reason].append(failure)
+    for (job, caller, callee, reason), failures in groups.items():
+        told_ns = min(failure.time_ns for failure in failures)
+        gone = departed(run, callee, job, told_ns, by_its_end=reason == CONNECTION)
+        clause = "" if gone is None else gone.clause(told_ns, "that")
+        kinds = several(unique(type_name(f.type) for f in failures if f.type is not None))
+        many = f"{counted(len(failures), 'request')} that the log does not hold{kinds and f' ({kinds})'}"
+        yield Finding(
+            code="unanswered-request",
+            severity="error",
+            text=f"{caller} got no answer of {callee} to {many}: {ENDED[reason]}{_quoted(failures)}{clause}.",
+            remedy=gone.remedy(run) if gone else REMEDIES[reason].format(caller=caller, callee=callee),
+            workers=unique([caller, callee]),
+        )
+
+
+CLOSED, CALLER_CLOSED, LEFT, CALLER_LEFT = "closed", "caller closed", "left", "caller left"
+EARLY, SILENT, CALLER_ENDED = "early", "silent", "caller ended"
+TIMEOUT, CONNECTION, ERROR = "timeout", "connection", "error"
+"""As a `CallFailure` has it."""
+
+CAUSES = {
+    CLOSED: "it closed the connection first",
+    CALLER_CLOSED: "{caller} itself closed the connection first",
+    LEFT: "it left first, and nothing waits for the clean-up",
+    CALLER_LEFT: "{caller} itself left first, and nothing waits for the clean-up",
+    EARLY: "the capture ends {left} after {it}, when none was due yet",
+    SILENT: "{left} later, when the capture ends, none has come",
+    CALLER_ENDED: "answers that come while it ends are not recorded",
+    TIMEOUT: "{caller} stopped waiting {waited} after {it}, a time-out",
+    CONNECTION: "the connection broke {waited} after {it}",
+    ERROR: "the agent of {caller} ended the call {waited} after {it}",
+}
+ENDED = {TIMEOUT: "a time-out", CONNECTION: "the connection broke", ERROR: "its agent ended the call"}
+REMEDIES = {
+    CLOSED: "See in the log of {callee} why it ended or closed the connection.",
+    CALLER_CLOSED: "See in the log of {caller} why it ended or closed the connection.",
+    LEFT: "Let workers leave together: rpc.shutdown(graceful=True).",
+    CALLER_LEFT: "Let workers leave together: rpc.shutdown(graceful=True).",
+    EARLY: "Capture a little longer to see the answer.",
+    SILENT: "See what {callee} is doing (py-spy dump): it may wait for a lock, for another worker or for a "
+    "free thread (num_worker_threads).",
+    CALLER_ENDED: "Let {caller} wait for its answers and leave with the others: rpc.shutdown(graceful=True).",
+    TIMEOUT: "See what {callee} was doing until then; if it is only slow, give the call more time: timeout=.",
+    CONNECTION: "See in the log of {callee} why it ended or closed the connection.",
+    ERROR: "See in the log of {caller} what its agent reports.",
+}

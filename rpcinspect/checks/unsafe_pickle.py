@@ -1,0 +1,131 @@
+"""`unsafe-pickle` and `dangerous-call`: messages that would run more than the job's own code when loaded.
+
+What is unsafe is decided by `pickles.audit`; here it is collected by name and reason.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.notes import Note
+from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Finding
+from rpcinspect.session.words import counted, numbers, several, unique
+
+MAX_NAMES = 12
+"""Names that one finding tells."""
+
+
+class UnsafePickles(Stage):
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        """(code, name) → reasons."""
+        self._rows: dict[tuple[str, str], array[int]] = defaultdict(lambda: array("q"))
+        self._names: dict[str, None] = {}
+        self._naming: array[int] = array("q")
+        """Rows of the messages that hold names of the user's own."""
+
+    def feed(self, record: RpcRecord, note: Note) -> None:
+        audit = record.facts.audit
+        if not audit:
+            return
+        for error in audit.errors:
+            self._note("unsafe-pickle", error.name, error.reason, record.row)
+        if audit.dangerous_call is not None:
+            self._note("dangerous-call", audit.dangerous_call.name, audit.dangerous_call.reason, record.row)
+        if audit.names:
+            self._names.update(dict.fromkeys(audit.names))
+            self._naming.append(record.row)
+
+    def _note(self, code: str, name: str, reason: str, row: int) -> None:
+        self._reasons[code, name].setdefault(reason)
+        rows = self._rows[code, name]
+        if not rows or rows[-1] != row:
+            rows.append(row)
+
+    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+        if _confuses(request, answer):
+            reason = f"it answers {type_name(request.kind)}, whose sender loads the text in it as a pickle"
+            self._note("unsafe-pickle", type_name(answer.kind), reason, answer_row)
+
+    def indifferent_pair(self, request: Note, answer: Note) -> bool:
+        return not _confuses(request, answer)
+
+    def indifferent(self, record: RpcRecord, note: Note) -> bool:
+        return not record.facts.audit
+
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        for (code, name), rows in sorted(self._rows.items()):
+            indexes, workers = _where(run, rows)
+            if not indexes:
+                continue
+            place = f"{counted(len(indexes), 'message')} to {several(workers)} ({numbers(indexes)})"
+            verb = "holds" if len(indexes) == 1 else "hold"
+            if code == "dangerous-call":
+                verb = "calls" if len(indexes) == 1 else "call"
+                text = f"{place} {verb} {name}: {'; '.join(self._reasons[code, name])}."
+                remedy = "Find out who sent it: this runs whatever its arguments say. Nothing was run here."
+            else:
+                text = f"{place} {verb} a pickle with {name}: {'; '.join(self._reasons[code, name])}."
+                remedy = "Find out who sent it, and do not replay it. Nothing was loaded here."
+            yield Finding(
+                code=code,
+                severity="error",
+                text=text,
+                remedy=remedy,
+                messages=indexes[:MAX_INDEXES],
+                workers=workers,
+            )
+        yield from self._own(run)
+
+    def _own(self, run: CaptureEvidence) -> Iterator[Finding]:
+        indexes, workers = _where(run, self._naming)
+        if not indexes:
+            return
+        names = sorted(self._names)
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        yield Finding(
+            code="unsafe-pickle",
+            severity="info",
+            text=f"{counted(len(indexes), 'message')} to {several(workers)} ({numbers(indexes)}) "
+            f"{'carries' if len(indexes) == 1 else 'carry'} classes or functions of the job's own: "
+            f"{', '.join(names[:MAX_NAMES])}{more}. Loading them imports their modules.",
+            remedy=_found_by(names),
+            messages=indexes[:MAX_INDEXES],
+            workers=workers,
+        )
+
+
+def _found_by(names: Sequence[str]) -> str:
+    """How a replay finds and allows them."""
+    of_script = [name.partition(".")[0] in ("__main__", "__mp_main__") for name in names]
+    if all(of_script):
+        way = "--main names the script that the job ran, and allows what it defines"
+    elif any(of_script):
+        way = "--main names the script that the job ran, --path where modules lie; both allow what is there"
+    else:
+        way = "--path says where they lie, and allows what they define"
+    return f"Let a replay find them: {way}."
+
+
+def _confuses(request: Note, answer: Note) -> bool:
+    """Whether an answer is of TorchScript's dialect and its request of Python's."""
+    kinds = (request.kind, answer.kind)
+    return kinds == (MessageType.PYTHON_RREF_FETCH_CALL, MessageType.SCRIPT_RREF_FETCH_RET)
+
+
+def _where(run: CaptureEvidence, rows: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Indexes of messages, without the agents' own calls, and the workers that got them."""
+    session = run.session
+    control = np.frombuffer(session.messages.control, dtype=np.int8)
+    indexes = session.indexes([row for row in rows if not control[row]])
+    return indexes, unique(session.destination(int(session.order[index])) for index in indexes)

@@ -1,0 +1,90 @@
+"""Messages and their tensors as rows of the `messages` and `tensors` tables.
+
+In: the session, and records of a second pass. Out: dicts with a value for each column. Lengths that were
+announced may be absurd: they are cut off at the largest int64, since no engine has a type for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rpcinspect.fields.field import Field, Seen, several
+from rpcinspect.fields.message import Message, Reader
+from rpcinspect.fields.session import AtTheEnd, Column
+from rpcinspect.fields.table import MESSAGE, TENSOR
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Session
+from rpcinspect.tcp.ranges import CaptureBytes
+
+Row = dict[str, Any]
+
+MAX_INT64 = (1 << 63) - 1
+BATCH = 1000
+"""Messages of which it is worked out at once what the session knows of them."""
+
+
+class MessageRows:
+    """Makes them."""
+
+    def __init__(self, session: Session, source: CaptureBytes, *, hashes: bool = True) -> None:
+        self._reader = Reader(source, hashes=hashes)
+        self._known = AtTheEnd(session)
+        self._count = len(session.messages)
+        self._batch = range(0)
+        self._columns: dict[str, Column] = {}
+
+    def of(self, record: RpcRecord) -> tuple[Row, list[Row]]:
+        """The row of a message, and those of its tensors."""
+        return self.message(record), self.tensors(record)
+
+    def message(self, record: RpcRecord) -> Row:
+        """The row of a message."""
+        row: Row = {}
+        message = Message(record, self._reader)
+        for field in MESSAGE:
+            if field.columns:
+                known = isinstance(field, Seen)
+                values = several(self._seen(field.key, record.row)) if known else field.values(message)
+                row |= _cells(field, values)
+        return row
+
+    def tensors(self, record: RpcRecord) -> list[Row]:
+        """A row for each tensor."""
+        index = self._seen("index", record.row)
+        return [
+            {
+                "message": index,
+                "tensor": tensor.number,
+                **{name: _capped(field.get(tensor)) for field in TENSOR for name in field.columns},
+            }
+            for tensor in Message(record, self._reader).tensors
+        ]
+
+    def _seen(self, name: str, row: int) -> Any:
+        """What the session knows of a message."""
+        if row not in self._batch:
+            first = row - row % BATCH
+            self._batch = range(first, min(first + BATCH, self._count))
+            self._known.at(self._batch)
+            self._columns.clear()
+        if name not in self._columns:
+            self._columns[name] = self._known.column(name)
+        return self._columns[name][row - self._batch.start]
+
+
+def _cells(field: Field, values: tuple[Any, ...]) -> Row:
+    """What is in the columns of a field that has these values."""
+    names = field.columns
+    first = values[0] if values else None
+    if len(names) > 1:
+        return dict(zip(names, first or (None, None), strict=True))
+    ((name, cells),) = names.items()
+    return {name: list(values) if cells in SEVERAL else _capped(first)}
+
+
+def _capped(value: Any) -> Any:
+    return min(value, MAX_INT64) if type(value) is int else value
+
+
+SEVERAL = frozenset({"list of text", "list of int64", "map"})
+"""Cells that have all values of a field."""

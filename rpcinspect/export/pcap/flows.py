@@ -1,0 +1,119 @@
+"""What is to be written of one TCP connection: its two ends, and what either of them says when.
+
+In: bytes, places of bytes in the captures, and gaps, in the order of each direction. Out: `Talk`s with their
+`Piece`s; `file.py` makes packets of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct, field
+
+from rpcinspect.tcp.ranges import Extent
+from rpcinspect.tcp.segment import Endpoint
+
+Read = Callable[[Extent], bytes]
+
+CLIENT, SERVER = 0, 1
+
+OPENING, SAYING, CLOSING = 0, 1, 2
+"""What comes first of things that happen at the same time."""
+
+
+class Part(Struct, frozen=True):
+    """Some bytes of an extent; those that were not captured are left out."""
+
+    extent: Extent
+    start: int
+    stop: int
+
+
+class Piece(Struct, frozen=True):
+    """Something that one side says."""
+
+    time_ns: int
+    rank: int
+    index: int
+    """Of the message: of messages of the same time the lower ones come first."""
+    side: int
+    at: int
+    """Bytes that the side has said before."""
+    said: bytes | Part
+
+
+class Talk(Struct, eq=False):
+    """One connection."""
+
+    client: Endpoint
+    server: Endpoint
+    open_ns: int
+    close_ns: int | None = None
+    """None: when everything ends."""
+    pieces: list[Piece] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=lambda: [0, 0])
+    """Bytes that client and server have said, gaps included."""
+
+    def greet(self, side: int, said: bytes) -> None:
+        """A side says something as soon as the connection is open."""
+        self._add(self.open_ns, OPENING, -1, side, said, len(said))
+
+    def say(self, time_ns: int, index: int, side: int, said: bytes | Part) -> None:
+        """A side says something that belongs to a message."""
+        size = len(said) if isinstance(said, bytes) else said.stop - said.start
+        self._add(time_ns, SAYING, index, side, said, size)
+
+    def skip(self, side: int, length: int) -> None:
+        """A side said so many bytes that nobody knows."""
+        self.lengths[side] += length
+
+    def last_ns(self) -> int:
+        """When the last piece is said."""
+        return max((piece.time_ns for piece in self.pieces), default=self.open_ns)
+
+    def _add(self, time_ns: int, rank: int, index: int, side: int, said: bytes | Part, size: int) -> None:
+        if size:
+            self.pieces.append(Piece(time_ns, rank, index, side, self.lengths[side], said))
+            self.lengths[side] += size
+
+
+def captured_ranges(extent: Extent) -> Iterator[tuple[int, int]]:
+    """The ranges [from, to) of an extent that were captured, counted from its start."""
+    at = 0
+    for start, stop in extent.missing:
+        if at < start:
+            yield at, start
+        at = stop
+    if at < extent.length:
+        yield at, extent.length
+
+
+def read_part(part: Part, read: Read) -> Iterator[tuple[int, bytes]]:
+    """(distance from the start of the part, bytes) of what was captured of it."""
+    data: bytes | None = None
+    for start, stop in captured_ranges(part.extent):
+        start, stop = max(start, part.start), min(stop, part.stop)
+        if start < stop:
+            data = read(part.extent) if data is None else data
+            yield start - part.start, data[start:stop]
+
+
+class Ports:
+    """Ports for ends of connections that no record tells."""
+
+    def __init__(self, taken: set[Endpoint]) -> None:
+        self._taken = taken
+        self._next: dict[str, int] = {}
+
+    def take(self, host: str) -> Endpoint:
+        """An end on a host that nobody else has; after some 60,000 of them ports are used again, as real ones
+        are."""
+        port = self._next.get(host, HIGHEST_PORT)
+        while (found := Endpoint(host, port)) in self._taken:
+            port = port - 1 if port > LOWEST_PORT else HIGHEST_PORT
+        self._next[host] = port - 1 if port > LOWEST_PORT else HIGHEST_PORT
+        return found
+
+
+LOWEST_PORT, HIGHEST_PORT = 1024, 60999
+"""60,999 is the last port that Linux gives to clients."""

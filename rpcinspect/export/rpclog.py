@@ -1,0 +1,224 @@
+"""A session, or some of its messages → a log that decodes to the same messages.
+
+In: a session, its records with their indexes, a reader of their tensors' bytes, and what the capture lost.
+Out: the bytes of a log: workers, messages in the order of time, calls that ended without an answer, ends of
+connections, losses, ends of processes. Pipes become
+ways between two workers, and packets are gone; bytes that were not captured are missing again.
+
+A message whose payloads are not those of torch's agent has no place in a log; how many there are is told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import IO, cast
+
+from rpcinspect.capture.source import WINDOW
+from rpcinspect.checks.wire_facts import Ends, WireFacts
+from rpcinspect.export.pcap.flows import Read
+from rpcinspect.export.pcap.pipes import Numbered
+from rpcinspect.rpclog.header import (
+    MAX_NAME,
+    LoggedEnd,
+    LoggedFailure,
+    LoggedLoss,
+    LoggedMessage,
+    LoggedStorage,
+    LoggedWorker,
+    Reason,
+)
+from rpcinspect.rpclog.write import (
+    FIRST_LINE,
+    end_line,
+    failure_line,
+    loss_line,
+    message_line,
+    process_line,
+    span_line,
+    worker_line,
+)
+from rpcinspect.session.model import CallFailure, Session, Worker
+from rpcinspect.tcp.ranges import Extent
+from rpcinspect.tensorpipe.records import TpMessage, TpTensor
+
+
+def write_log(
+    output: IO[bytes], session: Session, kept: Sequence[Numbered], read: Read, wire: WireFacts
+) -> int:
+    """Writes these messages in this order; returns how many of them have no place in a log."""
+    output.write(FIRST_LINE)
+    first = [c.first_time_ns for c in session.captures if c.first_time_ns is not None]
+    last = [c.last_time_ns for c in session.captures if c.last_time_ns is not None]
+    if first and last:
+        output.write(span_line(min(first), max(last)))
+    for worker in session.workers:
+        output.write(worker_line(_worker_of(worker)))
+    ways = _Ways(session)
+    left_out = 0
+    for message in kept:
+        tp = message.record.tp
+        if not _is_torch(tp):
+            left_out += 1
+            continue
+        said = ways.message(tp, message.record.rpc.message.type, message.record.rpc.message.id)
+        output.write(message_line(said))
+        body = False
+        for data in _body(tp, read):
+            output.write(data)
+            body = True
+        if body:
+            output.write(b"\n")
+    for line in (*ways.failures(kept), *ways.ends(wire), *ways.losses(wire)):
+        output.write(line)
+    for worker in session.workers:
+        if worker.ended is not None and worker.name is not None:
+            output.write(process_line(worker.ended.logged(worker.name[:MAX_NAME], worker.id, worker.job)))
+    return left_out
+
+
+def _is_torch(tp: TpMessage) -> bool:
+    """Whether its payloads are type, id, payload and tensor table."""
+    lost = tp.payload_missing
+    whole = not lost or not sum(lost[:2])
+    return whole and len(tp.payloads) == 4 and [len(p) for p in tp.payloads[:2]] == [4, 8]
+
+
+def _body(tp: TpMessage, read: Read) -> Iterator[bytes]:
+    """Payload, table, and what was captured of the storages; never more at once than a window."""
+    for payload in tp.payloads[2:]:
+        if payload:
+            yield payload
+    for tensor in tp.tensors:
+        for capture, offset, length in tensor.extent.pieces if tensor.extent is not None else ():
+            for at in range(0, length, WINDOW):
+                part = min(WINDOW, length - at)
+                yield read(Extent(part, ((capture, offset + at, part),)))
+
+
+class _Ways:
+    """Which pipe is which way between two workers."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._number: list[int] = []
+        taken: Counter[tuple[int, str, str]] = Counter()
+        for pipe in session.pipes:
+            key = (session.jobs[pipe.number], *self._labels(pipe.number))
+            self._number.append(taken[key])
+            taken[key] += 1
+
+    def message(self, tp: TpMessage, kind: int, message_id: int) -> LoggedMessage:
+        number = tp.pipe.number
+        client, server = self._labels(number)
+        lost = tp.payload_missing or (0, 0, 0, 0)
+        return LoggedMessage(
+            time_ns=tp.first_ns,
+            end_ns=tp.last_ns,
+            src=client if tp.from_client else server,
+            dst=server if tp.from_client else client,
+            type=kind,
+            id=message_id,
+            request=tp.from_client,
+            job=self._session.jobs[number],
+            way=self._number[number],
+            payload=len(tp.payloads[2]),
+            table=len(tp.payloads[3]),
+            payload_missing=lost[2],
+            table_missing=lost[3],
+            storages=tuple([_storage(tensor) for tensor in tp.tensors]),
+            after_loss=tp.after_loss,
+        )
+
+    def failures(self, kept: Sequence[Numbered]) -> Iterator[bytes]:
+        """Of the requests that are kept; of those that were not captured, only where all is kept."""
+        session = self._session
+        rows = {message.record.row for message in kept}
+        failures = [failure for row, failure in sorted(session.failures.items()) if row in rows]
+        if len(rows) == session.totals.messages:
+            failures += session.lost_calls
+        for failure in sorted(failures, key=lambda failure: failure.time_ns):
+            yield failure_line(self._failure(failure))
+
+    def _failure(self, failure: CallFailure) -> LoggedFailure:
+        client, server = self._labels(failure.pipe)
+        return LoggedFailure(
+            time_ns=failure.time_ns,
+            src=client,
+            dst=server,
+            type=failure.type,
+            id=failure.id,
+            job=self._session.jobs[failure.pipe],
+            way=self._number[failure.pipe],
+            reason=cast("Reason", failure.reason),
+            text=failure.text,
+        )
+
+    def ends(self, wire: WireFacts) -> Iterator[bytes]:
+        known = Ends(wire.ends)
+        for pipe in self._session.pipes:
+            end = known.of(pipe)
+            if end is not None:
+                client, server = self._labels(pipe.number)
+                yield end_line(
+                    LoggedEnd(
+                        src=client,
+                        dst=server,
+                        job=self._session.jobs[pipe.number],
+                        way=self._number[pipe.number],
+                        by="src" if end.by_client else "dst",
+                        how=end.how,
+                        time_ns=end.time_ns,
+                    )
+                )
+
+    def losses(self, wire: WireFacts) -> Iterator[bytes]:
+        for pipe in self._session.pipes:
+            client, server = self._labels(pipe.number)
+            for request, flow in ((True, pipe.flow), (False, pipe.flow.reversed)):
+                if str(flow) in wire.damaged:
+                    yield loss_line(
+                        LoggedLoss(
+                            src=client if request else server,
+                            dst=server if request else client,
+                            job=self._session.jobs[pipe.number],
+                            way=self._number[pipe.number],
+                            request=request,
+                        )
+                    )
+
+    def _labels(self, pipe: int) -> tuple[str, str]:
+        session = self._session
+        return session.clients[pipe][:MAX_NAME], session.servers[pipe][:MAX_NAME]
+
+
+def _worker_of(worker: Worker) -> LoggedWorker:
+    return LoggedWorker(
+        name=None if worker.name is None else worker.name[:MAX_NAME],
+        id=worker.id,
+        group=worker.group,
+        job=worker.job,
+        addresses=worker.addresses,
+        elsewhere=worker.elsewhere,
+    )
+
+
+def _storage(tensor: TpTensor) -> LoggedStorage:
+    descriptor, extent = tensor.descriptor, tensor.extent
+    whole = ((0, descriptor.length),) if descriptor.length else ()
+    return LoggedStorage(
+        length=descriptor.length,
+        missing=whole if extent is None else _merged(extent.missing),
+        placement=tensor.placement,
+        source=descriptor.source_device,
+        target=descriptor.target_device,
+    )
+
+
+def _merged(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    merged: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        if merged and merged[-1][1] == start:
+            start = merged.pop()[0]
+        merged.append((start, stop))
+    return tuple(merged)

@@ -1,0 +1,115 @@
+"""The agent engine: torch's own agents in the place of played workers, in a session that is otherwise the
+same.
+
+In: a group of live workers, and what a session is played from. Out: an `AgentPeer` for each played worker;
+the player, its schedule and its comparisons do not know the difference. Beside this module,
+`passes` says in the plan what torch's agent can't do, and which gradients belong together, `peer` speaks
+with the process that `main` and `tensors` run in, `values` knows both languages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rpcinspect.replayer.agent.messages import autograd_envelope, made
+from rpcinspect.replayer.agent.passes import Passes, read_passes
+from rpcinspect.replayer.agent.peer import AgentPeer, Part
+from rpcinspect.replayer.agent.values import Place
+from rpcinspect.replayer.peers.loop import Loop, PeerEvent
+from rpcinspect.replayer.peers.peer import Peer
+from rpcinspect.replayer.peers.store_client import StoreClient
+from rpcinspect.replayer.planning.model import PlannedSession
+from rpcinspect.replayer.playing.inputs import Material
+from rpcinspect.replayer.workers.live_group import LiveGroup
+from rpcinspect.rpc.command import PythonCall
+from rpcinspect.rpc.types import pack_id, unpack_id
+from rpcinspect.run.exchanges import Exchange
+
+
+class _NoMembers:
+    """torch's agents see to their membership themselves."""
+
+    def handle(self, event: PeerEvent) -> bool:
+        """No event is a matter of membership."""
+        return False
+
+
+NO_MEMBERS = _NoMembers()
+
+HOST = b"rpcinspect: send from here"
+"""As `agent/main.py` knows it."""
+NO_EDGE = (1 << 48) - 1
+"""Counter of an autograd message id that no worker comes to."""
+
+
+class Bringer:
+    """Brings autograd contexts of other workers to played ones, as a worker does that calls one there: by a
+    request of its own, in a context. torch sets a context in the thread that serves such a request only."""
+
+    def __init__(self, loop: Loop, store: StoreClient) -> None:
+        self._peer = Peer(loop, "rpcinspect", -1)
+        self._store = store
+
+    def __call__(self, to: str, context: int) -> None:
+        """The request; it is answered when the context is released there."""
+        creator, _ = unpack_id(context)
+        self._peer.addresses[to] = self._store.get(f"addrs/{to}").decode("utf-8", "replace")
+        command = PythonCall(HOST, False)
+        envelope = autograd_envelope(context, pack_id(creator, NO_EDGE), creator, command, answer=False)
+        self._peer.send(to, made(command, [envelope]))
+
+
+def passes_of(planned: PlannedSession, calls: Mapping[int, Exchange]) -> dict[str, Passes]:
+    """The backward passes of each played worker."""
+    happen = {step.message for step in planned.steps if step.action != "skip"}
+    return {role: read_passes(happen, calls, role) for role in planned.cast.roles}
+
+
+def start_agents(
+    group: LiveGroup,
+    loop: Loop,
+    material: Material,
+    passes: Mapping[str, Passes],
+    place: Place,
+    bring: Bringer,
+) -> dict[str, AgentPeer]:
+    """A process for each played worker, each a member of the group, and each has begun: until then torch
+    unpickles what comes, and another worker's request may be quicker than what we tell the process."""
+    parts = {role: _part(role, material, passes[role], place) for role in material.planned.cast.roles}
+    children = {
+        role: group.start_agent(role, material.worker_ids[role], len(part.contexts))
+        for role, part in parts.items()
+    }
+    peers = {
+        role: AgentPeer(
+            loop,
+            parts[role],
+            child.control,
+            group.workers,
+            material.ids,
+            bring,
+        )
+        for role, child in children.items()
+    }
+    for peer in peers.values():
+        peer.begin()
+    return peers
+
+
+def _part(role: str, material: Material, passes: Passes, place: Place) -> Part:
+    steps = [step for step in material.planned.steps if step.role == role and step.message in material.calls]
+    steps.sort(key=lambda step: step.action == "skip")  # of questions alike, the expected one first
+    calls = [material.calls[step.message] for step in steps]
+    return Part(
+        role=role,
+        ids=material.worker_ids,
+        calls=material.calls,
+        asked=[call for call in calls if call.callee == role and _is_python(call)],
+        passes=passes,
+        place=place,
+        contexts=sorted({call.context for call in calls if call.caller == role and call.context is not None}),
+    )
+
+
+def _is_python(call: Exchange) -> bool:
+    return isinstance(call.request.rpc.command, PythonCall)

@@ -1,0 +1,353 @@
+"""The process in which torch's own agent plays a captured worker; it is forked like a live worker.
+
+Told over the control socket: calls, answers, gradients and clean-ups of the played worker, as captured bytes
+and rows of tensors (`agent/tensors.py`). Tells: what came back, what live workers ask, which gradients
+arrive. torch makes the envelopes, the ids and the order on the wire. The other side is `agent/peer.py`.
+
+- **Nothing is unpickled here** once the play has begun: `deserialize`, `serialize` and `_run_function` of
+  torch.distributed.rpc.internal, which torch's C++ looks up when an agent starts, are replaced by functions
+  that hand bytes through. A captured pickle is sent as it is, an answer is passed on as it came, and what a
+  live worker asks in Python is answered with captured bytes.
+May assume that the gate has passed everything that is to be sent. Runs as part of `worker_main.py`.
+Mirrors torch/distributed/rpc/api.py and torch/csrc/distributed/autograd/engine/dist_engine.cpp.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed.autograd as dist_autograd
+from torch._C import _distributed_autograd as autograd_c
+
+from rpcinspect.replayer.agent.nodes import Contexts, Leave, Recorded, Root, Thread, Told, Watch
+from rpcinspect.replayer.agent.tensors import NO_TIMEOUT, RemoteRefs, build, invoke, tell, tell_value
+from rpcinspect.replayer.workers.bounds import LATER_THREADS, bound_memory
+
+FOREVER_S = 1e6
+WORKER_THREADS = 128
+"""Each request of a live worker holds one until its answer is due, each context of another worker one."""
+CONTEXT_THREADS = 4
+"""Its own, and those of its passes and fetches at the same time."""
+HOST = b"rpcinspect: send from here"
+"""In the place of a pickle: a request of our own, in whose thread torch has set another worker's context."""
+HIGHEST = 1 << 40
+"""Sequence number of the first leaf of a pass."""
+
+Command = dict[str, Any]
+
+
+class Opaque:
+    """A pickle that came, and its tensors; nobody loads it."""
+
+    def __init__(self, pickle: bytes, tensors: list[torch.Tensor]) -> None:
+        self.pickle = pickle
+        self.tensors = tensors
+
+
+class Given(Opaque):
+    """A pickle that is to be sent."""
+
+
+class Agent:
+    """The played worker."""
+
+    def __init__(self, control: Any, worker_id: int) -> None:
+        self.control = control
+        self.begun = False
+        self.contexts = Contexts(worker_id)
+        self.plain = Thread()
+        self.outs: dict[tuple[int, int], list[torch.Tensor]] = {}
+        """(context, autograd message id) of what was received → its tensors that require grad."""
+        self.gates: dict[tuple[int, int], queue.SimpleQueue[list[torch.Tensor]]] = defaultdict(
+            queue.SimpleQueue
+        )
+        self.asked_before = 0
+        self.questions: dict[int, queue.SimpleQueue[Any]] = {}
+        self.lock = threading.Lock()
+        self.passes = Watch(self.say)
+        self.rrefs = RemoteRefs()
+        self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    # --- the control socket ---------------------------------------------------------------------------------
+
+    def say(self, what: Command, pickle: bytes = b"", tensors: Sequence[torch.Tensor] = ()) -> None:
+        """From any thread; a pickle and tensors travel behind it."""
+        rows, storages = tell(tensors)
+        what |= {"pickle": len(pickle), "tensors": rows, "storages": [len(data) for data in storages]}
+        self._out.put((what, b"".join([pickle, *storages])))
+
+    def write(self) -> None:
+        """In a thread of its own: no thread of torch waits for the other side to read."""
+        while True:
+            self.control.send(*self._out.get(), timeout_s=FOREVER_S)
+
+    def serve(self) -> None:
+        """Obeys until the socket closes."""
+        threading.Thread(target=self.write, daemon=True).start()
+        while (message := self.control.receive(FOREVER_S)) is not None:
+            command, blob = message
+            try:
+                DO[command["do"]](self, command, blob)
+            except Exception as error:
+                traceback.print_exc()
+                self.say({"said": "failed", "do": command["do"], "n": command.get("n"), "error": text(error)})
+
+    # --- calls ----------------------------------------------------------------------------------------------
+
+    def begin(self, command: Command, blob: bytes) -> None:
+        self.contexts.wanted = frozenset(command["contexts"])
+        self.begun = True
+        self.say({"said": "begun"})
+
+    def call(self, command: Command, blob: bytes) -> None:
+        """Sends a request; its answer is told when it comes."""
+        pickle, tensors = unpack(command, blob)
+        context = command["context"]
+        thread = self.plain if context is None else self.contexts.thread(context)
+        linked = self.outgoing(context, command, tensors)
+
+        sent = thread.do(lambda: invoke(command, pickle, linked, self.rrefs.handles))
+        if command["remote"]:
+            self.say({"said": "made", **self.rrefs.keep(sent)})
+            sent = sent._get_future()
+        sent.add_done_callback(lambda done: self.answered(command, done.value))
+
+    def answered(self, command: Command, get: Callable[[], Any]) -> None:
+        """In a thread of the agent: `get` gives the answer, or raises what came in its place."""
+        what: Command = {"said": "answer", "n": command["n"]}
+        try:
+            found = get()
+        except Exception as error:
+            self.say({**what, "error": str(error)})
+            return
+        try:
+            context = command["context"]
+            if command.get("remote"):
+                self.say({**what, "edge": None})
+            elif isinstance(found, Opaque):
+                edge = self.received(context, found.tensors)
+                self.say({**what, "edge": edge}, found.pickle, found.tensors)
+            else:
+                tensors: list[torch.Tensor] = []
+                told = tell_value(found, tensors)
+                self.say({**what, "edge": self.received(context, tensors), "value": told}, b"", tensors)
+        except Exception as error:
+            traceback.print_exc()
+            self.say({"said": "failed", "do": "call", "n": command["n"], "error": text(error)})
+
+    def fork(self, command: Command, blob: bytes) -> None:
+        """A handle is about to be handed on."""
+        self.say({"said": "made", **self.rrefs.fork(command["rref"])})
+
+    def adopt(self, command: Command, blob: bytes) -> None:
+        """An answer has brought a handle."""
+        self.rrefs.adopt(command["fork"])
+
+    def fetch(self, command: Command, blob: bytes) -> None:
+        """Asks for the value of a remote reference; nobody waits for that here."""
+        context, (on, local) = command["context"], command["rref"]
+        thread = Thread() if context is None else self.contexts.thread(context)
+        get = partial(self.rrefs.handles[on, local].to_here, NO_TIMEOUT)
+        thread.begin(lambda: self.answered(command, get))
+        if context is None:
+            thread.end()
+
+    def received(self, context: int | None, tensors: Sequence[torch.Tensor]) -> int | None:
+        """The autograd message id of what came, if torch has hung it into the graph of a context."""
+        outs = [tensor for tensor in tensors if tensor.requires_grad and tensor.grad_fn is not None]
+        if context is None or not outs:
+            return None
+        functions = autograd_c._retrieve_context(context)._recv_functions()
+        edge = next((number for number, function in functions.items() if function is outs[0].grad_fn), None)
+        if edge is not None:
+            self.outs[context, edge] = outs
+        return edge
+
+    def outgoing(
+        self, context: int | None, command: Command, tensors: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """The tensors of a message behind a node that tells of their gradients."""
+        flags = [row["requires_grad"] for row in command["tensors"] if row["part_of"] is None]
+        wanting = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag]
+        if not wanting:
+            return tensors
+        edge, leaves = command["edge"], self.leaves(context, command["leaves"])
+        if context is not None:
+            self.passes.sent(context, edge)
+        inputs = leaves or [torch.zeros((), requires_grad=True)]
+
+        def tell_gradients(grads: Sequence[torch.Tensor | None]) -> None:
+            self.arrived(context, edge, grads)
+
+        made = iter(Recorded.apply(Told(wanting, len(inputs), tell_gradients), *inputs))
+        return [next(made) if flag else tensor for tensor, flag in zip(tensors, flags, strict=True)]
+
+    # --- questions of live workers --------------------------------------------------------------------------
+
+    def asked(self, question: Opaque) -> Any:
+        """In a thread of the agent: what `_run_function` is to return, once the other side says it."""
+        try:
+            context: int | None = autograd_c._current_context()._context_id()
+        except RuntimeError:
+            context = None
+        if question.pickle == HOST and context is not None:
+            self.contexts.host(context)
+            return Given(b"\x80\x02N.", [])
+        edge = self.received(context, question.tensors)
+        with self.lock:
+            self.asked_before += 1
+            number = self.asked_before
+            waiter = self.questions[number] = queue.SimpleQueue()
+        what = {"said": "asked", "n": number, "context": context, "edge": edge}
+        self.say(what, question.pickle, question.tensors)
+        command, blob = waiter.get()
+        if command.get("error") is not None:
+            raise RuntimeError(command["error"])
+        pickle, tensors = unpack(command, blob)
+        given = Given(pickle, self.outgoing(context, command, tensors))
+        if not command["async"]:
+            return given
+        future: torch.futures.Future[Given] = torch.futures.Future()
+        future.set_result(given)
+        return future
+
+    def answer(self, command: Command, blob: bytes) -> None:
+        self.questions.pop(command["n"]).put((command, blob))
+
+    # --- gradients ------------------------------------------------------------------------------------------
+
+    def arrived(self, context: int | None, edge: int, grads: Sequence[torch.Tensor | None]) -> None:
+        """In a thread of the engine: gradients for something that this worker has sent."""
+        unique: list[torch.Tensor] = []
+        places = []
+        for grad in grads:
+            assert grad is not None  # torch fills in zeros before it sends them
+            place = next((i for i, one in enumerate(unique) if one is grad), len(unique))
+            if place == len(unique):
+                unique.append(grad)
+            places.append(place)
+        if context is not None:
+            self.passes.came(context, edge)
+        self.say({"said": "gradients", "context": context, "edge": edge, "grads": places}, b"", unique)
+
+    def gradient(self, command: Command, blob: bytes) -> None:
+        """A gradient is due: it goes through the gate of its leaf. The first one of a pass begins it."""
+        _, tensors = unpack(command, blob)
+        context, edge, begins = command["context"], command["edge"], command["pass"]
+        grads = [tensors[place] for place in command["grads"]]
+        if begins is not None and begins["root"]:
+            self.backward(context, begins)
+        self.gates[context, edge].put(grads)
+        self.passes.left(context, last=command["last"])
+
+    def backward(self, context: int, begins: Command) -> None:
+        leaves = self.leaves(context, begins["edges"])
+        root = Recorded.apply(Root(len(leaves), lambda: self.passes.own(context)), *leaves)
+
+        def run() -> None:
+            error = None
+            try:
+                dist_autograd.backward(context, list(root), retain_graph=begins["retain"])
+            except Exception as raised:
+                error = str(raised)
+            self.passes.ended(context)
+            self.say({"said": "pass", "context": context, "error": error})
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def leaves(self, context: int | None, edges: Sequence[int]) -> list[torch.Tensor]:
+        """A leaf behind each of these received messages; earlier ones leave first."""
+        made: list[torch.Tensor] = []
+        for place, edge in reversed(list(enumerate(edges))):
+            assert context is not None
+            outs = self.outs[context, edge]
+            (token,) = Recorded.apply(Leave(self.gates[context, edge]), *outs)
+            outs[0].grad_fn._set_sequence_nr(HIGHEST - 2 * place)
+            token.grad_fn._set_sequence_nr(HIGHEST - 2 * place - 1)
+            made.insert(0, token)
+        return made
+
+    def release(self, command: Command, blob: bytes) -> None:
+        context = command["context"]
+        self.contexts.release(context)
+        for key in [key for key in self.outs if key[0] == context]:
+            del self.outs[key]
+        self.passes.forget(context)
+        self.say({"said": "released", "context": context})
+
+
+DO: dict[str, Callable[[Agent, Command, bytes], None]] = {
+    "begin": Agent.begin,
+    "call": Agent.call,
+    "fork": Agent.fork,
+    "fetch": Agent.fetch,
+    "adopt": Agent.adopt,
+    "answer": Agent.answer,
+    "gradient": Agent.gradient,
+    "release": Agent.release,
+}
+
+
+def unpack(command: Command, blob: bytes) -> tuple[bytes, list[torch.Tensor]]:
+    """The pickle and the tensors of a command."""
+    start = command["pickle"]
+    storages, at = [], start
+    for length in command["storages"]:
+        storages.append(blob[at : at + length])
+        at += length
+    return blob[:start], build(command["tensors"], storages)
+
+
+def text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def hand_through(agent: Agent) -> None:
+    """Replaces what torch's C++ calls to pickle, to unpickle and to run; must come before the agent
+    starts."""
+    internal = torch.distributed.rpc.internal
+    before = {name: getattr(internal, name) for name in NAMES}
+
+    def deserialize(binary: bytes, tensors: list[torch.Tensor]) -> Any:
+        return Opaque(binary, tensors) if agent.begun else before["deserialize"](binary, tensors)
+
+    def serialize(found: Any) -> Any:
+        return (found.pickle, found.tensors) if isinstance(found, Opaque) else before["serialize"](found)
+
+    def run_function(call: Any) -> Any:
+        return agent.asked(call) if isinstance(call, Opaque) else before["_run_function"](call)
+
+    def handle_exception(found: Any) -> None:
+        if not isinstance(found, Opaque):
+            before["_handle_exception"](found)
+
+    internal.deserialize = deserialize
+    internal.serialize = serialize
+    internal._run_function = run_function
+    internal._handle_exception = handle_exception
+
+
+NAMES = ("deserialize", "serialize", "_run_function", "_handle_exception")
+
+
+def play(control: Any, command: Command, init_rpc: Callable[[Command], None]) -> None:
+    """Joins the group under the name and the id of a captured worker, and plays it."""
+    torch.set_num_threads(command["threads"])
+    torch.set_num_interop_threads(WORKER_THREADS)  # gradients that arrive wait in them
+    agent = Agent(control, command["id"])
+    hand_through(agent)
+    try:
+        init_rpc({**command, "worker_threads": WORKER_THREADS})
+    except Exception as error:
+        control.send({"failed": text(error)})
+        raise
+    threads = LATER_THREADS + WORKER_THREADS + CONTEXT_THREADS * command["contexts"]
+    control.send({"ready": True, "memory": bound_memory(command["memory"], threads)})
+    agent.serve()

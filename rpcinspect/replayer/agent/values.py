@@ -1,0 +1,107 @@
+"""Captured tensors and JIT values as the process of a played worker takes them, and what it tells as
+messages.
+
+In: tensor tables and values of captured messages; rows and values that the process tells. Out: the other. A
+value is a pair of its kind and what it is, since JSON has fewer kinds; floats are written in hexadecimal, so
+that all bits of a number stay (a NaN is a NaN). What the process tells may be anything: it is checked.
+
+The other side is `agent/tensors.py` and `agent/main.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
+
+from rpcinspect.errors import DecodeError, ReplayError
+from rpcinspect.pickles.semantic import device, rref_fork, tensor_index, untag
+from rpcinspect.pickles.tree import Call, Dict, Global, Value
+from rpcinspect.replayer.workers.worker_protocol import Object
+from rpcinspect.rpc.dtypes import DTYPES
+from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table, to_tensor_table
+
+RRefPlace = Callable[[tuple[int, int]], tuple[int, int]]
+Place = Callable[[str], str]
+"""Where a captured device is in this replay."""
+
+MAX_TENSORS = 1 << 16
+
+
+def rows_of(table: bytes, place: Place) -> list[Object]:
+    """The rows of a tensor table. Raises `ReplayError` where it can't be read."""
+    try:
+        metas = read_tensor_table(table)
+    except DecodeError as error:
+        raise ReplayError(f"its tensor table: {error}") from error
+    return [{**to_builtins(meta), "device": place(meta.device)} for meta in metas]
+
+
+def table_of(rows: Sequence[Object]) -> bytes:
+    """The tensor table of what the process tells. Raises `ReplayError` where it tells no tensors."""
+    try:
+        metas = convert(rows[:MAX_TENSORS], list[TensorMeta])
+        whole = all(row.keys() >= set(TensorMeta.__struct_fields__) for row in rows[:MAX_TENSORS])
+        if not whole or any(meta.dtype not in DTYPES for meta in metas):
+            raise ValueError("a field that is missing, or a dtype that is not known")
+        # where they lie here is this replay's doing
+        return to_tensor_table([replace(meta, device="cpu") for meta in metas])
+    except (KeyError, TypeError, ValueError, IndexError, DecodeError) as error:  # msgspec's are ValueErrors
+        raise ReplayError(f"the played worker's process tells of tensors that can't be: {error!r}") from error
+
+
+def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any:
+    """A captured argument of an operator or a TorchScript function, for the process; `rref`: the ids of an
+    RRef there. Raises `ReplayError` for what can't be told: an object."""
+    index, where, fork = tensor_index(value), device(value), rref_fork(value)
+    if index is not None:
+        return "tensor", index
+    if where is not None:
+        return "device", where
+    if fork is not None:
+        return "rref", rref(fork.rref_id)
+    plain = untag(value)
+    if type(plain) in (list, tuple):
+        return type(plain).__name__, [told_value(one, rref) for one in plain]
+    if type(plain) is Dict:
+        return "dict", [[told_value(k, rref), told_value(v, rref)] for k, v in plain.pairs]
+    if type(plain) is float:
+        return "float", plain.hex()
+    if plain is None or type(plain) in (bool, int, str):
+        return "plain", plain
+    raise ReplayError("it has an argument that Python can't give, an object")
+
+
+def read_value(told: Any) -> Value:
+    """What the process tells of a result, as a value of a message. Raises `ReplayError`."""
+    try:
+        return _read(told)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ReplayError(f"the played worker's process tells of no value: {error!r}") from error
+
+
+def _read(told: Any) -> Value:
+    kind, what = told
+    if kind == "tensor":
+        return Call(_BUILD_TENSOR, (int(what),))
+    if kind in ("list", "tuple"):
+        items = [_read(one) for one in what]
+        return items if kind == "list" else tuple(items)
+    if kind == "dict":
+        return Dict([(_read(k), _read(v)) for k, v in what])
+    if kind == "device":
+        return Call(_DEVICE, (str(what),))
+    return _PLAIN[kind](what)
+
+
+def _plain(what: Any) -> Any:
+    if what is None or type(what) in (bool, int, str):
+        return what
+    raise TypeError(what)
+
+
+_PLAIN: Mapping[str, Callable[[Any], Value]] = {"plain": _plain, "float": float.fromhex}
+_BUILD_TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
+_DEVICE = Global("torch", "device")

@@ -1,0 +1,312 @@
+"""One TCP connection that carries frames in both directions and never blocks.
+
+In: a socket, and the owner's word on how long the next frame may be. Out: bodies of frames, in order, and
+at most one loss with a reason. The other side may be hostile: no frame takes more memory than has arrived
+of it, a length over the owner's bound is an error before any of it is kept, a frame that trickles in is
+given up, and so is a connection whose other end does not read.
+
+Mirrors `tensorpipe/transport/uv`, see `tensorpipe/frame.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+
+from rpcinspect.replayer.peers.loop import READ, WRITE, Loop, Tap
+from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES
+
+READ_BYTES = 1 << 18
+READS_PER_TURN = 8
+"""So that one connection does not keep the others waiting."""
+JOIN_BYTES = 1 << 16
+"""Frames up to this size are joined to what waits before them: fewer, larger writes."""
+PARTS_PER_WRITE = 64
+
+
+class Connection:
+    """A connected socket, or one that is being connected."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        on_frame: Callable[[bytes], None],
+        on_lost: Callable[[str], None],
+        *,
+        connecting: bool = False,
+    ) -> None:
+        """`connecting`: the socket is not connected yet, and `open` is what comes next."""
+        self._loop = loop
+        self._limits = loop.limits
+        self._socket = sock
+        self.on_frame = on_frame
+        self.on_lost = on_lost
+        self._connecting = connecting
+        self._error = 0
+        """Why it could not be opened, if the system has told that already."""
+        self._silent = connecting
+        """We opened it and have said nothing yet."""
+        self._allowed: int | None = None
+        self._exact = False
+        self._buffer = bytearray()
+        self._position = 0
+        self._parsing = False
+        self._frame_start = 0.0
+        """When the first byte of the frame at the head of the buffer was there."""
+        self._out: deque[memoryview] = deque()
+        self._out_bytes = 0
+        self._write_progress = time.monotonic()
+        self._ended = False
+        """The other side sends nothing any more."""
+        self.closed = False
+        self._local: tuple[str, int] = ("", 0)
+        self._remote: tuple[str, int] = ("", 0)
+        self._tap: Tap | None = None
+        """The loop's, once the connection is open and both its ends are known."""
+        sock.setblocking(False)
+        if not connecting:
+            self._connected(accepted=True)
+        self._watch()
+
+    # --- for the owner -------------------------------------------------------------------------------------
+
+    def open(self, host: str, port: int, *hello: bytes) -> None:
+        """Begins to connect; the first frames go out at once, where the other end is there at once. That it
+        failed is told later, by the loop.
+
+        A process that is killed between the two leaves a listener of TensorPipe that never takes another
+        connection, see `close`. So nothing comes between them.
+        """
+        for body in hello:
+            self._queue(HEADER.pack(len(body)) + body)
+        self._error = self._socket.connect_ex((host, port))
+        if self._error in (0, errno.EINPROGRESS):
+            self._error = 0
+            self._write()
+        self._watch()
+
+    def allow(self, length: int | None, *, exact: bool = False) -> None:
+        """How long the next frame may be, or must be; None: nothing is read until the owner says so again."""
+        self._allowed = length
+        self._exact = exact
+        if not self._parsing and not self.closed:
+            self._parse()
+            self._watch()
+
+    def send(self, *bodies: bytes) -> None:
+        """Queue frames and write what can be written now. How much may wait is the owner's matter."""
+        if self.closed:
+            return
+        for body in bodies:
+            header = HEADER.pack(len(body))
+            if len(body) <= JOIN_BYTES:
+                self._queue(header + body)
+            else:
+                self._queue(header)
+                self._queue(body)
+        if not self._connecting:
+            self._write()
+        if not self.closed:
+            self._watch()
+
+    @property
+    def queued_bytes(self) -> int:
+        """What is still to be written."""
+        return self._out_bytes
+
+    @property
+    def arriving(self) -> bool:
+        """Whether a frame was begun by the other side."""
+        return len(self._buffer) > self._position
+
+    @property
+    def opened(self) -> bool:
+        """Whether the other end has taken it; also after it was closed."""
+        return not self._connecting
+
+    def close(self) -> None:
+        """Ends it without a word to the owner.
+
+        A listener of TensorPipe to which a connection comes that ends without a whole hello never takes
+        another one. So the hello is said even now, if the connection may be there already.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        if self._silent and self._out:
+            with contextlib.suppress(OSError):
+                self._socket.send(self._out[0])
+        self._loop.forget(self)
+        self._socket.close()
+        self._out.clear()
+        self._buffer.clear()
+        if self._tap is not None:
+            self._tap.closed(self._local, self._remote)
+
+    # --- for the loop --------------------------------------------------------------------------------------
+
+    def ready(self, events: int) -> None:
+        if self._connecting:
+            self._finish_connecting()
+            return
+        if events & WRITE:
+            self._write()
+        if events & READ and not self.closed:
+            self._read()
+        if not self.closed:
+            self._watch()
+
+    def tick(self, now: float) -> None:
+        timeout = self._limits.timeout_s
+        if self._connecting and now - self._write_progress > timeout:
+            self._lose(f"could not be opened within {timeout:g} s")
+        elif self._out and now - self._write_progress > timeout:
+            self._lose(f"the other side has read nothing for {timeout:g} s")
+        elif self.arriving:
+            seconds, arrived = now - self._frame_start, len(self._buffer) - self._position
+            if seconds > timeout + arrived / self._limits.bytes_per_s:
+                self._lose(f"a frame was begun and is not complete after {seconds:.1f} s")
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    def _connected(self, *, accepted: bool) -> None:
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._local, self._remote = self._socket.getsockname()[:2], self._socket.getpeername()[:2]
+        except OSError:  # gone again already; reading will tell
+            return
+        if self._loop.tap is not None:
+            self._loop.tap.opened(self._local, self._remote, accepted)
+            self._tap = self._loop.tap
+
+    def _finish_connecting(self) -> None:
+        error = self._error or self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            self._lose(f"could not be opened: {os.strerror(error)}")
+            return
+        self._connecting = False
+        self._connected(accepted=False)
+        self._write_progress = time.monotonic()
+        self._write()
+        if not self.closed:
+            self._watch()
+
+    def _watch(self) -> None:
+        if self.closed:
+            return
+        events = READ if self._allowed is not None and not self._ended else 0
+        if self._out or self._connecting:
+            events |= WRITE
+        if self._connecting:
+            events = WRITE
+        self._loop.watch(self, self._socket, events)
+
+    def _queue(self, data: bytes) -> None:
+        if not self._out:
+            self._write_progress = time.monotonic()
+        self._out.append(memoryview(data))
+        self._out_bytes += len(data)
+
+    def _write(self) -> None:
+        while self._out:
+            parts = [self._out[i] for i in range(min(len(self._out), PARTS_PER_WRITE))]
+            try:
+                written = self._socket.sendmsg(parts)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if not self._connecting:
+                    self._lose(f"could not be written: {error.strerror}")
+                elif error.errno != errno.ENOTCONN:  # which some systems say instead of BlockingIOError
+                    self._error = error.errno or 0
+                return
+            if self._connecting:
+                self._connecting = False
+                self._connected(accepted=False)
+            if self._tap is not None:
+                self._tap.data(self._local, self._remote, True, _first(parts, written))
+            self._write_progress = time.monotonic()
+            self._silent = False
+            self._out_bytes -= written
+            while written:
+                head = self._out[0]
+                if len(head) > written:
+                    self._out[0] = head[written:]
+                    break
+                written -= len(head)
+                self._out.popleft()
+
+    def _read(self) -> None:
+        for _ in range(READS_PER_TURN):
+            try:
+                data = self._socket.recv(READ_BYTES)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._lose(f"could not be read: {error.strerror}")
+                return
+            if not data:
+                self._ended = True
+                self._parse()
+                return
+            if self._tap is not None:
+                self._tap.data(self._local, self._remote, False, data)
+            if len(self._buffer) == self._position:
+                self._frame_start = time.monotonic()
+            self._buffer += data
+            self._parse()
+            if self.closed or self._allowed is None or len(data) < READ_BYTES:
+                return
+
+    def _parse(self) -> None:
+        """Hands on every frame that is complete and allowed."""
+        self._parsing = True
+        try:
+            while not self.closed and self._allowed is not None:
+                available = len(self._buffer) - self._position
+                if available < HEADER_BYTES:
+                    break
+                length: int = HEADER.unpack_from(self._buffer, self._position)[0]
+                if length > self._allowed or (self._exact and length != self._allowed):
+                    wanted = f"one of {self._allowed:,}" if self._exact else f"at most {self._allowed:,}"
+                    self._lose(f"a frame of {length:,} bytes came where {wanted} must be")
+                    return
+                if available < HEADER_BYTES + length:
+                    break
+                start = self._position + HEADER_BYTES
+                with memoryview(self._buffer) as view:
+                    body = bytes(view[start : start + length])
+                self._position = start + length
+                self._frame_start = time.monotonic()
+                self.on_frame(body)
+        finally:
+            self._parsing = False
+        if self.closed:
+            return
+        if self._position:
+            del self._buffer[: self._position]
+            self._position = 0
+        if self._ended and self._allowed is not None:
+            inside = f" inside a frame ({len(self._buffer):,} bytes of it came)" if self._buffer else ""
+            self._lose(f"closed by the other side{inside}")
+
+    def _lose(self, reason: str) -> None:
+        self.close()
+        self.on_lost(reason)
+
+
+def _first(parts: list[memoryview], length: int) -> bytes:
+    """So many bytes from the front; what lies behind them, which may be huge, is not copied."""
+    found: list[memoryview] = []
+    for part in parts:
+        if length <= 0:
+            break
+        found.append(part[:length])
+        length -= len(part)
+    return b"".join(found)

@@ -1,0 +1,141 @@
+"""The agents' own calls that a played worker makes or answers: joining, leaving, devices.
+
+In: names and ids, or a request. Out: bytes of the few fixed pickles that these calls need, or the call that
+a request is. Nothing is loaded: requests are read as inert trees, and the pickles are put together here,
+value by value.
+
+Mirrors `_update_group_membership` of torch/distributed/rpc/_utils.py, `_get_device_infos` of
+torch/distributed/rpc/backend_registry.py, and how torch/distributed/rpc/internal.py pickles a call.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from rpcinspect.errors import DecodeError
+from rpcinspect.pickles.python import read_python_pickle
+from rpcinspect.pickles.semantic import python_udf, worker_info
+from rpcinspect.pickles.tree import Global, Value
+from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+
+_PROTO, _STOP = b"\x80\x04", b"."
+_NONE, _TRUE, _FALSE = b"N", b"\x88", b"\x89"
+_EMPTY_TUPLE, _EMPTY_LIST, _EMPTY_DICT = b")", b"]", b"}"
+_MARK, _TUPLE, _TUPLE2, _TUPLE3 = b"(", b"t", b"\x86", b"\x87"
+_STACK_GLOBAL, _NEWOBJ, _BUILD = b"\x93", b"\x81", b"b"
+
+
+class GetDeviceInfos(Struct, frozen=True):
+    """Which devices and device maps do you have?"""
+
+
+class UpdateGroupMembership(Struct, frozen=True):
+    """A worker joins or leaves the group."""
+
+    name: str
+    worker_id: int
+    is_join: bool
+
+
+ControlCall: TypeAlias = GetDeviceInfos | UpdateGroupMembership
+
+
+def read_control_call(message: Message) -> ControlCall | None:
+    """The call that a request is; None: it is none of those that are answered here."""
+    if message.type != MessageType.PYTHON_CALL or len(message.payload) > MAX_CALL_BYTES:
+        return None
+    try:
+        call = python_udf(read_python_pickle(message.payload[1:]).root)
+    except DecodeError:
+        return None
+    if call is None or type(call.args) is not tuple:
+        return None
+    if call.func == _GET_DEVICE_INFOS:
+        return GetDeviceInfos()
+    if call.func == _UPDATE_GROUP_MEMBERSHIP and len(call.args) == 4:
+        return _membership(call.args[0], call.args[3])
+    return None
+
+
+def membership_call(name: str, worker_id: int, *, is_join: bool) -> Message:
+    """Tells a member that the worker joins or leaves; no devices, no device map, as of a CPU worker."""
+    info = (
+        _global(_WORKER_INFO)
+        + _EMPTY_TUPLE
+        + _NEWOBJ
+        + (_text(name) + _integer(worker_id) + _TUPLE2)
+        + _BUILD
+    )
+    args = _MARK + info + _EMPTY_LIST + _EMPTY_DICT + (_TRUE if is_join else _FALSE) + _TUPLE
+    return _call(_UPDATE_GROUP_MEMBERSHIP, args)
+
+
+def own_info_call() -> Message:
+    """Asks a worker for its own name and id."""
+    return _call(_GET_WORKER_INFO, _EMPTY_TUPLE)
+
+
+def read_own_info(answer: Message) -> str | None:
+    """The name in the answer to `own_info_call`; None: there is none in it."""
+    if answer.type != MessageType.PYTHON_RET or len(answer.payload) > MAX_CALL_BYTES:
+        return None
+    try:
+        info = worker_info(read_python_pickle(answer.payload).root)
+    except DecodeError:
+        return None
+    return None if info is None else info.name
+
+
+def control_answer(call: ControlCall) -> Message:
+    """What a worker without devices and device maps would answer."""
+    if isinstance(call, GetDeviceInfos):
+        value = _integer(0) + _EMPTY_DICT + _EMPTY_LIST + _TUPLE3
+    else:
+        value = _NONE
+    return Message(int(MessageType.PYTHON_RET), 0, _PROTO + value + _STOP, NO_TENSORS)
+
+
+def cast_pickle(value: bytes) -> bytes:
+    """PythonUDF(typing.cast, (None, value), {}), which returns the value; `value`: opcodes that push it."""
+    return _udf(_CAST, _NONE + value + _TUPLE2)
+
+
+def _call(function: Global, args: bytes) -> Message:
+    """PythonUDF(function, args, {}), not to be run asynchronously."""
+    return Message(int(MessageType.PYTHON_CALL), 0, b"\0" + _udf(function, args), NO_TENSORS)
+
+
+def _udf(function: Global, args: bytes) -> bytes:
+    udf = _global(_PYTHON_UDF) + _global(function) + args + _EMPTY_DICT + _TUPLE3 + _NEWOBJ
+    return _PROTO + udf + _STOP
+
+
+def _membership(info: Value, is_join: Value) -> UpdateGroupMembership | None:
+    who = worker_info(info)
+    return None if who is None else UpdateGroupMembership(who.name, who.id, is_join is True)
+
+
+def _global(what: Global) -> bytes:
+    return _text(what.module) + _text(what.name) + _STACK_GLOBAL
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogatepass")
+    return b"X" + len(raw).to_bytes(4, "little") + raw
+
+
+def _integer(number: int) -> bytes:
+    return b"J" + number.to_bytes(4, "little", signed=True)
+
+
+MAX_CALL_BYTES = 1 << 16
+"""A longer request is no control call."""
+
+_CAST = Global("typing", "cast")
+_PYTHON_UDF = Global("torch.distributed.rpc.internal", "PythonUDF")
+_WORKER_INFO = Global("torch._C._distributed_rpc", "WorkerInfo")
+_UPDATE_GROUP_MEMBERSHIP = Global("torch.distributed.rpc._utils", "_update_group_membership")
+_GET_WORKER_INFO = Global("torch.distributed.rpc.api", "get_worker_info")
+_GET_DEVICE_INFOS = Global("torch.distributed.rpc.backend_registry", "_get_device_infos")

@@ -1,0 +1,197 @@
+"""A small client of torch's TCPStore: enough to publish a worker's name and address and to read others'.
+
+In: host and port of a store, an optional prefix that goes before every key. Out: keys and values as bytes.
+Speaks the protocol of torch 2.2 and later, blocking, and waits for nothing longer than its timeout. May
+assume nothing about what the store answers: lengths are bounded, and whatever doesn't fit raises
+`ReplayError`. After a timeout or a broken answer the connection is closed, since nobody knows where the
+next answer would begin; only a wait that was in vain can be taken back.
+
+Mirrors the `TCPStore` client of torch/csrc/distributed/c10d/TCPStore.cpp; operations are numbered as there.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+from rpcinspect.errors import ReplayError
+from rpcinspect.files.closing import Closing
+from rpcinspect.limits import DEFAULT_LIMITS
+from rpcinspect.replayer.peers.loop import Tap
+
+VALIDATE_MAGIC = 0x3C85F7CE
+VALIDATE, SET, COMPARE_SET, GET, ADD, CHECK, WAIT = range(7)
+DELETE_KEY, APPEND, CANCEL_WAIT, PING = 8, 9, 12, 13
+DONE, CANCELED = 0, 1
+"""Answers to WAIT. CHECK answers 0 where all keys are there."""
+
+DEFAULT_TIMEOUT_S = 10.0
+
+
+class StoreClient(Closing):
+    """One connection to a store. Use it in a `with` statement."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        prefix: str = "",
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        tap: Tap | None = None,
+    ) -> None:
+        """Connects; `prefix` (such as `/rpc_prefix_0/`) goes before every key, `tap` sees every byte. Raises
+        `ReplayError`.
+        """
+        self.prefix = prefix
+        self.timeout_s = timeout_s
+        self._place = f"store at {host}:{port}"
+        self._deadline = time.monotonic() + timeout_s
+        self._closed = False
+        self._tap: Tap | None = None
+        """Once both ends are known, and until the connection is closed."""
+        try:
+            self._socket = socket.create_connection((host, port), timeout_s)
+        except OSError as error:
+            raise ReplayError(f"{self._place}: {error.strerror or error}") from error
+        try:
+            self._local, self._remote = self._socket.getsockname()[:2], self._socket.getpeername()[:2]
+            if tap is not None:
+                tap.opened(self._local, self._remote, False)
+                self._tap = tap
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            nonce = (os.getpid() & 0xFFFFFFFF).to_bytes(4, "little")
+            self._send(bytes((VALIDATE,)) + VALIDATE_MAGIC.to_bytes(4, "little") + bytes((PING,)) + nonce)
+            if self._receive(4) != nonce:
+                raise ReplayError(f"{self._place} does not answer as a TCPStore of torch 2.2 or later")
+        except OSError as error:  # the store is gone again already
+            self.close()
+            raise ReplayError(f"{self._place}: {error.strerror or error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def set(self, key: str, value: bytes) -> None:
+        """The key has this value from now on."""
+        self._ask(SET, key, _string(value))
+
+    def get(self, key: str, timeout_s: float | None = None) -> bytes:
+        """The value of a key, for which it waits."""
+        self.wait(key, timeout_s=timeout_s)
+        self._ask(GET, key)
+        return self._receive_string()
+
+    def add(self, key: str, amount: int) -> int:
+        """The sum of what was added to the key so far."""
+        self._ask(ADD, key, amount.to_bytes(8, "little", signed=True))
+        return int.from_bytes(self._receive(8), "little", signed=True)
+
+    def check(self, *keys: str) -> bool:
+        """Whether all of the keys exist."""
+        self._begin()
+        self._send(bytes((CHECK,)) + self._keys(keys))
+        return self._receive(1) == b"\0"
+
+    def wait(self, *keys: str, timeout_s: float | None = None) -> None:
+        """Returns once all of the keys exist; `ReplayError` if that takes too long."""
+        self._begin(timeout_s)
+        self._send(bytes((WAIT,)) + self._keys(keys))
+        try:
+            answer = self._receive(1, close_on_timeout=False)[0]
+        except TimeoutError:
+            self._begin()
+            self._send(bytes((CANCEL_WAIT,)))
+            # The keys may have come at that very moment: then the store says so before it confirms.
+            answer = self._receive(1)[0]
+            if answer == DONE:
+                self._receive(1)
+        if answer != DONE:
+            names = ", ".join(keys)
+            raise ReplayError(f"{self._place}: nobody set {names} within {timeout_s or self.timeout_s:g} s")
+
+    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
+        """Sets the key if its value is `expected` (empty: or if there is none); returns what it is now."""
+        self._ask(COMPARE_SET, key, _string(expected), _string(desired))
+        return self._receive_string()
+
+    def append(self, key: str, value: bytes) -> None:
+        """The value goes behind what the key has."""
+        self._ask(APPEND, key, _string(value))
+
+    def delete(self, key: str) -> bool:
+        """Whether there was such a key; it is gone now."""
+        self._ask(DELETE_KEY, key)
+        return int.from_bytes(self._receive(8), "little", signed=True) > 0
+
+    def close(self) -> None:
+        """Ends the connection; calling it again is fine."""
+        self._closed = True
+        self._socket.close()
+        tap, self._tap = self._tap, None
+        if tap is not None:
+            tap.closed(self._local, self._remote)
+
+    def _ask(self, operation: int, key: str, *values: bytes) -> None:
+        self._begin()
+        self._send(bytes((operation,)) + self._key(key) + b"".join(values))
+
+    def _key(self, key: str) -> bytes:
+        return _string((self.prefix + key).encode("utf-8", "surrogateescape"))
+
+    def _keys(self, keys: tuple[str, ...]) -> bytes:
+        return len(keys).to_bytes(8, "little") + b"".join([self._key(key) for key in keys])
+
+    def _begin(self, timeout_s: float | None = None) -> None:
+        if self._closed:
+            raise ReplayError(f"the connection to the {self._place} is closed")
+        self._deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.settimeout(self._left())
+            self._socket.sendall(data)
+        except OSError as error:
+            self.close()
+            raise ReplayError(f"{self._place}: {error.strerror or error}") from error
+        if self._tap is not None:
+            self._tap.data(self._local, self._remote, True, data)
+
+    def _receive(self, length: int, *, close_on_timeout: bool = True) -> bytes:
+        """Exactly so many bytes. Raises `TimeoutError` only with `close_on_timeout` off and nothing read."""
+        parts: list[bytes] = []
+        missing = length
+        while missing:
+            try:
+                self._socket.settimeout(self._left())
+                part = self._socket.recv(min(missing, 1 << 16))
+            except TimeoutError:
+                if not close_on_timeout and not parts:
+                    raise
+                self.close()
+                raise ReplayError(f"{self._place}: no answer in time") from None
+            except OSError as error:
+                self.close()
+                raise ReplayError(f"{self._place}: {error.strerror or error}") from error
+            if not part:
+                self.close()
+                raise ReplayError(f"the {self._place} closed the connection")
+            if self._tap is not None:
+                self._tap.data(self._local, self._remote, False, part)
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+    def _receive_string(self) -> bytes:
+        length = int.from_bytes(self._receive(8), "little")
+        if length > DEFAULT_LIMITS.store_item_bytes:
+            self.close()
+            raise ReplayError(f"{self._place}: an answer of {length:,} bytes is over the limit")
+        return self._receive(length)
+
+    def _left(self) -> float:
+        return max(self._deadline - time.monotonic(), 0.001)
+
+
+def _string(data: bytes) -> bytes:
+    return len(data).to_bytes(8, "little") + data

@@ -1,0 +1,104 @@
+"""What a recording has not got at all, so that a replay can't tell it from what never happened.
+
+In: a session and its exchanges. Out: `Lacks`: the workers of which a log has nothing that they sent, since a
+log is written where requests are sent; the requests of connections of which the answers' direction was not
+captured; and in sentences what is lacking, bytes of tensors included, with what would bring it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from rpcinspect.replayer.planning.model import some_of
+from rpcinspect.rpc.questions import missing_bytes
+from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.model import Session
+from rpcinspect.tensorpipe.records import Pipe, Visibility
+
+
+class Lacks(Struct, frozen=True):
+    """What a recording has not got."""
+
+    unheard: Mapping[int, tuple[str, ...]] = MappingProxyType({})
+    """Job → the workers of which logs have nothing that they sent: it is in others, or they sent nothing."""
+    one_way: frozenset[int] = frozenset()
+    """Indexes of requests."""
+    notes: tuple[str, ...] = ()
+
+
+def read_lacks(session: Session, calls: Sequence[Exchange]) -> Lacks:
+    """What a session lacks."""
+    unheard = _unheard(session, calls)
+    one_way = _one_way(calls)
+    return Lacks(unheard, one_way, tuple(_notes(unheard, one_way, calls)))
+
+
+def _unheard(session: Session, calls: Sequence[Exchange]) -> dict[int, tuple[str, ...]]:
+    if {capture.reader for capture in session.captures} != {"log"}:
+        return {}
+    senders = {(call.job, call.caller) for call in calls}
+    there = {(call.job, call.callee) for call in calls}
+    found: dict[int, list[str]] = defaultdict(list)
+    for worker in session.workers:
+        key = worker.job, worker.name
+        if worker.name is not None and key in there and key not in senders:
+            found[worker.job].append(worker.name)
+    return {job: tuple(dict.fromkeys(names)) for job, names in found.items()}
+
+
+def _one_way(calls: Sequence[Exchange]) -> frozenset[int]:
+    """A connection without a handshake of which no answer was captured: where the other direction was, its
+    handshake shows; where the capture begins later, nothing tells the two apart."""
+    pipes: dict[int, Pipe] = {}
+    asked: dict[int, list[int]] = defaultdict(list)
+    answered: set[int] = set()
+    for call in calls:
+        pipe = call.request.tp.pipe
+        pipes[id(pipe)] = pipe
+        asked[id(pipe)].append(call.index)
+        if call.response is not None:
+            answered.add(id(pipe))
+    silent = {key for key, pipe in pipes.items() if key not in answered and _without_handshake(pipe)}
+    return frozenset(index for key in silent for index in asked[key])
+
+
+def _without_handshake(pipe: Pipe) -> bool:
+    return not pipe.logged and pipe.visible is Visibility.NO_HANDSHAKE and not pipe.channels
+
+
+def _notes(
+    unheard: Mapping[int, Sequence[str]], one_way: frozenset[int], calls: Sequence[Exchange]
+) -> Iterator[str]:
+    names = list(dict.fromkeys(name for its in unheard.values() for name in its))
+    if names:
+        yield (
+            f"Nothing that {some_of(names)} sent is recorded, and what comes from there in a replay can't be "
+            "compared. If anything was sent, it is in the log of another host: name all of them together."
+        )
+    pairs = list(dict.fromkeys(f"{call.callee} to {call.caller}" for call in calls if call.index in one_way))
+    if pairs:
+        yield (
+            f"No answer of {some_of(pairs)} was captured: they never answered, or only one direction of "
+            "their connections is in the capture. Capture both directions, at an end of them."
+        )
+    both = [record for call in calls for record in (call.request, call.response) if record is not None]
+    counts = Counter(_why(record.tp.pipe) for record in both if missing_bytes(record))
+    for (what, advice), count in counts.most_common():
+        yield f"Bytes of {count:,} message{'' if count == 1 else 's'} {what}. {advice}"
+
+
+def _why(pipe: Pipe) -> tuple[str, str]:
+    """Why bytes of a message of a pipe are missing, and what would bring them."""
+    if pipe.logged:
+        return "were not recorded", "record --tensors all keeps those of all tensors."
+    if pipe.invisible_channels:
+        channels = ", ".join(sorted(pipe.invisible_channels))
+        return (
+            f"went through a channel that no network sees ({channels})",
+            'Run the job with TensorPipeRpcBackendOptions(_transports=["uv"], _channels=["basic"]).',
+        )
+    return "were not captured", "Capture whole packets, with a larger buffer (tcpdump -s 0 -B 262144)."

@@ -1,0 +1,202 @@
+"""What a plan is made of: steps, sessions, and what is named beside them. Plain records.
+
+Message numbers are indexes: places in the order of time, as `decode` shows them. Reason codes are the
+contract's; `both-played` is an addition to them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from rpcinspect.replayer.planning.sessions import Cast
+from rpcinspect.run.causes import Doubt
+
+Action = Literal["send", "answer", "skip"]
+Spare = Literal["equal", "like"]
+"""How near a live request must be to a captured one that the plan does not expect: `equal`, or only `like` it
+where the capture allows that it belongs to a request that takes place."""
+Engine = Literal["wire", "agent"]
+"""`wire`: a peer that sends bytes; `agent`: torch's own agent in a process that plays the worker."""
+
+REASONS: dict[str, str] = {
+    "missing-bytes": "bytes of the message were not captured",
+    "older-rref": "it uses an RRef that was made before the capture began",
+    "older-state": "it builds on autograd state from before the capture",
+    "no-gradient": "an edge of its context never gets a gradient, so that this pass would never end",
+    "nested-in-answer": "it is sent while a request is served, by a live worker itself or not at all",
+    "driver-not-live": "it belongs to a live worker's own program, which a replay does not run",
+    "self-call": "a worker that is played here calls itself",
+    "outside-rpc": "it depends on state that RPC does not carry",
+    "control": "the agents' own call",
+    "not-allowed": "its pickle names what nobody allowed",
+    "unsupported": "it can't be replayed",
+    "both-played": "both its ends are played: no live worker takes part",
+}
+"""Every reason for a skip, in general words; a step's own text is more exact."""
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """What a session does about one captured request."""
+
+    message: int
+    """Index of the request; of the answer where no request was captured."""
+    type: str
+    """Outermost type."""
+    role: str
+    """The worker that is played at one end; the sender where none is, or both are."""
+    to: str
+    """The other end."""
+    sender: str
+    """Which of the two sent it in the capture."""
+    action: Action
+    """`send`: the request goes to a live worker; `answer`: a live worker sends it and gets the captured
+    answer.
+    """
+    code: str | None = None
+    """Of `REASONS`, for a skip."""
+    text: str | None = None
+    """Why it is skipped, in words; of other steps what is worth knowing."""
+    causes: tuple[int, ...] = ()
+    """Indexes of the requests while serving which the sender may have sent it; none: it acted of its own."""
+    spare: Spare | None = None
+    """Of a skipped request of a live worker: it gets its captured answer if it comes nevertheless."""
+    one_way: bool = False
+    """Its answer was not captured, as no answer of its connection was: nothing can be compared with it."""
+    answer: int | None = None
+    """Index of the captured answer: what is compared, or given."""
+    after: int = 0
+    """How many of the session's arrivals must have come before a request is sent."""
+    envelopes: tuple[str, ...] = ()
+    """Of the live message to expect: the answer to what is sent, the request that is answered; outermost
+    first.
+    """
+
+
+class Overlap(Struct, frozen=True):
+    """A call that ran, in the capture, beside calls of other played workers to the same live one."""
+
+    message: int
+    others: tuple[int, ...]
+    """Those that began earlier; all of them go by the order of their answers."""
+    worker: str
+    """The live one."""
+
+
+class StandIn(Struct, frozen=True, kw_only=True):
+    """A value for an RRef that is older than the capture, from a captured answer to a fetch of it."""
+
+    rref: tuple[int, int]
+    owner: str
+    """The live worker that gets it, before anything is sent."""
+    message: int
+    """Index of the answer that it is made from."""
+    request: int
+    """Index of the fetch."""
+    forks: tuple[tuple[int, int], ...]
+    """Older forks that the capture deletes: the owner is told of them."""
+    changed: tuple[int, ...]
+    """Requests that may have changed the value in the capture before it was fetched."""
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        made = f"stand-in for RRef {self.rref[0]}:{self.rref[1]}, from #{self.message}"
+        if not self.changed:
+            return made
+        changed = some_of([f"#{index}" for index in self.changed])
+        return f"{made}, which may have been changed by {changed} before"
+
+
+class PlannedSession(Struct, frozen=True, kw_only=True):
+    """One session: who is played, who is live, and what happens about every request of the job."""
+
+    number: int
+    cast: Cast
+    steps: tuple[Step, ...]
+    """In the order in which they are carried out; a skip stands where it would have been."""
+    arrivals: tuple[int, ...]
+    """What live workers send to the played ones, by the order of arrival in the capture: indexes of answers
+    to `send` and of requests to `answer`.
+    """
+    overlaps: tuple[Overlap, ...]
+    """Calls whose order the capture does not tell."""
+    stand_ins: tuple[StandIn, ...] = ()
+    """What live workers get before the first step."""
+    unheard: tuple[str, ...] = ()
+    """Live workers of which the recording has nothing that they sent."""
+
+    def count(self, action: Action) -> int:
+        """Number of steps."""
+        return sum(step.action == action for step in self.steps)
+
+    def skips(self) -> Counter[str]:
+        """Skips by reason."""
+        return Counter(step.code or "" for step in self.steps if step.action == "skip")
+
+
+class GlobalUse(Struct, frozen=True):
+    """A name that messages would make a live process import or call."""
+
+    name: str
+    allowed: bool
+    messages: tuple[int, ...]
+    reason: str
+    """Why it is refused."""
+    allow: str = ""
+    """The argument of `--allow` that is offered to let it pass; empty for what would run code."""
+
+
+def some_of(words: Sequence[str], most: int = 4) -> str:
+    """The first of several, in words."""
+    return ", ".join(words[:most]) + (", …" if len(words) > most else "")
+
+
+def missing_allowances(uses: Iterable[GlobalUse]) -> tuple[str, ...]:
+    """The arguments of `--allow` that would let refused names pass, each once; an empty one stands for those
+    that would run code, for which none is offered."""
+    return tuple(dict.fromkeys(use.allow for use in uses if not use.allowed))
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """Everything that a replay would do."""
+
+    sessions: tuple[PlannedSession, ...]
+    globals: tuple[GlobalUse, ...]
+    missing: tuple[str, ...] = ()
+    """Where something is refused: every argument of `--allow` that is missing, also for what depends on that;
+    an empty one stands for what would run code."""
+    ambiguities: tuple[Doubt, ...]
+    """Requests that may or may not have been nested."""
+    notes: tuple[str, ...]
+    """What the whole replay should be read with: state that is not in the capture, for one."""
+    left_out: int
+    """Requests that `--context` left out."""
+    trusted: bool
+    """Nothing was refused, whatever it names."""
+    captured_groups: tuple[str, ...] = ()
+    """`static`, `dynamic`; empty if the capture does not show it. Live groups are dynamic."""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Every worker that is played in some session."""
+        return tuple(dict.fromkeys(role for session in self.sessions for role in session.cast.roles))
+
+    @property
+    def refused(self) -> tuple[GlobalUse, ...]:
+        """What would stop a replay."""
+        return () if self.trusted else tuple(use for use in self.globals if not use.allowed)
+
+    def count(self, action: Action) -> int:
+        """Number of steps in all sessions."""
+        return sum(session.count(action) for session in self.sessions)
+
+    def skips(self) -> Counter[str]:
+        """Skips by reason in all sessions, most frequent first."""
+        total: Counter[str] = Counter()
+        for session in self.sessions:
+            total += session.skips()
+        return Counter(dict(total.most_common()))

@@ -1,0 +1,165 @@
+"""Some requests and all that they depend on: of one autograd context (`--context N`), or any (`diff
+--shrink`).
+
+In: exchanges, causes, facts of the jobs. Out: the indexes of the requests to plan for. Taken along: what a
+request was nested in and what was nested in it, the remote calls that made its RRefs and their housekeeping,
+and, for every worker that is reached, the earlier calls that changed its state, with the contexts whose
+gradients an optimizer's step used. Of a context all is taken (`select`), or only where something that is
+taken depends on its gradients (`needed`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from rpcinspect.checks.stale import context_of_step
+from rpcinspect.replayer.planning.facts import JobFacts, rrefs_in
+from rpcinspect.replayer.planning.sessions import OPTIMIZER, PlanError, changes_state
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING, PASSES, fork_of, function_of
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.causes import Causes
+from rpcinspect.run.exchanges import Exchange
+
+
+def select(
+    context: int, calls: Sequence[Exchange], causes: Causes, facts: Mapping[int, JobFacts]
+) -> frozenset[int]:
+    """Indexes of the requests that a replay of one context needs. Raises `PlanError` where there is no such
+    context."""
+    found = frozenset(_Selection(calls, causes, facts).of_context(context))
+    if not found:
+        raise PlanError(f"the capture has no autograd context {context}")
+    return found
+
+
+def needed(
+    indexes: Iterable[int], calls: Sequence[Exchange], causes: Causes, facts: Mapping[int, JobFacts]
+) -> frozenset[int]:
+    """The smallest set of requests that has these and, with each of its requests, all that one depends on. An
+    agent's own call depends on nothing."""
+    roots = frozenset(indexes)
+    return frozenset(_Selection(calls, causes, facts, least=True).of(roots)) | roots
+
+
+class _Selection:
+    def __init__(
+        self,
+        calls: Sequence[Exchange],
+        causes: Causes,
+        facts: Mapping[int, JobFacts],
+        *,
+        least: bool = False,
+    ) -> None:
+        """`least`: nothing is taken of a context or of an RRef's housekeeping but what others depend on."""
+        self._least = least
+        self._calls = {call.index: call for call in sorted(calls, key=_begin) if not call.control}
+        self._causes = causes
+        self._facts = facts
+        self._nested: dict[int, list[int]] = defaultdict(list)
+        self._of_context: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self._of_rref: dict[tuple[int, tuple[int, int]], list[int]] = defaultdict(list)
+        self._settling: dict[int, list[int]] = defaultdict(list)
+        """Request that brought a fork → the requests that make the fork known to its owner and its parent."""
+        self._changes: dict[tuple[int, str], list[Exchange]] = defaultdict(list)
+        """(job, worker) → calls that change its state, in the order in which they began."""
+        for call in self._calls.values():
+            parent = causes.parents.get(call.index)
+            if parent is not None:
+                self._nested[parent].append(call.index)
+            if call.context is not None:
+                self._of_context[call.job, call.context].append(call.index)
+            for rref in rrefs_in(call.request):
+                self._of_rref[call.job, rref].append(call.index)
+            if call.kind in SETTLING:
+                carrier = self._carrier(call)
+                if carrier is not None:
+                    self._settling[carrier].append(call.index)
+            if changes_state(call):
+                self._changes[call.job, call.callee].append(call)
+        self._covered: dict[tuple[int, str], int] = {}
+        """(job, worker) → until when the changes of its state are taken along."""
+        self._taken_rrefs: set[tuple[int, tuple[int, int]]] = set()
+
+    def of_context(self, context: int) -> set[int]:
+        """All that a context needs."""
+        return self.of(
+            i for (_, number), indexes in self._of_context.items() if number == context for i in indexes
+        )
+
+    def of(self, roots: Iterable[int]) -> set[int]:
+        """The closure."""
+        taken: set[int] = set()
+        todo = list(roots)
+        while todo:
+            index = todo.pop()
+            if index in taken or index not in self._calls:
+                continue
+            taken.add(index)
+            todo += self._needs(self._calls[index])
+        return taken
+
+    def _needs(self, call: Exchange) -> list[int]:
+        needs = list(self._nested[call.index])
+        parent = self._causes.parents.get(call.index)
+        if parent is not None:
+            needs.append(parent)
+        if self._least:
+            needs += self._settling[call.index]
+            carrier = self._carrier(call)
+            needs += [] if carrier is None else [carrier]
+        uses_context = not self._least or call.kind in PASSES or call.kind in CLEANUPS
+        for context in (call.context if uses_context else None, optimizer_context(call.request)):
+            if context is not None:
+                needs += self._context(call.job, context)
+        for record in (call.request, call.response):
+            for rref in rrefs_in(record) if record is not None else ():
+                needs += self._rref(call.job, rref)
+        if call.kind in GENERAL | PASSES:
+            since = self._covered.get((call.job, call.callee), -1)
+            self._covered[call.job, call.callee] = max(since, call.begin_ns)
+            changes = self._changes[call.job, call.callee]
+            first, last = (bisect_left(changes, time, key=_begin) for time in (since, call.begin_ns))
+            needs += [c.index for c in changes[first:last]]
+        return needs
+
+    def _context(self, job: int, context: int) -> list[int]:
+        its = self._of_context.pop((job, context), [])
+        return [i for i in its if self._calls[i].kind not in CLEANUPS] if self._least else its
+
+    def _carrier(self, call: Exchange) -> int | None:
+        """The request with which the fork came, or for which it was answered, that a request settles or
+        deletes."""
+        fork = fork_of(call.request) if call.kind in HOUSEKEEPING and call.job in self._facts else None
+        carrier = None if fork is None else self._facts[call.job].forks.get(fork)
+        return None if carrier is None or carrier.request == call.index else carrier.request
+
+    def _rref(self, job: int, rref: tuple[int, int]) -> list[int]:
+        """Who makes an RRef, and its housekeeping."""
+        if (job, rref) in self._taken_rrefs or job not in self._facts:
+            return []
+        self._taken_rrefs.add((job, rref))
+        maker = self._facts[job].makers.get(rref)
+        first = self._facts[job].mentions.get(rref)
+        made = [carrier.request for carrier in (maker, first) if carrier is not None]
+        if self._least:
+            return made
+        kept = [i for i in self._of_rref[job, rref] if self._calls[i].kind in KEEPING]
+        return made + kept
+
+
+def _begin(call: Exchange) -> int:
+    return call.begin_ns
+
+
+def optimizer_context(record: RpcRecord) -> int | None:
+    """The context whose gradients a distributed optimizer's step uses."""
+    function = function_of(record)
+    return context_of_step(record) if function is not None and function.startswith(OPTIMIZER) else None
+
+
+CLEANUPS = frozenset({MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ})
+SETTLING = frozenset({MessageType.RREF_FORK_REQUEST, MessageType.RREF_CHILD_ACCEPT})
+KEEPING = frozenset({MessageType.RREF_USER_DELETE, MessageType.RREF_FORK_REQUEST})

@@ -1,0 +1,470 @@
+"""What a name or an expression in the user's files stands for: code of these files, or an alias of something
+else.
+
+In: the bindings of parsed files. Out: for a name of a module, or of a class in it, one meaning over all
+places that bind it: an alias as soon as one of them makes it one. Imports are followed among the user's own
+files, and bases of classes in the order in which Python looks names up (C3). Mirrors, for what `source_names`
+lists, what decorators and base classes of the standard library and of torch do.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Container, Iterable, Sequence
+
+from rpcinspect.replayer.planning.source_bindings import Binding, Scope, words
+from rpcinspect.replayer.planning.source_decorators import gives_function, objects_kept
+from rpcinspect.replayer.planning.source_model import (
+    FUNCTION,
+    LITERAL,
+    OBJECT,
+    File,
+    Meaning,
+    OwnClass,
+    alias,
+    combined,
+    foreign,
+)
+from rpcinspect.replayer.planning.source_names import (
+    APPLIED,
+    BASES,
+    CLASS_MAKERS,
+    CLASS_WRAPPERS,
+    CONSTANTS,
+    HARMLESS_METHODS,
+    LOOKUPS,
+    METACLASSES,
+    PARTIAL,
+    WRAPPER_MAKERS,
+    WRAPPERS,
+)
+
+
+class Meanings:
+    """Looks up names; remembers what it found."""
+
+    def __init__(self, file: Callable[[str], File | None]) -> None:
+        self._file = file
+        """The user's file of a module."""
+        self._known: dict[int, Meaning] = {}
+        """By the place of a binding."""
+        self._orders: dict[OwnClass, Sequence[OwnClass | str]] = {}
+        self._open: set[int] = set()
+        """Bindings that are being read."""
+        self._cut = False
+        """Whether something was left out since it is being read."""
+
+    # --- names ----------------------------------------------------------------------------------------------
+
+    def name(self, file: File, name: str, line: int | None = None) -> Meaning | None:
+        """A name of a module; None where nothing in its file binds it. `line`: where the file itself uses it,
+        so that what comes later is not bound yet.
+        """
+        bindings = file.scope.names.get(name)
+        if not bindings:
+            return None
+        meaning = self._bound(file, bindings)
+        if meaning.kind not in ("module", "alias"):
+            if not file.named:
+                meaning = foreign(f"{file.module}.{name}")
+            elif file.submodules(name):
+                meaning = alias(f"the module {file.module}.{name}")
+        certain = max((binding.top for binding in bindings if binding.certain(line)), default=-1)
+        later = self._of_stars([star for star in file.scope.stars if star.top >= certain], name)
+        if certain < 0 and "__getattr__" in file.scope.names:
+            later.append(alias("what __getattr__ gives"))
+        return combined([meaning, *later])
+
+    def member(self, own: OwnClass, name: str) -> Meaning | None:
+        """An attribute of a class or of its objects; None where neither it nor a base of it has it."""
+        order = self.order(own)
+        found: list[Meaning] = []
+        for kind in order:
+            if isinstance(kind, str):
+                part, sure = self._inherited(own, kind, name), True
+            else:
+                part = self.own_member(kind, name)
+                sure = any(binding.sure for binding in kind.body.names.get(name, ()))
+            found += [part] if part is not None else []
+            if part is not None and sure:
+                break
+        if not found:
+            return None
+        for kind in order:
+            if isinstance(kind, OwnClass):
+                found += [alias(f"what {by} gives") for by in LOOKUPS if by in kind.body.names]
+                found += [alias(f"of a class with {by}") for by in LOOKUPS if by in kind.body.attributes]
+                found += [self._meaning(kind.file, b, own) for b in kind.body.attributes.get(name, ())]
+        return combined(found)
+
+    def own_member(self, own: OwnClass, name: str) -> Meaning | None:
+        """What the body of a class binds, or an assignment to an attribute of the class."""
+        bindings = own.bindings(name)
+        for binding in bindings:
+            if binding.how == "import":
+                return alias(binding.text)
+        return self._bound(own.file, bindings) if bindings else None
+
+    def _inherited(self, own: OwnClass, base: str, name: str) -> Meaning | None:
+        """What a class of others gives; None where it has nothing of that name."""
+        known = BASES.get(base)
+        if known is not None and (known.bare or (name == "__call__" and not known.forwards)):
+            return None
+        through = APPLIED.get(base, "") if name == "apply" else ""
+        if known is not None and name == "__call__":
+            through = known.forwards
+        if through:
+            runs = self.member(own, through)
+            harmless = runs is not None and runs.kind == "function"
+        else:
+            harmless = name in HARMLESS_METHODS.get(base, ())
+        return FUNCTION if harmless else alias(f"inherited from {base}")
+
+    def order(self, own: OwnClass) -> Sequence[OwnClass | str]:
+        """The classes in which attributes are looked up, those of others by full name: C3, as `__mro__`.
+
+        Bases without attributes stand last, which keeps `Generic[T]` from mattering.
+        """
+        known = self._orders.get(own)
+        if known is not None:
+            return known
+        self._orders[own] = (own, "itself")  # for whoever asks before we know
+        found = self._order(own)
+        if self._cut:
+            del self._orders[own]
+        else:
+            self._orders[own] = found
+        return found
+
+    def _order(self, own: OwnClass) -> Sequence[OwnClass | str]:
+        if own.bindings("__bases__"):
+            return (own, "bases that are changed")
+        bases = self._bases(own)
+        lines = [[*self.order(base)] if isinstance(base, OwnClass) else [base] for base in bases]
+        bare = [kind for line in lines for kind in line if isinstance(kind, str) and _is_bare(kind)]
+        merged = _merged([[kind for kind in line if kind not in bare] for line in (*lines, bases)])
+        return (own, *merged, *dict.fromkeys(bare)) if merged is not None else (own, "bases in no order")
+
+    def _bases(self, own: OwnClass) -> list[OwnClass | str]:
+        """As the class names them."""
+        if own.definition is None:
+            return [own.base]
+        node = own.definition.node
+        found: list[OwnClass | str] = []
+        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+            plain = base.value if isinstance(base, ast.Subscript) else base  # Generic[T]
+            meaning = self.expression(own.file, own.definition.scope, plain)
+            names: tuple[OwnClass | str, ...] = meaning.classes or meaning.foreign
+            if len(names) == 1 and not (plain is not base and self._has_items(names[0])):
+                found.append(names[0])
+            else:
+                found.append(words(base))
+        return found
+
+    def _has_items(self, kind: OwnClass | str) -> bool:
+        """Whether `kind[…]` is the class's own business."""
+        order = self.order(kind) if isinstance(kind, OwnClass) else ()
+        mine = [one.definition.node for one in order if isinstance(one, OwnClass) and one.definition]
+        has = any(isinstance(one, OwnClass) and one.binds("__class_getitem__") for one in order)
+        return has or any(isinstance(node, ast.ClassDef) and node.keywords for node in mine)
+
+    # --- bindings -----------------------------------------------------------------------------------------
+
+    def _bound(self, file: File, bindings: Sequence[Binding]) -> Meaning:
+        """What all places together make of a name. One that is being read adds nothing to itself: in
+        `step = torch.jit.script(step)`, it is what was bound before."""
+        others = [binding for binding in bindings if id(binding) not in self._open]
+        self._cut = self._cut or len(others) < len(bindings)
+        return combined([self._meaning(file, binding) for binding in others]) if others else alias("itself")
+
+    def _meaning(self, file: File, binding: Binding, own: OwnClass | None = None) -> Meaning:
+        """`own`: the class by whose methods an attribute is set."""
+        known = self._known.get(id(binding))
+        if known is not None:
+            return known
+        if id(binding) in self._open:
+            return alias("itself")
+        self._open.add(id(binding))
+        try:
+            found = self._read(file, binding, own)
+        finally:
+            self._open.discard(id(binding))
+        self._cut = self._cut and bool(self._open)
+        if own is None and not self._cut:  # without what is being read, it is not the whole meaning
+            self._known[id(binding)] = found
+        return found
+
+    def _read(self, file: File, binding: Binding, own: OwnClass | None) -> Meaning:
+        node = binding.node
+        if binding.how == "def" and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return self._function(file, binding, node)
+        if binding.how == "class" and isinstance(node, ast.ClassDef):
+            return self._class(file, binding, node)
+        if binding.how == "import":
+            return self.imported(binding.text)
+        if binding.how == "other":
+            return alias(binding.text)
+        if own is not None and isinstance(node, ast.Attribute) and _is_name(node.value, binding.me):
+            return self.member(own, node.attr) or alias(words(node))
+        return self.expression(file, binding.scope, node)
+
+    def _function(
+        self, file: File, binding: Binding, node: ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> Meaning:
+        for decorator in node.decorator_list:
+            is_made = isinstance(decorator, ast.Call)
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            by = self.expression(file, binding.scope, called)
+            vague = alias(f"{words(called)}, which may give what is no function")
+            if by.kind == "class":
+                by = vague if is_made and not self._calls_give_function(by) else self._object(by)
+            elif by.kind == "value" or (
+                by.kind == "function" and not self._gives_function(file, binding, called, made=is_made)
+            ):
+                by = vague
+            if by.kind == "alias" and not _is_one_of(by, WRAPPER_MAKERS if is_made else WRAPPERS):
+                return alias(f"decorated by {by.of}")
+        return FUNCTION
+
+    def _calls_give_function(self, by: Meaning) -> bool:
+        """Whether calling an object of a class gives a function, as `_gives_function` has it."""
+        mine = [kind for own in by.classes for kind in self.order(own) if isinstance(kind, OwnClass)]
+        places = [place for kind in mine for place in kind.bindings("__call__")]
+        return bool(places) and all(gives_function(place.node, made=False, method=True) for place in places)
+
+    def _gives_function(self, file: File, binding: Binding, node: ast.AST, *, made: bool) -> bool:
+        """Whether a decorator of the user's files gives back what it got, or a function that it defines.
+        `made`: it stands there as a call, and what that gives is the decorator."""
+        bindings = self._definitions(file, binding.scope, node)
+        defs = [one.node for one in bindings if one.how == "def"]
+        return len(defs) == len(bindings) > 0 and all(gives_function(one, made=made) for one in defs)
+
+    def _definitions(self, file: File, scope: Scope | None, node: ast.AST) -> list[Binding]:
+        """The places that bind a name, or a name of a module, through imports among the user's files."""
+        if isinstance(node, ast.Attribute):
+            by = self.expression(file, scope, node.value)
+            other = self._file(by.of) if by.kind == "module" else None
+            return self._definitions(other, other.scope, ast.Name(node.attr)) if other is not None else []
+        if not isinstance(node, ast.Name):
+            return []
+        found = (scope.names.get(node.id) if scope is not None else None) or file.scope.names.get(node.id, [])
+        if len(found) == 1 and found[0].how == "import":
+            module, _, last = found[0].text.rpartition(".")
+            other = self._file(module)
+            return self._definitions(other, other.scope, ast.Name(last)) if other is not None else []
+        stars = [] if found else [self._file(star.text) for star in file.scope.stars]
+        by_star = [self._definitions(one, one.scope, node) for one in stars if one is not None]
+        return found or [one for found in by_star for one in found]
+
+    def _class(self, file: File, binding: Binding, node: ast.ClassDef) -> Meaning:
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            by = self.expression(file, binding.scope, called)
+            if not _is_one_of(by, CLASS_WRAPPERS):
+                return alias(f"decorated by {by.of or words(called)}")
+        for keyword in node.keywords:
+            if keyword.arg is None or keyword.arg == "metaclass":
+                by = self.expression(file, binding.scope, keyword.value)
+                if not _is_one_of(by, METACLASSES) and not self._is_own_metaclass(by):
+                    return alias(f"made by the metaclass {by.of or words(keyword.value)}")
+        body = binding.body
+        return Meaning("class", classes=(OwnClass(body.name if body else node.name, file, binding),))
+
+    def shared(self, own: OwnClass) -> str:
+        """Why making an object of a class may give one that is there already."""
+        for kind in self.order(own):
+            if isinstance(kind, str):
+                if kind.startswith("enum."):
+                    return f"a member of {kind} would be changed"
+            elif kind.binds("__new__"):
+                return "its __new__ may return what is not new"
+        return self.own_metaclass(own)
+
+    def own_metaclass(self, own: OwnClass) -> str:
+        """Why calling a class may give something else than an object of it: by a metaclass of the user's."""
+        for kind in self.order(own):
+            if isinstance(kind, str) or kind.definition is None:
+                continue
+            scope, node = kind.definition.scope, kind.definition.node
+            keywords = node.keywords if isinstance(node, ast.ClassDef) else ()
+            made_by = [k.value for k in keywords if k.arg in (None, "metaclass")]
+            if any(self.expression(kind.file, scope, by).classes for by in made_by):
+                return "its metaclass may return what is not new"
+        return ""
+
+    def gives_anything(self, own: OwnClass) -> bool:
+        """Whether the `__new__` of a class may give something else than an object of it."""
+        for kind in [one for one in self.order(own) if isinstance(one, OwnClass)]:
+            for place in kind.bindings("__new__"):
+                kept = objects_kept(place.node)
+                if kept is None or any(_is_set_elsewhere(kind, name, place.node) for name in kept):
+                    return True
+        return False
+
+    def _is_own_metaclass(self, by: Meaning) -> bool:
+        order = [kind for own in by.classes for kind in self.order(own)]
+        return bool(order) and all(type(kind) is OwnClass or kind in METACLASSES for kind in order)
+
+    # --- what expressions give ------------------------------------------------------------------------------
+
+    def imported(self, name: str) -> Meaning:
+        """A module or a name of one, by full name: of the user's files, or foreign."""
+        module, _, last = name.rpartition(".")
+        file = self._file(module) if module else None
+        found = self.name(file, last) if file is not None else None
+        if found is not None:
+            return found
+        return Meaning("module", of=name) if self._file(name) is not None else foreign(name)
+
+    def expression(self, file: File, scope: Scope | None, node: ast.AST) -> Meaning:
+        """`scope`: where names in it are looked up; None in a function, whose own names are not followed."""
+        if isinstance(node, ast.Lambda):
+            return FUNCTION
+        if isinstance(node, (ast.Constant, ast.JoinedStr)) or _is_arithmetic(node):
+            return LITERAL
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            return self._container(file, scope, node.elts)
+        if isinstance(node, ast.Dict):
+            return self._container(file, scope, [part for part in (*node.keys, *node.values) if part])
+        if isinstance(node, ast.IfExp):
+            return combined([self.expression(file, scope, part) for part in (node.body, node.orelse)])
+        if isinstance(node, ast.BoolOp):
+            return combined([self.expression(file, scope, part) for part in node.values])
+        if isinstance(node, ast.NamedExpr):
+            return self.expression(file, scope, node.value)
+        if scope is not None and isinstance(node, ast.Name):
+            return self._looked_up(file, scope, node.id, node.lineno)
+        if scope is not None and isinstance(node, ast.Attribute):
+            return self._attribute(self.expression(file, scope, node.value), node)
+        if scope is not None and isinstance(node, ast.Call):
+            return self._call(file, scope, node)
+        return alias(words(node))
+
+    def _container(self, file: File, scope: Scope | None, parts: Iterable[ast.AST]) -> Meaning:
+        """A container is a value; of what is not the user's it is an alias."""
+        for part in parts:
+            meaning = self.expression(file, scope, part)
+            if meaning.kind in ("alias", "module"):
+                return alias(meaning.of)
+        return LITERAL
+
+    def _looked_up(self, file: File, scope: Scope, name: str, line: int) -> Meaning:
+        """A plain name: the class body's around it, the module's, a builtin."""
+        found: list[Meaning] = []
+        if scope is not file.scope and name in scope.names:
+            found.append(self._bound(file, scope.names[name]))
+            if any(binding.certain(line) for binding in scope.names[name]):
+                return found[0]
+        of_module = self.name(file, name, line)
+        found += [of_module] if of_module is not None else self._of_stars(file.scope.stars, name)
+        sure = any(binding.certain(line) for binding in file.scope.names.get(name, ()))
+        if hasattr(builtins, name) and not sure:
+            found.append(foreign(f"builtins.{name}", name))
+        if not found:
+            found.append(alias(name))
+        return combined(found)
+
+    def _attribute(self, owner: Meaning, node: ast.Attribute) -> Meaning:
+        if owner.kind == "module":
+            return self.imported(f"{owner.of}.{node.attr}")
+        if owner.foreign:
+            return combined([self.imported(f"{name}.{node.attr}") for name in owner.foreign])
+        found = [self.member(own, node.attr) for own in owner.classes]
+        known = [meaning for meaning in found if meaning is not None]
+        return combined(known) if known else alias(words(node))
+
+    def _call(self, file: File, scope: Scope, node: ast.Call) -> Meaning:
+        """What a call gives: an object of the user's, or what a listed function makes of its first
+        argument."""
+        called = self.expression(file, scope, node.func)
+        if called.kind == "function":
+            return OBJECT
+        if called.kind == "class":
+            return self._object(called)
+        if _is_one_of(called, CONSTANTS):
+            builtin = called.foreign[0].startswith("builtins.")
+            return self._container(file, scope, _arguments(node)) if builtin else LITERAL
+        if _is_one_of(called, CLASS_MAKERS) and not any(k.arg in (None, "type") for k in node.keywords):
+            made = OwnClass(words(node), file, None, CLASS_MAKERS[called.foreign[0]])
+            return Meaning("class", classes=(made,))
+        of = self.expression(file, scope, node.args[0]) if node.args else alias("nothing")
+        wraps = _is_one_of(called, WRAPPERS) or _is_one_of(called, PARTIAL)
+        if isinstance(node.func, ast.Call):  # torch.no_grad()(f)
+            wraps = _is_one_of(self.expression(file, scope, node.func.func), WRAPPER_MAKERS)
+        # nothing else: lru_cache(8) would give a decorator
+        return FUNCTION if wraps and of == FUNCTION else alias(words(node))
+
+    def _object(self, made: Meaning) -> Meaning:
+        """An object of a class of the user's: what a call of it runs must be the user's too."""
+        for own in made.classes:
+            for kind in self.order(own):
+                if isinstance(kind, str) and kind not in BASES:
+                    return alias(f"an object of {own.name}, which inherits from {kind}")
+            call = self.member(own, "__call__")
+            if call is not None and call.kind == "alias":
+                return alias(f"an object of {own.name}, whose __call__ is {call.of}")
+        return OBJECT
+
+    def _of_stars(self, stars: Iterable[Binding], name: str) -> list[Meaning]:
+        """What `from x import *` may bind a name to. Of files of the user's it is known."""
+        found = []
+        for star in stars:
+            file = self._file(star.text)
+            if file is None or id(star) in self._open:
+                found.append(alias(f"what 'from {star.text} import *' gives"))
+                continue
+            self._open.add(id(star))
+            meaning = self.name(file, name)
+            found += [meaning] if meaning is not None else self._of_stars(file.scope.stars, name)
+            self._open.discard(id(star))
+        return found
+
+
+def _is_set_elsewhere(own: OwnClass, name: str, method: ast.AST) -> bool:
+    """Whether an attribute of a class gets anything but None outside of one of its methods."""
+    assert isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
+    lines = range(method.lineno, (method.end_lineno or method.lineno) + 1)
+    places = [*own.bindings(name), *own.body.attributes.get(name, ())]
+    nothing = [one for one in places if isinstance(one.node, ast.Constant) and one.node.value is None]
+    return any(one.line not in lines and one not in nothing for one in places)
+
+
+def _merged(lines: list[list[OwnClass | str]]) -> list[OwnClass | str] | None:
+    """C3: the first class of a line that stands behind no other, again and again. None where there is
+    none."""
+    merged: list[OwnClass | str] = []
+    lines = [line for line in lines if line]
+    while lines:
+        behind = [kind for line in lines for kind in line[1:]]
+        first = next((line[0] for line in lines if line[0] not in behind), None)
+        if first is None:
+            return None
+        merged.append(first)
+        lines = [rest for line in lines if (rest := line[1:] if line[0] == first else line)]
+    return merged
+
+
+def _is_one_of(meaning: Meaning, names: Container[str]) -> bool:
+    """Whether it is something of another module that a list has."""
+    return bool(meaning.foreign) and all(name in names for name in meaning.foreign)
+
+
+def _is_bare(base: str) -> bool:
+    return base in BASES and BASES[base].bare
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _arguments(node: ast.Call) -> list[ast.AST]:
+    return [*node.args, *(keyword.value for keyword in node.keywords)]
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    """Whether an expression has operators and literals only."""
+    if not isinstance(node, (ast.UnaryOp, ast.BinOp, ast.Compare)):
+        return False
+    plain = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Compare, ast.unaryop, ast.operator, ast.cmpop)
+    return all(isinstance(part, plain) for part in ast.walk(node))

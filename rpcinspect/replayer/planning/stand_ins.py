@@ -1,0 +1,98 @@
+"""Stand-ins: values for RRefs that are older than the capture, from answers in which the capture shows them.
+
+In: the exchanges of a job and what is known of its RRefs. Out: for each RRef of a live worker that no
+captured message made, the first captured answer to a fetch of it, if that is plain data; with what may have
+changed the value before it was fetched. A stand-in is not what the capture says of the beginning: it is the
+value at one moment, without the autograd graph behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pickletools import genops
+
+from rpcinspect.pickles.semantic import tensor_index
+from rpcinspect.replayer.planning.facts import Id, JobFacts
+from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.model import StandIn
+from rpcinspect.replayer.planning.sessions import OPTIMIZER
+from rpcinspect.rpc.command import PythonRRefFetchRet, ScriptRRefFetchRet
+from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import FETCHES, GENERAL, fork_of, missing_bytes, rref_of, uncertain
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Exchange
+
+
+def stand_ins(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str]) -> dict[Id, StandIn]:
+    """RRef of a live worker → its stand-in. `calls`: all of the job, in the order in which they began."""
+    owners, found = frozenset(live), dict[Id, StandIn]()
+    for call in calls:
+        rref = rref_of(call.request) if call.kind in FETCHES else None
+        if rref is None or rref in found or call.callee not in owners or not is_older(rref, facts):
+            continue
+        if call.response is None or call.answer is None or not is_plain(call.response, call.kind):
+            continue
+        changed = [other.index for other in calls if _may_change(other, rref, call)]
+        found[rref] = StandIn(
+            rref=rref,
+            owner=call.callee,
+            message=call.answer,
+            request=call.index,
+            forks=tuple(_older_forks(calls, rref, facts)),
+            changed=tuple(changed),
+        )
+    return found
+
+
+def is_older(rref: Id, facts: JobFacts) -> bool:
+    """Whether an RRef was made before the capture began: nothing makes it, and its owner did not bring it."""
+    first = facts.mentions.get(rref)
+    return rref not in facts.makers and not (first is not None and first.sender == facts.owners.get(rref))
+
+
+def is_plain(answer: RpcRecord, fetch: int) -> bool:
+    """Whether an answer to a fetch of this type has a value that can be given back: complete, data only, no
+    other RRef. The names in it are then torch's own, so that no gate of the user need be asked.
+
+    The opcodes of a value become part of another pickle: they must leave nothing but it, and name what they
+    name under protocol 3 or later.
+    """
+    if missing_bytes(answer) or uncertain(answer) or answer.facts.failed or answer.facts.forks:
+        return False
+    command = answer.rpc.command
+    if isinstance(command, ScriptRRefFetchRet):
+        return len(command.values) == 1 and tensor_index(command.values[0]) is not None
+    pickle = answer.facts.pickle
+    if not isinstance(command, PythonRRefFetchRet) or pickle is None or pickle.left:
+        return False
+    if not is_protocol_3(command.serialized_py_obj):
+        return False
+    return all(one.allowed for one in Gate().inspect(answer, answers=fetch))
+
+
+def is_protocol_3(data: bytes) -> bool:
+    """Whether a pickle says protocol 3 or later, at its beginning and nowhere else."""
+    protocols = [place for opcode, _, place in genops(data) if opcode.name == "PROTO"]
+    return protocols == [0] and data[1] >= 3
+
+
+def _may_change(call: Exchange, rref: Id, fetch: Exchange) -> bool:
+    """Whether a call at the owner that had begun before the value left it works on the RRef, or on
+    parameters. What else changes it, RPC does not tell."""
+    if call.callee != fetch.callee or call.kind not in GENERAL or call.kind in FETCHES:
+        return False
+    if call.begin_ns >= (fetch.answered_ns or fetch.begin_ns):
+        return False
+    optimizer = call.function is not None and call.function.startswith(OPTIMIZER)
+    return optimizer or any(fork.rref_id == rref for fork in call.request.facts.forks)
+
+
+def _older_forks(calls: Sequence[Exchange], rref: Id, facts: JobFacts) -> list[Id]:
+    """Forks that the capture deletes and does not show being made: the owner must know them."""
+    found: dict[Id, None] = {}
+    for call in calls:
+        if call.kind == MessageType.RREF_USER_DELETE and rref_of(call.request) == rref:
+            fork = fork_of(call.request)
+            if fork is not None and fork not in facts.forks:
+                found[fork] = None
+    return list(found)

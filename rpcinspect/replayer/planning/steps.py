@@ -1,0 +1,399 @@
+"""One session, request by request: sent, answered or skipped, and why.
+
+In: a cast, the exchanges of its job, their causes, what they depend on, and the gate. Out: a verdict for
+every request. Requests are judged in the order in which they began, since each depends only on earlier ones:
+on the request that it was nested in, on the message that made its edge, its RRef or its fork.
+
+`happens` is the word for whether a live worker takes part: a request that is sent to one, one that a live
+worker sends itself (to a played worker, which answers from the capture, or to another live one).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from rpcinspect.replayer.planning.facts import Carrier, Id, JobFacts, edge_of, rrefs_in
+from rpcinspect.replayer.planning.model import Action, Spare, StandIn
+from rpcinspect.replayer.planning.sessions import Cast
+from rpcinspect.rpc.command import UnknownCommand
+from rpcinspect.rpc.message import MessageType, is_request
+from rpcinspect.rpc.questions import CALLS, FETCHES, HOUSEKEEPING, PASSES, fork_of, missing_bytes, uncertain
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.wrapping import envelope_types
+from rpcinspect.run.causes import Causes
+from rpcinspect.run.exchanges import Exchange
+
+Refusal = Callable[[RpcRecord, int | None], str | None]
+"""What the gate refuses in a message; None if nothing."""
+Beyond = Callable[[Exchange], str | None]
+"""Why the engine can't replay a request; None: it can."""
+
+
+def nothing_beyond(call: Exchange) -> str | None:
+    """Of the wire engine, which sends bytes."""
+    return None
+
+
+class Verdict(Struct, frozen=True):
+    """What is done about a request."""
+
+    action: Action
+    code: str | None = None
+    text: str | None = None
+    happens: bool = False
+    spare: Spare | None = None
+    """As of `Step`."""
+
+
+class Stage(Struct, eq=False):
+    """Judges the requests of one session; call `judge` in the order in which they began."""
+
+    cast: Cast
+    causes: Causes
+    facts: JobFacts
+    refusal: Refusal
+    blocked: Collection[tuple[str, int | None]] = ()
+    """(live worker, context) in which a gradient that the worker waits for never comes."""
+    beyond: Beyond = nothing_beyond
+    joins: bool = False
+    """Nothing is sent to live workers in their own name."""
+    stand_ins: Mapping[Id, StandIn] = MappingProxyType({})
+    """Which could be given for RRefs that are older than the capture."""
+    give: bool = False
+    """Whether stand-ins are given."""
+    unasked: Refusal | None = None
+    """As `refusal`, of answers that live workers get only if they send what is not expected; nothing has to
+    be allowed for these."""
+    one_way: Collection[int] = ()
+    """Requests whose answer was not captured, if there was one."""
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    calls: dict[int, Exchange] = field(default_factory=dict)
+    reached: set[tuple[str, int | None]] = field(default_factory=set)
+    """(worker, context) that took part in something that happens."""
+    unreached: dict[tuple[str, int | None], str] = field(default_factory=dict)
+    """(worker, context) → why something does not take place there, the first time."""
+    possible: set[int] = field(default_factory=set)
+    """Requests of live workers that are skipped, and may take place nevertheless."""
+    told: set[tuple[str, str, int | None]] = field(default_factory=set)
+    """(worker, other worker, context): the first has sent the other one something for autograd, and so tells
+    it when the context is cleaned up."""
+    passes: dict[tuple[str, int | None], list[Exchange]] = field(default_factory=lambda: defaultdict(list))
+    """(worker, context) → requests that carried a backward pass there."""
+
+    def judge(self, call: Exchange) -> Verdict:
+        """The verdict on a request; earlier ones must have been judged."""
+        self.calls[call.index] = call
+        if call.kind in PASSES:
+            self.passes[call.callee, call.context].append(call)
+        verdict = self._judge(call)
+        self.verdicts[call.index] = verdict
+        for name in (call.caller, call.callee) if call.context is not None else ():
+            if verdict.happens:
+                self.reached.add((name, call.context))
+            else:
+                self.unreached.setdefault((name, call.context), verdict.code or "")
+        if verdict.happens:
+            if MessageType.FORWARD_AUTOGRAD_REQ in envelope_types(call.request):
+                self.told.add((call.caller, call.callee, call.context))
+            answer = call.response
+            if answer is None or MessageType.FORWARD_AUTOGRAD_RESP in envelope_types(answer):
+                self.told.add((call.callee, call.caller, call.context))
+        return verdict
+
+    def _judge(self, call: Exchange) -> Verdict:
+        if call.control:
+            return Verdict("skip", "control", "the agents' own call")
+        for name in (call.caller, call.callee):
+            if name not in (*self.cast.roles, *self.cast.live):
+                return Verdict("skip", "unsupported", f"nothing tells the name of the worker at {name}")
+        played, answered = call.caller in self.cast.roles, call.callee in self.cast.roles
+        if call.caller == call.callee:
+            return self._self_call(call, played)
+        if played and answered:
+            text = f"{call.caller} and {call.callee} are both played"
+            return Verdict("skip", "both-played", text)
+        if not played:
+            return self._from_live(call, answered)
+        return self._to_live(call)
+
+    # --- requests of live workers ---------------------------------------------------------------------------
+
+    def _from_live(self, call: Exchange, answered: bool) -> Verdict:
+        verdict = self._expected(call, answered)
+        if verdict.action == "answer" or verdict.happens:
+            return verdict
+        cause = self._cause(call)
+        causes = [one for one in self.causes.of(call.index)[0] if self.happens(one) or one in self.possible]
+        if cause is not None and self.happens(cause):
+            causes = []  # that is not why it is skipped
+        if causes:
+            self.possible.add(call.index)
+            verdict = replace(verdict, text=f"{verdict.text}, unless it is part of #{causes[0]}")
+        if not answered:
+            return verdict
+        lacking = self._unanswerable(call)
+        if lacking is not None:
+            return verdict if not causes else replace(verdict, text=f"{verdict.text}, and then: {lacking}")
+        if not causes:
+            return replace(verdict, spare="equal")
+        return replace(verdict, spare="like", text=f"{verdict.text}: answered if it comes")
+
+    def _unanswerable(self, call: Exchange) -> str | None:
+        """Why the captured answer can't be given to a live worker that sends a request all the same: what
+        caused it is not always certain, and what a worker sends here is not always what it sent there."""
+        answer = call.response
+        if call.index in self.one_way:
+            return NO_ANSWER
+        beyond = self._beyond_engine(call)
+        if beyond is not None or answer is None:
+            return beyond
+        if missing_bytes(answer) or uncertain(answer):
+            return _missing(answer, "the answer")
+        refused = (self.unasked or self.refusal)(answer, call.kind)
+        return None if refused is None else f"the answer: {refused}"
+
+    def _expected(self, call: Exchange, answered: bool) -> Verdict:
+        cause = self._cause(call)
+        if cause is None:
+            return Verdict("skip", "driver-not-live", f"{call.caller}'s own program does not run here")
+        parent = self.verdicts.get(cause)
+        if parent is None or not parent.happens:
+            why = f"#{cause}, from which it follows, is skipped"
+            return Verdict("skip", "driver-not-live" if parent is None else parent.code, why)
+        edge = edge_of(call.request)
+        carrier = self.facts.edges.get(edge) if edge is not None else None
+        lacking = self._without(carrier, "this gradient is for") if carrier is not None else None
+        if lacking is not None:
+            return lacking
+        if call.kind == MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ:
+            lacking = self._unknown_context(call.caller, call.context)
+            if lacking is None and (call.caller, call.callee, call.context) not in self.told:
+                code = self.unreached.get((call.caller, call.context), "older-state")
+                text = f"{call.caller} sends {call.callee} nothing else of this context here"
+                lacking = Verdict("skip", code, text)
+            if lacking is not None:
+                return lacking
+        if not answered:
+            text = f"{call.caller} sends it itself while it serves #{cause}"
+            return Verdict("skip", "nested-in-answer", text, happens=True)
+        beyond = self._beyond_engine(call)
+        if beyond is not None:  # what runs no Python of ours, the agent answers by itself
+            return Verdict("skip", "unsupported", beyond, happens=call.kind != MessageType.PYTHON_CALL)
+        if call.index in self.one_way:
+            return Verdict("skip", "missing-bytes", NO_ANSWER)
+        if call.response is None:
+            return Verdict("answer", text="it was never answered", happens=True)
+        if missing_bytes(call.response) or uncertain(call.response):
+            return Verdict("skip", "missing-bytes", _missing(call.response, "the answer"))
+        refused = self.refusal(call.response, call.kind)
+        if refused is not None:
+            return Verdict("skip", "not-allowed", f"the answer: {refused}")
+        return Verdict("answer", happens=True)
+
+    def _cause(self, call: Exchange) -> int | None:
+        """The request that makes a live worker send this one: any that happens is enough for a gradient."""
+        parent = self.causes.parents.get(call.index)
+        if parent is None or call.kind != MessageType.BACKWARD_AUTOGRAD_REQ or self.happens(parent):
+            return parent
+        for other in self.passes[call.caller, call.context]:
+            if other.arrived_ns <= call.begin_ns and self.happens(other.index):
+                return other.index
+        return parent
+
+    # --- requests of played workers -------------------------------------------------------------------------
+
+    def _to_live(self, call: Exchange) -> Verdict:
+        request = call.request
+        if isinstance(request.rpc.command, UnknownCommand) or not is_request(call.kind):
+            cut = missing_bytes(request)
+            if cut:
+                return Verdict("skip", "missing-bytes", _missing(request, "the request"))
+            return Verdict("skip", "unsupported", "nothing is known of this type, or it could not be read")
+        nested = self._nested(call)
+        if nested is not None:
+            return nested
+        if missing_bytes(request) or uncertain(request):
+            return Verdict("skip", "missing-bytes", _missing(request, "the request"))
+        lacking = self._lacking(call)
+        if lacking is not None:
+            return lacking
+        beyond = self._beyond_engine(call)
+        if beyond is not None:
+            return Verdict("skip", "unsupported", beyond)
+        refused = self.refusal(request, None)
+        if refused is not None:
+            return Verdict("skip", "not-allowed", refused)
+        gradient = call.kind == MessageType.BACKWARD_AUTOGRAD_REQ and call.response is not None
+        if gradient and (call.callee, call.context) in self.blocked:
+            text = f"{call.callee} waits in this context for another gradient, which is not sent"
+            return Verdict("skip", "no-gradient", text)
+        return Verdict("send", text=self._by_stand_ins(call), happens=True)
+
+    def _by_stand_ins(self, call: Exchange) -> str | None:
+        """What of a request is not the captured one."""
+        used = [self.stand_ins[one] for one in rrefs_in(call.request) if self._stands_in(one)]
+        if not used:
+            return None
+        if call.kind in FETCHES and used[0].request == call.index:
+            return f"{used[0].text}: the same value by construction"
+        return "; ".join(one.text for one in used)
+
+    def _stands_in(self, rref: Id) -> bool:
+        return self.give and rref in self.stand_ins
+
+    def _beyond_engine(self, call: Exchange) -> str | None:
+        """Why the engine can't replay a request, or the message that a gradient is for."""
+        text = self.beyond(call)
+        edge = edge_of(call.request) if text is None else None
+        carrier = None if edge is None else self.facts.edges.get(edge)
+        known = None if carrier is None else self.verdicts.get(carrier.request)
+        if carrier is not None and known is not None and known.code == "unsupported":
+            return f"this gradient is for #{carrier.request}: {known.text}"
+        return text
+
+    def _nested(self, call: Exchange) -> Verdict | None:
+        """A played worker sends nothing while it serves a live one: the captured answer has it all."""
+        cause = self.causes.parents.get(call.index)
+        if cause is None:
+            return None
+        parent, request = self.verdicts.get(cause), self.calls.get(cause)
+        served = parent is not None and parent.happens and request is not None
+        if call.kind == MessageType.BACKWARD_AUTOGRAD_REQ and (request is None or request.kind in PASSES):
+            return None  # a gradient that the live worker waits for; its edge decides
+        if served:
+            text = f"{call.caller} sent it while it served #{cause}, which is answered from the capture"
+            return Verdict("skip", "nested-in-answer", text)
+        return None
+
+    def _unknown_context(self, worker: str, context: int | None) -> Verdict | None:
+        """Whether a worker does not have the context that is to be cleaned up, and why."""
+        if context is None or (worker, context) in self.reached:
+            return None
+        code = self.unreached.get((worker, context), "older-state")
+        return Verdict("skip", code, f"nothing of this context reaches {worker} here")
+
+    def _lacking(self, call: Exchange) -> Verdict | None:
+        """What the request builds on and the live workers do not have."""
+        if call.kind == MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ:
+            return self._unknown_context(call.callee, call.context)
+        edge = edge_of(call.request)
+        if edge is not None:
+            carrier = self.facts.edges.get(edge)
+            if carrier is None:
+                text = "the message that this gradient is for was sent before the capture began"
+                return Verdict("skip", "older-state", text)
+            return self._without(carrier, "this gradient is for")
+        for rref in rrefs_in(call.request):
+            lacking = self._lacking_rref(rref)
+            if lacking is not None:
+                return lacking
+        fork = fork_of(call.request) if call.kind in HOUSEKEEPING else None
+        if fork is None or call.kind == MessageType.RREF_FORK_REQUEST:
+            return None
+        carrier = self.facts.forks.get(fork)
+        deleted = call.kind == MessageType.RREF_USER_DELETE
+        if carrier is None and deleted and all(map(self._stands_in, rrefs_in(call.request))):
+            return None  # the owner was told of it
+        if carrier is None:
+            return self._unknown_fork(fork, rrefs_in(call.request))
+        return self._without(carrier, "this fork came with")
+
+    def _unknown_fork(self, fork: Id, rrefs: Sequence[Id]) -> Verdict:
+        """A fork that no message is known to have brought: it is not older than its RRef."""
+        name = f"fork {fork[0]}:{fork[1]}"
+        makers = [self.facts.makers[rref].request for rref in rrefs if rref in self.facts.makers]
+        if makers:
+            text = f"no message that could be read has brought {name} of the RRef that #{makers[0]} makes"
+            return Verdict("skip", "unsupported", text)
+        return Verdict("skip", "older-rref", f"{name} was made before the capture began")
+
+    def _lacking_rref(self, rref: Id) -> Verdict | None:
+        """Whether a live owner has no value under this id."""
+        facts = self.facts
+        owner = facts.owners.get(rref)
+        if owner is None or owner in self.cast.roles:
+            return None  # a played owner has nothing but its captured answers, which come by themselves
+        maker = facts.makers.get(rref)
+        if maker is not None:
+            return self._without(maker, f"RRef {rref[0]}:{rref[1]} is made by")
+        first = facts.mentions.get(rref)
+        if first is not None and first.sender == owner:
+            return self._without(first, f"RRef {rref[0]}:{rref[1]} came with")
+        if self._stands_in(rref):
+            return None
+        text = f"RRef {rref[0]}:{rref[1]} of {owner} was made before the capture began"
+        if rref in self.stand_ins:
+            text += f"; --stand-ins makes one from #{self.stand_ins[rref].message}"
+        return Verdict("skip", "older-rref", text)
+
+    def _without(self, carrier: Carrier, what: str) -> Verdict | None:
+        """A skip for the reason of the message that this one builds on, if that one does not take place."""
+        known = self.verdicts.get(carrier.request)
+        if known is None or known.happens:
+            return None
+        name = f"the answer to #{carrier.request}" if carrier.is_answer else f"#{carrier.request}"
+        return Verdict("skip", known.code or "unsupported", f"{what} {name}, which is skipped")
+
+    # --- calls to oneself -----------------------------------------------------------------------------------
+
+    def _self_call(self, call: Exchange, played: bool) -> Verdict:
+        name = call.caller
+        if played:
+            return Verdict("skip", "self-call", f"{name} calls itself and is played here")
+        cause = self.causes.parents.get(call.index)
+        if cause is not None:
+            if self.happens(cause):
+                text = f"{name} calls itself while it serves #{cause}"
+                return Verdict("skip", "nested-in-answer", text, happens=True)
+            return Verdict("skip", "driver-not-live", f"#{cause}, from which it follows, is skipped")
+        plain = call.kind in CALLS | FETCHES and call.context is None
+        if len(self.cast.live) == 1 and not self.joins and plain:
+            verdict = self._to_live(call)
+            return verdict if verdict.action == "skip" else Verdict("send", happens=True)
+        return Verdict("skip", "self-call", f"{name}'s own program calls itself")
+
+    def happens(self, index: int) -> bool:
+        """Whether a live worker takes part in a request that was judged."""
+        verdict = self.verdicts.get(index)
+        return verdict is not None and verdict.happens
+
+
+def blocked_contexts(
+    stage: Stage, calls: Mapping[int, Exchange], facts: JobFacts, roles: Collection[str]
+) -> set[tuple[str, int]]:
+    """(live worker, context) in which a worker waits for a gradient that does not come in this replay,
+    although its pass came to an end in the capture. Where it did not end there either, it is replayed as it
+    was.
+    """
+    ended: dict[tuple[str, int], int] = {}
+    """(worker, context) → when the last gradient came whose pass ended without an error."""
+    for edge, indexes in facts.gradients.items():
+        for index in indexes:
+            call = calls[index]
+            if call.response is not None and call.response.rpc.message.type != MessageType.EXCEPTION:
+                key = (call.callee, edge[0])
+                ended[key] = max(call.begin_ns, ended.get(key, call.begin_ns))
+    found: set[tuple[str, int]] = set()
+    for edge, carrier in facts.edges.items():
+        waits = carrier.sender not in roles and stage.happens(carrier.request)
+        if not waits or any(stage.happens(index) for index in facts.gradients.get(edge, ())):
+            continue
+        key = (carrier.sender, edge[0])
+        if ended.get(key, -1) > calls[carrier.request].begin_ns:
+            found.add(key)
+    return found
+
+
+NO_ANSWER = "its answer was not captured, nor was any other of that connection"
+
+
+def _missing(record: RpcRecord, what: str) -> str:
+    count = missing_bytes(record)
+    if count:
+        return f"{count:,} bytes of {what} were not captured"
+    return f"which bytes are the tensors of {what} can't be told"

@@ -1,0 +1,212 @@
+"""One session against a dynamic group that others have started: join, play, clean up, leave.
+
+In: a planned session, and where the user says that the group's store is. Out: the `Player` that plays it.
+Played workers join under their captured names, or others where these are taken, and under ids that nobody
+has had. Nothing is contacted but that store and the addresses of members in it. However it ends, what was
+made in live workers is taken back and the group is left, unless this process is killed at once: then
+`running_group.remove_dead` helps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from rpcinspect.equality.ids import WORKER
+from rpcinspect.errors import ReplayError
+from rpcinspect.replayer.peers.handshake import MEMBER_TERMS
+from rpcinspect.replayer.peers.loop import Loop, RequestArrived, Tap, limits_for
+from rpcinspect.replayer.peers.membership import Membership, NameTakenError, farewell, read_members
+from rpcinspect.replayer.peers.peer import Peer
+from rpcinspect.replayer.peers.running_group import HeldSignals, StoreAddress, addresses_of, own_host
+from rpcinspect.replayer.peers.store_client import StoreClient
+from rpcinspect.replayer.planning.model import PlannedSession
+from rpcinspect.replayer.playing.inputs import Material
+from rpcinspect.replayer.playing.player import Player
+from rpcinspect.replayer.playing.translate import LiveRecords, ids_of
+from rpcinspect.replayer.playing.uncaptured import acknowledgement, refusal
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Exchange
+
+RELEASE_S = 5.0
+"""The longest wait until live workers have dropped what is left of a session."""
+NAME_TRIES = 5
+"""Another replay may take a name between our choice and our turn."""
+MAX_NAME = 100
+"""Bytes of a captured name in a name that is made up; torch takes 128."""
+
+
+class JoinOptions(Struct, frozen=True, kw_only=True):
+    """Which group, and who is called otherwise in it."""
+
+    store: StoreAddress
+    renames: Mapping[str, str] = field(default_factory=dict)
+    """Captured name → name in the group, of live workers; of played ones, the name under which they join."""
+
+
+class _Names(Struct, frozen=True, kw_only=True):
+    """Who is who in the group."""
+
+    renames: Mapping[str, str]
+    """Captured → live, where they differ."""
+    ids: Mapping[str, int]
+    """Captured name of a live worker → its id."""
+
+
+def check(materials: Iterable[Material], options: JoinOptions) -> None:
+    """Raises `ReplayError` where a session can't be played in this group; nothing was changed in it."""
+    with options.store.connect() as store:
+        for material in materials:
+            _names(store, material, options)
+        addresses_of(store, read_members(store))
+
+
+def play_joined(
+    material: Material,
+    options: JoinOptions,
+    new_player: Callable[[Material, Loop, Mapping[str, Peer], Membership], Player],
+    *,
+    tap: Tap | None,
+    trouble: Callable[[str], None],
+) -> None:
+    """Plays a session with a new player. Raises `ReplayError` where that can't be done, with the group as it
+    was. `trouble` hears that the group could not be left, and what to do about it.
+    """
+    limits = limits_for(material.largest)
+    with options.store.connect(tap=tap) as store, HeldSignals() as signals, Loop(limits, tap=tap) as loop:
+        loop.add_timer(signals.check)
+        for left in reversed(range(NAME_TRIES)):
+            names = _names(store, material, options)
+            host = own_host(addresses_of(store, read_members(store)))
+            with contextlib.ExitStack() as stack:
+                peers = {
+                    role: stack.enter_context(
+                        Peer(loop, names.renames.get(role, role), 0, host=host, terms=MEMBER_TERMS)
+                    )
+                    for role in material.planned.cast.roles
+                }
+                membership = Membership(store, list(peers.values()), fresh=True, check=signals.check)
+                player: Player | None = None
+                try:
+                    _join(membership, options)
+                    player = new_player(_in_group(material, names, peers), loop, peers, membership)
+                    player.run()
+                    return
+                except NameTakenError:
+                    if not left:
+                        raise
+                finally:
+                    with signals.quiet():
+                        if player is not None:
+                            _release(player, names.renames, peers, membership)
+                        try:
+                            membership.leave()
+                        except ReplayError as error:
+                            trouble(_trouble(error, peers.values(), options))
+
+
+def _join(membership: Membership, options: JoinOptions) -> None:
+    """With what helps where a member is dead."""
+    try:
+        membership.join()
+    except NameTakenError:
+        raise
+    except ReplayError as error:
+        raise ReplayError(
+            f"the group was not joined: {error}. A member that has ended without leaving is taken out by: "
+            f"rpcinspect replay --leave NAME --connect {options.store} --yes-join"
+        ) from error
+
+
+def _in_group(material: Material, names: _Names, peers: Mapping[str, Peer]) -> Material:
+    """The material with names and ids as they are in the group."""
+    ids = {role: peer.worker_id for role, peer in peers.items()}
+    rules = replace(material.rules, renames=names.renames)
+    return replace(material, rules=rules, live_ids={**names.ids, **ids})
+
+
+def _trouble(error: ReplayError, peers: Iterable[Peer], options: JoinOptions) -> str:
+    names = ",".join(peer.name for peer in peers)
+    return (
+        f"the group could not be left as it should: {error}; its members were told, what is left in its "
+        f"store goes with: rpcinspect replay --leave {names} --connect {options.store} --yes-join"
+    )
+
+
+def _release(
+    player: Player, names: Mapping[str, str], peers: Mapping[str, Peer], membership: Membership
+) -> None:
+    """Lets live workers, of these names in the group, drop what is left. Requests that come meanwhile are
+    acknowledged or refused.
+    """
+    records = LiveRecords()
+    by_name = {peer.name: peer for peer in peers.values()}
+
+    def asked(event: RequestArrived) -> None:
+        if not membership.handle(event):
+            live = records.decode(event.message, event.tensors)
+            with contextlib.suppress(ReplayError):  # it is gone
+                by_name[event.peer].answer(event, acknowledgement(live.record) or refusal())
+
+    releases = player.leftovers.releases()
+    farewell(((peers[role], names.get(to, to), message) for role, to, message in releases), RELEASE_S, asked)
+
+
+# --- who is who -------------------------------------------------------------------------------------------
+
+
+def _names(store: StoreClient, material: Material, options: JoinOptions) -> _Names:
+    """Raises `ReplayError` if the group lacks a worker that messages go to or speak of."""
+    members = read_members(store)
+    cast, given = material.planned.cast, options.renames
+    ids = {name: members[given.get(name, name)] for name in cast.live if given.get(name, name) in members}
+    _check_targets(material.planned, given, ids, members)
+    _check_mentions(material, ids)
+    renames = {name: given[name] for name in cast.live if given.get(name, name) != name}
+    for role in cast.roles:
+        name = given.get(role, role)
+        if name in members and role in given:
+            raise ReplayError(f"--rename {role}={name}: the group has a member of this name")
+        if name in members:
+            name = f"{role.encode()[:MAX_NAME].decode('utf-8', 'ignore')}-replay-{secrets.token_hex(4)}"
+        if name != role:
+            renames[role] = name
+    return _Names(renames=renames, ids=ids)
+
+
+def _check_targets(
+    planned: PlannedSession, given: Mapping[str, str], ids: Mapping[str, int], members: Mapping[str, int]
+) -> None:
+    targets = dict.fromkeys(step.to for step in planned.steps if step.action == "send")
+    absent = [given.get(name, name) for name in targets if name not in ids]
+    if absent:
+        there = ", ".join(sorted(members))
+        raise ReplayError(
+            f"{', '.join(absent)} is no member of the group, whose members are {there}; "
+            "--rename CAPTURED=MEMBER says who is who, --role who is played"
+        )
+
+
+def _check_mentions(material: Material, ids: Mapping[str, int]) -> None:
+    """Ids of workers in what is sent are translated; those of workers that are not there can't be."""
+    known = {material.worker_ids[name] for name in (*ids, *material.planned.cast.roles)}
+    captured = {worker_id: name for name, worker_id in material.worker_ids.items()}
+    for index, record in _given(material.planned, material.calls):
+        for kind, value in ids_of(record):
+            if kind == WORKER and value not in known:
+                who = captured.get(int(str(value)), f"worker {value}")
+                raise ReplayError(f"#{index} speaks of {who}, who is no member of the group")
+
+
+def _given(planned: PlannedSession, calls: Mapping[int, Exchange]) -> Iterator[tuple[int, RpcRecord]]:
+    """What would be sent to live workers, with the index of its request."""
+    for step in planned.steps:
+        call = calls.get(step.message)
+        if call is not None and step.action == "send":
+            yield call.index, call.request
+        elif call is not None and step.action == "answer" and call.response is not None:
+            yield call.index, call.response

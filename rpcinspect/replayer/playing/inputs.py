@@ -1,0 +1,121 @@
+"""What a session is played from, and by whom: the same for every engine and every kind of group.
+
+In: a planned session and its captured exchanges. Out: plain records, what the player asks of those who carry
+its messages, and how much memory live workers may take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from rpcinspect.equality.elements import Read
+from rpcinspect.equality.ids import IdMap
+from rpcinspect.equality.rules import Rules
+from rpcinspect.replayer.peers.loop import PeerEvent, RequestArrived
+from rpcinspect.replayer.planning.model import PlannedSession
+from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Exchange
+from rpcinspect.tensorpipe.records import TpMessage
+
+
+class Material(Struct, frozen=True, kw_only=True):
+    """What a session is played from."""
+
+    planned: PlannedSession
+    calls: Mapping[int, Exchange]
+    """By the index of their request."""
+    read: Read
+    """Of captured bytes."""
+    rules: Rules
+    worker_ids: Mapping[str, int]
+    """Of all workers, as captured. The rules say who has another name in the live group."""
+    live_ids: Mapping[str, int] | None = None
+    """Captured names → ids as they have joined, where these are others."""
+    ids: IdMap = field(default_factory=IdMap)
+    """Captured → live, as the player learns them."""
+    elsewhere: bool = False
+    """Whether tensors are on other devices than in the capture: then device maps are no difference."""
+    early: frozenset[int] = frozenset()
+    """Requests whose answers nobody waits for, since the engine sees them later than they come."""
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest captured message, tensors and what was not captured of them included."""
+        both = (record for call in self.calls.values() for record in (call.request, call.response))
+        return max((size_of(record.tp) for record in both if record is not None), default=0)
+
+    @property
+    def ids_in_group(self) -> Mapping[str, int]:
+        """Captured names → ids as they have joined; of all who have."""
+        return self.worker_ids if self.live_ids is None else self.live_ids
+
+    def storages(self, record: RpcRecord) -> list[bytes]:
+        """The captured bytes of a message's tensors."""
+        return [b"" if tensor.extent is None else self.read(tensor.extent) for tensor in record.tp.tensors]
+
+    def live_name(self, captured: str) -> str:
+        """What a worker of the capture is called in the live group."""
+        return self.rules.worker_name(captured)
+
+    def captured_name(self, live: str) -> str:
+        """What a worker that calls itself so is called in the capture."""
+        return next((name for name, other in self.rules.renames.items() if other == live), live)
+
+
+def size_of(message: TpMessage) -> int:
+    """Bytes of descriptor, payloads and tensors, as announced."""
+    return message.length + sum(tensor.descriptor.length for tensor in message.tensors)
+
+
+class Played(Protocol):
+    """A worker that is played: a `Peer`, or an `AgentPeer`."""
+
+    name: str
+
+    def send(
+        self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
+    ) -> int:
+        """Sends a request and returns its number; the rest comes as events."""
+
+    def renew(self, message_id: int) -> None:
+        """Gives a request its whole time again."""
+
+    def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
+        """Answers a request; False: nobody waits any more."""
+
+
+class Members(Protocol):
+    """Who is in the group."""
+
+    def handle(self, event: PeerEvent) -> bool:
+        """Whether an event was a matter of membership, and is dealt with."""
+
+
+LEAST = 4 * 10**9
+"""A model of some hundred million parameters, with gradients and the state of an optimizer, is made by a
+message of a few numbers."""
+TIMES = 16
+"""Of all bytes that are sent and come back: as if all were kept, with gradients, copies and what is computed
+between them."""
+
+
+def allowance(planned: PlannedSession, calls: Mapping[int, Exchange]) -> int:
+    """Bytes that each live worker of a session may take, beyond those that it has once it has joined.
+    Captured bytes count, not announced ones: a capture can't raise the bound by a lie."""
+    replayed = [calls[step.message] for step in planned.steps if step.action != "skip"]
+    both = [record for call in replayed for record in (call.request, call.response) if record is not None]
+    return max(LEAST, TIMES * sum(map(captured_bytes, both)))
+
+
+def captured_bytes(record: RpcRecord) -> int:
+    """Of payloads and tensors."""
+    tensors = (
+        tensor.descriptor.length - tensor.missing_bytes
+        for tensor in record.tp.tensors
+        if tensor.extent is not None
+    )
+    return sum(map(len, record.tp.payloads)) + sum(tensors)

@@ -1,0 +1,245 @@
+"""Which captured request a live worker's request repeats.
+
+In: the captured requests of live workers to played ones, and a live one. Out: the captured one that it is
+most like, with the differences. Message numbers tell nothing, since each side counts its own; a pair must
+have sender, receiver, kind and function in common, and gradients the edge. Of several, the first equal one is
+taken, else the nearest: workers that run several requests at once send in another order than they did.
+
+What caused a captured request, and whether the plan expects it, decides nothing where a live one equals it:
+that one comes first among equals only. It is equal, too, to one that an unlike request was taken for before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import TypeAlias, cast
+
+from msgspec import Struct
+
+from rpcinspect.equality.difference import Difference, verdict
+from rpcinspect.equality.elements import Read
+from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
+from rpcinspect.equality.messages import compare_messages
+from rpcinspect.equality.rules import Rules
+from rpcinspect.pickles.semantic import python_udf
+from rpcinspect.replayer.planning.model import Spare, some_of
+from rpcinspect.replayer.playing.translate import Arrived, Id
+from rpcinspect.rpc.command import (
+    CleanupAutogradContextReq,
+    PropagateGradientsReq,
+    PythonCall,
+    PythonRemoteCall,
+    PythonRRefFetchCall,
+    RRefChildAccept,
+    RRefForkRequest,
+    RRefUserDelete,
+    ScriptRRefFetchCall,
+)
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.questions import context_of, function_of
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import pack_id, unpack_id
+from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.provenance import marks_of
+
+MAX_TRIALS = 256
+"""Captured requests that one live request is compared with, of those that are expected, and of others."""
+
+NOTHING_LIKE_IT = "nothing like it was captured"
+
+Key: TypeAlias = tuple[str, str, int, str | None, int | None]
+
+
+Values: TypeAlias = tuple[int, ...]
+"""Marks of plain values, see `session/provenance.py`."""
+
+
+class Match(Struct, frozen=True):
+    """A captured request and what a live one has in other form."""
+
+    call: Exchange
+    differences: tuple[Difference, ...]
+
+
+class _Pool:
+    """Captured requests, in order, by what can be looked up of them."""
+
+    def __init__(self) -> None:
+        self.open: dict[Key, dict[int, Exchange]] = defaultdict(dict)
+        self._named: dict[tuple[Key, Id], dict[int, Exchange]] = defaultdict(dict)
+        """By the captured id, of those that are nothing but an id or the gradient of one."""
+        self._exact: dict[tuple[Key, bytes], dict[int, Exchange]] = defaultdict(dict)
+        """By the payload: tried first."""
+        self._alike: dict[tuple[Key, Values], dict[int, Exchange]] = defaultdict(dict)
+        """By the values, whatever ids are beside them: tried next."""
+
+    def add(self, key: Key, call: Exchange) -> None:
+        """Takes one more."""
+        for its in self._places(key, call):
+            its[call.index] = call
+
+    def remove(self, key: Key, call: Exchange) -> None:
+        """Forgets one, if it is here."""
+        for its in self._places(key, call):
+            its.pop(call.index, None)
+
+    def _places(self, key: Key, call: Exchange) -> list[dict[int, Exchange]]:
+        own = own_id(call.request)
+        found = [self.open[key], self._exact[key, call.request.rpc.message.payload]]
+        found.append(self._alike[key, _values(call.request)])
+        return found if own is None else [*found, self._named[key, own]]
+
+    def named(self, key: Key, captured: Id) -> list[Exchange]:
+        """Those with this id."""
+        return list(self._named.get((key, captured), {}).values())
+
+    def likeliest(self, key: Key, live: RpcRecord) -> Iterator[Exchange]:
+        """All of a kind, those with the same bytes first, then those with the same values."""
+        exact = self._exact.get((key, live.rpc.message.payload), {})
+        yield from exact.values()
+        every = self.open.get(key, {})
+        alike = self._alike.get((key, _values(live)), {}) if len(every) > MAX_TRIALS else {}
+        yield from (call for index, call in alike.items() if index not in exact)
+        yield from (call for index, call in every.items() if index not in exact and index not in alike)
+
+
+class Expected:
+    """The captured requests of live workers that were not repeated yet."""
+
+    def __init__(
+        self,
+        calls: Iterable[Exchange],
+        read: Read,
+        rules: Rules,
+        ids: IdMap,
+        played: Collection[int] = (),
+        spare: Mapping[Spare, Iterable[Exchange]] = MappingProxyType({}),
+    ) -> None:
+        """`calls`: those that are expected; `read`: of captured bytes; `ids` learns from every match;
+        `played`: captured ids of played workers, whose autograd contexts have the captured counters; `spare`:
+        those that are not expected.
+        """
+        self._played = frozenset(played)
+        self._planned, self._like, self._equal, self._taken = _Pool(), _Pool(), _Pool(), _Pool()
+        """Those that are expected; of those that are not, the ones that may be and all others; and those that
+        a request was taken for which is not equal."""
+        self._captured: Counter[Key] = Counter()
+        """How many of each kind there were at the beginning."""
+        like, equal = spare.get("like", ()), spare.get("equal", ())
+        for pool, its in ((self._planned, calls), (self._like, like), (self._equal, equal)):
+            for call in its:
+                key = self._key(call.caller, call.callee, call.request)
+                pool.add(key, call)
+                self._captured[key] += 1
+        self._read = read
+        self._rules = rules
+        self._ids = ids
+
+    def match(self, sender: str, role: str, live: Arrived) -> Match | None:
+        """The captured request that this one repeats; it won't be found again, unless it is not equal to this
+        one and an equal one comes. None: there is none."""
+        key = self._key(sender, role, live.record, live=True)
+        best: tuple[tuple[bool, int, int], Exchange] | None = None
+        for candidates, nearest in self._candidates(key, live):
+            for call in islice(candidates, MAX_TRIALS):
+                mark = self._ids.mark()
+                found = self._compare(call, live)
+                contradicted = self._ids.refused > mark[1]
+                if not contradicted and verdict(found, self._rules) == "identical":
+                    return self._take(key, call, found, equal=True)
+                self._ids.rollback(mark)
+                rank = (contradicted, *_distance(found))
+                if nearest and (best is None or rank < best[0]):
+                    best = (rank, call)
+        if best is None:
+            return None
+        (other_ids, *_), call = best
+        if other_ids and own_id(call.request) is not None:
+            return None  # the id says which one it is, and it is none of those
+        return self._take(key, call, self._compare(call, live), equal=False)
+
+    def why_not(self, sender: str, role: str, live: Arrived) -> str:
+        """Why there is none for a request, in words."""
+        key = self._key(sender, role, live.record, live=True)
+        count, left = self._captured[key], [pool.open.get(key, {}) for pool in (self._like, self._equal)]
+        if not count:
+            return NOTHING_LIKE_IT
+        if own_id(live.record) is not None:
+            return f"of {count:,} of its kind that were captured, none is about the same id"
+        unlike = sorted(index for its in left for index in its)
+        if not unlike:
+            return f"{count:,} of its kind were captured, and that many have come before"
+        shown = some_of([f"#{index}" for index in unlike])
+        return f"it equals none of its kind that are left, all of which the plan leaves out ({shown})"
+
+    def _candidates(self, key: Key, live: Arrived) -> Iterator[tuple[Iterable[Exchange], bool]]:
+        """The likeliest first, and whether the nearest of them will do where none is equal; only those with
+        the same id, where it is known which that is."""
+        own, record = own_id(live.record), live.record
+        captured = None if own is None else self._ids.translate_back(*own)
+        if own is not None and captured is not None:
+            for pool in (self._planned, self._like, self._equal):
+                yield pool.named(key, (own[0], captured)), True  # type: ignore[arg-type]
+            return
+        yield self._planned.likeliest(key, record), True
+        if own is None:  # any other id that is not known would be equal to any that is not
+            yield self._like.likeliest(key, record), not self._planned.open.get(key)
+            yield self._equal.likeliest(key, record), False
+            yield self._taken.likeliest(key, record), False
+
+    def _take(self, key: Key, call: Exchange, found: list[Difference], *, equal: bool) -> Match:
+        for pool in (self._planned, self._like, self._equal, self._taken):
+            pool.remove(key, call)
+        if not equal:
+            self._taken.add(key, call)
+        return Match(call, tuple(found))
+
+    def _compare(self, call: Exchange, live: Arrived) -> list[Difference]:
+        return compare_messages(call.request, live.record, self._read, live.read, self._rules, self._ids)
+
+    def _key(self, sender: str, role: str, record: RpcRecord, *, live: bool = False) -> Key:
+        context = context_of(record)
+        if context is not None and live:
+            context = self._captured_context(context)
+        if context is not None and unpack_id(context)[0] not in self._played:
+            context = None  # it has another id here
+        return sender, role, message_type_of(record.rpc.command), function_of(record), context
+
+    def _captured_context(self, live: int) -> int:
+        """A live context by its captured id, if a played worker made it: its counter is the same."""
+        known = self._ids.translate_back(CONTEXT, live)
+        if known is not None:
+            return cast("int", known)
+        worker, counter = unpack_id(live)
+        captured = self._ids.translate_back(WORKER, worker)
+        return live if captured is None else pack_id(cast("int", captured), counter)
+
+
+def own_id(record: RpcRecord) -> Id | None:
+    """The id that says which request this is; None: its function and its arguments do."""
+    command = record.rpc.command
+    if isinstance(command, PropagateGradientsReq):
+        return AUTOGRAD_MESSAGE, command.autograd_metadata.autograd_message_id
+    if isinstance(command, (RRefUserDelete, RRefForkRequest, RRefChildAccept)):
+        return FORK, command.fork_id
+    if isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
+        return RREF, command.rref_id
+    if isinstance(command, CleanupAutogradContextReq):
+        return CONTEXT, command.context_id
+    return None
+
+
+def _values(record: RpcRecord) -> Values:
+    """Of the arguments of a call in Python; of anything else none."""
+    pickle = record.facts.pickle if isinstance(record.rpc.command, (PythonCall, PythonRemoteCall)) else None
+    udf = None if pickle is None else python_udf(pickle.root)
+    return () if udf is None else marks_of([udf.args, udf.kwargs])
+
+
+def _distance(found: Sequence[Difference]) -> tuple[int, int]:
+    """How unlike two messages are: differences beyond rounding first, then all."""
+    beyond = sum(not one.tolerated and one.code not in ("ulp", "zero-sign") for one in found)
+    return beyond, len(found)

@@ -1,0 +1,312 @@
+"""What came of a replay: every step and every request of a live worker with its result, as plain records, and
+the likely reason of a difference in a sentence.
+
+Made by the engine, read by the report and the views. Message numbers are indexes, as in the plan.
+
+`with_reasons`: where a replay parts from its capture, and what follows. A difference is a place of its own if
+nothing before it was different already at the live worker that made it, or at one with which that exchanges
+messages; what comes after may follow from it. Nothing follows through a played worker: whatever it gets, it
+sends what was captured. What is said of the first is a guess from how the values differ, and worded as one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rpcinspect.equality.computation import Nature, nature_of
+from rpcinspect.equality.difference import Difference
+from rpcinspect.replayer.planning.model import Plan, PlannedSession, Step
+from rpcinspect.replayer.workers.ended import NO_MEMORY, Ended
+from rpcinspect.replayer.workers.live_group import Gradient
+from rpcinspect.replayer.workers.seeds import Seeds
+from rpcinspect.run.exchanges import Exchange
+
+Result = Literal["identical", "tolerance", "different", "failed", "unanswered"]
+"""`failed`: it could not be sent, or the pipe or the worker was lost; `unanswered`: nothing came in time
+although the capture has something. A request without an answer in both is identical."""
+
+
+class StepOutcome(Struct, frozen=True, kw_only=True):
+    """What came of one step of the plan."""
+
+    step: Step
+    result: Result | None
+    """Of a `send` it is the answer's; of an `answer` it is that of the request to which the captured answer
+    was given, `unanswered` if the live worker never sent it. None of skips, of housekeeping that never came,
+    and of answers that the capture can't have, since it ends before them."""
+    differences: tuple[Difference, ...] = ()
+    """`a` is captured, `b` is live."""
+    text: str | None = None
+    """Why it failed; the likely reason of a difference."""
+    same_payload: bool | None = None
+    """Whether the live payload has the captured bytes; None where there was nothing to compare."""
+    latency_s: float | None = None
+    """From sending to the whole answer, of a `send`."""
+
+
+class InboundOutcome(Struct, frozen=True, kw_only=True):
+    """A request of a live worker to a played one."""
+
+    captured: int | None
+    """Index of the captured request that it repeats; None: it repeats none, `text` says why."""
+    type: str
+    """Outermost type of the live one."""
+    sender: str
+    role: str
+    """The played worker that was asked."""
+    result: Result | None
+    """None: it was not captured and tells nothing, such as the going of an RRef."""
+    differences: tuple[Difference, ...] = ()
+    text: str | None = None
+    same_payload: bool | None = None
+
+
+class SessionOutcome(Struct, frozen=True, kw_only=True):
+    """One session, carried out."""
+
+    planned: PlannedSession
+    steps: tuple[StepOutcome, ...]
+    """One for each step of the plan, in its order."""
+    inbound: tuple[InboundOutcome, ...]
+    """In the order in which they came."""
+    wall_s: float
+    """From the first message to the last; without starting the workers."""
+    failure: str | None = None
+    """Why it could not begin, or ended early; then the steps that did not take place are `failed`."""
+    gradients: Mapping[str, Mapping[int, tuple[Gradient, ...]]] | None = None
+    """Live worker → context → what its leaves held at the end, if that was asked for."""
+    ended: tuple[Ended, ...] = ()
+    """The processes that ended early, the first first."""
+
+
+class FoundSeed(Struct, frozen=True, kw_only=True):
+    """A seed of a live worker with which messages of its own are as captured, and without which they are
+    not."""
+
+    worker: str
+    seed: int
+    explains: tuple[int, ...]
+    """Indexes of requests: of those that it sent, and of those whose answers it made."""
+
+
+class SeedSearch(Struct, frozen=True, kw_only=True):
+    """What came of looking for seeds in one session."""
+
+    session: int
+    tries: range
+    """The seeds that were to be tried."""
+    tried: int
+    """How many were; a seed that was tried in several passes counts each time."""
+    wall_s: float
+    found: tuple[FoundSeed, ...]
+    missing: Mapping[str, int]
+    """Live worker → request with its first message that is not as captured, and that no seed explains."""
+    out_of_time: bool
+    failure: str | None
+    """Why nothing could be tried: the session itself ended early."""
+
+    def seeds(self, given: Seeds) -> Seeds:
+        """With what was found."""
+        return Seeds(everybody=given.everybody, own=given.own | {one.worker: one.seed for one in self.found})
+
+
+class Recording(Struct, frozen=True, kw_only=True):
+    """The capture that was made of the replay."""
+
+    path: Path
+    failure: str | None
+    """Why it ends early. What no recording holds is said by `recorder.NOT_RECORDED`."""
+
+
+class ReplayOutcome(Struct, frozen=True, kw_only=True):
+    """Everything that was done."""
+
+    plan: Plan
+    runs: tuple[tuple[SessionOutcome, ...], ...]
+    """Each repetition of the whole replay, with its sessions; none where nothing was started."""
+    engine: Literal["wire", "agent"]
+    device: str
+    wall_s: float
+    """Of everything, starting workers included."""
+    captured_wall_s: float
+    """From the first to the last message that was captured."""
+    interrupted: bool = False
+    recording: Recording | None = None
+    searches: tuple[SeedSearch, ...] = ()
+    """For seeds, before the first run, session by session."""
+
+
+RANDOM = (
+    "same request, zeros in other places: probably dropout with another seed "
+    "(--seed WORKER=N sets it, --search-seed FROM:TO looks for it)"
+)
+STATE = (
+    "same request, another answer: the code has changed, or it uses state outside RPC "
+    "(random numbers: try --seed or --search-seed; time, files, globals)"
+)
+WAITS = (
+    "its function may take longer here (--timeout), or wait for something outside RPC, such as what its "
+    "worker's own program does: a replay does not run that"
+)
+ROUNDING = (
+    "equal but for rounding (--tolerance accepts that): other hardware, another number of threads "
+    "(--threads) or another release of torch adds in another order"
+)
+
+EVENTS = (
+    "other operators ran in the thread while it was profiled: those of another release of torch, or work for "
+    "other messages, which is chance if all else is identical"
+)
+
+
+FAILED_HERE = "it failed here: "
+AFTER_A_GAP = "a worker lacks an earlier request, of which bytes were not captured, and so may do otherwise"
+
+
+def with_reasons(
+    steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Exchange]
+) -> tuple[tuple[StepOutcome, ...], tuple[InboundOutcome, ...]]:
+    """Differences with the likely reason; `calls` by the index of their request."""
+    groups = _live_groups(steps, calls)
+    first: dict[str, int] = {}
+    """Live worker, and each that exchanges messages with it → request of the first difference."""
+    told: dict[int, str] = {}
+    moments = [
+        (calls[index].end_ns if sent else calls[index].begin_ns, index, found)
+        for index, sent, found in _different(steps, inbound, calls)
+    ]
+    moments.sort(key=lambda moment: moment[:2])
+    gaps = _gaps(steps, calls)
+    for _, index, found in moments:
+        places = _places(calls[index], groups)
+        earlier = [first[place] for place in places if place in first and first[place] != index]
+        told[index] = f"may follow from #{min(earlier)}" if earlier else _guess(found)
+        for place in places:
+            first.setdefault(place, index)
+    return (
+        tuple(
+            replace(one, result=None, text=AFTER_A_GAP)
+            if one.result in ("different", "unanswered") and _after(gaps, one.step.message, calls)
+            else _step_with_reason(one, told, first, groups, calls)
+            for one in steps
+        ),
+        tuple(
+            replace(one, result=None, text=AFTER_A_GAP)
+            if one.result == "different" and _after(gaps, one.captured, calls)
+            else replace(one, text=told[one.captured])
+            if one.result == "different" and one.text is None and one.captured in told
+            else one
+            for one in inbound
+        ),
+    )
+
+
+def _gaps(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) -> dict[str, int]:
+    """Worker → the first request that it lacks here, since the capture lacks bytes."""
+    found: dict[str, int] = {}
+    for step in (one.step for one in steps):
+        if step.action == "skip" and step.code == "missing-bytes" and step.message in calls:
+            name = step.to if step.sender == step.role else step.sender
+            found[name] = min(step.message, found.get(name, step.message))
+    return found
+
+
+def _after(gaps: Mapping[str, int], index: int | None, calls: Mapping[int, Exchange]) -> bool:
+    """Whether a worker at an end of a call lacks an earlier one."""
+    if index is None or index not in calls:
+        return False
+    return any(gaps.get(name, index) < index for name in (calls[index].caller, calls[index].callee))
+
+
+def _step_with_reason(
+    one: StepOutcome,
+    told: Mapping[int, str],
+    first: Mapping[str, int],
+    groups: Mapping[str, set[str]],
+    calls: Mapping[int, Exchange],
+) -> StepOutcome:
+    index = one.step.message
+    if one.result == "different" and one.text is None and index in told:
+        return replace(one, text=told[index])
+    if one.result == "unanswered" and one.step.action == "answer" and index in calls:
+        earlier = [first[place] for place in _places(calls[index], groups) if first.get(place, index) < index]
+        return replace(one, text=f"{one.text}; it may follow from #{min(earlier)}") if earlier else one
+    if one.result == "unanswered" and one.step.action == "send":
+        earlier = [first[place] for place in _places(calls[index], groups) if place in first]
+        why = f"it may follow from #{min(earlier)}" if earlier else WAITS
+        return replace(one, text=f"{one.text}; {why}")
+    return one
+
+
+def _live_groups(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) -> dict[str, set[str]]:
+    """Live worker → those that it shares differences with: itself, and whom messages join to it."""
+    played = {one.step.role for one in steps if one.step.action != "skip"}
+    groups: dict[str, set[str]] = {}
+    for call in calls.values():
+        live = {call.caller, call.callee} - played
+        for worker in live:
+            groups.setdefault(worker, {worker})
+        if not call.control:
+            joined = set().union(*(groups[worker] for worker in live))
+            groups |= dict.fromkeys(joined, joined)
+    return groups
+
+
+def _places(call: Exchange, groups: Mapping[str, set[str]]) -> set[str]:
+    """Where a difference shows again."""
+    return groups.get(call.callee, set()) | groups.get(call.caller, set())
+
+
+def _different(
+    steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Exchange]
+) -> list[tuple[int, bool, tuple[Difference, ...]]]:
+    """(request, whether it was sent by us, differences)"""
+    found = [
+        (one.step.message, True, one.differences)
+        for one in steps
+        if one.result == "different" and one.step.action == "send" and one.step.message in calls
+    ]
+    found += [
+        (one.captured, False, one.differences)
+        for one in inbound
+        if one.result == "different" and one.captured is not None
+    ]
+    return [item for item in found if not item[1] or calls[item[0]].end_ns is not None]
+
+
+def _guess(differences: Sequence[Difference]) -> str:
+    if {difference.code for difference in differences} == {"profile-events"}:
+        return EVENTS
+    for difference in differences:
+        if difference.code == "error" and difference.a_value is None and isinstance(difference.b_value, str):
+            line = error_line(difference.b_value)
+            return f"{FAILED_HERE}{line}{_hint(line)}"
+    return _REASONS[nature_of(differences)]
+
+
+def _hint(line: str) -> str:
+    """Which option may help against an error of a live worker."""
+    if "ModuleNotFoundError" in line:
+        return "; --path FOLDER lets live workers find a module"
+    if any(words in line for words in NO_MEMORY):
+        return "; --memory SIZE lets live workers take more"
+    return ""
+
+
+def error_line(text: str) -> str:
+    """Where Python says which exception it was; native errors have their frames after it."""
+    lines = [line.strip() for line in text.replace("\\n", "\n").splitlines() if line.strip()]
+    named = [line for line in lines if _EXCEPTION.match(line)]
+    return (named or lines or ["an error without words"])[-1][:MAX_LINE]
+
+
+MAX_LINE = 200
+_EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Iteration)\b.*")
+
+_REASONS: Mapping[Nature, str] = {"rounding": ROUNDING, "mask": RANDOM, "other": STATE}

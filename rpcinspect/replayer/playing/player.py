@@ -1,0 +1,534 @@
+"""One session of a replay: sends what is planned, answers live workers from the capture, compares.
+
+In: a planned session, its captured messages, and peers that are members of the live workers' group. Out:
+what came of each step, and of each request of live workers. One thread, one loop of events; the schedule says
+what may be sent, `Expected` which captured request a live one repeats, `translate` which ids have other
+numbers here. Nothing that live workers send is executed or trusted; whatever they do, it ends in finite time.
+
+May assume that the gate has passed everything that the plan sends and gives as an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rpcinspect.equality.difference import Difference, verdict
+from rpcinspect.equality.ids import WORKER
+from rpcinspect.equality.messages import compare_messages, same_payload
+from rpcinspect.errors import ReplayError
+from rpcinspect.replayer.peers.loop import (
+    Loop,
+    PeerEvent,
+    PipeLost,
+    RequestArrived,
+    ResponseArrived,
+    Unanswered,
+)
+from rpcinspect.replayer.planning.model import PlannedSession, Spare, Step
+from rpcinspect.replayer.planning.steps import NO_ANSWER
+from rpcinspect.replayer.playing.inputs import Material, Members, Played
+from rpcinspect.replayer.playing.matching import Expected
+from rpcinspect.replayer.playing.outcome import InboundOutcome, Result, StepOutcome
+from rpcinspect.replayer.playing.schedule import Due, Schedule
+from rpcinspect.replayer.playing.timeouts import Patience
+from rpcinspect.replayer.playing.translate import LiveRecords, learn_own_fork, learn_sent, translate
+from rpcinspect.replayer.playing.uncaptured import (
+    Leftovers,
+    acknowledgement,
+    receipt,
+    refusal,
+    refused_here,
+    too_much,
+)
+from rpcinspect.replayer.workers.ended import Ended
+from rpcinspect.rpc.message import Message, type_name
+from rpcinspect.rpc.questions import HOUSEKEEPING, missing_bytes, uncertain
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Exchange
+
+TICK_S = 0.05
+SHORTEST_TICK_S = 0.01
+"""How often something is done about what does not come; more often when it could have come just now."""
+LAST_S = 0.05
+"""How long is listened after the last step: what live workers sent before their last answers may come later,
+over pipes of its own."""
+
+GRACE_S = 1.0
+"""How long is waited, in a whole session, to learn how processes have ended with which pipes were lost."""
+
+
+class _Sent(Struct):
+    """A request that is on its way."""
+
+    step: Step
+    call: Exchange
+    at: float
+    """Monotonic seconds."""
+
+
+class Player:
+    """Plays one session; `run` once, then `outcomes`."""
+
+    def __init__(
+        self,
+        material: Material,
+        loop: Loop,
+        peers: Mapping[str, Played],
+        membership: Members,
+        patience: Patience,
+        *,
+        speed: float | None = None,
+        ended: Callable[[float], Sequence[Ended]] = lambda seconds: (),
+        done: Callable[[StepOutcome], None] = lambda outcome: None,
+    ) -> None:
+        """`peers` by the worker that they stand for; `ended` says which processes have ended, the first
+        first, and may wait so many seconds for one; `done` is called with each step that came to its end."""
+        self._material = material
+        self._loop = loop
+        self._peers = peers
+        self._membership = membership
+        self._patience = patience
+        self._ended = ended
+        self._done = done
+        planned, calls = material.planned, material.calls
+        self._schedule = Schedule(planned, calls, speed=speed, stubborn=patience.stubborn)
+        self._ids = material.ids
+        joined = material.ids_in_group
+        self._live_ids = frozenset([joined[name] for name in planned.cast.live if name in joined])
+        for name, worker_id in material.ids_in_group.items():
+            self._ids.carried(WORKER, material.worker_ids[name], worker_id)
+        to_itself = [step for step in planned.steps if step.action == "send" and step.role == step.to]
+        for number, step in enumerate(to_itself):  # others may use its object before it is sent
+            learn_own_fork(calls[step.message].request, self._ids, number)
+        asked, spare = _may_come(planned, calls)
+        played = [material.worker_ids[role] for role in planned.cast.roles if role in material.worker_ids]
+        self._expected = Expected(asked, material.read, material.rules, self._ids, played, spare)
+        self._refused_lacking = False
+        """Whether a live worker was refused something for which the recording lacks the answer."""
+        self._steps = {step.message: step for step in planned.steps}
+        self._live = LiveRecords()
+        self.leftovers = Leftovers(self._ids, material.ids_in_group)
+        self._sent: dict[tuple[str, int], _Sent] = {}
+        """(peer, message id) → request without an answer."""
+        self._requests: dict[int, RequestArrived] = {}
+        """Captured request → the live one that repeats it and is not answered yet."""
+        self._outcomes: dict[int, StepOutcome] = {}
+        self._last: dict[str, int] = {}
+        """Worker → index of the message that it got last."""
+        self._renewed = 0.0
+        """When it was looked last at what live workers wait for."""
+        self._grace_s = GRACE_S
+        self._gone: dict[str, str] = {}
+        """Worker → how its process ended, of those with which something was lost."""
+        self.inbound: list[InboundOutcome] = []
+        self.failure: str | None = None
+        self.wall_s = 0.0
+        """From the beginning to the last message."""
+
+    # --- the loop -------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until everything is sent and answered, or given up. `KeyboardInterrupt` passes through."""
+        began = quiet_since = time.monotonic()
+        while True:
+            now = time.monotonic()
+            due = list(self._schedule.ready(now, now - quiet_since))
+            for one in due:
+                self._send(one)
+            over = self._schedule.empty and not self._sent
+            if over and not due and now - quiet_since >= LAST_S:
+                self._end_if_killed()
+                return
+            wake = self._schedule.wake_in(now, 0.0 if due else now - quiet_since)
+            tick = min(max((now - quiet_since) / 2, SHORTEST_TICK_S), TICK_S)
+            events = self._loop.wait(tick if wake is None else min(wake, TICK_S))
+            self._renew(now)
+            progress = [self._take(event) for event in events]
+            if due or any(progress):
+                quiet_since = time.monotonic()
+                self.wall_s = quiet_since - began
+            elif not over and (ended := self._first_ended()) is not None:
+                self._end(ended.text)
+                return
+            elif wake is None:
+                self._lose_patience(time.monotonic() - quiet_since)
+
+    def _lose_patience(self, quiet_s: float) -> None:
+        """Nothing has happened for a while: what should have come from live workers by now won't."""
+        unasked = self._schedule.unasked
+        awaited = self._schedule.awaited()
+        for index in awaited or ([] if self._sent else sorted(unasked)):
+            if index in unasked and quiet_s >= self._patience.for_request(index):
+                self._patience.missed(index)
+                self._schedule.arrived(index)
+        on_their_way = {sent.call.answer for sent in self._sent.values()}
+        if awaited and awaited[0] not in unasked | on_their_way:
+            # Where clocks jump, a request may have been sent, by the capture, after its own answer.
+            self._schedule.arrived(awaited[0])
+
+    def _renew(self, now: float) -> None:
+        """The time of a request stands still while the live worker waits for an answer of ours to go on, as
+        far as that answer came first in the capture: then no two wait for each other."""
+        if now < self._renewed + TICK_S:
+            return
+        self._renewed = now
+        for asked in self._requests:
+            given_ns = self._material.calls[asked].answered_ns
+            causes = self._causes(asked) if given_ns is not None else set()
+            for (name, message_id), sent in self._sent.items():
+                call = sent.call
+                if call.index in causes and (call.answered_ns or 0) > (given_ns or 0):
+                    self._peers[self._role(name)].renew(message_id)
+
+    def _causes(self, index: int) -> set[int]:
+        """The requests that may have made a worker send this one, those behind these, and so on."""
+        found: set[int] = set()
+        left = [index]
+        while left:
+            step = self._steps.get(left.pop())
+            new = set(step.causes) - found if step is not None else set()
+            found |= new
+            left += new
+        return found
+
+    def _first_ended(self, wait_s: float = 0.0) -> Ended | None:
+        """The process that has ended, if one has; of several the first."""
+        return next(iter(self.with_last(self._ended(wait_s))), None)
+
+    def with_last(self, ended: Iterable[Ended]) -> tuple[Ended, ...]:
+        """With the message that each got last."""
+        return tuple(replace(one, last_message=self._last.get(one.worker or "")) for one in ended)
+
+    def _end_if_killed(self) -> None:
+        """Everything has come to its end; what ends by itself then may have been asked to, but not by a
+        signal."""
+        ended = self._first_ended()
+        if ended is not None and (ended.exit.signal is not None or self._gone):
+            self._end(ended.text)
+
+    def _end(self, reason: str) -> None:
+        """A live worker is gone: the session can't go on."""
+        self.failure = reason
+        for sent in self._sent.values():
+            self._finish(StepOutcome(step=sent.step, result="failed", text=reason))
+        self._sent.clear()
+
+    def outcomes(self) -> tuple[StepOutcome, ...]:
+        """One for each step of the plan, in its order."""
+        steps = self._material.planned.steps
+        return tuple(self._outcomes.get(step.message) or self._unfinished(step) for step in steps)
+
+    def _unfinished(self, step: Step) -> StepOutcome:
+        if step.action == "skip":
+            return StepOutcome(step=step, result=None)
+        if step.action == "send" or self.failure is not None:
+            return StepOutcome(step=step, result="failed", text=self.failure or "it was never sent")
+        if self._call(step).kind in HOUSEKEEPING:
+            text = "the live worker has not sent it by the end: when RRefs go is not its program's doing"
+            return StepOutcome(step=step, result=None, text=text)
+        return StepOutcome(step=step, result="unanswered", text=f"{step.to} never sent it")
+
+    def _call(self, step: Step) -> Exchange:
+        return self._material.calls[step.message]
+
+    def _finish(self, outcome: StepOutcome) -> None:
+        self._outcomes[outcome.step.message] = outcome
+        self._done(outcome)
+
+    # --- sending --------------------------------------------------------------------------------------------
+
+    def _send(self, due: Due) -> None:
+        if due.step.action == "send":
+            self._send_request(due.step)
+        else:
+            self._give(due.step, self._requests.pop(due.step.message))
+
+    def _send_request(self, step: Step) -> None:
+        call = self._call(step)
+        peer = self._peers[step.role]
+        gone = self._gone.get(step.to) or self._gone.get(step.role)
+        if gone is not None:
+            self._give_up(step, "failed", f"not sent: {gone}")
+            return
+        try:
+            message = translate(call.request, self._ids, self._live_ids)
+            message_id = peer.send(
+                self._material.live_name(step.to),
+                message,
+                self._material.storages(call.request),
+                timeout_s=self._patience.for_answer(call),
+            )
+        except ReplayError as error:
+            self._give_up(step, "failed", f"not sent: {self._not_told(call) or error}")
+            return
+        learn_sent(call.request, self._ids)
+        self.leftovers.sent(step.role, step.to, call.request)
+        self._sent[peer.name, message_id] = _Sent(step, call, time.monotonic())
+        self._last[step.to] = self._last[step.role] = step.message
+        if step.message in self._material.early and call.answer is not None:
+            self._schedule.arrived(call.answer)
+
+    def _not_told(self, call: Exchange) -> str | None:
+        """Which answer of its context did not come as captured, in words: it may have told ids."""
+        missing = [
+            one.step.message
+            for one in self._outcomes.values()
+            if one.step.action == "send"
+            and one.result in ("failed", "unanswered", "different")
+            and self._call(one.step).context == call.context
+        ]
+        if call.context is None or not missing:
+            return None
+        return f"may depend on the answer to #{min(missing)}, which did not come as captured"
+
+    def _give(self, step: Step, event: RequestArrived) -> None:
+        """Answers a live request as the captured one that it repeats was."""
+        call = self._call(step)
+        if call.response is None:
+            return  # nor was that one
+        try:
+            message = translate(call.response, self._ids, self._live_ids)
+            given = self._peers[step.role].answer(event, message, self._material.storages(call.response))
+        except ReplayError as error:
+            self._fail_answer(step, f"the answer was not sent: {error}")
+            self._reply(event, refusal())
+            return
+        if given:
+            learn_sent(call.response, self._ids)
+            if call.answer is not None:
+                self._last[step.to] = self._last[step.role] = call.answer
+        else:
+            self._fail_answer(step, "the answer was not sent: the pipe is lost")
+
+    def _fail_answer(self, step: Step, text: str) -> None:
+        self._outcomes[step.message] = StepOutcome(step=step, result="failed", text=text)
+
+    # --- what comes -----------------------------------------------------------------------------------------
+
+    def _take(self, event: PeerEvent) -> bool:
+        """Whether it was one of those that were waited for. Others come as often as a live worker likes, and
+        must not make the session last."""
+        if self._membership.handle(event):
+            return False
+        if isinstance(event, ResponseArrived):
+            return self._take_answer(event)
+        if isinstance(event, RequestArrived):
+            return self._take_request(event)
+        if isinstance(event, Unanswered):
+            return self._take_silence(event)
+        return self._take_loss(event)
+
+    def _take_answer(self, event: ResponseArrived) -> bool:
+        sent = self._sent.pop((event.peer, event.message.id), None)
+        if sent is None:
+            return False  # it came after it was given up
+        call = sent.call
+        live = self._live.decode(event.message, event.tensors)
+        self.leftovers.came(sent.step.role, sent.step.to, live.record)
+        latency_s = time.monotonic() - sent.at
+        if call.response is None:
+            outcome = too_much(sent.step, live.record, latency_s, cut_off=self._patience.cut_off(call))
+        else:
+            found = compare_messages(
+                call.response, live.record, self._material.read, live.read, self._material.rules, self._ids
+            )
+            result, text = self._judged(call.response, found)
+            if self._refused_lacking and result == "different" and refused_here(live.record):
+                result, text = None, NEEDS_WHAT_IS_LACKING
+            outcome = StepOutcome(
+                step=sent.step,
+                result=result,
+                differences=self._of_interest(found),
+                text=text,
+                same_payload=same_payload(call.response, live.record),
+                latency_s=latency_s,
+            )
+        self._finish(outcome)
+        self._over(call)
+        return True
+
+    def _take_request(self, event: RequestArrived) -> bool:
+        live = self._live.decode(event.message, event.tensors)
+        sender, role = self._material.captured_name(event.sender), self._role(event.peer)
+        self.leftovers.came(role, sender, live.record)
+        match = self._expected.match(sender, role, live)
+        kind = type_name(event.message.type)
+        if match is None:
+            why = self._expected.why_not(sender, role, live)
+            result, why = self._unexpected(event, live.record, sender, why)
+            one = InboundOutcome(captured=None, type=kind, sender=sender, role=role, result=result, text=why)
+            self.inbound.append(one)
+            return False
+        step = self._steps[match.call.index]
+        result, text = self._judged(match.call.request, match.differences)
+        differences = self._of_interest(match.differences)
+        same = same_payload(match.call.request, live.record)
+        expected = step.action == "answer" and step.message not in self._outcomes
+        given = step.action == "answer" or step.spare is not None
+        self.inbound.append(
+            InboundOutcome(
+                captured=match.call.index,
+                type=kind,
+                sender=sender,
+                role=role,
+                result=result,
+                differences=differences,
+                text=text if given else f"refused: {step.text}",
+                same_payload=same,
+            )
+        )
+        if not given:
+            if step.code == "missing-bytes" or _lacks_answer(match.call, step):
+                self._refuse_lacking(event, live.record)
+            else:
+                self._reply(event, refusal())
+            return True
+        came = StepOutcome(
+            step=_as_answered(step), result=result, differences=differences, text=text, same_payload=same
+        )
+        if expected:
+            self._requests[step.message] = event
+            self._finish(came)
+            self._schedule.asked(step.message)
+        else:  # nothing waits for it, and it waits for nothing
+            self._outcomes[step.message] = came
+            self._give(came.step, event)
+        return True
+
+    def _take_silence(self, event: Unanswered) -> bool:
+        sent = self._sent.pop((event.peer, event.message_id), None)
+        if sent is None:
+            return False
+        if sent.step.one_way:
+            self._give_up(sent.step, None, NO_ANSWER)
+        elif sent.call.response is None:
+            text = f"as in the capture, no answer came; waited {event.timeout_s:.1f} s"
+            self._give_up(sent.step, "identical", text)
+        else:
+            self._patience.disappointed(sent.call)
+            self._give_up(sent.step, "unanswered", f"no answer within {event.timeout_s:.1f} s")
+        return True
+
+    def _take_loss(self, event: PipeLost) -> bool:
+        keys = [(event.peer, number) for number in event.unanswered]
+        lost = [self._sent.pop(key) for key in keys if key in self._sent]
+        ended = self._ended_meanwhile() if lost else None
+        text = f"the pipe to {event.other} was lost: {event.reason}"
+        if ended is not None:
+            text = ended.text if ended.worker in (event.other, event.peer) else f"{text}; {ended.text}"
+        for sent in lost:
+            self._give_up(sent.step, "failed", text)
+        return bool(lost)
+
+    def _ended_meanwhile(self) -> Ended | None:
+        """The process that has ended, if that is why a pipe was lost; sockets are closed before it is known
+        how their process ended."""
+        began = time.monotonic()
+        found = self._first_ended(self._grace_s)
+        self._grace_s = max(self._grace_s - (time.monotonic() - began), 0.0)
+        if found is not None:
+            self._gone[found.worker or ""] = found.text
+        return found
+
+    def _give_up(self, step: Step, result: Result | None, text: str) -> None:
+        """A request that was to be sent ends without an answer."""
+        self._finish(StepOutcome(step=step, result=result, text=text))
+        self._over(self._call(step))
+
+    def _over(self, call: Exchange) -> None:
+        """Nothing more comes for a request that was to be sent."""
+        self._patience.over(call)
+        self._schedule.answered(call.index)
+        if call.answer is not None:
+            self._schedule.arrived(call.answer)
+
+    def _judged(self, captured: RpcRecord, found: Sequence[Difference]) -> tuple[Result | None, str | None]:
+        """The result, and what is to be said of it. Nothing is known of bytes that were not captured: where
+        all others are equal, the message is neither that nor different."""
+        rules, its = self._material.rules, self._of_interest(found)
+        if missing_bytes(captured) or uncertain(captured):
+            known = [difference for difference in its if difference.code != "unknown"]
+            if len(known) < len(its) and verdict(known, rules) != "different":
+                return None, NOT_ALL_CAPTURED
+        return verdict(its, rules), None
+
+    def _of_interest(self, found: Sequence[Difference]) -> tuple[Difference, ...]:
+        """Without those of devices: where tensors lie is this replay's doing."""
+        codes = ("device", "device-map") if self._material.elsewhere else ("device",)
+        return tuple(difference for difference in found if difference.code not in codes)
+
+    # --- what was not captured ------------------------------------------------------------------------------
+
+    def _unexpected(
+        self, event: RequestArrived, record: RpcRecord, sender: str, why: str
+    ) -> tuple[Result | None, str]:
+        """A request that no captured one is like, and why: housekeeping is acknowledged, everything else
+        refused."""
+        answer = acknowledgement(record)
+        if sender in self._material.planned.unheard:
+            self._refuse_lacking(event, record)
+            return None, f"nothing that {sender} sent is recorded"
+        if answer is None:
+            self._reply(event, refusal())
+            return "different", why
+        self._reply(event, answer)
+        return None, f"{why}; acknowledged: when RRefs and contexts go is not the program's doing"
+
+    def _refuse_lacking(self, event: RequestArrived, record: RpcRecord) -> None:
+        """A request whose answer the recording lacks; it is refused if that answer told anything."""
+        answer = acknowledgement(record) or receipt(record)
+        self._refused_lacking |= answer is None
+        self._reply(event, refusal() if answer is None else answer)
+
+    def _reply(self, event: RequestArrived, message: Message) -> None:
+        with contextlib.suppress(ReplayError):  # it reads nothing of what it is sent
+            self._peers[self._role(event.peer)].answer(event, message)
+
+    def _role(self, peer: str) -> str:
+        """The worker that a peer of this name stands for."""
+        return peer if peer in self._peers else self._material.captured_name(peer)
+
+
+def _may_come(
+    planned: PlannedSession, calls: Mapping[int, Exchange]
+) -> tuple[list[Exchange], dict[Spare, list[Exchange]]]:
+    """The captured requests of live workers to played ones: those that are to come, be it without getting the
+    captured answer, and those that the plan leaves out."""
+    expected: list[Exchange] = []
+    spare: dict[Spare, list[Exchange]] = {"like": [], "equal": []}
+    cast = planned.cast
+    for step in planned.steps:
+        call = calls.get(step.message)
+        if call is None or call.control or call.caller not in cast.live or call.callee not in cast.roles:
+            continue
+        if step.action == "answer" or (step.spare is None and step.code in REFUSED):
+            expected.append(call)
+        else:
+            spare[step.spare or "equal"].append(call)
+    return expected, spare
+
+
+def _lacks_answer(call: Exchange, step: Step) -> bool:
+    """Whether the answer to a request was not captured, or not all of it."""
+    answer = call.response
+    return step.one_way or (answer is not None and bool(missing_bytes(answer) or uncertain(answer)))
+
+
+def _as_answered(step: Step) -> Step:
+    """A step that the plan leaves out, once its request has come all the same."""
+    if step.action == "answer":
+        return step
+    text = f"the plan leaves it out ({step.text}), but it came"
+    return replace(step, action="answer", code=None, text=text)
+
+
+NOT_ALL_CAPTURED = "not all bytes of the captured one are there; all that are there are the same"
+NEEDS_WHAT_IS_LACKING = "its function asks for something to which the recording lacks the answer"
+
+REFUSED = frozenset({"missing-bytes", "not-allowed", "unsupported"})
+"""Why a live worker's request is skipped although it comes: its captured answer can't be given."""

@@ -1,0 +1,345 @@
+"""What a replay came to, in numbers and one word. Counting only.
+
+In: a `ReplayOutcome`. Out: a `Report`, the fields of the contract's last line and what people ask beside
+them.
+
+A step of a replay that was repeated counts with the worst that came of it in any run. A captured gradient and
+a captured answer count once over all sessions, again with the worst; one that was skipped in a session and
+sent in another was sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.rules import Rules
+from rpcinspect.replayer.planning.model import GlobalUse, PlannedSession
+from rpcinspect.replayer.playing.outcome import InboundOutcome, ReplayOutcome, Result, StepOutcome
+
+Verdict: TypeAlias = Literal["identical", "tolerance", "different", "failed", "refused", "nothing-to-replay"]
+
+RESULTS: tuple[Result, ...] = ("identical", "tolerance", "different", "unanswered", "failed")
+"""From the best to the worst."""
+RANK = {result: rank for rank, result in enumerate(RESULTS)}
+
+STRICT = Rules(strict=True)
+"""Which differences count in a replay: identical means the same form too."""
+GRADIENT = "BACKWARD_AUTOGRAD_REQ"
+
+NO_LOSS = frozenset({"control", "nested-in-answer"})
+"""Reasons for which a skip takes nothing away: the agents' own calls, and what happens by itself or is in an
+answer."""
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """Captured messages by what came of them; `expected` is all of them."""
+
+    expected: int = 0
+    identical: int = 0
+    tolerance: int = 0
+    different: int = 0
+    unanswered: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    @classmethod
+    def of(cls, results: Iterable[Result | None]) -> Counts:
+        """None: skipped, or housekeeping that did not come."""
+        by = Counter(results)
+        return cls(
+            expected=by.total(),
+            skipped=by[None],
+            **{result: by[result] for result in RESULTS},
+        )
+
+    @property
+    def alike(self) -> int:
+        """Identical, or within the tolerance that was given."""
+        return self.identical + self.tolerance
+
+    @property
+    def wrong(self) -> int:
+        """Those that came otherwise, or not at all."""
+        return self.different + self.unanswered + self.failed
+
+
+class SessionResult(Struct, frozen=True):
+    """A session of the plan with the worst that came of each step."""
+
+    planned: PlannedSession
+    steps: tuple[StepOutcome, ...]
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """The outcome in numbers."""
+
+    verdict: Verdict
+    engine: str
+    device: str
+    roles: tuple[str, ...]
+    sent: int
+    """`send` steps that were sent."""
+    answered: int
+    """`answer` steps: requests of live workers that came and got the captured answer."""
+    failed: int
+    unanswered: int
+    """Steps for which nothing came in time: answers to what was sent, requests of live workers."""
+    skipped: Mapping[str, int]
+    """Steps by reason, as in the plan, but for those that live workers sent all the same."""
+    responses: Counts
+    """Answers to what played workers sent."""
+    requests: Counts
+    """Those that live workers sent, apart from gradients."""
+    gradients: Counts
+    """Those between a played and a live worker, in both directions."""
+    gradients_back: Counts
+    """Of these, those that live workers sent."""
+    not_observed: int
+    """Gradients between two live workers in every session."""
+    self_calls: int
+    """Gradients of a worker to itself."""
+    out_of_reach: int
+    """All other gradients: both ends are played in some session, or nothing tells the name of one."""
+    not_replayed: Mapping[str, int]
+    """Requests that no session sent or answered, each once, by reason."""
+    unexpected: int
+    """Requests of live workers like which nothing was captured, over all runs."""
+    runs: int
+    identical_runs: int
+    """Runs in which everything was identical, or within the tolerance."""
+    wall_s: float
+    captured_wall_s: float
+    messages_wall_s: float
+    """From the first to the last message of each session, summed over the sessions and runs."""
+    interrupted: bool
+    refused: tuple[GlobalUse, ...]
+    missing: tuple[str, ...]
+    """As of the plan: what `--allow` lacks."""
+
+    @property
+    def same(self) -> bool:
+        """Whether what was asked for holds."""
+        return self.verdict in ("identical", "tolerance") and not self.interrupted
+
+    @property
+    def lost(self) -> int:
+        """Requests that `--require-all` misses."""
+        return sum(count for code, count in self.not_replayed.items() if code not in NO_LOSS)
+
+
+def report(outcome: ReplayOutcome) -> Report:
+    """Counts an outcome."""
+    sessions = merged(outcome)
+    steps = [one for session in sessions for one in session.steps]
+    by_action = {
+        action: Counts.of(one.result for one in steps if one.step.action == action)
+        for action in ("send", "answer")
+    }
+    sends, answers = by_action["send"], by_action["answer"]
+    gradients = _Gradients(sessions)
+    return Report(
+        verdict=_verdict(outcome, sessions),
+        engine=outcome.engine,
+        device=outcome.device,
+        roles=outcome.plan.roles,
+        sent=sends.expected - sends.failed - sends.skipped + _not_compared(steps, "send"),
+        answered=answers.alike + answers.different + _not_compared(steps, "answer"),
+        failed=sends.failed + answers.failed,
+        unanswered=sends.unanswered + answers.unanswered,
+        skipped=_skipped(steps),
+        responses=Counts.of(_worst_by_message(one for one in steps if one.step.action == "send").values()),
+        requests=Counts.of(
+            one.result
+            for one in steps
+            if one.step.action == "answer" and one.step.type != GRADIENT and one.result is not None
+        ),
+        gradients=gradients.counts(),
+        gradients_back=gradients.counts(back=True),
+        not_observed=len(gradients.not_observed),
+        self_calls=len(gradients.self_calls),
+        out_of_reach=len(gradients.out_of_reach),
+        not_replayed=not_replayed(sessions),
+        unexpected=sum(one.captured is None and one.result is not None for one in _inbound(outcome)),
+        runs=len(outcome.runs),
+        identical_runs=_identical_runs(outcome),
+        wall_s=outcome.wall_s,
+        captured_wall_s=outcome.captured_wall_s,
+        messages_wall_s=sum(session.wall_s for run in outcome.runs for session in run),
+        interrupted=outcome.interrupted,
+        refused=outcome.plan.refused,
+        missing=outcome.plan.missing,
+    )
+
+
+def _not_compared(steps: Iterable[StepOutcome], action: str) -> int:
+    """Steps that took place, and of which the capture has not enough to say what came of them."""
+    its = [one for one in steps if one.step.action == action and one.result is None]
+    if action == "send":
+        return sum(one.text is not None for one in its)
+    return sum(one.same_payload is not None for one in its)
+
+
+def _skipped(steps: Iterable[StepOutcome]) -> dict[str, int]:
+    codes = Counter(one.step.code or "" for one in steps if one.step.action == "skip")
+    return dict(codes.most_common())
+
+
+def merged(outcome: ReplayOutcome) -> tuple[SessionResult, ...]:
+    """Every session of the plan with the worst of its runs."""
+    found = []
+    for planned in outcome.plan.sessions:
+        runs = [one.steps for run in outcome.runs for one in run if one.planned.number == planned.number]
+        steps = tuple(worst(same) for same in zip(*runs, strict=True)) if runs else never(outcome, planned)
+        found.append(SessionResult(planned, steps))
+    return tuple(found)
+
+
+def never(outcome: ReplayOutcome, planned: PlannedSession) -> tuple[StepOutcome, ...]:
+    """The steps of a session that was not begun: they failed, unless nothing was to be started at all."""
+    refused = bool(outcome.plan.refused) and not outcome.runs
+    return tuple(
+        StepOutcome(step=step, result=None)
+        if refused or step.action == "skip"
+        else StepOutcome(step=step, result="failed", text="it was not begun")
+        for step in planned.steps
+    )
+
+
+def worst(outcomes: Iterable[StepOutcome]) -> StepOutcome:
+    """The worst, of equals the first."""
+    return max(outcomes, key=lambda one: -1 if one.result is None else RANK[one.result])
+
+
+def first_difference(differences: Sequence[Difference], result: Result | None) -> Difference | None:
+    """The first that made the result what it is: beyond the tolerance, if any is. An error comes before the
+    autograd envelope that it lacks."""
+    counting = [one for one in differences if STRICT.counts(one.code)]
+    if result == "tolerance":
+        return next((one for one in counting if one.tolerated), None)
+    if result in ("different", "failed"):
+        beyond = [one for one in counting if not one.tolerated]
+        return min(beyond, key=lambda one: one.code != "error", default=None)
+    return None
+
+
+def not_replayed(sessions: Sequence[SessionResult]) -> dict[str, int]:
+    """Requests that every session skips, each once, by reason, the most frequent first. Of the reasons in
+    several sessions the one is told that has to do with the request itself.
+    """
+    reasons: dict[int, list[str]] = defaultdict(list)
+    replayed = set()
+    for session in sessions:
+        for one in session.steps:
+            if one.step.action == "skip":
+                reasons[one.step.message].append(one.step.code or "")
+            else:
+                replayed.add(one.step.message)
+    counts = Counter(_telling(codes) for message, codes in reasons.items() if message not in replayed)
+    return dict(counts.most_common())
+
+
+def _telling(codes: Sequence[str]) -> str:
+    """`nested-in-answer` says that it takes place; `driver-not-live`, `both-played` are about the cast."""
+    if "nested-in-answer" in codes:
+        return "nested-in-answer"
+    return next((code for code in codes if code not in ("driver-not-live", "both-played")), codes[0])
+
+
+class _Gradients:
+    """The captured gradients, each once, by who is at their ends."""
+
+    def __init__(self, sessions: Sequence[SessionResult]) -> None:
+        self._results: dict[int, Result | None] = {}
+        """Of those between a played and a live worker."""
+        self._back: set[int] = set()
+        self.self_calls: set[int] = set()
+        others: dict[int, bool] = {}
+        """Whether they were between two live workers in every session so far."""
+        for session in sessions:
+            cast = session.planned.cast
+            for one in session.steps:
+                step = one.step
+                if step.type != GRADIENT:
+                    continue
+                ends = {step.role, step.to}
+                if len(ends) == 1:
+                    self.self_calls.add(step.message)
+                elif len(ends.intersection(cast.roles)) == len(ends.intersection(cast.live)) == 1:
+                    self._add(one, back=step.sender in cast.live)
+                else:
+                    live = ends.issubset(cast.live)
+                    others[step.message] = others.get(step.message, True) and live
+        elsewhere = {message: live for message, live in others.items() if message not in self._results}
+        self.not_observed = {message for message, live in elsewhere.items() if live}
+        self.out_of_reach = elsewhere.keys() - self.not_observed
+
+    def _add(self, one: StepOutcome, *, back: bool) -> None:
+        message = one.step.message
+        self._results[message] = _worst([self._results.get(message), one.result])
+        if back:
+            self._back.add(message)
+
+    def counts(self, *, back: bool = False) -> Counts:
+        """Of all, or of those that live workers send."""
+        return Counts.of(
+            result for message, result in self._results.items() if not back or message in self._back
+        )
+
+
+def _worst_by_message(steps: Iterable[StepOutcome]) -> dict[int, Result | None]:
+    found: dict[int, Result | None] = {}
+    for one in steps:
+        found[one.step.message] = _worst([found.get(one.step.message), one.result])
+    return found
+
+
+def _worst(results: Iterable[Result | None]) -> Result | None:
+    """The worst of results; None, a skip, is none."""
+    return max((one for one in results if one is not None), key=RANK.__getitem__, default=None)
+
+
+def _inbound(outcome: ReplayOutcome) -> Iterator[InboundOutcome]:
+    for run in outcome.runs:
+        for session in run:
+            yield from session.inbound
+
+
+def _verdict(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> Verdict:
+    plan = outcome.plan
+    if plan.refused and not outcome.runs:
+        return "refused"
+    if not plan.count("send"):
+        return "nothing-to-replay"
+    failures = [one.failure for run in outcome.runs for one in run]
+    results = [one.result for session in sessions for one in session.steps]
+    results += [one.result for one in _inbound(outcome)]
+    if any(failures):
+        results.append("failed")
+    word = _word(results)
+    compared = any(one.result for session in sessions for one in session.steps)
+    if word in ("identical", "tolerance") and not compared:
+        return "nothing-to-replay"  # whatever came, the capture has nothing to compare it with
+    return word
+
+
+def _word(results: Iterable[Result | None]) -> Literal["identical", "tolerance", "different", "failed"]:
+    """What all results together are called: an answer that does not come is another outcome."""
+    worst_of_all = _worst(results)
+    if worst_of_all is None:
+        return "identical"
+    return "different" if worst_of_all == "unanswered" else worst_of_all
+
+
+def _identical_runs(outcome: ReplayOutcome) -> int:
+    count = 0
+    for run in outcome.runs:
+        results: list[Result | None] = [one.result for session in run for one in session.steps]
+        results += [one.result for session in run for one in session.inbound]
+        complete = len(run) == len(outcome.plan.sessions) and not any(session.failure for session in run)
+        count += complete and _word(results) in ("identical", "tolerance")
+    return count

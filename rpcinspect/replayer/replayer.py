@@ -1,0 +1,461 @@
+"""A whole replay: every session of a plan, each against fresh live workers; and nothing left behind.
+
+In: an open session, a plan whose names the gate has passed, options. Out: a `ReplayOutcome`. Starts the
+processes of live workers and ends all of them, whatever happens; what can't go on becomes the failure of its
+session, and the next one begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from functools import cached_property, partial
+from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from rpcinspect.equality.rules import Rules
+from rpcinspect.errors import DeviceError, ReplayError
+from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
+from rpcinspect.replayer.agent.engine import NO_MEMBERS, Bringer, passes_of, start_agents
+from rpcinspect.replayer.peers.loop import Loop, Tap, limits_for
+from rpcinspect.replayer.peers.membership import PREFIX, Membership
+from rpcinspect.replayer.peers.peer import Peer
+from rpcinspect.replayer.peers.store_client import StoreClient
+from rpcinspect.replayer.peers.traffic_pcap import Recorder
+from rpcinspect.replayer.planning.devices import Devices, Placement
+from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession
+from rpcinspect.replayer.planning.sessions import worker_ids
+from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
+from rpcinspect.replayer.playing.inputs import Material, Members, Played, allowance
+from rpcinspect.replayer.playing.outcome import (
+    Recording,
+    ReplayOutcome,
+    SeedSearch,
+    SessionOutcome,
+    StepOutcome,
+    with_reasons,
+)
+from rpcinspect.replayer.playing.player import GRACE_S, Player
+from rpcinspect.replayer.playing.rref_substitutes import give
+from rpcinspect.replayer.playing.seed_search import EnoughError, search
+from rpcinspect.replayer.playing.timeouts import Patience
+from rpcinspect.replayer.workers.ended import Ended
+from rpcinspect.replayer.workers.live_group import Gradient, LiveGroup
+from rpcinspect.replayer.workers.outputs import Show
+from rpcinspect.replayer.workers.seeds import Seeds
+from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
+from rpcinspect.run.exchanges import Exchange
+from rpcinspect.run.run import Run
+
+OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
+LOADED_BY_OPTIMIZERS = "torch._dynamo.disable"
+"""The first optimizer of a process imports its module, for seconds, while somebody waits for the answer."""
+
+Progress = Callable[[int, int], None]
+"""Called with the steps that are done and the steps that there are, skips left out."""
+
+
+class ReplayOptions(Struct, frozen=True, kw_only=True):
+    """How a plan is carried out."""
+
+    workers: WorkerOptions = field(default_factory=WorkerOptions)
+    rules: Rules = field(default_factory=lambda: Rules(strict=True))
+    """What counts as a difference. Forms should: identical answers have them."""
+    timeout_s: float | None = None
+    """The longest wait for an answer; None: as the captured times suggest."""
+    memory: int | None = None
+    """Bytes that each live worker may take beyond those that it has when it has joined; 0: as much as there
+    is; None: as the captured sizes suggest."""
+    speed: float | None = None
+    """1.0: at the captured pace; None: as fast as causality allows."""
+    repeat: int = 1
+    record: Path | None = None
+    """Where the played workers' own connections are written as a capture."""
+    show_gradients: bool = False
+    engine: Engine = "wire"
+    """That of the plan."""
+    devices: Devices = field(default_factory=Devices)
+    """Where tensors are; the workers' options must allow CUDA for it."""
+    join: JoinOptions | None = None
+    """The group that others have started and that is joined; None: live workers are started."""
+    seeds: Seeds = field(default_factory=Seeds)
+    """Of the live workers."""
+    show: Show | None = None
+    """Shows lines that live workers write."""
+    search_seeds: range | None = None
+    """Seeds to try for live workers whose messages are not as captured, before all else."""
+
+
+def replay(
+    opened: Run,
+    plan: Plan,
+    options: ReplayOptions,
+    *,
+    progress: Progress | None = None,
+    workers: Workers | None = None,
+) -> ReplayOutcome:
+    """Carries out a plan. `workers`: the parent process of live workers, if there is one already; it has its
+    own options, imports nothing more, and stays.
+
+    Raises `ReplayError` where nothing could be started: torch is absent or too old, or what the user named
+    can't be imported; `OutputError` where the recording can't be written at all. Ctrl-C ends it early: what
+    was done until then is in the outcome.
+    """
+    if plan.refused:
+        raise ReplayError("the plan has names that nobody allowed")
+    began = time.monotonic()
+    runs: list[tuple[SessionOutcome, ...]] = []
+    interrupted = False
+    replayer = _Replayer(opened, plan, options, progress)
+    recorder = Recorder(options.record) if replayer.count and options.record is not None else None
+    if replayer.count:
+        replayer.check()
+        with recorder or contextlib.nullcontext(), contextlib.ExitStack() as stack:
+            if workers is None and options.join is None:
+                workers = stack.enter_context(Workers(with_modules(options.workers, plan), options.show))
+            if options.devices.kind == "cuda" and workers is not None:
+                replayer.check_gpus(workers)
+            interrupted = workers is not None and not replayer.search(workers)
+            for _ in range(0 if interrupted else options.repeat):
+                outcomes: list[SessionOutcome] = []
+                try:
+                    for planned in plan.sessions:
+                        outcomes.append(replayer.play(planned, workers, recorder))
+                except _Interrupted as error:
+                    outcomes.append(error.outcome)
+                    interrupted = True
+                runs.append(tuple(outcomes))
+                if interrupted:
+                    break
+    return ReplayOutcome(
+        plan=plan,
+        searches=tuple(replayer.searches),
+        runs=tuple(runs),
+        engine=options.engine,
+        device=options.devices.kind,
+        wall_s=time.monotonic() - began,
+        captured_wall_s=replayer.captured_wall_s,
+        interrupted=interrupted,
+        recording=None if recorder is None else Recording(path=recorder.path, failure=recorder.failure),
+    )
+
+
+def with_modules(options: WorkerOptions, plan: Plan) -> WorkerOptions:
+    """Lets the modules of everything that the plan brings to live workers be imported before they are forked:
+    once, and not while a call is waited for."""
+    names = [use.name.removeprefix(SCRIPT_PREFIX) for use in plan.globals if use.allowed or plan.trusted]
+    if any(name.startswith(OPTIMIZERS) for name in names):
+        names.append(LOADED_BY_OPTIMIZERS)
+    return replace(options, names=(*options.names, *names))
+
+
+class _Interrupted(Exception):
+    """Ctrl-C during a session, with what was done until then; it never leaves this module."""
+
+    def __init__(self, outcome: SessionOutcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+class _Replayer:
+    """What all sessions of a replay have in common."""
+
+    def __init__(self, opened: Run, plan: Plan, options: ReplayOptions, progress: Progress | None) -> None:
+        self._opened = opened
+        self._plan = plan
+        self._options = options
+        self._progress = progress
+        self._calls = opened.calls
+        self.count = sum(session.count("send") for session in plan.sessions)
+        self._all = options.repeat * sum(s.count("send") + s.count("answer") for s in plan.sessions)
+        self._done = 0
+        self.searches: list[SeedSearch] = []
+        self._seeds: dict[int, Seeds] = {}
+        """Of each session that was searched for seeds."""
+        self._silent: set[str] = set()
+        self._stubborn: set[str | None] = set()
+        """Functions that did not answer, or not soon, see `Patience` and `Schedule`."""
+        moments = [call.begin_ns for call in self._calls.values()]
+        moments += [call.end_ns for call in self._calls.values() if call.end_ns is not None]
+        self.captured_wall_s = (max(moments) - min(moments)) / 1e9 if moments else 0.0
+
+    def check(self) -> None:
+        """Whether all sessions can be played in the group that is to be joined; `ReplayError` if not."""
+        if self._options.join is not None:
+            played = [planned for planned in self._plan.sessions if planned.count("send")]
+            check([self._run(one, Seeds()).material() for one in played], self._options.join)
+
+    def _run(
+        self,
+        planned: PlannedSession,
+        seeds: Seeds,
+        done: Callable[[StepOutcome], None] = lambda outcome: None,
+        tap: Tap | None = None,
+        mute: bool = False,
+    ) -> _Run:
+        calls = {index: call for index, call in self._calls.items() if call.job == planned.cast.job}
+        options = self._options
+        known = self._silent, self._stubborn
+        return _Run(self._opened, planned, calls, options, *known, seeds, done, tap, mute)
+
+    def play(self, planned: PlannedSession, workers: Workers | None, tap: Tap | None) -> SessionOutcome:
+        """One session, from the start of its live workers to their end; without `workers`, in the group that
+        is joined."""
+        if not planned.count("send"):
+            return _not_played(planned, None)
+        seeds = self._seeds.get(planned.number, self._options.seeds)
+        return self._play(planned, workers, seeds, self._tick, tap=tap)
+
+    def search(self, workers: Workers) -> bool:
+        """Looks for seeds, session by session, if that is asked for; False: it was interrupted."""
+        tries = self._options.search_seeds
+        for planned in self._plan.sessions if tries is not None else ():
+            if planned.count("send"):
+                play = partial(self._play, planned, workers, tap=None, mute=True)
+                try:
+                    found = search(planned.number, tries or range(0), self._options.seeds, play, self._calls)
+                except _Interrupted:
+                    return False
+                self.searches.append(found)
+                self._seeds[planned.number] = found.seeds(self._options.seeds)
+        return True
+
+    def _play(
+        self,
+        planned: PlannedSession,
+        workers: Workers | None,
+        seeds: Seeds,
+        done: Callable[[StepOutcome], None],
+        *,
+        tap: Tap | None,
+        mute: bool = False,
+    ) -> SessionOutcome:
+        run = self._run(planned, seeds, done, tap, mute)
+        try:
+            if workers is not None:
+                run.go(workers)
+            else:
+                run.join()
+        except KeyboardInterrupt:
+            raise _Interrupted(run.outcome("it was interrupted")) from None
+        except ReplayError as error:
+            return run.outcome(str(error))
+        except EnoughError:
+            pass
+        return run.outcome(None)
+
+    def check_gpus(self, workers: Workers) -> None:
+        """Raises `DeviceError` unless torch has every GPU that something is to be on."""
+        placement = Placement.of(self._options.devices, self._calls.values())
+        needed = max([int(name.partition(":")[2]) for name in placement.used if name != "cpu"], default=0)
+        child, found = workers.fork({"role": "devices"}, "the process that looks for GPUs")
+        child.end()
+        gpus = found.get("gpus")
+        count = len(gpus) if isinstance(gpus, list) else 0
+        if not count:
+            why = "finds no GPU" if found.get("cuda") else "is built without CUDA"
+            raise DeviceError(f"--device cuda: PyTorch {workers.torch_version} {why}")
+        if needed >= count:
+            raise DeviceError(
+                f"cuda:{needed}: there are {count} GPUs; --map cuda:{needed}=cuda:0 moves its tensors"
+            )
+
+    def _tick(self, outcome: StepOutcome) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, self._all)
+
+
+@dataclass(eq=False)
+class _Run:
+    """One session while it is played; what it found is in `outcome` afterwards, also if something raises."""
+
+    opened: Run
+    planned: PlannedSession
+    calls: Mapping[int, Exchange]
+    """Of its job."""
+    options: ReplayOptions
+    silent: set[str]
+    stubborn: set[str | None]
+    """What earlier sessions have found of functions, see `Patience` and `Schedule`."""
+    seeds: Seeds
+    tick: Callable[[StepOutcome], None]
+    tap: Tap | None
+    mute: bool
+    """Nothing of what its workers write is shown: it only looks for seeds, and the replay itself follows."""
+    player: Player | None = None
+    gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
+    ended: tuple[Ended, ...] = ()
+    trouble: list[str] = dataclass_field(default_factory=list)
+    """That the group which was joined could not be left."""
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Where tensors are in this replay."""
+        return Placement.of(self.options.devices, self.calls.values())
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """Worker → captured id. Raises `ReplayError` if these can't be told apart."""
+        return worker_ids(self.opened.session, self.planned.cast, self.calls.values())
+
+    def go(self, workers: Workers) -> None:
+        """Everything, with live workers that are started for it."""
+        cast, ids = self.planned.cast, self.ids
+        with LiveGroup(workers, self._memory()) as group:
+            wait_s = 0.0
+            try:
+                group.seeds = self.seeds
+                group.maps = self.placement.maps(ids, self.calls.values())
+                for name in cast.live:
+                    group.start(name, ids[name])
+                self._play(group)
+            except ReplayError:
+                wait_s = GRACE_S  # a process that has ended may be why, and the system tells it late
+                raise
+            finally:
+                self._note_ended(group, wait_s)
+
+    def join(self) -> None:
+        """The same in a group that others have started."""
+        assert self.options.join is not None
+        material, trouble = self.material(), self.trouble.append
+        play_joined(material, self.options.join, self._new_player, tap=self.tap, trouble=trouble)
+
+    def material(self) -> Material:
+        """What the player needs."""
+        return Material(
+            planned=self.planned,
+            calls=self.calls,
+            read=self.opened.read,
+            rules=self.options.rules,
+            worker_ids=self.ids,
+            elsewhere=self.placement.moves,
+        )
+
+    def _play(self, group: LiveGroup) -> None:
+        if self.options.engine == "agent":
+            self._play_agents(group)
+            return
+        cast = self.planned.cast
+        with (
+            Loop(limits_for(self.material().largest), tap=self.tap) as loop,
+            StoreClient("127.0.0.1", group.port, prefix=PREFIX, tap=self.tap) as store,
+            contextlib.ExitStack() as stack,
+        ):
+            peers = {role: stack.enter_context(Peer(loop, role, self.ids[role])) for role in cast.roles}
+            membership = Membership(store, list(peers.values()))
+            membership.join()  # nobody leaves: the group ends with the session
+            for name in self._self_callers():
+                peer = peers[name] = stack.enter_context(Peer(loop, name, self.ids[name]))
+                peer.addresses[name] = store.get(f"addrs/{name}").decode("utf-8", "replace")
+            material = self.material()
+            give(material, loop, peers, membership)
+            self._run_player(group, loop, material, peers, membership)
+
+    def _play_agents(self, group: LiveGroup) -> None:
+        """The same with torch's agents in the place of played workers."""
+        passes = passes_of(self.planned, self.calls)
+        early = frozenset().union(*(its.early for its in passes.values()))
+        material = replace(self.material(), early=early)
+        limits = limits_for(material.largest)
+        with Loop(limits) as loop, StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
+            bring = Bringer(loop, store)
+            agents = start_agents(group, loop, material, passes, self.placement, bring)
+            self._run_player(group, loop, material, agents, NO_MEMBERS)
+
+    def _run_player(
+        self,
+        group: LiveGroup,
+        loop: Loop,
+        material: Material,
+        peers: Mapping[str, Played],
+        members: Members,
+    ) -> None:
+        if self.mute:
+            group.mute()
+        self._new_player(material, loop, peers, members, group.ended).run()
+        if self.options.show_gradients:
+            self.gradients = dict(self._held(group))
+        group.mute()  # what follows is that played workers are gone
+
+    def _new_player(
+        self,
+        material: Material,
+        loop: Loop,
+        peers: Mapping[str, Played],
+        members: Members,
+        ended: Callable[[float], Sequence[Ended]] = lambda seconds: (),
+    ) -> Player:
+        patience = Patience(self.calls, self.options.timeout_s, self.silent, self.stubborn)
+        speed = self.options.speed
+        self.player = Player(
+            material, loop, peers, members, patience, speed=speed, ended=ended, done=self.tick
+        )
+        return self.player
+
+    def _self_callers(self) -> list[str]:
+        """Live workers to which a call of their own is sent, under their own name."""
+        names = [step.role for step in self.planned.steps if step.action == "send" and step.role == step.to]
+        return list(dict.fromkeys(names))
+
+    def _held(self, group: LiveGroup) -> Iterator[tuple[str, dict[int, tuple[Gradient, ...]]]]:
+        """What the leaves of live workers have accumulated in each context that they still have."""
+        contexts = sorted({call.context for call in self.calls.values() if call.context is not None})
+        for name, worker in group.workers.items():
+            found = {}
+            for context in contexts:
+                with contextlib.suppress(ReplayError):  # it has no such context, or not any more
+                    found[context] = worker.gradients(context)
+            yield name, found
+
+    def _memory(self) -> int | None:
+        """What each live worker may take."""
+        given = self.options.memory
+        if given is None and self.options.devices.kind == "cuda":
+            return None  # nobody has measured what CUDA takes in the host's memory
+        return allowance(self.planned, self.calls) if given is None else given or None
+
+    def _note_ended(self, group: LiveGroup, wait_s: float) -> None:
+        ended = group.ended(wait_s)
+        self.ended = ended if self.player is None else self.player.with_last(ended)
+
+    def outcome(self, failure: str | None) -> SessionOutcome:
+        """What came of it."""
+        failure = "; ".join([*filter(None, [failure]), *self.trouble]) or None
+        if failure is not None and self.ended and self.ended[0].text not in failure:
+            failure = f"{failure}; {self.ended[0].text}"
+        player = self.player
+        if player is None:
+            return _not_played(self.planned, failure, self.ended)
+        if failure is not None:
+            player.failure = failure
+        steps, inbound = with_reasons(player.outcomes(), player.inbound, self.calls)
+        return SessionOutcome(
+            planned=self.planned,
+            steps=steps,
+            inbound=inbound,
+            wall_s=player.wall_s,
+            failure=player.failure,
+            gradients=self.gradients,
+            ended=self.ended,
+        )
+
+
+def _not_played(
+    planned: PlannedSession, failure: str | None, ended: tuple[Ended, ...] = ()
+) -> SessionOutcome:
+    steps = [
+        StepOutcome(step=step, result=None)
+        if step.action == "skip"
+        else StepOutcome(step=step, result="failed", text=failure)
+        for step in planned.steps
+    ]
+    return SessionOutcome(
+        planned=planned, steps=tuple(steps), inbound=(), wall_s=0.0, failure=failure, ended=ended
+    )

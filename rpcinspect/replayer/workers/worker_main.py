@@ -1,0 +1,527 @@
+"""The processes in which live workers run; the only module that imports torch, the user's modules and their
+code.
+
+Started as a script, by `workers.py`, with an end of a socket pair and a JSON object that says what to
+import. That process, the *nursery*, imports everything once and then only forks: a process that hosts a
+group's store, and one for each live worker. It has no agent, no store and no thread of its own, since what
+has started threads can't be forked safely. A forked worker talks to our process over a socket pair of its
+own.
+
+Nobody is left behind: a worker is killed by the kernel when the nursery dies; the nursery kills all workers
+by their ids, and whatever else descends from it, when its socket closes, and removes the scratch
+directories.
+
+Mirrors what torch.multiprocessing's spawn does to `__main__`, and `init_rpc` of
+torch/distributed/rpc/__init__.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import json
+import os
+import random
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+RENDEZVOUS_SCHEME = "rpcinspect"
+PACKAGE = Path(__file__).resolve().parents[2]
+GRADIENT_BYTES = 1 << 26
+"""Of the gradients that are shown at once; more are named without their bytes."""
+MADE_BY = {"_remote_module_non_scriptable": "torch.distributed.nn.api.remote_module"}
+"""Modules without a file → what makes them when it is imported."""
+FOREVER_S = 1e6
+"""A wait that ends when the other end of the socket closes."""
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
+
+
+# --- the nursery --------------------------------------------------------------------------------------------
+
+
+class Nursery:
+    """Forks and buries; one command at a time from our process."""
+
+    def __init__(self, control: Any, scratch: str) -> None:
+        self.control = control
+        self.scratch = scratch
+        self.children: dict[int, str] = {}
+        """Process id → scratch directory."""
+        self._wake, wake = socket.socketpair()
+        for end in (self._wake, wake):
+            end.setblocking(False)
+        self._wake_write = wake
+
+    def serve(self) -> None:
+        """Until our process says so, or is gone."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only now: what was imported may have set its own
+        signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.control.sock, selectors.EVENT_READ)
+            selector.register(self._wake, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select(1.0):
+                    if key.fileobj is self._wake:
+                        with contextlib.suppress(BlockingIOError):
+                            self._wake.recv(1 << 12)
+                    elif not self.obey():
+                        return
+                self.bury()
+
+    def obey(self) -> bool:
+        """Does all that was said; False: nothing more is to come."""
+        while True:
+            message = self.control.receive(FOREVER_S)
+            if message is None or message[0]["do"] == "quit":
+                return False
+            command = message[0]
+            if command["do"] == "fork":
+                self.fork(command)
+            elif command["do"] == "end":
+                self.kill(command["pid"])
+            if not self.control.said_more:
+                return True
+
+    def fork(self, command: dict[str, Any]) -> None:
+        """A child for a store or a worker; two files came with the command: its socket and its output."""
+        files, self.control.files = self.control.files[:2], self.control.files[2:]
+        scratch = tempfile.mkdtemp(prefix=f"{command['role']}-", dir=self.scratch)
+        flush()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become(command, files, scratch, parent)
+        with contextlib.suppress(OSError):  # it may have done so itself, and ended
+            os.setpgid(pid, pid)
+        for number in files:
+            os.close(number)
+        self.children[pid] = scratch
+        self.control.send({"forked": pid})
+
+    def _become(self, command: dict[str, Any], files: list[int], scratch: str, parent: int) -> NoReturn:
+        """In the child: leaves everything of the nursery behind, does its work, ends."""
+        code = 1
+        try:
+            set_parent_death_signal(signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+            with contextlib.suppress(OSError):
+                os.setpgid(0, 0)
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            self._wake.close()
+            self._wake_write.close()
+            self.control.sock.close()
+            control_file, output = files
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.close(output)
+            os.chdir(scratch)
+            os.environ.update(HOME=scratch, TMPDIR=scratch)
+            tempfile.tempdir = None
+            faulthandler.enable()
+            control = type(self.control)(socket.socket(fileno=control_file))
+            ROLES[command["role"]](control, command)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            flush()
+            os._exit(code)  # no destructor of an agent may wait for others
+
+    def kill(self, pid: int) -> None:
+        """Only children of this process that were not waited for: their ids are theirs alone."""
+        if pid not in self.children:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    def bury(self) -> None:
+        """Tells which children have ended, how, and how much of the memory they had at most."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            scratch = self.children.pop(pid, None)
+            if scratch is not None:
+                shutil.rmtree(scratch, ignore_errors=True)
+                ended = {"ended": pid, "status": os.waitstatus_to_exitcode(status)}
+                ended["peak"] = usage.ru_maxrss * MAXRSS_UNIT
+                with contextlib.suppress(Exception):  # our process is gone: then nobody wants to know
+                    self.control.send(ended)
+
+    def close(self) -> None:
+        """Kills everything that descends from this process, and removes the scratch directories."""
+        end = time.monotonic() + 5.0
+        while time.monotonic() < end:
+            for pid in list(self.children):
+                self.kill(pid)
+            for pid in own_children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.bury()
+            if not self.children and not own_children():
+                break
+            time.sleep(0.005)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def give_up(self) -> NoReturn:
+        """At any moment of this process."""
+        self.close()
+        os._exit(1)
+
+
+def own_children() -> list[int]:
+    """Processes whose parent this one is, orphans of a worker included; empty where that can't be known."""
+    try:
+        found = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return []
+    return [int(pid) for pid in found]
+
+
+def set_parent_death_signal(number: int) -> None:
+    """The kernel sends this when the thread that started this process ends; 0: it doesn't."""
+    from rpcinspect.replayer.workers.bounds import prctl
+
+    prctl(PR_SET_PDEATHSIG, number)
+
+
+# --- what is imported ---------------------------------------------------------------------------------------
+
+
+def load(options: dict[str, Any], begin: Callable[[str], None]) -> None:
+    """torch and what the user named; `begin` is told what is imported next."""
+    begin("torch.distributed.rpc")
+    import torch.distributed.autograd
+    import torch.distributed.rpc  # noqa: F401
+
+    sys.argv = [options["main"] or "rpcinspect"]
+    sys.dont_write_bytecode = True  # nothing may be left beside the user's files
+    for name in options["imports"]:
+        begin(name)
+        importlib.import_module(name)
+    if options["main"] is not None:
+        from rpcinspect.replayer.workers.live_worker import load_main
+
+        begin(Path(options["main"]).stem)
+        load_main(options["main"])
+    for module in sorted({name.rpartition(".")[0] for name in options["names"]}):
+        begin(module)
+        load_named(module)
+    begin("")
+    check_files(options["files"])
+
+
+def check_files(files: dict[str, str]) -> None:
+    """Raises `ImportError` where a module is not the source file that was read when its names were judged:
+    because Python had imported one of that name before, or for what modules do to `sys.path` and
+    `sys.modules`."""
+    for name, file in files.items():
+        if name in sys.modules:
+            origin = getattr(getattr(sys.modules[name], "__spec__", None), "origin", None) or "elsewhere"
+            if os.path.realpath(origin) != os.path.realpath(file):
+                raise ImportError(f"{name} is imported from {origin}, not from {file}, which --path names")
+
+
+def load_named(module: str) -> None:
+    """The module of something that messages name. What can't be imported fails when it is used, or is a
+    class."""
+    while module and module.partition(".")[0] not in ("__main__", "__mp_main__"):
+        module = MADE_BY.get(module, module)
+        try:
+            importlib.import_module(module)
+            return
+        except ModuleNotFoundError as error:
+            if module.isidentifier() and error.name == module:
+                print(
+                    f"no module {module} is found: what calls it will fail (--path FOLDER lets live workers "
+                    "find modules)",
+                    file=sys.stderr,
+                )
+            module = module.rpartition(".")[0]
+        except Exception:
+            traceback.print_exc()
+            return
+
+
+# --- the store ----------------------------------------------------------------------------------------------
+
+
+def serve_store(control: Any, command: dict[str, Any]) -> None:
+    """A TCPStore on a port of the loopback, until the socket closes."""
+    import datetime
+
+    import torch.distributed as dist
+
+    from rpcinspect.replayer.workers.bounds import LATER_THREADS, bound_memory
+
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        port = listener.getsockname()[1]
+        store = dist.TCPStore(
+            "127.0.0.1",
+            port,
+            None,
+            True,
+            datetime.timedelta(seconds=command["timeout_s"]),
+            wait_for_workers=False,
+            master_listen_fd=listener.detach(),
+        )
+        control.send({"ready": True, "port": port, "memory": bound_memory(command["memory"], LATER_THREADS)})
+        while control.receive(FOREVER_S) is not None:
+            pass
+        del store
+
+
+# --- a live worker ------------------------------------------------------------------------------------------
+
+
+def work(control: Any, command: dict[str, Any]) -> None:
+    """Joins the group under the name and the id of a captured worker, then shows gradients when asked."""
+    import torch
+    import torch.distributed.rpc as rpc
+
+    from rpcinspect.replayer.workers.bounds import LATER_THREADS, bound_memory
+
+    torch.set_num_threads(command["threads"])
+    if command["seed"] is not None:
+        torch.manual_seed(command["seed"])
+        random.seed(command["seed"])
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed(command["seed"] % (1 << 32))
+    try:
+        init_rpc(command)
+    except Exception as error:
+        control.send({"failed": f"{type(error).__name__}: {error}"})
+        raise
+    control.send({"ready": True, "memory": bound_memory(command["memory"], LATER_THREADS)})
+    while (message := control.receive(FOREVER_S)) is not None:
+        if message[0]["do"] == "gradients":
+            answer, blob = show_gradients(message[0]["context_id"])
+            control.send(answer, blob)
+        elif message[0]["do"] == "context":
+            control.send({"there": has_context(message[0]["context_id"])})
+        elif message[0]["do"] == "leave":
+            rpc.shutdown()
+            control.send({"left": True})
+
+
+def init_rpc(command: dict[str, Any]) -> None:
+    """As the user's `init_rpc`, but dynamic, over TCP only, and without torch's rule that rank 0 hosts the
+    store."""
+    import datetime
+
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.rpc as rpc
+
+    timeout = datetime.timedelta(seconds=command["rpc_timeout_s"])
+
+    def rendezvous(url: str, **_: Any) -> Any:
+        store = dist.TCPStore("127.0.0.1", command["port"], None, False, timeout, wait_for_workers=False)
+        yield store, command["id"], -1
+
+    dist.register_rendezvous_handler(RENDEZVOUS_SCHEME, rendezvous)
+    if any(command["all_maps"].values()):
+        tell_device_maps(command["all_maps"])
+    maps = {
+        name: {torch.device(own): torch.device(other) for own, other in device_map.items()}
+        for name, device_map in command["device_maps"].items()
+    }
+    rpc.init_rpc(
+        command["name"],
+        rank=command["id"],
+        world_size=None,
+        rpc_backend_options=rpc.TensorPipeRpcBackendOptions(
+            init_method=f"{RENDEZVOUS_SCHEME}://127.0.0.1:{command['port']}",
+            rpc_timeout=command["rpc_timeout_s"],
+            device_maps=maps,
+            _transports=["uv"],
+            _channels=["basic", "cuda_basic"] if command["cuda"] else ["basic"],
+            **({"num_worker_threads": threads} if (threads := command.get("worker_threads")) else {}),
+        ),
+    )
+
+
+def tell_device_maps(all_maps: dict[str, dict[str, dict[str, str]]]) -> None:
+    """Lets a worker that joins tell each member that member's own devices and reverse maps. torch's own
+    function tells everybody those of the one that joins; answers with tensors on a GPU would find no map
+    then."""
+    import torch
+    from torch.distributed.rpc import api, backend_registry
+    from torch.distributed.rpc._utils import _update_group_membership
+
+    def device_maps_of(name: str) -> tuple[list[Any], dict[str, dict[Any, Any]]]:
+        reverse = {
+            caller: {torch.device(there): torch.device(own) for own, there in by_callee[name].items()}
+            for caller, by_callee in all_maps.items()
+            if name in by_callee
+        }
+        used = {torch.device(own) for one in all_maps.get(name, {}).values() for own in one}
+        used |= {own for one in reverse.values() for own in one}
+        return sorted((one for one in used if one.type != "cpu"), key=lambda one: one.index), reverse
+
+    def tell(agent: Any) -> None:
+        me = agent.get_worker_info()
+        for info in agent.get_worker_infos():
+            devices, reverse = device_maps_of(info.name)
+            api.rpc_sync(info.name, _update_group_membership, args=(me, devices, reverse, True))
+
+    backend_registry._set_devices_and_reverse_device_map = tell
+
+
+def tell_devices(control: Any, command: dict[str, Any]) -> None:
+    """The GPUs that torch finds; in a process of its own, since whoever has asked CUDA can't be forked."""
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    names = [torch.cuda.get_device_name(number) for number in range(count)]
+    control.send({"ready": True, "torch": str(torch.__version__), "cuda": torch.version.cuda, "gpus": names})
+
+
+def play(control: Any, command: dict[str, Any]) -> None:
+    """torch's own agent in the place of a captured worker."""
+    from rpcinspect.replayer.agent.main import play
+
+    play(control, command, init_rpc)
+
+
+def has_context(context_id: int) -> bool:
+    """Whether this worker takes part in an autograd context that was not cleaned up."""
+    from torch._C import _distributed_autograd
+
+    try:
+        _distributed_autograd._retrieve_context(context_id)
+    except RuntimeError:
+        return False
+    return True
+
+
+def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
+    """What this worker's leaves have accumulated in a context, largest shapes last; bytes in C order."""
+    import torch
+    import torch.distributed.autograd as dist_autograd
+
+    try:
+        found = dist_autograd.get_gradients(context_id)
+    except RuntimeError as error:
+        return {"error": str(error).partition("\n")[0]}, b""
+    shown, blobs, total = [], [], 0
+    for leaf, grad in sorted(found.items(), key=lambda item: tuple(item[0].shape)):
+        dense = (grad.to_dense() if grad.layout != torch.strided else grad).detach().resolve_conj()
+        data = dense.contiguous().resolve_neg().view(-1).view(torch.uint8).cpu().numpy().tobytes()
+        fits = total + len(data) <= GRADIENT_BYTES
+        shown.append(
+            {
+                "dtype": str(grad.dtype).removeprefix("torch."),
+                "shape": list(grad.shape),
+                "layout": str(grad.layout).removeprefix("torch."),
+                "parameter": isinstance(leaf, torch.nn.Parameter),
+                "bytes": len(data) if fits else None,
+            }
+        )
+        if fits:
+            blobs.append(data)
+            total += len(data)
+    return {"gradients": shown}, b"".join(blobs)
+
+
+def flush() -> None:
+    """What is written leaves this process."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the user's modules may have replaced it
+            stream.flush()
+
+
+def failed_import(module: str, error: BaseException) -> dict[str, Any]:
+    """What is told of it; a script that exits says why on its standard error, as without us."""
+    first = next(iter(str(error).splitlines()), "")
+    text = type(error).__name__ + (f": {first}" if first else "")
+    failed: dict[str, Any] = {"failed": text, "importing": module}
+    if isinstance(error, SystemExit):
+        if error.code is not None and not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
+        failed["exit"] = int(error.code) if isinstance(error.code, int) else int(error.code is not None)
+    else:
+        trace = error.__traceback__
+        not_theirs = ("<frozen", importlib.__file__, str(PACKAGE))
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(not_theirs):
+            trace = trace.tb_next
+        if trace is not None:
+            traceback.print_exception(type(error), error, trace)
+    flush()
+    return failed
+
+
+ROLES = {"store": serve_store, "worker": work, "agent": play, "devices": tell_devices}
+
+
+def main() -> None:
+    """`worker_main.py FILE_NUMBER OPTIONS`"""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    options = json.loads(sys.argv[2])
+    for stream in (sys.stdout, sys.stderr):  # whoever is killed has said what he had printed
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    faulthandler.enable()
+    sys.path[:] = [*options["path"], *options["sys_path"]]
+    from rpcinspect.replayer.workers.bounds import forbid_cores, forbid_privileges, prctl
+    from rpcinspect.replayer.workers.worker_protocol import ControlSocket
+
+    set_parent_death_signal(signal.SIGTERM)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    forbid_cores()
+    forbid_privileges()
+    control = ControlSocket(socket.socket(fileno=int(sys.argv[1])))
+    scratch = tempfile.mkdtemp(prefix=f"rpcinspect-{os.getppid()}-")
+    os.environ.update(HOME=scratch, TMPDIR=scratch)  # torch and the user's modules may write when imported
+    tempfile.tempdir = None
+    nursery = Nursery(control, scratch)
+    # No exception, which would have to pass through whatever is being imported.
+    signal.signal(signal.SIGTERM, lambda *_: nursery.give_up())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    try:
+        control.send({"scratch": scratch})
+        module = ""
+
+        def begin(name: str) -> None:
+            nonlocal module
+            module = name
+            control.send({"importing": name})
+
+        try:
+            load(options, begin)
+        except BaseException as error:
+            control.send(failed_import(module, error))
+            return
+        import torch
+
+        threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
+        set_parent_death_signal(0)  # from here on the end of the socket says that our process is gone
+        control.send({"ready": True, "torch": str(torch.__version__), "threads": threads})
+        nursery.serve()
+    finally:
+        nursery.close()
+        flush()
+        os._exit(0)  # what torch would tear down now belongs to nobody any more
+
+
+if __name__ == "__main__":
+    main()

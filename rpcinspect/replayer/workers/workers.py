@@ -1,0 +1,351 @@
+"""The processes of live workers: one parent that imports torch, and what is forked from it.
+
+In: what the user wants imported, and the roles of new processes. Out: `Child`s, each with a socket to talk
+to it (`live_group.py` does). This process imports neither torch nor anything of the user's; `worker_main`
+does, in processes of their own with an environment, a directory and a process group of their own.
+Everything that was started ends when the `Workers` are closed, however that comes about, and when this
+process dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from rpcinspect.errors import ReplayError
+from rpcinspect.files.closing import Closing
+from rpcinspect.replayer.workers.ended import Exit
+from rpcinspect.replayer.workers.outputs import Output, Outputs, Show
+from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, SilenceError
+
+WORKER_MAIN = Path(__file__).with_name("worker_main.py")
+OWN_FOLDER = Path(__file__).resolve().parents[3]
+"""Where this package lies, which may be the current folder of a Python that is used interactively."""
+OLDEST_TORCH = (2, 2)
+"""Earlier stores speak another protocol."""
+IMPORTING = "import"
+"""What is shown of the process that imports, is shown under this name."""
+QUOTED_LINES = 10
+CRASH = "Fatal Python error"
+"""How Python begins what it says of one."""
+QUIT_S = 10.0
+END_S = 2.0
+"""Until it is known how a process has ended whose socket is closed."""
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "USER", "LOGNAME")
+"""Of our environment; nothing else reaches a worker."""
+
+
+class WorkerOptions(Struct, frozen=True, kw_only=True):
+    """What the user says about live workers."""
+
+    path: tuple[str, ...] = ()
+    """Folders that modules are searched in first."""
+    imports: tuple[str, ...] = ()
+    """Modules that are imported before any message is sent."""
+    files: tuple[tuple[str, str], ...] = ()
+    """Modules with the source files that were read when their names were judged: none may come from
+    elsewhere."""
+    names: tuple[str, ...] = ()
+    """`module.function`, as messages name them: their modules are imported too, where that is possible."""
+    main: str | None = None
+    """The user's script, whose functions captured pickles call `__main__.f` or `__mp_main__.f`."""
+    threads: int = 1
+    """As for `torch.set_num_threads`."""
+    rpc_timeout_s: float = 60.0
+    """Of the live workers' own calls."""
+    cuda: bool = False
+    """Whether they may use GPUs."""
+    import_timeout_s: float = 180.0
+    start_timeout_s: float = 60.0
+    """For a store or a worker to be ready."""
+    interpreter: str = sys.executable
+
+
+class Child:
+    """A process that the nursery forked."""
+
+    def __init__(self, workers: Workers, pid: int, control: ControlSocket, output: Output) -> None:
+        self._workers = workers
+        self.pid = pid
+        self.control = control
+        self._output = output
+
+    def wait(self, timeout_s: float = 0.0) -> Exit | None:
+        """How it has ended, for which it waits; None: it still runs."""
+        return self._workers.wait(self.pid, timeout_s)
+
+    def tail(self) -> str:
+        """The end of what the process has written, standard output and errors."""
+        return self._output.tail()
+
+    def mute(self) -> None:
+        """Shows nothing that it writes from now on."""
+        self._output.mute()
+
+    def end(self) -> None:
+        """Kills it, and waits until that has happened; calling it again is fine."""
+        self._workers.end(self.pid)
+        self.release()
+
+    def release(self) -> None:
+        """Closes what this process has of it; `tail` still works."""
+        self.control.close()
+        self._output.release()
+
+
+class Workers(Closing):
+    """The process that all live workers are forked from. Use it in a `with` statement."""
+
+    def __init__(self, options: WorkerOptions | None = None, show: Show | None = None) -> None:
+        """Starts it and waits until everything is imported. Raises `ReplayError` with the reason. `show`
+        gets the lines that processes write.
+        """
+        self.options = options or WorkerOptions()
+        self._ended: dict[int, Exit] = {}
+        """Process id → how it ended, in the order in which they did."""
+        self._parent_exit: Exit | None = None
+        """Of each child that nobody is left to tell of."""
+        self._children: dict[int, Child] = {}
+        self._ready = False
+        self._scratch: str | None = None
+        self._closed = False
+        self._importing = ""
+        """The module that is being imported."""
+        self._outputs = Outputs(show)
+        self._output = self._outputs.new(IMPORTING)
+        self._control, theirs = ControlSocket.pair()
+        try:
+            self._process = self._spawn(theirs)
+        except BaseException:
+            self._control.close()
+            self._output.release()
+            self._outputs.close()
+            raise
+        finally:
+            theirs.close()
+            self._output.hand_over()
+        try:
+            ready = self._until("ready", self.options.import_timeout_s, "the workers' parent process")
+            self._ready = True
+            self.torch_version = str(ready.get("torch"))
+            self.threads = int(ready.get("threads", 1))
+            """Of the parent process when it was ready; more than one: forking it may go wrong."""
+            if _version(self.torch_version) < OLDEST_TORCH:
+                raise ReplayError(f"live workers need torch 2.2 or later, there is {self.torch_version}")
+        except BaseException:
+            self.close()
+            raise
+
+    def fork(self, command: Object, who: str) -> tuple[Child, Object]:
+        """A new process in the role that `command` says, once it is ready, and what it said then."""
+        if self._closed:
+            raise ReplayError(f"{who} can't be started any more: all have ended")
+        output = self._outputs.new(str(command.get("name", command["role"])))
+        ours, theirs = ControlSocket.pair()
+        try:
+            files = (theirs.sock.fileno(), output.writer)
+            self._control.send({"do": "fork", **command}, files=files)
+            pid = int(self._until("forked", self.options.start_timeout_s, who)["forked"])
+        except BaseException:
+            ours.close()
+            output.release()
+            raise
+        finally:
+            theirs.close()
+            output.hand_over()
+        child = self._children[pid] = Child(self, pid, ours, output)
+        seconds = self.options.start_timeout_s
+        try:
+            answer = ours.receive(seconds)
+            if answer is None:
+                found = child.wait(END_S) or Exit(None)
+                raise ReplayError(f"{who} {found.text} while it started{_quoted(child.tail())}")
+            if "failed" in answer[0]:
+                raise ReplayError(f"{who} could not start: {answer[0]['failed']}{_quoted(child.tail())}")
+            return child, answer[0]
+        except SilenceError:
+            child.end()
+            raise ReplayError(f"{who} was not ready within {seconds:g} s{_quoted(child.tail())}") from None
+        except BaseException:
+            child.end()
+            raise
+
+    def ends(self, timeout_s: float = 0.0) -> Mapping[int, Exit]:
+        """How processes that were forked have ended, by their ids, in the order in which they did; waits for
+        the next one to do so."""
+        try:
+            while not self._closed and self._parent_exit is None:
+                if self._heard(timeout_s) is None:
+                    self._lose_parent()
+                timeout_s = 0.0
+        except SilenceError:  # there is no more news
+            pass
+        except ReplayError:  # what it says is no news
+            self._lose_parent()
+        orphaned = self._parent_exit
+        if orphaned is None:
+            return self._ended
+        return self._ended | {pid: orphaned for pid in self._children if pid not in self._ended}
+
+    def wait(self, pid: int, timeout_s: float) -> Exit | None:
+        """How a process that was forked has ended, for which it waits; None: it still runs."""
+        deadline = time.monotonic() + timeout_s
+        found = self.ends().get(pid)
+        while found is None and not self._closed and (left := deadline - time.monotonic()) > 0:
+            found = self.ends(left).get(pid)
+        return found
+
+    def _lose_parent(self) -> None:
+        """Children go with their parent, and nobody tells how; nor does one that talks nonsense."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_S)
+        self._parent_exit = Exit(None, parent_code=self._process.poll())
+
+    def end(self, pid: int) -> None:
+        """Kills a forked process and waits for its end."""
+        if self._closed or pid not in self._children or pid in self._ended:
+            return
+        with contextlib.suppress(ReplayError):  # the parent is gone, and has taken its children along
+            self._control.send({"do": "end", "pid": pid})
+            self.wait(pid, QUIT_S)
+
+    def close(self) -> None:
+        """Ends every process that was started and removes their directories; calling it again is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            with contextlib.suppress(ReplayError, subprocess.TimeoutExpired):
+                if self._ready:
+                    self._control.send({"do": "quit"})
+                else:  # it imports, and listens to nothing else
+                    self._process.terminate()
+                self._control.close()
+                self._process.wait(QUIT_S)
+        finally:
+            self._control.close()
+            if self._process.poll() is None:
+                # Linux kills the workers with their parent; elsewhere they are told by their ids.
+                self._process.kill()
+                self._process.wait()
+                for pid in set(self._children) - set(self._ended):
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.killpg(pid, signal.SIGKILL)
+            if self._scratch is not None:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+            self._output.release()
+            for child in self._children.values():
+                child.release()
+            self._outputs.close()
+
+    def _spawn(self, theirs: ControlSocket) -> subprocess.Popen[bytes]:
+        options = self.options
+        main_folder = [str(Path(options.main).resolve().parent)] if options.main else []
+        what = {
+            "path": [str(Path(folder).resolve()) for folder in options.path] + main_folder,
+            "sys_path": [*(folder for folder in sys.path if folder), str(OWN_FOLDER)],
+            "imports": list(options.imports),
+            "files": dict(options.files),
+            "names": list(options.names),
+            "main": str(Path(options.main).resolve()) if options.main else None,
+        }
+        number = theirs.sock.fileno()
+        # -I: neither the folder of the script nor this shell's PYTHONPATH decides what is imported.
+        return subprocess.Popen(
+            [options.interpreter, "-I", "-B", str(WORKER_MAIN), str(number), json.dumps(what)],
+            pass_fds=(number,),
+            stdin=subprocess.DEVNULL,
+            stdout=self._output.writer,
+            stderr=self._output.writer,
+            env=worker_environment(options.threads, cuda=options.cuda),
+            cwd="/",
+            start_new_session=True,  # Ctrl-C is ours to act on
+        )
+
+    def _until(self, key: str, timeout_s: float, who: str) -> Object:
+        """What the parent process says next with this key."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                heard = self._heard(max(deadline - time.monotonic(), 0.0))
+            except SilenceError:
+                waits = f" (it imports {self._importing})" if self._importing else ""
+                told = f"{who} was not ready within {timeout_s:g} s{waits}"
+                raise ReplayError(f"{told}{_quoted(self._output.tail())}") from None
+            if heard is None:
+                raise ReplayError(f"{self._end_of_parent()}{_quoted(self._output.tail())}")
+            if "failed" in heard:
+                raise ReplayError(f"{_failed_import(heard)}{_quoted(self._output.tail())}")
+            if key in heard:
+                return heard
+
+    def _end_of_parent(self) -> str:
+        """In words; what it imports may end it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_S)
+        how = Exit(None, parent_code=self._process.poll()).parent_text
+        if self._importing and not self._ready:
+            return f"importing {self._importing} ended the process: it {how}"
+        return f"the workers' parent process {how}"
+
+    def _heard(self, timeout_s: float) -> Object | None:
+        """The next thing that the parent process says; None: it has ended. Raises `ReplayError` if it takes
+        too long."""
+        heard = self._control.receive(timeout_s)
+        if heard is None:
+            return None
+        what = heard[0]
+        if "scratch" in what:
+            self._scratch = str(what["scratch"])
+        if "importing" in what:
+            self._importing = str(what["importing"])
+        if "ended" in what:
+            self._ended[int(what["ended"])] = Exit(int(what["status"]), int(what["peak"]))
+        return what
+
+
+def worker_environment(threads: int, *, cuda: bool = False) -> dict[str, str]:
+    """The whole environment of live workers."""
+    gpus = {"CUDA_VISIBLE_DEVICES": ""}
+    if cuda:
+        gpus = {name: value for name, value in os.environ.items() if name.startswith(("CUDA_", "NVIDIA_"))}
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    return kept | {
+        "TP_SOCKET_IFNAME": loopback,
+        "GLOO_SOCKET_IFNAME": loopback,
+        "OMP_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": "1",  # it starts its threads when it is imported, before the fork
+        **gpus,
+    }
+
+
+def _failed_import(heard: Object) -> str:
+    """Which module can't be imported, and why."""
+    head = f"importing {heard['importing']}" if heard.get("importing") else "import"
+    if "exit" not in heard:
+        return f"{head}: {heard['failed']}"
+    return f'{head} exited with {heard["exit"]}: guard its script code with if __name__ == "__main__"'
+
+
+def _quoted(text: str) -> str:
+    """The last lines of an output, for the end of a sentence; of a crash its first, where it happened."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    crash = next((place for place, line in enumerate(lines) if line.startswith(CRASH)), None)
+    lines = lines[-QUOTED_LINES:] if crash is None else lines[crash : crash + QUOTED_LINES]
+    return ":\n" + "\n".join(lines) if lines else ""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    numbers = [part for part in text.split("+")[0].split(".") if part.isdigit()]
+    return tuple(int(number) for number in numbers[:2])

@@ -1,0 +1,100 @@
+"""Logs, in which processes wrote of their own messages, → `TpMessage`s.
+
+In: open captures that are logs. Out: what any `MessageSource` gives. Only loaded where there is a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from rpcinspect.capture import CaptureReader, LogBlock
+from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
+from rpcinspect.errors import Problem
+from rpcinspect.rpclog.header import LoggedFailure
+from rpcinspect.rpclog.join import LogJoin
+from rpcinspect.session.log_names import call_log
+from rpcinspect.session.names import Roster
+from rpcinspect.session.witness import Witness
+from rpcinspect.sources.source import Watch, read_of
+from rpcinspect.tcp.clocks import ClockOffset
+from rpcinspect.tensorpipe.records import Pipe, TpMessage
+
+
+class LogSource:
+    """Logs of the processes of one run."""
+
+    def __init__(self, readers: Sequence[CaptureReader], watch: Watch) -> None:
+        self._readers = readers
+        self._watch = watch
+        self._join = LogJoin()
+
+    def messages(self) -> Iterator[list[TpMessage]]:
+        for reader in self._readers:
+            for block in reader.blocks():
+                if self._watch.stopped(reader):
+                    break
+                assert isinstance(block, LogBlock)
+                yield self._join.feed(block)
+
+    @property
+    def pipes(self) -> Sequence[Pipe]:
+        return self._join.pipes
+
+    @property
+    def facts(self) -> int:
+        return len(self._join.workers) + len(self._join.processes)
+
+    def roster(self, witness: Witness) -> Roster:
+        join = self._join
+        return call_log(join.pipes, join.jobs, join.workers, witness, join.processes)
+
+    def wire_facts(self) -> WireFacts:
+        return log_facts(self._join)
+
+    @property
+    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
+        return self._join.failed
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        return self._join.problems
+
+    def offset(self, capture: int) -> ClockOffset | None:
+        return None
+
+    @property
+    def sums(self) -> tuple[int, int, int, int]:
+        return self._join.rpc_bytes, self._join.tensor_bytes, 0, 0
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        return read_of(self._readers, twice=lambda reader: False)
+
+    @property
+    def unread(self) -> dict[str, int]:
+        return {}
+
+
+def log_facts(join: LogJoin) -> WireFacts:
+    """What logs tell of losses and ends; their flows are those that stand for pipes. Where a record may be
+    lost, nothing can be said to be missing on any way.
+    """
+    flows = [pipe.flow for pipe in join.pipes]
+    dropped = [flows[number] if request else flows[number].reversed for number, request in sorted(join.lost)]
+    damaged = [*flows, *[flow.reversed for flow in flows]] if join.damaged else dropped
+    ends = tuple(
+        ConnectionEnd(
+            flow=str(pipe.flow),
+            begin_ns=min(pipe.first_ns, end.time_ns),
+            last_ns=max(pipe.first_ns, end.time_ns),
+            by_client=end.by == "src",
+            how=end.how,
+            time_ns=end.time_ns,
+        )
+        for pipe, end in join.ends
+    )
+    return WireFacts(
+        damaged=frozenset(map(str, damaged)),
+        ends=ends,
+        dropped=tuple((flow.source.host, flow.destination.host) for flow in dropped),
+    )

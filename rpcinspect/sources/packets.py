@@ -1,0 +1,198 @@
+"""Captures of packets → `TpMessage`s, through TCP and pipes.
+
+In: open captures of packets. Out: what any `MessageSource` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import replace
+
+from rpcinspect.capture import CaptureReader, LogBlock, Reading, open_capture
+from rpcinspect.capture.block import PacketBlock, SegmentBlock, TcpBlock, as_int64
+from rpcinspect.checks.wire_facts import WireFacts
+from rpcinspect.errors import Location, Problem
+from rpcinspect.limits import Limits
+from rpcinspect.rpc.tensor import storage_lengths
+from rpcinspect.session.names import Roster, call_roll
+from rpcinspect.session.witness import Witness
+from rpcinspect.sources.source import Watch, read_of
+from rpcinspect.tcp.clocks import ClockOffset, ClockSamples
+from rpcinspect.tcp.connections import Tcp
+from rpcinspect.tcp.ranges import CaptureBytes
+from rpcinspect.tcp.segment import Segmenter
+from rpcinspect.tensorpipe.demux import Demux
+from rpcinspect.tensorpipe.records import Pipe, TpMessage
+from rpcinspect.unexpected import unexpected
+
+if TYPE_CHECKING:
+    from rpcinspect.rpclog.header import LoggedFailure
+
+Packets: TypeAlias = PacketBlock | TcpBlock
+
+PATIENCE_NS = 2_000_000_000
+"""How long, in capture time, acknowledged bytes that were not captured are waited for. Only captures of more
+than one file can still bring them, and those wait until the end."""
+
+
+class PacketSource:
+    """Captures of packets."""
+
+    def __init__(
+        self,
+        readers: Sequence[CaptureReader],
+        source: CaptureBytes,
+        limits: Limits,
+        reading: Reading,
+        watch: Watch,
+        *,
+        patient: bool,
+    ) -> None:
+        self._readers = readers
+        self._reading = reading
+        self._watch = watch
+        self._segmenter = Segmenter()
+        self._clocks = ClockSamples()
+        self._offsets: list[ClockOffset | None] = []
+        """Of each capture that was begun, against the first one's clock."""
+        self._problems: list[Problem] = []
+        self._looked_through: dict[int, int] = {}
+        """Bytes of captures that were looked through before they are read."""
+        self._tcp = Tcp(source, self._segmenter.flows, PATIENCE_NS if len(readers) == 1 else None)
+        self._demux = Demux(limits, patient=patient, read_table=storage_lengths)
+
+    def messages(self) -> Iterator[list[TpMessage]]:
+        for reader in self._readers:
+            for block in self._segments(reader):
+                try:
+                    grown = self._tcp.feed(block)
+                except Exception as error:
+                    self._give_up(error, block.capture, _first_packet(block))
+                    continue
+                yield self._demux.feed(grown)
+        yield self._demux.feed(list(self._tcp.finish()))
+        yield self._demux.finish()
+
+    def _give_up(self, error: Exception, capture: int, packet: int | None) -> None:
+        """A block is passed over, whose first packet this is."""
+        self._problems.append(unexpected(error, "tcp", Location(capture=capture, packet=packet)))
+
+    def _segments(self, reader: CaptureReader) -> Iterator[SegmentBlock]:
+        """The segments of one capture; of several, in the clock of the first."""
+        offset = self._clock_offset(reader)
+        self._offsets.append(offset)
+        shift = offset.shift_ns if offset is not None else 0
+        for packets in reader.blocks():
+            if self._watch.stopped(reader):
+                break
+            assert not isinstance(packets, LogBlock)
+            try:
+                block = self._segmenter.feed(packets)
+            except Exception as error:
+                self._give_up(error, packets.capture, _first_packet(packets))
+                reader.keep(NOTHING, NOTHING, _end_of(packets))
+                continue
+            _keep_payloads(reader, packets, block)
+            if shift:
+                block = replace(block, time_ns=block.time_ns - shift)
+            if len(self._readers) > 1:
+                self._clocks.note(block, self._segmenter.flows)
+            yield block
+
+    def _clock_offset(self, reader: CaptureReader) -> ClockOffset | None:
+        """How a capture's clock differs from the first one's: its packets are looked at before."""
+        if not _look_before(reader):
+            return None
+        segmenter, samples = Segmenter(), ClockSamples()
+        with open_capture(reader.path, reader.index, self._reading) as again:
+            for packets in again.blocks():
+                if self._watch.stopped(reader):
+                    return None
+                assert not isinstance(packets, LogBlock)
+                samples.note(segmenter.feed(packets), segmenter.flows)
+                again.keep(NOTHING, NOTHING, _end_of(packets))
+                self._looked_through[reader.index] = again.progress[0]
+                self._watch.tell()
+        return samples.against(self._clocks, self._offsets)
+
+    @property
+    def pipes(self) -> Sequence[Pipe]:
+        return self._demux.registry.opened
+
+    @property
+    def facts(self) -> int:
+        return len(self._demux.registry.store_entries)
+
+    def roster(self, witness: Witness) -> Roster:
+        self._demux.registry.note_ends()
+        return call_roll(self.pipes, self._demux.registry.store_entries, witness)
+
+    def wire_facts(self) -> WireFacts:
+        demux, registry = self._demux, self._demux.registry
+        return WireFacts.of(self._tcp.connections, demux.given_up, registry.visits, registry.store_addresses)
+
+    @property
+    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
+        return ()  # whatever ends a call at its caller puts nothing on the wire
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        return [*self._problems, *self._tcp.problems, *self._demux.registry.problems]
+
+    def offset(self, capture: int) -> ClockOffset | None:
+        return self._offsets[capture] if capture < len(self._offsets) else None
+
+    @property
+    def sums(self) -> tuple[int, int, int, int]:
+        registry = self._demux.registry
+        return (
+            sum(state.frame_bytes for state in registry.pipes),
+            sum(state.tensor_bytes for state in registry.pipes),
+            registry.skipped_bytes,
+            registry.store_bytes,
+        )
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        done, of = read_of(self._readers, twice=_look_before)
+        return done + sum(self._looked_through.values()), of
+
+    @property
+    def unread(self) -> dict[str, int]:
+        return self._segmenter.other
+
+
+def _keep_payloads(reader: CaptureReader, packets: Packets, block: SegmentBlock) -> None:
+    """Streams are made of payloads: nobody reads anything else of these packets again, unless they are parts
+    of packets that are not complete.
+    """
+    end = _end_of(packets)
+    if block.has_fragments:
+        reader.keep(as_int64([block.window_offset]), as_int64([end - block.window_offset]), end)
+    else:
+        there = block.captured > 0
+        reader.keep(block.offset[there], block.captured[there], end)
+
+
+def _end_of(packets: Packets) -> int:
+    """Where in the file the last packet of a block ends."""
+    if isinstance(packets, TcpBlock):
+        return packets.segments.window_offset + len(packets.segments.window)
+    return int((packets.offset + packets.caplen).max())
+
+
+NOTHING = as_int64([])
+
+
+def _first_packet(block: Packets | SegmentBlock) -> int | None:
+    if isinstance(block, PacketBlock):
+        return block.first_number
+    segments = block.segments if isinstance(block, TcpBlock) else block
+    return int(segments.packet[0]) if len(segments) else None
+
+
+def _look_before(reader: CaptureReader) -> bool:
+    """Whether a capture is looked through before it is read."""
+    return reader.index > 0 and reader.twice

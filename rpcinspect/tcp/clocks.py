@@ -1,0 +1,147 @@
+"""By how much the clocks of two hosts differ, from packets that were captured on both.
+
+In: TCP segments of several captures. Out: a `ClockOffset`. A packet passes one sniffer before the other, so
+that the difference of its two times is the offset of the clocks plus its way in one direction of a
+connection, and the offset minus its way in the other. The smallest of the one and the largest of the other
+have the offset between them, and every connection narrows that down. Which host is at which end need not be
+known: of the two directions, the one with the larger differences goes to the host whose clock is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct, field
+from numpy.typing import NDArray
+
+from rpcinspect.capture.block import Int64s, SegmentBlock
+from rpcinspect.tcp.segment import SYN, Flow
+
+MAX_SAMPLES = 512
+"""Times that are kept of one direction between two endpoints."""
+_SPREAD = 0x9E3779B1
+_HASH_BITS = 32
+
+
+class ClockOffset(Struct, frozen=True, kw_only=True):
+    """A capture's clock against that of the first capture."""
+
+    offset_ns: int
+    """What its clock showed more; negative where it was behind."""
+    uncertainty_ns: int
+    """The offset is known up to so much."""
+    connections: int
+    """Connections that both captures have."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the clocks differ for sure, so that times of one are wrong by the other."""
+        return abs(self.offset_ns) > self.uncertainty_ns
+
+    @property
+    def shift_ns(self) -> int:
+        """What to take off the capture's times; 0 where that could as well make them wrong."""
+        return self.offset_ns if self.certain else 0
+
+
+class _Times(Struct, eq=False):
+    """When packets of one direction were captured, by sequence number; a choice that does not depend on what
+    else was captured."""
+
+    mask: int = 0
+    times: dict[int, dict[int, int]] = field(default_factory=dict)
+    """2 × sequence number, and 1 more of a SYN → capture → time of its first copy."""
+
+    def add(self, keys: Int64s, times: Int64s, capture: int) -> None:
+        chosen = np.flatnonzero(_hash(keys) & np.uint64(self.mask) == 0)
+        for key, time_ns in zip(keys[chosen].tolist(), times[chosen].tolist(), strict=True):
+            self.times.setdefault(key, {}).setdefault(capture, time_ns)
+        while len(self.times) > MAX_SAMPLES:
+            self.mask = self.mask * 2 + 1
+            known = np.array(list(self.times), dtype=np.int64)
+            for key in known[_hash(known) & np.uint64(self.mask) != 0].tolist():
+                del self.times[key]
+
+
+def _hash(keys: Int64s) -> NDArray[np.uint64]:
+    """The upper bits of a product, in which neighbours are far apart."""
+    product: NDArray[np.uint64] = keys.astype(np.uint64) * np.uint64(_SPREAD)
+    hashed: NDArray[np.uint64] = (product & np.uint64((1 << _HASH_BITS) - 1)) >> np.uint64(8)
+    return hashed
+
+
+class ClockSamples:
+    """Times of packets of some captures."""
+
+    def __init__(self) -> None:
+        self._flows: dict[Flow, _Times] = defaultdict(_Times)
+
+    def note(self, block: SegmentBlock, flows: Sequence[Flow]) -> None:
+        """Takes the segments that have data or begin a connection; `flows` is the segmenter's table."""
+        syn = (block.flags & SYN) != 0
+        rows = np.flatnonzero((block.length > 0) | syn)
+        order = rows[np.argsort(block.flow[rows], kind="stable")]
+        edges = np.flatnonzero(np.diff(block.flow[order])) + 1
+        for part in np.split(order, edges):
+            if len(part):
+                keys = block.sequence[part] * 2 + syn[part]
+                self._flows[flows[int(block.flow[part[0]])]].add(keys, block.time_ns[part], block.capture)
+
+    def against(self, other: ClockSamples, known: Sequence[ClockOffset | None]) -> ClockOffset | None:
+        """The offset of this object's one capture; `other` has earlier captures in the first one's clock.
+
+        `known` are the offsets of those: what they are unsure of, this one is unsure of too.
+        """
+        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for forth, back in self._pairs():
+            there = other._flows.get(forth), other._flows.get(back)
+            if there[0] is not None and there[1] is not None:
+                out = _differences(self._flows[forth], there[0])
+                home = _differences(self._flows[back], there[1])
+                for capture in sorted(out.keys() & home.keys()):
+                    found[capture].append(_bounds(out[capture], home[capture]))
+        offsets = []
+        for capture, bounds in found.items():
+            before = known[capture]
+            offsets.append(_joined(bounds, 0 if before is None else before.uncertainty_ns))
+        return min(offsets, key=lambda offset: offset.uncertainty_ns, default=None)
+
+    def _pairs(self) -> Iterator[tuple[Flow, Flow]]:
+        """Both directions between two endpoints, each two once."""
+        for flow in list(self._flows):
+            if str(flow) < str(flow.reversed) and flow.reversed in self._flows:
+                yield flow, flow.reversed
+
+
+def _differences(mine: _Times, theirs: _Times) -> dict[int, list[int]]:
+    """Of the same packets: capture of theirs → how much later mine was captured."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for key, times in mine.times.items():
+        (time_ns,) = times.values()
+        for capture, before in theirs.times.get(key, {}).items():
+            found[capture].append(time_ns - before)
+    return found
+
+
+def _bounds(forth: Sequence[int], back: Sequence[int]) -> tuple[int, int]:
+    """(at least, at most) of one connection."""
+    for outward, homeward in ((forth, back), (back, forth)):
+        if min(outward) >= max(homeward):
+            return max(homeward), min(outward)
+    # clocks drift, or one machine has both sniffers
+    from statistics import median_low  # with fractions and decimals, which one capture need not wait for
+
+    low, high = sorted((median_low(forth), median_low(back)))
+    return low, high
+
+
+def _joined(bounds: Iterable[tuple[int, int]], more_ns: int) -> ClockOffset:
+    lows, highs = zip(*bounds, strict=True)
+    low, high = sorted((max(lows), min(highs)))  # connections contradict each other where clocks drift
+    return ClockOffset(
+        offset_ns=(low + high) // 2,
+        uncertainty_ns=(high - low + 1) // 2 + more_ns,
+        connections=len(lows),
+    )

@@ -1,0 +1,253 @@
+"""IP fragments → whole packets, in bounded memory.
+
+In: fragments in the order of capture. Out: packets whose last missing part has come, as bytes to read
+headers from and as the places in the file where those bytes lie. Where parts overlap the first copy wins;
+another one is handed on beside it, to be reported. A first part is handed on at once, too, as a packet that
+is not all there: captures filtered by port hold only first parts. Fragments are rare (TCP avoids them), so
+this goes one at a time. Mirrors RFC 815 and 8200 section 4.5; that IPv6 forbids overlaps is not enforced.
+
+Numbers of packets come again soon. So what stays incomplete is dropped after `PATIENCE_NS`, and a part
+that has another's place but not its bytes starts a new packet.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct, field
+
+from rpcinspect.tcp.ip import Count
+
+MAX_PACKETS = 4096
+MAX_BYTES = 1 << 25
+"""Of packets that wait for their rest; the oldest are given up first."""
+MAX_DONE = 4096
+"""Complete packets whose parts are still recognised when they are captured once more."""
+MAX_LENGTH = 0xFFFF
+PATIENCE_NS = 30_000_000_000
+FRAGMENT_COST = 400
+"""Bytes of memory that a fragment takes beside its data."""
+
+INCOMPLETE, PART, AGAIN, BAD = (
+    "incomplete ip fragment",
+    "ip fragment",
+    "ip fragment seen again",
+    "bad ip fragment",
+)
+"""Reasons why a packet gave no segment: the rest is missing; it is in the segment of another packet of the
+capture; it was captured before; it lies outside of any packet."""
+
+
+class Piece(Struct):
+    """A range of a packet that lies in one place of the file."""
+
+    start: int
+    """In bytes from what is behind the IP header."""
+    end: int
+    """As it was on the wire."""
+    offset: int
+    """In the file."""
+    data: bytes
+    """What is there: less than the range where a snap length cut it."""
+
+    def part(self, start: int, end: int) -> Piece:
+        """What lies in [start, end), which must overlap it."""
+        low, high = max(start, self.start), min(end, self.end)
+        skip = low - self.start
+        return Piece(low, high, self.offset + skip, self.data[skip : high - self.start])
+
+
+class Fragment(Struct):
+    """One fragment of one packet."""
+
+    row: int
+    """In the block of packets."""
+    time_ns: int
+    addresses: tuple[int, ...]
+    identification: int
+    protocol: int
+    more: bool
+    pieces: list[Piece]
+    """Usually one; several where a fragment came in fragments."""
+
+
+class Datagram(Struct, eq=False):
+    """A packet made from fragments; `pieces` are in order and do not overlap."""
+
+    addresses: tuple[int, ...]
+    time_ns: int
+    """Of the fragment that came first."""
+    protocol: int = -1
+    """Known once the first part was seen."""
+    pieces: list[Piece] = field(default_factory=list)
+    copies: list[Piece] = field(default_factory=list)
+    """Second copies that differ from the first."""
+    row: int = 0
+    """Of the fragment that came last."""
+    whole: bool = False
+    total: int | None = None
+    covered: int = 0
+    held: int = 0
+    """About how many bytes of memory it takes."""
+    silent: int = 0
+    """Packets of the capture that went into it and gave no segment themselves."""
+    seen: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(start, end) of every fragment → hash of its bytes."""
+    origin: Datagram | None = None
+    """The packet that this one is the first part of."""
+
+    def content(self) -> tuple[bytes, int]:
+        """The bytes, with zeros where they were cut off, and how many there are before that."""
+        data, there = bytearray(self.pieces[-1].end), None
+        for piece in self.pieces:
+            data[piece.start : piece.start + len(piece.data)] = piece.data
+            if there is None and len(piece.data) < piece.end - piece.start:
+                there = piece.start + len(piece.data)
+        return bytes(data), len(data) if there is None else there
+
+    def between(self, start: int, end: int) -> list[Piece]:
+        """The pieces of [start, end)."""
+        at = max(0, bisect_right(self.pieces, start, key=_start_of) - 1)
+        found = []
+        while at < len(self.pieces) and self.pieces[at].start < end:
+            if self.pieces[at].end > start:
+                found.append(self.pieces[at].part(start, end))
+            at += 1
+        return found
+
+    def add(self, new: Piece) -> None:
+        """Takes what is not there yet, and keeps other copies that differ apart."""
+        pieces = self.pieces
+        for kept in self.between(new.start, new.end):
+            copy = new.part(kept.start, kept.end)
+            size = min(len(copy.data), len(kept.data))
+            if copy.data[:size] != kept.data[:size]:
+                self.copies.append(copy)
+                self.held += len(copy.data)
+        at = bisect_right(pieces, new.start, key=_start_of)
+        position = max(new.start, pieces[at - 1].end) if at else new.start
+        while position < new.end:
+            following = pieces[at].start if at < len(pieces) else new.end
+            if position < following:
+                part = new.part(position, min(following, new.end))
+                pieces.insert(at, part)
+                self.covered += part.end - part.start
+                self.held += len(part.data)
+                at += 1
+            if at >= len(pieces):
+                return
+            position, at = pieces[at].end, at + 1
+
+
+def _start_of(piece: Piece) -> int:
+    return piece.start
+
+
+class Reassembly:
+    """The stage, for one capture file at a time."""
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._capture = -1
+        self._waiting: OrderedDict[tuple[int, ...], Datagram] = OrderedDict()
+        self._done: OrderedDict[tuple[int, ...], Datagram] = OrderedDict()
+        """Without their bytes."""
+        self._held = 0
+
+    def feed(self, capture: int, fragments: Iterable[Fragment]) -> Iterator[Datagram]:
+        """Packets in the order in which they become complete, and first parts at once."""
+        if capture != self._capture:
+            self._capture, self._held = capture, 0
+            self._waiting.clear()
+            self._done.clear()
+        for fragment in fragments:
+            datagram = self._take(fragment)
+            if datagram is not None:
+                yield datagram
+
+    def gave_segment(self, first_part: Datagram) -> None:
+        """Says that the packet of a first part is not one that gave no segment."""
+        datagram = first_part.origin
+        assert datagram is not None
+        datagram.silent -= 1
+        self._count(PART if datagram.whole else INCOMPLETE, -1)
+
+    def _take(self, fragment: Fragment) -> Datagram | None:
+        pieces = fragment.pieces
+        if not pieces or pieces[0].start >= pieces[-1].end or pieces[-1].end > MAX_LENGTH:
+            self._count(BAD, 1)
+            return None
+        key = (fragment.identification, *fragment.addresses)
+        place = pieces[0].start, pieces[-1].end
+        content = hash(b"".join(piece.data for piece in pieces))
+        waiting = self._waiting.get(key)
+        for known in (self._done.get(key), waiting):
+            if known is not None and known.seen.get(place) == content and _near(known, fragment):
+                self._count(AGAIN, 1)
+                return None
+        if waiting is not None and (place in waiting.seen or not _near(waiting, fragment)):
+            self._give_up(key)
+            waiting = None
+        if waiting is None:
+            waiting = self._waiting[key] = Datagram(fragment.addresses, fragment.time_ns)
+        return self._add(key, waiting, content, fragment)
+
+    def _add(
+        self, key: tuple[int, ...], datagram: Datagram, content: int, fragment: Fragment
+    ) -> Datagram | None:
+        """The packet, if this fragment was the last that it lacked, or its first part."""
+        start, end = fragment.pieces[0].start, fragment.pieces[-1].end
+        total = datagram.total
+        last = datagram.pieces[-1].end if datagram.pieces else 0
+        if (total is not None and (end > total or (end < total and not fragment.more))) or (
+            not fragment.more and last > end
+        ):
+            self._count(BAD, 1)
+            return None
+        if not fragment.more:
+            datagram.total = end
+        before = datagram.held
+        datagram.seen[start, end] = content
+        for piece in fragment.pieces:
+            datagram.add(piece)
+        datagram.held += FRAGMENT_COST
+        self._held += datagram.held - before
+        datagram.row = fragment.row
+        if start == 0:
+            datagram.protocol = fragment.protocol
+        if datagram.covered == datagram.total:
+            return self._complete(key, datagram)
+        datagram.silent += 1
+        self._count(INCOMPLETE, 1)
+        while self._held > MAX_BYTES or len(self._waiting) > MAX_PACKETS:
+            self._give_up(next(iter(self._waiting)))
+        if start > 0:
+            return None
+        return Datagram(
+            fragment.addresses,
+            fragment.time_ns,
+            fragment.protocol,
+            datagram.between(0, end),
+            row=fragment.row,
+            origin=datagram,
+        )
+
+    def _complete(self, key: tuple[int, ...], datagram: Datagram) -> Datagram:
+        self._give_up(key)
+        self._count(INCOMPLETE, -datagram.silent)
+        self._count(PART, datagram.silent)
+        datagram.whole = True
+        self._done[key] = Datagram(datagram.addresses, datagram.time_ns, seen=datagram.seen)
+        self._done.move_to_end(key)
+        if len(self._done) > MAX_DONE:
+            self._done.popitem(last=False)
+        return datagram
+
+    def _give_up(self, key: tuple[int, ...]) -> None:
+        self._held -= self._waiting.pop(key).held
+
+
+def _near(datagram: Datagram, fragment: Fragment) -> bool:
+    return abs(fragment.time_ns - datagram.time_ns) <= PATIENCE_NS

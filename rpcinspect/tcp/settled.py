@@ -1,0 +1,261 @@
+"""The settled bytes of one direction of a connection, as ranges of the capture files rather than copies.
+
+In: runs of segments and holes, in the order of their positions. Out: bytes, file ranges, times and packet
+numbers by position. Zeros stand for what was not captured; `missing` says how much of a range that is.
+
+Positions are TCP sequence numbers unwrapped to 64 bits; `position - origin` is the offset that people see.
+Looking up many ranges at once and looking up one go by the same runs, side by side.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+from itertools import chain, pairwise, repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpcinspect.capture.block import Int64s
+from rpcinspect.errors import Location
+from rpcinspect.tcp.ranges import CaptureBytes, Extent, Run
+from rpcinspect.tcp.segment import Flow
+
+HISTORY_RUNS = 16
+HISTORY_SEGMENTS = 512
+"""How much of what readers are done with stays known, so that late copies can still be compared with it."""
+
+MANY = 16
+"""Ranges that are looked up all at once by numpy; fewer are faster one by one."""
+NO_NUMBERS = np.empty(0, dtype=np.int64)
+
+
+class SettledBytes:
+    """All before `end` is settled: captured, or a hole. `end` is None until the start is settled."""
+
+    __slots__ = ("_head", "_history", "_rested", "_source", "end", "flow", "holes", "origin", "runs")
+
+    def __init__(self, flow: Flow, source: CaptureBytes, origin: int | None) -> None:
+        self.flow = flow
+        self.origin = origin
+        """Position of the stream's first byte: known from the SYN, else the lowest that was captured."""
+        self.end: int | None = origin
+        """All before this position is settled."""
+        self.runs: list[Run] = []
+        """Settled runs that readers have not released, from index `_head` on."""
+        self.holes: list[tuple[int, int]] = []
+        self._head = 0
+        self._rested = 0
+        """Where `rest` has come to."""
+        self._history: deque[Run] | None = None
+        self._source = source
+
+    def _locate(self, position: int) -> int:
+        """Index of the run that holds a position at or after the released part."""
+        runs, index = self.runs, self._head
+        if index >= len(runs) or position < runs[index].end:
+            return index
+        return min(bisect_right(runs, position, index, key=end_of), len(runs) - 1)
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes [start, end), all settled; zeros where they were not captured."""
+        if start >= end:
+            return b""
+        index = self._locate(start)
+        run = self.runs[index]
+        if end <= run.end and not run.missing:
+            return self._source.gather(run.capture, *run.segments(start, end))
+        parts = []
+        while start < end:
+            run = self.runs[index]
+            stop = min(end, run.end)
+            if run.missing:
+                parts.append(bytes(stop - start))
+            else:
+                parts.append(self._source.gather(run.capture, *run.segments(start, stop)))
+            start = stop
+            index += 1
+        return b"".join(parts)
+
+    def extent(self, start: int, end: int) -> Extent:
+        """Where the settled bytes [start, end) lie in the capture files."""
+        pieces: list[tuple[int, int, int]] = []
+        missing: list[tuple[int, int]] = []
+        at = start
+        index = self._locate(start) if start < end else 0
+        while at < end:
+            run = self.runs[index]
+            stop = min(end, run.end)
+            if run.missing:
+                missing.append((at - start, stop - start))
+            else:
+                pieces += zip(repeat(run.capture), *run.segments(at, stop))
+            at = stop
+            index += 1
+        return Extent(end - start, tuple(pieces), tuple(missing))
+
+    def place(self, start: int, end: int) -> tuple[Extent, int, int]:
+        """(extent, first ns, last ns) of the settled bytes [start, end): `extent` and `stamp` in one."""
+        extent = self.extent(start, end)
+        first, last, _, _ = self.stamp(start, end) if extent.pieces else (0, 0, -1, -1)
+        return extent, first, last
+
+    def whole(self, starts: Int64s, ends: Int64s) -> tuple[int, Int64s, Int64s]:
+        """Of ascending settled ranges the first ones, as long as each lies inside one segment of one and the
+        same run: (capture, their offsets in its file, their times).
+        """
+        run = self.runs[self._locate(int(starts[0]))]
+        edges, offsets, times = run.starts, run.offsets, run.times
+        if edges is None or offsets is None or times is None:
+            return -1, NO_NUMBERS, NO_NUMBERS
+        starts = starts[: np.searchsorted(starts, run.end)]
+        low = np.searchsorted(edges, starts, "right") - 1
+        outside = np.flatnonzero(ends[: len(starts)] > np.append(edges[1:], run.end)[low])
+        if len(outside):
+            starts, low = starts[: outside[0]], low[: outside[0]]
+        return run.capture, offsets[low] + (starts - edges[low]), times[low]
+
+    def numbers(self, capture: int, offsets: Int64s) -> NDArray[np.uint64]:
+        """The 64-bit numbers at these offsets, as long as they are at hand."""
+        return self._source.numbers(capture, offsets)
+
+    def place_cut(self, start: int, end: int) -> tuple[Extent, int, int]:
+        """As `place` of a range that reaches outside of what was captured: the rest of it is missing."""
+        if start == end:  # nothing can be missing of nothing
+            return Extent(0, ()), 0, 0
+        low = max(start, self.origin if self.origin is not None else end)
+        high = min(end, self.end if self.end is not None else start)
+        if low >= high:
+            return Extent(end - start, (), ((0, end - start),)), 0, 0
+        inner, first, last = self.place(low, high)
+        missing = [(a + low - start, b + low - start) for a, b in inner.missing]
+        if low > start:
+            missing.insert(0, (0, low - start))
+        if high < end:
+            missing.append((high - start, end - start))
+        return Extent(end - start, inner.pieces, tuple(missing)), first, last
+
+    def missing(self, start: int, end: int) -> int:
+        """How many of the settled bytes [start, end) were not captured."""
+        if not self.holes:
+            return 0
+        total = 0
+        holes = self.holes
+        for at in range(max(0, bisect_right(holes, (start, start)) - 1), len(holes)):
+            a, b = holes[at]
+            if a >= end:
+                break
+            total += max(0, min(b, end) - max(a, start))
+        return total
+
+    def next_hole(self, position: int) -> tuple[int, int] | None:
+        """The hole that holds a position or is the first after it."""
+        at = max(0, bisect_right(self.holes, (position, position)) - 1)
+        for hole in self.holes[at : at + 2]:
+            if hole[1] > position:
+                return hole
+        return None
+
+    def stamp(self, start: int, end: int) -> tuple[int, int, int, int]:
+        """(first ns, last ns, capture, packet) of the captured bytes in [start, end); the packet is the first
+        one's.
+
+        Zeros where none of them was captured (capture and packet -1).
+        """
+        index = self._locate(start)
+        runs = self.runs
+        run = runs[index]
+        if end <= run.end and not run.missing:
+            return run.stamp(start, end)
+        first, last, capture, packet = 0, 0, -1, -1
+        while start < end and index < len(runs):
+            run = runs[index]
+            stop = min(end, run.end)
+            if not run.missing and start < stop:
+                low, high, its_capture, its_packet = run.stamp(start, stop)
+                if capture < 0:
+                    first, last, capture, packet = low, high, its_capture, its_packet
+                else:
+                    first, last = min(first, low), max(last, high)
+            start = stop
+            index += 1
+        return first, last, capture, packet
+
+    def stamps(self, edges: list[int]) -> Iterable[tuple[int, int, int, int]]:
+        """`stamp` of each range from one edge to the next; edges ascend."""
+        if len(edges) < MANY:
+            return [self.stamp(start, end) for start, end in pairwise(edges)]
+        parts: list[Iterable[tuple[int, int, int, int]]] = []
+        at, last = 0, len(edges) - 1
+        while at < last:
+            run = self.runs[self._locate(edges[at])]
+            stop = bisect_right(edges, run.end, at + 1) - 1
+            if stop == at or run.missing:
+                parts.append([self.stamp(edges[at], edges[at + 1])])
+                at += 1
+            else:
+                parts.append(run.stamps(edges[at : stop + 1]))
+                at = stop
+        return chain.from_iterable(parts)
+
+    def segment_end(self, position: int) -> int:
+        """Where the segment that holds this settled position ends, or the hole."""
+        run = self.runs[self._locate(position)]
+        if run.starts is None:
+            return run.end
+        starts = run.lists()[0]
+        at = bisect_right(starts, position)
+        return starts[at] if at < len(starts) else run.end
+
+    def location(self, position: int) -> Location:
+        """The place of a settled position, for people."""
+        capture: int | None = None
+        packet: int | None = None
+        if self.runs and self.end is not None and position < self.end:
+            run = self.runs[self._locate(position)]
+            if not run.missing and run.start <= position < run.end:
+                _, _, capture, packet = run.stamp(position, position + 1)
+        return Location(capture=capture, packet=packet, flow=str(self.flow), offset=self.offset(position))
+
+    def offset(self, position: int) -> int:
+        """Bytes from the start of the stream."""
+        return position - (self.origin if self.origin is not None else position)
+
+    @property
+    def kept_from(self) -> int | None:
+        """The first position that can still be read."""
+        return self.runs[self._head].start if self._head < len(self.runs) else self.end
+
+    def rest(self, position: int) -> None:
+        """Readers are done with all before this position for now, and will want it again at the end."""
+        index = self._locate(self._rested)
+        while index < len(self.runs) and self.runs[index].end <= position:
+            self.runs[index].forget_lists()
+            index += 1
+        self._rested = max(self._rested, position)
+
+    def release(self, position: int) -> None:
+        """Readers are done with all before this position."""
+        runs = self.runs
+        head = self._head
+        while head < len(runs) and runs[head].end <= position:
+            run = runs[head]
+            if not run.missing:
+                assert run.starts is not None
+                if len(run.starts) > HISTORY_SEGMENTS:
+                    run = run.slice(int(run.starts[-HISTORY_SEGMENTS]), run.end)
+                run.forget_lists()
+                if self._history is None:
+                    self._history = deque(maxlen=HISTORY_RUNS)
+                self._history.append(run)
+            head += 1
+        if head > max(64, len(runs) // 8) or head == len(runs):
+            del runs[:head]
+            head = 0
+        self._head = head
+
+
+def end_of(run: Run) -> int:
+    """Where a run ends."""
+    return run.end

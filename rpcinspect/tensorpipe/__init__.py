@@ -1,0 +1,4 @@
+"""Streams → TensorPipe messages: frames, libnop, handshakes, pipes and channels.
+
+Has never heard of RPC; does no I/O.
+"""

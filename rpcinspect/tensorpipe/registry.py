@@ -1,0 +1,113 @@
+"""What is known of all connections of a capture: pipes, what extra connections are for, the store, and sums.
+
+Handlers of connections tell the registry what they find and ask it what others found. An extra connection is
+matched by (listener, registration id), as `tensorpipe/core/listener_impl.cc` does.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from rpcinspect.errors import Problem
+from rpcinspect.limits import Limits
+from rpcinspect.store.conversation import StoreEntry
+from rpcinspect.store.visits import Visit
+from rpcinspect.tcp.stream import Connection
+from rpcinspect.tensorpipe.descriptor import ShapeTable
+from rpcinspect.tensorpipe.pipe import PipeState
+from rpcinspect.tensorpipe.rebuild import ReadTable
+from rpcinspect.tensorpipe.records import Pipe, TpMessage
+
+
+class Role(Struct, frozen=True):
+    """What a requested connection is for."""
+
+    owner: PipeState
+    kind: str
+    """`descriptor`, `reply`, `channel` or `lane`."""
+    channel: str = ""
+    index: int = 0
+    implied: bool = False
+    """Derived from the order in which ids are given out, since the answer was not captured."""
+
+
+class Requested(Protocol):
+    """An extra connection, which said an id that its listener had given out."""
+
+    key: tuple[str, int]
+    """(listener, registration id)."""
+
+    def is_descriptor(self) -> bool:
+        """Whether its first bytes are a descriptor's."""
+
+    def assign(self, role: Role, done: list[TpMessage]) -> None:
+        """Tells what it is for."""
+
+
+class Registry:
+    """Pipes, roles, the store, and sums of one capture."""
+
+    def __init__(self, limits: Limits, *, patient: bool, read_table: ReadTable | None) -> None:
+        """`patient`: see `PipeState`; `read_table`: see `rebuild`."""
+        self.limits = limits
+        self._patient = patient
+        self.shapes = ShapeTable(limits, read_table)
+        self.pipes: list[PipeState] = []
+        self.opened: list[Pipe] = []
+        """Those that they are the state of."""
+        self.store_entries: list[StoreEntry] = []
+        self.visits: list[Visit] = []
+        """Of processes at stores; how they ended is known once all streams have."""
+        self.store_addresses: dict[str, None] = {}
+        """Where stores answered."""
+        self.store_bytes = 0
+        self.skipped_bytes = 0
+        self.problems: list[Problem] = []
+        self.given_up: set[str] = set()
+        """Flows of which messages may be lost because their reading failed."""
+        self._roles: dict[tuple[str, int], Role] = {}
+        self._requested: dict[tuple[str, int], Requested] = {}
+
+    def open_pipe(self, connection: Connection, client_name: str | None) -> PipeState:
+        """A new pipe whose descriptor connection (or bootstrap) is this one."""
+        assert connection.client is not None
+        pipe = Pipe(len(self.pipes), connection.client.flow, client_name=client_name)
+        pipe.listener = pipe.server
+        pipe.first_ns = min(s.first_ns for s in connection.streams if s.first_ns is not None)
+        state = PipeState(pipe, self.shapes, self.limits, patient=self._patient)
+        state.connection = connection
+        self.pipes.append(state)
+        self.opened.append(pipe)
+        return state
+
+    def note_ends(self) -> None:
+        """Tells pipes when they ended, as far as that is known by now."""
+        for state in self.pipes:
+            if state.connection is not None:
+                state.pipe.ended_ns = state.connection.ended_ns
+
+    def register(self, address: str, identifier: int, role: Role, done: list[TpMessage]) -> None:
+        """Tells what the connection to `address` with this registration id is for, seen already or not."""
+        key = (address, identifier)
+        waiting = self._requested.get(key)
+        if waiting is not None and not (role.implied and waiting.is_descriptor()):
+            del self._requested[key]
+            waiting.assign(role, done)
+        else:
+            self._roles[key] = role
+
+    def claim(self, handler: Requested, done: list[TpMessage]) -> None:
+        """A requested connection has said its id."""
+        key = handler.key
+        role = self._roles.get(key)
+        if role is not None and not (role.implied and handler.is_descriptor()):
+            del self._roles[key]
+            handler.assign(role, done)
+        else:
+            self._requested[key] = handler
+
+    def forget(self, key: tuple[str, int]) -> None:
+        """An extra connection is known to be something else, and waits no more."""
+        self._requested.pop(key, None)

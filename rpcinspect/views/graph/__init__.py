@@ -1,1 +1,0 @@
-"""The autograd graph of a context for Graphviz, and the words that all its views share."""

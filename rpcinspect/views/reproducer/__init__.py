@@ -1,1 +1,0 @@
-"""Captured calls as a script of PyTorch alone, from the inert values to the lines of Python."""

@@ -1,0 +1,172 @@
+"""Who failed first, with what, and whom it reached: by the truth of bundled captures, and of made-up ones."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+
+from rpcinspect.checks import errors
+from rpcinspect.rpc.command import (
+    ExceptionResponse,
+    PythonRemoteCall,
+    PythonResp,
+    PythonRRefFetchCall,
+    PythonRRefFetchRet,
+    RemoteRet,
+)
+from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.session.model import Finding
+from tests.checks.talks import SECOND, codes, findings, of_capture, of_path, remote
+from tests.places import content, recorded
+from tests.replayer.talks import Workers, udf
+from tests.truth import workload
+
+
+def boom(text: str) -> ExceptionResponse:
+    return ExceptionResponse(text.encode())
+
+
+def told(found: list[Finding]) -> list[Finding]:
+    return [finding for finding in found if finding.code == "error-response"]
+
+
+def test_a_cascade_as_its_workers_tell_it() -> None:
+    (cascade,) = workload("bwd_boom").of("cascade")
+    (raised,) = workload("bwd_boom").of("raise")
+    session, found = of_capture("bwd_boom")
+    [finding] = told(found)
+    assert finding.severity == "error"
+    assert finding.workers == tuple(cascade["path"])
+    assert finding.text.startswith(
+        f"{cascade['root']} failed first in BACKWARD_AUTOGRAD_REQ: {raised['text']}"
+    )
+    senders = [session.source(int(session.order[index])) for index in finding.messages]
+    assert senders == cascade["path"][:-1]
+
+
+def test_every_worker_that_died_of_a_race() -> None:
+    died = {event["trainer"] for event in workload("ps_race").of("died")}
+    found = told(of_capture("ps_race")[1])
+    [finding] = found
+    assert died == set(finding.workers[1:])
+    assert finding.workers[0] == "worker0"
+    assert f", {len(died)} times (only numbers differ): one of the variables" in finding.text
+    assert told(of_capture("ps_race_lock")[1]) == []
+
+
+def test_an_error_inside_of_another_one() -> None:
+    """worker2's error, which worker1 lets through."""
+    [finding] = told(of_capture("pairs/error_nested")[1])
+    assert finding.workers == ("worker2", "worker1", "worker0")
+    assert "worker2 failed first in training.linear: ArithmeticError(" in finding.text
+    assert len(finding.messages) == 2
+
+
+def test_an_error_that_an_rref_keeps_is_its_functions() -> None:
+    """By what the workers wrote down: `boom` raised on worker1 inside of remote(), to_here() passed it on."""
+    truth = json.loads(content("reports/findings/errs_remote.truth.json"))
+    (raised,) = [event for event in truth["events"] if event["ev"] == "ran" and event["error"]]
+    [finding] = told(of_path(str(recorded("reports/findings/errs_remote.pcap")))[1])
+    assert finding.text == (
+        f"{raised['worker']} failed first in {raised['function']}: KeyError('first cause'); "
+        "the error reached worker0."
+    )
+    assert finding.remedy is not None
+    assert finding.remedy.endswith("rpcinspect decode FILE --message 10")
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_an_rref_is_fetched_twice_and_failed_once(captured: bool) -> None:
+    rref, fork = GloballyUniqueId(0, 7), GloballyUniqueId(0, 8)
+    workers = Workers(2)
+    error = remote("On WorkerInfo(id=1, name=w1):\nKeyError('k')\n")
+    kept = PythonRRefFetchRet((), error.serialized_py_obj)
+    if captured:
+        made = PythonRemoteCall(
+            tensors=(),
+            serialized_py_obj=udf("app.boom"),
+            ret_rref_id=rref,
+            ret_fork_id=fork,
+            is_async_execution=False,
+        )
+        workers.call(0, 1, 10, 30, made, RemoteRet(rref, fork))
+    for begin in (20, 40):
+        workers.call(0, 1, begin, begin + 5, PythonRRefFetchCall(1, rref), kept)
+    [finding] = told(findings(workers))
+    where = "app.boom" if captured else "the function of RRef 0:7"
+    assert finding.text == f"w1 failed first in {where}: KeyError('k'); the error reached w0."
+    assert len(finding.messages) == 2
+
+
+def test_two_errors_that_have_nothing_to_do_with_each_other() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 10, 90, "app.f", boom("first"))
+    workers.call(
+        1, 2, 20, 40, "app.g", boom("second")
+    )  # arrives in between, but the answer does not quote it
+    first, second = told(findings(workers))
+    assert (first.workers, second.workers) == (("w2", "w1"), ("w1", "w0"))
+
+
+def test_an_error_that_came_before_the_request_explains_nothing() -> None:
+    workers = Workers(3)
+    workers.call(1, 2, 10, 20, "app.g", boom("the same words"))
+    workers.call(0, 1, 30, 90, "app.f", boom("the same words"))
+    assert len(told(findings(workers))) == 2
+
+
+def test_the_text_alone_tells_what_was_not_captured() -> None:
+    workers = Workers(2)
+    inner = 'On WorkerInfo(id=7, name=w7):\\nKeyError("k")\\nTraceback'
+    text = f"On WorkerInfo(id=1, name=w1):\nRuntimeError('{inner}')\nTraceback (most recent call last):\n"
+    workers.call(0, 1, 10, 20, "app.f", remote(text))
+    [finding] = told(findings(workers))
+    assert finding.workers == ("worker:7", "w1", "w0")
+    assert 'worker:7 failed first in app.f: KeyError("k")' in finding.text
+
+
+def test_the_same_error_many_times_is_one_finding() -> None:
+    workers = Workers(2)
+    for n in range(5):
+        workers.call(
+            0, 1, 10 * n, 10 * n + 5, "app.f", remote("On WorkerInfo(id=1, name=w1):\nKeyError('k')\n")
+        )
+    [finding] = told(findings(workers))
+    assert "5 times: KeyError('k')" in finding.text
+    assert finding.messages == (1, 3, 5, 7, 9)
+
+
+def test_errors_that_differ_by_words_are_several() -> None:
+    workers = Workers(2)
+    for n, word in enumerate(("one", "two", "two")):
+        text = f"On WorkerInfo(id=1, name=w1):\nKeyError('{word} of {n} at 0x{n:x}f')\n"
+        workers.call(0, 1, 10 * n, 10 * n + 5, f"app.f{n}", remote(text))
+    first, second = told(findings(workers))
+    assert "in app.f0: KeyError('one of 0 at 0x0f')" in first.text
+    assert "in app.f1, app.f2, 2 times (only numbers differ): KeyError('two of 1 at 0x1f')" in second.text
+
+
+def test_a_type_of_the_users_own_is_named() -> None:
+    workers = Workers(2)
+    answer = remote("On WorkerInfo(id=1, name=w1):\nMine()\n", b"app\nMine")
+    workers.call(0, 1, 10, 20, "app.f", answer)
+    [finding] = told(findings(workers))
+    assert "Mine() (app.Mine)" in finding.text
+
+
+def test_an_answer_that_talks_of_errors_is_none() -> None:
+    workers = Workers(2)
+    workers.call(
+        0, 1, 10, 20, "app.f", PythonResp(pickle.dumps("On WorkerInfo(id=1, name=w1):\nKeyError('k')"))
+    )
+    assert codes(findings(workers, until=SECOND)) == []
+
+
+def test_texts_are_bounded(monkeypatch: object) -> None:
+    workers = Workers(2)
+    for n in range(3):
+        workers.call(0, 1, 10 * n, 10 * n + 5, "app.f", boom(f"{n}: {'x' * 50_000}"))
+    [finding] = told(findings(workers))
+    assert len(finding.text) < 2 * errors.MAX_SHOWN

@@ -1,0 +1,47 @@
+"""Messages are grouped by who sends them to whom, over all pipes, in the order in which they came."""
+
+from __future__ import annotations
+
+from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.groups import Crowd, Group, Groups
+from rpcinspect.checks.wire_facts import WireFacts
+from tests.replayer.talks import Workers
+
+
+def test_groups() -> None:
+    workers = Workers(2)
+    workers.call(1, 0, 30, 40)
+    workers.call(0, 1, 10, 20)
+    workers.call(0, 1, 50, 60)
+    groups = Groups(workers.builder.columns)
+    for row, what in ((4, "a"), (0, "a"), (2, "a"), (3, "a"), (4, "b")):
+        groups.add(row, what)
+    found = list(groups.finish(CaptureEvidence(workers.finish(), WireFacts())))
+    assert found == [
+        Group(0, "w0", "w1", "a", (0, 4)),
+        Group(0, "w1", "w0", "a", (1, 2)),
+        Group(0, "w0", "w1", "b", (4,)),
+    ]
+
+
+def test_what_many_pairs_do_is_told_once() -> None:
+    workers = Workers(4)
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    for number, (a, b) in enumerate(pairs):
+        workers.call(a, b, 100 * number, 100 * number + 50)
+    groups = Groups(workers.builder.columns)
+    for number in range(len(pairs)):
+        groups.add(2 * number, "all")
+    for number in range(3):
+        groups.add(2 * number, "few")
+    crowd, *few = groups.gathered(CaptureEvidence(workers.finish(), WireFacts()))
+    assert isinstance(crowd, Crowd)
+    assert crowd.workers == ("w0", "w1", "w2", "w3")
+    assert crowd.way == "between w0, w1, w2, w3"
+    assert crowd.indexes == tuple(range(0, 2 * len(pairs), 2))
+    assert [group.way for group in few] == ["from w0 to w1", "from w0 to w2", "from w0 to w3"]
+
+
+def test_nothing() -> None:
+    workers = Workers(2)
+    assert list(Groups(workers.builder.columns).finish(CaptureEvidence(workers.finish(), WireFacts()))) == []

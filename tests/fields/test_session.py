@@ -1,0 +1,37 @@
+"""What is known while messages come, and what at the end."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from rpcinspect.fields.session import AtTheEnd, SoFar
+from rpcinspect.pipeline import Decoding, Options
+from tests.decoded import decode, stream
+from tests.truth import CAPTURES
+
+BOOM = CAPTURES / "bwd_boom.pcap.gz"
+
+
+def test_at_the_end_everything_is_known() -> None:
+    with Decoding([str(BOOM)]) as decoding:
+        for _ in decoding.records():
+            pass
+        session = decoding.session
+        known = AtTheEnd(session)
+        for message in decode(BOOM).messages:
+            row = int(session.order[message["index"]])
+            known.at([row])
+            for name in ("src", "dst", "index", "control", "call", "latency_ns", "answered_by"):
+                assert known.column(name) == [message[name]]
+            assert sorted(known.worker[0]) == sorted((message["src"], message["dst"]))
+
+
+def test_while_messages_come_their_lines_say_the_same() -> None:
+    lines = stream(BOOM).messages
+    with Decoding([str(BOOM)], Options(by_completion=True)) as decoding:
+        known = SoFar(decoding)
+        for record, line in zip(decoding.records(), lines, strict=True):
+            known.at(record)
+            for name in ("src", "dst", "index", "control", "answers"):
+                assert known.column(name) == [line[name]]
+            assert known.column("finding") == known.column("answered") == [UNSET]

@@ -1,0 +1,27 @@
+"""A policy for tests of the judge, in place of the user's files and options."""
+
+from __future__ import annotations
+
+from rpcinspect.pickles.tree import Global
+from rpcinspect.pickles.verdicts import Standing
+
+
+class Mine:
+    """A policy that allows what is defined in `mine`, a class C and a function f."""
+
+    keeps_getattr = False
+
+    def standing(self, name: Global) -> Standing:
+        if name == Global("mine", "C"):
+            return Standing(True, "class")
+        if name == Global("mine", "f"):
+            return Standing(True, "function")
+        if name == Global("mine", "value"):
+            return Standing(True, "value")
+        if name == Global("mine", "Shell"):
+            reason = "it inherits from subprocess.Popen"
+            return Standing(True, "class", constructing=reason, restoring=reason, items=reason)
+        return Standing(False, reason="nobody")
+
+    def method(self, owner: Global, name: str) -> Standing:
+        return Standing(owner == Global("mine", "C") and name == "run", reason="nobody")

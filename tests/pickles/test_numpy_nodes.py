@@ -1,0 +1,41 @@
+"""What numpy itself pickles, understood without numpy."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from rpcinspect.pickles import numpy_nodes
+from rpcinspect.pickles.python import read_python_pickle
+from rpcinspect.pickles.tree import Call, Global
+
+
+def read(value: Any, protocol: int) -> Any:
+    return read_python_pickle(pickle.dumps(value, protocol)).root
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_arrays_scalars_and_dtypes(protocol: int) -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(6, dtype="<i2").reshape(2, 3)
+    parts = numpy_nodes.array(read(array, protocol))
+    assert parts is not None
+    assert (parts.shape, numpy_nodes.dtype(parts.dtype), parts.fortran) == ((2, 3), "<i2", False)
+    assert bytes(parts.data) == array.tobytes()
+    for code in ("<f2", "<f4", "<f8", ">f8", "|i1", "<i8", "<u4"):
+        value = numpy.dtype(code).type(1)
+        assert numpy_nodes.scalar(read(value, protocol)) == (type(value).__name__, 1)
+        assert numpy_nodes.dtype(read(numpy.dtype(code), protocol)) == code
+    assert numpy_nodes.scalar(read(numpy.bool_(True), protocol)) == ("bool_", True)
+
+
+def test_look_alikes() -> None:
+    scalar = Global("numpy._core.multiarray", "scalar")
+    for node in (Call(None, ()), Call(scalar, ()), Call(scalar, None), Call(Global("numpy", "dtype"), ([],))):
+        assert numpy_nodes.array(node) is None
+        assert numpy_nodes.dtype(node) is None
+        assert numpy_nodes.scalar(node) is None
+        assert numpy_nodes.raw_bytes(node) is node
+    assert numpy_nodes.scalar(Call(scalar, (None, b"ab"))) == ("scalar", b"ab")

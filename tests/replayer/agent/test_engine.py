@@ -1,0 +1,115 @@
+"""Whole replays with torch's own agent in the place of played workers: what it can do comes back identical,
+and what it can't is skipped by name. The counts are those of the wire engine's tests, from the jobs' scripts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rpcinspect.errors import DeviceError
+from rpcinspect.replayer.planning.devices import Devices
+from rpcinspect.replayer.replayer import ReplayOptions
+from rpcinspect.replayer.workers.workers import Workers
+from tests.replayer.cuda_captures import on_cuda
+from tests.replayer.test_replayer import not_alike, replayed
+from tests.truth import capture_of
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+AGENT = ReplayOptions(engine="agent")
+
+
+class Job(Struct, frozen=True):
+    """A capture, and what of it a replay by torch's agent must find identical."""
+
+    name: str
+    answers: int
+    gradients: int
+    unsupported: int
+    """Requests that this engine can't replay: clean-ups that torch answers unseen."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+JOBS = [
+    Job("basic_chain", answers=5, gradients=4, unsupported=1),
+    Job("param_detach", answers=5, gradients=3, unsupported=1),
+    Job("dtype_zoo", answers=45, gradients=0, unsupported=0),
+    Job("views_alias", answers=14, gradients=0, unsupported=0),
+    Job("ctx_crowd", answers=34, gradients=10, unsupported=6),
+    Job("bwd_boom", answers=3, gradients=1, unsupported=1),
+    Job("devmap_cpu", answers=12, gradients=8, unsupported=2),
+    Job("ps_race", answers=28, gradients=6, unsupported=19),
+    Job("ps_race_lock", answers=78, gradients=12, unsupported=33),
+]
+
+
+@pytest.mark.parametrize("job", JOBS, ids=str)
+def test_a_bundled_job(job: Job, workers: Workers) -> None:
+    outcome, made = replayed(capture_of(job.name), options=AGENT, workers=workers)
+    assert not_alike(outcome, ("identical",)) == []
+    assert (made.verdict, made.engine) == ("identical", "agent")
+    assert (made.responses.expected, made.responses.identical) == (job.answers, job.answers)
+    assert (made.gradients.expected, made.gradients.identical) == (job.gradients, job.gradients)
+    assert made.not_replayed.get("unsupported", 0) == job.unsupported
+    assert made.unexpected == 0
+
+
+def test_a_worker_that_calls_in_the_context_of_another(workers: Workers) -> None:
+    """w2 of the chain is called by w0 and calls w1; it is played, and nobody calls it: its context is
+    brought."""
+    options = replace(AGENT, timeout_s=10.0)
+    outcome, made = replayed(capture_of("bwd_boom"), options=options, workers=workers, roles=("worker2",))
+    sent = [one for run in outcome.runs for one in run[0].steps if one.step.action == "send"]
+    assert [one.result for one in sent if one.step.type == "FORWARD_AUTOGRAD_REQ"] == ["identical"]
+    assert made.failed == 0
+
+
+def test_remote_references_that_are_handed_on(workers: Workers) -> None:
+    """Those that a played worker has made itself; what another one made it can't have."""
+    outcome, made = replayed(capture_of("rref_relay"), options=AGENT, workers=workers)
+    assert not_alike(outcome, ("identical",)) == []
+    assert made.responses.identical == made.responses.expected >= 8
+    skipped = [
+        step for session in outcome.plan.sessions for step in session.steps if step.code == "unsupported"
+    ]
+    assert any(step.text is not None and "its own calls have made" in step.text for step in skipped)
+
+
+def test_what_it_can_not_do_is_skipped_with_a_reason(workers: Workers) -> None:
+    outcome, made = replayed(capture_of("profiled_legacy"), options=AGENT, workers=workers)
+    assert made.verdict == "identical"
+    skipped = [
+        step for session in outcome.plan.sessions for step in session.steps if step.code == "unsupported"
+    ]
+    assert skipped
+    assert all(step.text for step in skipped)
+    assert any(step.type == "RUN_WITH_PROFILING_REQ" for step in skipped)
+
+
+@pytest.mark.parametrize("engine", ["wire", "agent"])
+@pytest.mark.parametrize(("name", "gradients"), [("basic_chain", 4), ("devmap_cpu", 8)])
+def test_tensors_of_a_gpu_on_a_machine_without(
+    name: str, gradients: int, engine: Literal["wire", "agent"], workers: Workers, tmp_path: Path
+) -> None:
+    """Tables, device maps and descriptors say cuda:0 and cuda:1; here everything is on the CPU."""
+    path = on_cuda(capture_of(name), tmp_path / "cuda.pcap", 0, 1)
+    outcome, made = replayed(path, options=ReplayOptions(engine=engine), workers=workers)
+    assert not_alike(outcome, ("identical",)) == []
+    assert (made.gradients.identical, made.device) == (gradients, "cpu")
+
+
+def test_a_gpu_that_is_not_there(workers: Workers) -> None:
+    """The workers of these tests see none, whatever the machine has."""
+    options = ReplayOptions(engine="agent", devices=Devices("cuda"))
+    with pytest.raises(
+        DeviceError, match=r"^--device cuda: PyTorch \S+ (is built without CUDA|finds no GPU)$"
+    ):
+        replayed(capture_of("basic_chain"), options=options, workers=workers)

@@ -1,0 +1,60 @@
+"""Live workers for the tests of this folder, and the check that none of them leaves anything behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.replayer.workers.live_group import LiveGroup
+from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
+from tests.replayer.left_behind import descendants, temporary_folders
+
+JOBS = (
+    *("basic_chain", "profiled_legacy", "param_detach", "dtype_zoo", "views_alias", "ctx_crowd"),
+    *("rref_relay", "bwd_boom", "ps_race", "devmap_cpu", "reinit", "draws", "training"),
+)
+"""The modules of the bundled captures' jobs."""
+
+
+@pytest.fixture(scope="session")
+def workers(repo: Path) -> Iterator[Workers]:
+    """One parent process for all live workers of a test run; importing torch takes seconds."""
+    pytest.importorskip("torch")
+    options = WorkerOptions(path=(str(repo / "captures"),), imports=JOBS, rpc_timeout_s=10)
+    before = descendants(os.getpid())
+    with Workers(options) as found:
+        yield found
+    assert descendants(os.getpid()) <= before
+
+
+@pytest.fixture
+def group(workers: Workers, nothing_left: None) -> Iterator[LiveGroup]:
+    """A fresh store; whatever the test starts around it ends with the test."""
+    with LiveGroup(workers) as found:
+        yield found
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """Fails a test after which a process, an open file or a temporary folder is left."""
+
+    def there() -> tuple[set[int], int, set[str]]:
+        files = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+        return descendants(os.getpid()), files, temporary_folders(tempfile.gettempdir(), os.getpid())
+
+    processes, files, folders = there()
+    yield
+    end = time.monotonic() + 5.0
+    while time.monotonic() < end:
+        now = there()
+        if now[0] <= processes and now[1] <= files and now[2] <= folders:
+            return
+        time.sleep(0.02)
+    assert now[0] <= processes, "processes are left"
+    assert now[1] <= files, "files are left open"
+    assert now[2] <= folders, "folders are left"

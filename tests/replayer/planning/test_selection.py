@@ -1,0 +1,121 @@
+"""What one context needs (`--context`), and the least that any calls need (`diff --shrink`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcinspect.replayer.planning.facts import read_facts, rrefs_in
+from rpcinspect.replayer.planning.selection import needed, optimizer_context, select
+from rpcinspect.replayer.planning.sessions import PlanError
+from rpcinspect.run.exchanges import Exchange
+from rpcinspect.run.run import Run, open_run
+from tests.replayer.planning.test_sessions import remote
+from tests.replayer.talks import Workers
+from tests.truth import CAPTURES, workload
+
+
+def chosen(context: int, run: Run) -> set[int]:
+    calls = run.exchanges.calls
+    return set(select(context, calls, run.causes.decided(), read_facts(run)))
+
+
+def of_capture(name: str) -> Run:
+    with open_run(str(CAPTURES / name)) as opened:
+        return opened
+
+
+def test_a_context_alone() -> None:
+    """Four threads with contexts that share nothing: each is its own messages."""
+    opened = of_capture("ctx_crowd.pcap.gz")
+    run = workload("ctx_crowd")
+    for event in run.of("context"):
+        context = event["context_id"]
+        its = {call.index for call in opened.exchanges.calls if call.context == context}
+        assert its
+        assert chosen(context, opened) == its
+
+
+def test_an_unknown_context_is_told() -> None:
+    with pytest.raises(PlanError, match="no autograd context 99"):
+        chosen(99, of_capture("basic_chain.pcap"))
+
+
+def test_nested_calls_and_what_they_are_nested_in_come_along() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 10, 60)
+    workers.call(1, 2, 20, 50, context=(1 << 48, 1))
+    workers.call(2, 0, 30, 40, context=(1 << 48, 2))
+    workers.call(0, 1, 70, 80)
+    calls = workers.calls()
+    assert chosen(1 << 48, workers.run()) == {call.index for call in calls[:3]}
+
+
+def test_earlier_changes_of_state_come_along_and_later_ones_do_not() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 10, 20, *remote(1))
+    workers.call(0, 1, 30, 40)  # changes nothing that is known
+    workers.call(0, 1, 50, 60, context=(7, 1))
+    workers.call(0, 1, 70, 80, *remote(2))
+    workers.call(0, 2, 5, 8, *remote(3))  # of a worker that is not reached
+    by_time = {call.begin_ns: call.index for call in workers.calls()}
+    assert chosen(7, workers.run()) == {by_time[10], by_time[50]}
+
+
+def test_an_optimizers_step_brings_the_context_of_its_gradients() -> None:
+    opened = of_capture("ps_race_lock.pcap.gz")
+    steps: dict[int, Exchange] = {}
+    for call in opened.exchanges.calls:
+        context = optimizer_context(call.request)
+        if context is not None:
+            steps[context] = call
+    assert len(steps) == 12  # three trainers, four steps
+    printed = {event["context_id"] for event in workload("ps_race_lock").of("step")}
+    assert set(steps) == printed
+    first, *_, last = sorted(steps.values(), key=lambda call: call.begin_ns)
+    contexts = {context for context, call in steps.items()}
+    late = next(context for context, call in steps.items() if call is last)
+    early = next(context for context, call in steps.items() if call is first)
+
+    def contexts_in(context: int) -> set[int | None]:
+        taken = chosen(context, opened)
+        return {call.context for call in opened.exchanges.calls if call.index in taken} - {None}
+
+    assert contexts_in(late) == contexts
+    assert contexts_in(early) == {early}
+
+
+def least(roots: set[int], run: Run) -> set[int]:
+    calls = run.exchanges.calls
+    return set(needed(roots, calls, run.causes.decided(), read_facts(run)))
+
+
+def test_a_call_needs_nothing_else_of_its_context() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 10, 20, context=(7, 1))
+    workers.call(0, 1, 30, 40, context=(7, 2))
+    calls = workers.calls()
+    for call in calls:
+        assert least({call.index}, workers.run()) == {call.index}
+
+
+def test_a_gradient_needs_its_context_but_no_clean_up() -> None:
+    opened = of_capture("basic_chain.pcap")
+    gradient = next(c for c in opened.exchanges.calls if c.type == "BACKWARD_AUTOGRAD_REQ")
+    its = [c for c in opened.exchanges.calls if c.context == gradient.context]
+    kept = {c.index for c in its if c.type != "CLEANUP_AUTOGRAD_CONTEXT_REQ"}
+    assert kept < {c.index for c in its}
+    assert least({gradient.index}, opened) == kept
+
+
+def test_an_rref_needs_its_maker_and_what_settles_its_forks() -> None:
+    opened = of_capture("rref_relay.pcap.gz")
+    for call in opened.exchanges.calls:
+        if call.control:
+            assert least({call.index}, opened) == {call.index}
+            continue
+        found = least({call.index}, opened)
+        assert found == least(found, opened)  # with each call, all that it needs
+        facts = read_facts(opened)[call.job]
+        for rref in rrefs_in(call.request):
+            maker = facts.makers.get(rref)
+            assert maker is None or maker.request in found

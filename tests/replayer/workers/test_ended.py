@@ -1,0 +1,57 @@
+"""What is said of a process that ended early."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.replayer.workers.ended import Ended, Exit, count_oom_kills, signal_name
+
+GONE = Exit(None, parent_code=-9)
+
+
+def ended(code: int | None, peak: int | None = None, **more: object) -> Ended:
+    exit = GONE if code is None else Exit(code, peak)
+    return Ended(who="the live worker w1", worker="w1", exit=exit, **more)  # type: ignore[arg-type]
+
+
+KILLED = "was ended by SIGKILL; that is not this replay's doing"
+BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
+BOUND = "it got no more memory, of which it may take 1 GB (--memory)"
+
+
+@pytest.mark.parametrize(
+    ("one", "text"),
+    [
+        (ended(3), "ended with code 3"),
+        (ended(-11, last_message=7), "was ended by SIGSEGV; the last that it was sent is #7"),
+        (ended(None), "is gone: its parent process was ended by SIGKILL"),
+        (ended(-9, 21_300_000_000), f"{KILLED}; it had at most 21.3 GB in memory"),
+        (
+            ended(-9, oom_kills=1),
+            f"{KILLED}, and the kernel has ended a process for lack of memory once meanwhile",
+        ),
+        (ended(-6, output=BAD_ALLOC, memory_bytes=10**9), f"was ended by SIGABRT; {BOUND}"),
+        (ended(-6, output=BAD_ALLOC), "was ended by SIGABRT"),
+        (ended(-6, output="assertion failed", memory_bytes=10**9), "was ended by SIGABRT"),
+    ],
+)
+def test_what_is_said(one: Ended, text: str) -> None:
+    assert one.text == f"the live worker w1 {text}"
+
+
+def test_signals_have_their_names() -> None:
+    assert signal_name(signal.SIGBUS) == "SIGBUS"
+    assert signal_name(signal.SIGRTMIN + 3) == f"signal {signal.SIGRTMIN + 3}"
+    assert (Exit(-15).signal, Exit(15).signal, Exit(None).signal) == ("SIGTERM", None, None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/vmstat is Linux's")
+def test_processes_that_the_kernel_has_ended() -> None:
+    before = Path("/proc/vmstat").read_text(encoding="ascii")
+    found = count_oom_kills()
+    (line,) = (line for line in before.splitlines() if line.startswith("oom_kill "))
+    assert found >= int(line.split()[1])

@@ -1,0 +1,127 @@
+"""What runs in the live workers' processes, part by part, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.replayer.workers import workers
+
+FOLDER = Path(workers.__file__).parent
+
+
+def run(code: str, *arguments: str) -> object:
+    """What a program prints as JSON; it finds `worker_main` as `w`."""
+    program = f"import sys, json; sys.path.insert(0, {str(FOLDER)!r}); import worker_main as w\n{code}"
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", program, *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_script_of_any_name_becomes_main(tmp_path: Path) -> None:
+    script = tmp_path / "train"
+    script.write_text(
+        "import sys\nWHO = __name__\nARGS = sys.argv\nclass Model: pass\n"
+        "if __name__ == '__main__': raise SystemExit(1)\n",
+        encoding="utf-8",
+    )
+    found = run(
+        "w.load({'imports': [], 'main': sys.argv[1], 'names': [], 'files': {}}, lambda name: None)\n"
+        "import __main__ as m, __mp_main__\n"
+        "print(json.dumps([m is __mp_main__, m.WHO, m.ARGS, m.Model.__module__]))",
+        str(script),
+    )
+    assert found == [True, "__mp_main__", [str(script)], "__mp_main__"]
+    assert os.listdir(tmp_path) == ["train"]
+
+
+def test_modules_come_from_the_files_that_were_read(tmp_path: Path) -> None:
+    for folder in ("own", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text("import sys\nsys.modules['odd'] = object()\n")
+    (tmp_path / "link.py").symlink_to(tmp_path / "own" / "mine.py")
+    found = run(
+        "import json\nfolder = sys.argv[1]\nsys.path.insert(0, folder + '/own')\nimport mine\n"
+        "def said(name, file):\n"
+        "    try: return w.check_files({name: folder + file})\n"
+        "    except ImportError as error: return str(error).replace(folder, '')\n"
+        "print(json.dumps([said('mine', '/own/mine.py'), said('mine', '/link.py'), said('absent', '/x.py'),"
+        " said('mine', '/other/mine.py'), said('odd', '/own/odd.py')]))",
+        str(tmp_path),
+    )
+    assert found == [
+        *(None, None, None),
+        "mine is imported from /own/mine.py, not from /other/mine.py, which --path names",
+        "odd is imported from elsewhere, not from /own/odd.py, which --path names",
+    ]
+
+
+def test_children_of_a_process() -> None:
+    if not Path(f"/proc/self/task/{os.getpid()}/children").exists():
+        pytest.skip("this kernel does not list children")
+    found = run(
+        "import subprocess\nc = subprocess.Popen(['sleep', '100'])\n"
+        "seen = w.own_children()\nc.kill()\nc.wait()\n"
+        "print(json.dumps([seen == [c.pid], w.own_children()]))"
+    )
+    assert found == [True, []]
+
+
+def test_the_module_itself_needs_no_torch() -> None:
+    assert run("print(json.dumps('torch' in sys.modules))") is False
+
+
+GRADIENTS = """
+import torch, base64
+import torch.distributed.autograd as dist_autograd
+dist_autograd._init(0)
+weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+table = torch.nn.Embedding(3, 2, sparse=True)
+half = torch.ones(3, dtype=torch.bfloat16, requires_grad=True)
+complex_leaf = torch.tensor([[1 + 2j]], requires_grad=True)
+out = (weight * weight).sum() + table(torch.tensor([2, 2])).sum() + half.sum().float()
+out = out + (complex_leaf * complex_leaf.conj()).real.sum()
+with dist_autograd.context() as context_id:
+    dist_autograd.backward(context_id, [out])
+    if len(sys.argv) > 1:
+        w.GRADIENT_BYTES = int(sys.argv[1])
+    shown, blob = w.show_gradients(context_id)
+unknown = w.show_gradients(12345)
+print(json.dumps([shown, base64.b16encode(blob).decode(), unknown[0]]))
+"""
+
+
+def test_gradients_as_they_are_shown() -> None:
+    pytest.importorskip("torch")
+    found = run(GRADIENTS)
+    assert isinstance(found, list)
+    shown, blob, unknown = found
+    assert [(row["dtype"], row["shape"], row["layout"], row["parameter"]) for row in shown["gradients"]] == [
+        ("complex64", [1, 1], "strided", False),
+        ("float32", [2], "strided", True),
+        ("bfloat16", [3], "strided", False),
+        ("float32", [3, 2], "sparse_coo", True),
+    ]
+    assert bytes.fromhex(blob) == (
+        struct.pack("<2f", 2.0, 4.0)  # 2 x, of x = 1 + 2i
+        + struct.pack("<2f", 2.0, -4.0)
+        + b"\x80\x3f" * 3
+        + struct.pack("<6f", 0, 0, 0, 0, 2.0, 2.0)
+    )
+    assert "12345" in unknown["error"]
+
+
+def test_too_many_gradients_are_named_only() -> None:
+    pytest.importorskip("torch")
+    found = run(GRADIENTS, "16")
+    assert isinstance(found, list)
+    assert [row["bytes"] for row in found[0]["gradients"]] == [8, 8, None, None]
+    assert len(bytes.fromhex(found[1])) == 16

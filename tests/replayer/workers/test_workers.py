@@ -1,0 +1,213 @@
+"""The parent of live workers: what can go wrong at its start, and that nothing outlives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.errors import ReplayError
+from rpcinspect.replayer.peers.membership import PREFIX, TOKEN
+from rpcinspect.replayer.peers.store_client import StoreClient
+from rpcinspect.replayer.workers.live_group import LiveGroup
+from rpcinspect.replayer.workers.workers import WorkerOptions, Workers, worker_environment
+from tests.replayer.left_behind import descendants, temporary_folders
+
+SECONDS = 30.0
+
+PROGRAM = """
+import os, sys, tempfile, time
+from rpcinspect.replayer.workers.live_group import LiveGroup
+from rpcinspect.replayer.peers.membership import PREFIX, TOKEN
+from rpcinspect.replayer.peers.store_client import StoreClient
+from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
+
+imports = ("slow",) if sys.argv[2] == "import" else ()
+with Workers(WorkerOptions(path=(sys.argv[1],), imports=imports)) as workers:
+    with LiveGroup(workers) as group:
+        group.start("w0", 0)
+        group.start("w1", 1)
+        print("started", flush=True)
+        time.sleep(1000)
+"""
+
+
+def alive(pids: set[int]) -> set[int]:
+    """Those that run, or are dead and not waited for."""
+    return {pid for pid in pids if os.path.exists(f"/proc/{pid}")}
+
+
+def wait_until_gone(pids: set[int]) -> None:
+    end = time.monotonic() + SECONDS
+    while alive(pids) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not alive(pids)
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import no_such_module", "importing broken: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("import os; os._exit(4)", "importing broken ended the process: it ended with code 4"),
+        pytest.param("raise SystemExit(3)", "importing broken exited with 3: guard ", marks=pytest.mark.slow),
+        pytest.param("1/0", "importing broken: ZeroDivisionError: division by zero", marks=pytest.mark.slow),
+    ],
+)
+def test_imports_that_fail(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "broken.py").write_text(text, encoding="utf-8")
+    with pytest.raises(ReplayError, match=reason):
+        Workers(WorkerOptions(path=(str(tmp_path),), imports=("broken",)))
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_module_from_elsewhere_than_what_was_read(tmp_path: Path) -> None:
+    """A file called like a module that torch imports is found first; here it changes what is found."""
+    for folder in ("own", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text("def f(): ...", encoding="utf-8")
+    (tmp_path / "own" / "first.py").write_text(f"import sys\nsys.path.insert(0, {str(tmp_path / 'other')!r})")
+    read = (("mine", str(tmp_path / "own" / "mine.py")),)
+    with pytest.raises(ReplayError, match=r"import: ImportError: mine is imported from .*/other/mine\.py"):
+        Workers(
+            WorkerOptions(path=(str(tmp_path / "own"),), imports=("first",), files=read, names=("mine.f",))
+        )
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_an_import_that_never_ends(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time; time.sleep(1000)", encoding="utf-8")
+    start = time.monotonic()
+    with pytest.raises(ReplayError, match=r"was not ready within 1 s \(it imports \w+"):
+        Workers(WorkerOptions(path=(str(tmp_path),), imports=("slow",), import_timeout_s=1))
+    assert time.monotonic() - start < 8
+
+
+def test_a_worker_that_never_gets_ready(workers: Workers, nothing_left: None) -> None:
+    options = workers.options
+    workers.options = WorkerOptions(start_timeout_s=0.3)
+    try:
+        with LiveGroup(workers) as group:
+            with StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
+                store.set(TOKEN, b"Token_for_ghost_join")
+            with pytest.raises(ReplayError, match=r"w was not ready within 0\.3 s"):
+                group.start("w", 0)
+    finally:
+        workers.options = options
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_an_interpreter_that_is_not_there() -> None:
+    with pytest.raises(FileNotFoundError):
+        Workers(WorkerOptions(interpreter="/no/such/python"))
+
+
+def test_the_environment_is_a_list_of_its_own() -> None:
+    found = worker_environment(3)
+    assert found["OMP_NUM_THREADS"] == "3"
+    assert found["CUDA_VISIBLE_DEVICES"] == ""
+    assert not {"PYTHONPATH", "HOME", "MASTER_ADDR"} & set(found)
+
+
+def test_this_process_never_imports_torch() -> None:
+    names = "rpcinspect.replayer.workers.live_group, rpcinspect.replayer.peers.membership"
+    code = f"import sys, {names}; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_the_parent_has_one_thread(workers: Workers) -> None:
+    assert workers.threads == 1
+    with LiveGroup(workers) as group:
+        group.start("w", 0)
+        parent = int(Path(f"/proc/{group.workers['w'].child.pid}/stat").read_text().split()[3])
+        assert len(os.listdir(f"/proc/{parent}/task")) == 1
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_closing_while_workers_run() -> None:
+    pytest.importorskip("torch")
+    before = descendants(os.getpid())
+    workers = Workers()
+    group = LiveGroup(workers)
+    worker = group.start("w", 0)
+    ours = descendants(os.getpid()) - before
+    assert len(ours) == 3
+    start = time.monotonic()
+    workers.close()
+    workers.close()
+    assert time.monotonic() - start < 5
+    assert not alive(ours)
+    assert worker.child.wait() is None  # nobody was left to tell
+    group.close()
+    with pytest.raises(ReplayError):
+        group.start("x", 1)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_parent_that_is_killed_takes_its_workers_along() -> None:
+    pytest.importorskip("torch")
+    before = descendants(os.getpid())
+    with Workers() as workers:
+        group = LiveGroup(workers)
+        worker = group.start("w", 0)
+        ours = descendants(os.getpid()) - before
+        parent = int(Path(f"/proc/{worker.child.pid}/stat").read_text().split()[3])
+        os.kill(parent, signal.SIGKILL)
+        wait_until_gone(ours - {parent})
+        with pytest.raises(ReplayError):
+            group.start("x", 1)
+        told = [one.text for one in group.ended()]
+        assert told == [f"{who} is gone: its parent process was ended by SIGKILL" for who in WHO]
+    assert not alive(ours)
+
+
+WHO = ("the store of the live group", "the live worker w")
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("when", ["import", "run"])
+@pytest.mark.slow
+def test_nothing_outlives_this_process(tmp_path: Path, repo: Path, number: int, when: str) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "slow.py").write_text(
+        f"open({str(tmp_path / 'begun')!r}, 'w').close()\nimport time\ntime.sleep(1000)\n", encoding="utf-8"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path), when],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=repo,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    try:
+        assert process.stdout is not None
+        if when == "run":
+            assert process.stdout.readline() == b"started\n"
+        else:
+            end = time.monotonic() + SECONDS
+            while not (tmp_path / "begun").exists() and time.monotonic() < end:
+                time.sleep(0.05)
+        below = descendants(process.pid)
+        assert len(below) == (4 if when == "run" else 1)
+        assert len(temporary_folders(str(tmp_path), process.pid)) == 1
+        process.send_signal(number)
+        process.wait(SECONDS)
+        wait_until_gone(below)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    end = time.monotonic() + 5
+    while temporary_folders(str(tmp_path), process.pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert temporary_folders(str(tmp_path), process.pid) == set()
+    assert alive(below) == set()

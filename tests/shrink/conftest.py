@@ -1,5 +1,0 @@
-"""Fixtures of the tests of parts of runs."""
-
-from tests.replay.conftest import nothing_left
-
-__all__ = ["nothing_left"]

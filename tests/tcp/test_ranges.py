@@ -1,0 +1,98 @@
+"""Ranges of captures and the bytes in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rpcinspect.tcp.ranges import CaptureBytes, Extent, Run
+from tests.builders import segment_block
+from tests.tensorpipe.conversations import Segment
+
+DATA = bytes(range(256)) * 2
+
+
+@pytest.mark.parametrize(
+    ("missing", "want"),
+    [
+        ((), b"abcdef"),
+        (((0, 2),), b"\0\0abcd"),
+        (((4, 6),), b"abcd\0\0"),
+        (((0, 1), (1, 2), (3, 5)), b"\0\0a\0\0b"),
+    ],
+)
+def test_an_extent_reads_zeros_where_bytes_are_missing(
+    missing: tuple[tuple[int, int], ...], want: bytes
+) -> None:
+    source = CaptureBytes(lambda capture, offset, length: b"abcdef"[offset : offset + length])
+    pieces: list[tuple[int, int, int]] = []
+    at = taken = 0
+    while at < 6:
+        hole = next((h for h in missing if h[0] == at), None)
+        if hole is not None:
+            at = hole[1]
+            continue
+        pieces.append((0, taken, 1))
+        at, taken = at + 1, taken + 1
+    assert Extent(6, tuple(pieces), missing).read(source) == want
+
+
+def test_bytes_come_from_the_window_or_from_the_file() -> None:
+    asked: list[tuple[int, int, int]] = []
+
+    def pread(capture: int, offset: int, length: int) -> bytes:
+        asked.append((capture, offset, length))
+        return b"." * length
+
+    source = CaptureBytes(pread)
+    block = segment_block([Segment(flow=0, sequence=0, payload=b"hello")])
+    source.show(block)
+    assert source.read(0, 1020, 5) == b"hello"
+    assert source.gather(0, [1020, 1023], [2, 2]) == b"helo"
+    assert asked == []
+    assert source.read(1, 1020, 5) == b"....."  # the same place in another file
+    assert source.read(0, 1024, 2) == b".."  # beyond the window
+    assert source.gather(0, [0, 10], [2, 3]) == b"....."  # close together: one read
+    assert source.gather(0, [0, 100_000], [2, 3]) == b"....."
+    assert asked == [(1, 1020, 5), (0, 1024, 2), (0, 0, 13), (0, 0, 2), (0, 100_000, 3)]
+
+
+# --- nothing is quadratic ---
+
+
+def run_of(*segments: tuple[int, int]) -> Run:
+    """A run of (position, length) segments that lie 100 bytes apart in capture 0, each in its own packet."""
+    starts = [start for start, _ in segments]
+    count = len(segments)
+    end = segments[-1][0] + segments[-1][1]
+    columns = (
+        starts,
+        [100 * i for i in range(count)],
+        list(range(1, count + 1)),
+        [10 * i for i in range(count)],
+    )
+    return Run(starts[0], end, 0, *(np.array(column, dtype=np.int64) for column in columns))
+
+
+def test_a_slice_of_a_run_begins_inside_a_segment() -> None:
+    run = run_of((0, 10), (10, 10), (20, 10))
+    part = run.slice(5, 25)
+    assert (part.start, part.end) == (5, 25)
+    assert part.lists() == ([5, 10, 20], [5, 100, 200], [1, 2, 3], [0, 10, 20], True)
+    assert run.slice(0, 30) is run
+    assert run.lists()[0] == [0, 10, 20]  # a slice is a copy
+
+
+def test_a_missing_run_has_no_columns_in_any_slice() -> None:
+    run = Run(0, 10)
+    assert run.missing
+    assert run.slice(2, 4).missing
+    assert (run.slice(2, 4).start, run.slice(2, 4).end) == (2, 4)
+
+
+def test_lists_can_be_forgotten() -> None:
+    run = run_of((0, 4))
+    first = run.lists()
+    run.forget_lists()
+    assert run.lists() == first
+    assert run.lists() is not first
