@@ -15,9 +15,11 @@ def guarded(command: Callable[[], int]) -> int:
     """The command's exit code; errors become one line on stderr and a code."""
     from rpcinspect.commands.output import give_up_stdout, say
     from rpcinspect.files.temporary import temporary_folder
+    from rpcinspect.signals import never_lost
 
     try:
-        return command()
+        with never_lost():
+            return command()
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except OutputError as error:

@@ -51,6 +51,7 @@ from rpcinspect.replayer.workers.seeds import Seeds
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
+from rpcinspect.signals import never_lost
 
 OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
 LOADED_BY_OPTIMIZERS = "torch._dynamo.disable"
@@ -91,6 +92,7 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
     """Seeds to try for live workers whose messages are not as captured, before all else."""
 
 
+@never_lost()
 def replay(
     opened: Run,
     plan: Plan,
@@ -128,6 +130,8 @@ def replay(
                         outcomes.append(replayer.play(planned, workers, recorder))
                 except _Interrupted as error:
                     outcomes.append(error.outcome)
+                    interrupted = True
+                except KeyboardInterrupt:  # between two sessions
                     interrupted = True
                 runs.append(tuple(outcomes))
                 if interrupted:

@@ -8,7 +8,7 @@ counted in their scripts.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from rpcinspect.run.run import Run
 from tests.commands.runner import rpcinspect
 from tests.places import recorded
+from tests.test_signals import lost_in_del, lost_in_weakref
 from tests.torch_values import need_the_same_rounding
 from tests.truth import CAPTURES, Workload, capture_of, workload
 
@@ -40,6 +41,7 @@ def replayed(
     *,
     workers: Workers | None = None,
     roles: Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[ReplayOutcome, Report]:
     """A capture's replay and what it came to."""
     options = options or ReplayOptions()
@@ -47,7 +49,7 @@ def replayed(
         gate = gate or Gate((), Sources(None, [CAPTURES]))
         how = PlanOptions(roles=tuple(roles), engine=options.engine)
         made = plan(opened.session, opened.messages, how, gate)
-        outcome = replay(opened, made, options, workers=workers)
+        outcome = replay(opened, made, options, workers=workers, progress=progress)
     return outcome, report(outcome)
 
 
@@ -126,6 +128,18 @@ def test_a_bundled_job(job: Job, workers: Workers) -> None:
     outcome, made = replayed(capture_of(job.name), workers=workers)
     job.check(outcome, made)
     check_counts(workload(job.name), made)
+
+
+@pytest.mark.parametrize("lose", [lost_in_weakref, lost_in_del])
+def test_an_interruption_that_python_can_not_raise(lose: Callable[[], None], workers: Workers) -> None:
+    def progress(done: int, _: int) -> None:
+        if done == 2:
+            lose()
+
+    often = ReplayOptions(repeat=100)
+    outcome, _ = replayed(capture_of("basic_chain"), options=often, workers=workers, progress=progress)
+    assert outcome.interrupted
+    assert 1 <= len(outcome.runs) < 20
 
 
 def check_counts(told: Workload, made: Report) -> None:

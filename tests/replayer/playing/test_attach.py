@@ -49,12 +49,17 @@ def store(group: LiveGroup) -> Iterator[StoreClient]:
 
 
 def outcome_of(
-    group: LiveGroup, path: Path = CHAIN, *, progress: Callable[[int, int], None] | None = None
+    group: LiveGroup,
+    path: Path = CHAIN,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    begins: Callable[[], None] = lambda: None,
 ) -> ReplayOutcome:
     options = ReplayOptions(join=JoinOptions(store=StoreAddress("127.0.0.1", group.port)))
     gate = Gate((), Sources(None, [CAPTURES]))
     with Run.open([str(path)]) as opened:
         made = plan(opened.session, opened.messages, PlanOptions(joins=True), gate)
+        begins()
         return replay(opened, made, options, progress=progress)
 
 
@@ -201,8 +206,7 @@ def test_an_interruption_while_another_has_the_token(group: LiveGroup, store: St
     store.set(TOKEN, b"Token_for_somebody_join")
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     began = time.monotonic()
-    timer.start()
-    outcome = outcome_of(group)
+    outcome = outcome_of(group, begins=timer.start)
     timer.join()
     assert outcome.interrupted
     assert time.monotonic() - began < 9.0  # the wait for the token is 10 s
