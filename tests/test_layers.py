@@ -331,14 +331,12 @@ def test_every_module_has_its_tests() -> None:
         tests = ROOT / "tests" / ("commands" if folder.name == "cli" else folder.relative_to(PACKAGE))
         texts = {path.name: path.read_text(encoding="utf-8") for path in tests.glob("test_*.py")}
         there = [module for module in modules() if module.path.parent == folder]
-        tested = {
-            module.name
-            for module in there
-            if f"test_{module.path.name}" in texts
-            or any(f"from {module.name} import" in text for text in texts.values())
-        }
-        for module in there:
-            tested |= {n.rpartition(".")[0] for n, _ in module.said.imports if module.name in tested}
+        tested = {m.name for m in there if f"test_{m.path.name}" in texts}
+        tested |= {m.name for m in there if any(f"from {m.name} import" in t for t in texts.values())}
+        before: set[str] = set()
+        while tested != before:
+            before = set(tested)
+            tested |= {n.rpartition(".")[0] for m in there if m.name in tested for n, _ in m.said.imports}
         untested += [m.name for m in there if m.name not in tested and not m.path.name.startswith("__")]
     assert not untested, untested
 
