@@ -140,7 +140,7 @@ def _context_row(graph: ContextGraph, lanes: Lanes) -> Json:
 
 
 def _graph_json(run: Run, graph: ContextGraph) -> bytes:
-    """A context in full: the objects of `--graph --format jsonl`."""
+    """A context in full: the objects of `graph --format jsonl`."""
     return orjson.dumps(list(graph_json(graph, run.critical_path(graph))))
 
 
