@@ -73,11 +73,10 @@ class Inputs:
         live = self._options.live and not self._copies
         return ends_reading(decoding) if live else nullcontext(Interrupt())
 
-    def session(self, chosen: Filter | None, views: Sequence[View] = ()) -> tuple[Session, Shown | None]:
-        """Makes a first pass, for the session, with copied inputs called by their own names, and for what the
-        filter picks, which views are fed."""
+    def session(self, chosen: Filter | None) -> tuple[Session, Shown | None]:
+        """Makes a first pass, for the session and for what the filter picks."""
         with self.decoding() as decoding:
-            shown = take_chosen(decoding, views, chosen)
+            shown = take_chosen(decoding, [], chosen)
             return self.named(decoding.session), shown
 
     def named(self, session: Session) -> Session:
