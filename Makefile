@@ -4,6 +4,7 @@
 #                   PyTorch for that (TORCH_INDEX=URL looks in that index too, such as PyTorch's own of CPU builds)
 #   make demo-light decode it, show one message in full and what a replay would send, find where two runs part
 #   make test       run all tests (PYTEST_ARGS='tests/tensorpipe -x' runs some of them)
+#   make test-fast  run those that start no process: most of what can break, in a fifth of the time
 #   make check      what CI checks beside the tests: ruff and mypy
 #   make fix        format, and repair what ruff can repair
 #   make golden     what every view says of every capture, compared with bench/golden.txt (GOLDEN_ARGS='--against HEAD~1'
@@ -50,7 +51,7 @@ FUZZ_ARGS ?=
 PAIRS_RUNS ?= 10
 PAIRS_ARGS ?=
 
-.PHONY: demo demo-light test check fix golden damage replay-table operators fuzz pairs bench captures pictures
+.PHONY: demo demo-light test test-fast check fix golden damage replay-table operators fuzz pairs bench captures pictures
 .DELETE_ON_ERROR:
 
 # $(call show,heading,arguments,exit status)
@@ -70,6 +71,9 @@ demo-light: $(VENV)/base.stamp
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+
+test-fast: $(VENV)/dev.stamp
+	WITHOUT_CHILDREN=1 $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -11,12 +11,18 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from rpcinspect.commands.collector import EVERY
+from rpcinspect.replayer.workers.workers import Workers
 from rpcinspect.unexpected import DEBUG
+from tests.forks import popen
 from tests.places import ROOT
 
 os.environ[DEBUG] = "1"  # an exception that no stage expected fails a test, and is no problem of its capture
 settings.register_profile("rpcinspect", deadline=None)  # how long an example takes is the machine's matter
 settings.load_profile("rpcinspect")
+
+Workers.start_process = staticmethod(popen)
+"""Their parent is a fork: importing torch anew would take hundreds of tests three seconds each."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a script; what tests start would ignore it, too, which some of them press.
@@ -33,6 +39,7 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(EVERY)  # as in a command
         gc.enable()
 
 

@@ -1,9 +1,10 @@
-"""Which tests look at captures of others, and that these tests are skipped where there are none.
+"""Which tests look at captures of others or start processes, so that they are skipped where that can't be.
 
 A plugin of pytest, which tests/conftest.py loads. By an audit hook it sees whatever opens, lists or hands to
 another program what lies in ../shared, so that no test can forget to ask. It sees no `stat`: only
 tests/places.py may look whether something is there. LOOKED_AT=FILE in the environment collects the names of
-the tests that looked, for a second run of theirs with WITHOUT_SHARED=1 (.ci/run).
+the tests that looked, for a second run of theirs with WITHOUT_SHARED=1 (.ci/run). With WITHOUT_CHILDREN=1
+each test is skipped where it would start a process (make test-fast): nobody has to mark it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from tests.places import LOOKED, SHARED, WITHOUT_SHARED
 
 NOT_THERE = "captures of others are not beside this checkout"
+STARTS = "it would start a process"
+STARTING = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system")
+WITHOUT_CHILDREN = bool(os.environ.get("WITHOUT_CHILDREN"))
 EVENTS = ("open", "os.listdir", "os.scandir", "subprocess.Popen", LOOKED)
 BELOW = (f"{SHARED}/", f"{SHARED.resolve()}/", f"../{SHARED.name}/")
 LOOKED_AT = os.path.abspath(os.environ["LOOKED_AT"]) if "LOOKED_AT" in os.environ else None
@@ -29,16 +34,27 @@ class Looks:
     def __init__(self) -> None:
         self.running = False
         self.looked = False
+        self.skipped: str | None = None
+        """Why it can't go on."""
 
     def audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        """Skips the test at the place where it looks in vain."""
-        if not self.running or event not in EVENTS:
+        """Skips the test at the place where it looks in vain, or starts what it may not."""
+        if not self.running:
+            return
+        if WITHOUT_CHILDREN and event in STARTING:
+            self.skip(STARTS)
+        if event not in EVENTS:
             return
         said = repr(arguments[:3])  # of Popen the program, its arguments and its folder, not the environment
         if any(folder in said for folder in BELOW):
             self.looked = True
             if WITHOUT_SHARED:
-                pytest.skip(NOT_THERE)
+                self.skip(NOT_THERE)
+
+    def skip(self, reason: str) -> NoReturn:
+        """Skips the test, now or where it fails for that."""
+        self.skipped = reason
+        pytest.skip(reason)
 
 
 looks = Looks()
@@ -48,7 +64,7 @@ sys.addaudithook(looks.audit)
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Notes which test looked."""
-    looks.running, looks.looked = True, False
+    looks.running, looks.looked, looks.skipped = True, False, None
     try:
         return (yield)
     finally:
@@ -60,12 +76,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
-    """Skips a test, too, that fails since a thread of it looked in vain, or something caught the skip."""
+    """Skips a test, too, that fails since that happened in a thread of it, or something caught the skip."""
     try:
         return (yield)
     except (Exception, pytest.fail.Exception):
-        if looks.looked and WITHOUT_SHARED:
-            pytest.skip(NOT_THERE)
+        if looks.skipped is not None:
+            pytest.skip(looks.skipped)
         raise
 
 
@@ -75,5 +91,5 @@ def pytest_runtest_teardown() -> Iterator[None]:
     try:
         return (yield)
     except pytest.PytestUnhandledThreadExceptionWarning:
-        if not (looks.looked and WITHOUT_SHARED):
+        if looks.skipped is None:
             raise

@@ -1,4 +1,5 @@
-"""A test that looks at captures of others is skipped where there are none, whichever way it looks."""
+"""A test that looks at captures of others is skipped where there are none, whichever way it looks; so is one
+that starts a process where none is wanted."""
 
 from __future__ import annotations
 
@@ -52,12 +53,50 @@ def test_needs_none(): assert os.listdir(CAPTURES)
 LOOKING = set(re.findall(r"def (test_\w+)", WAYS)) - {"test_goes_on_without", "test_needs_none"}
 
 
-def run(folder: Path, **environment: str) -> tuple[str, set[str]]:
+STARTS = """
+import os, subprocess, sys, threading
+import pytest
+from rpcinspect.replayer.workers.workers import Workers
+from tests.forks import forks, run
+
+COMMAND = [sys.executable, "-c", ""]
+
+def test_runs(): subprocess.run(COMMAND, check=True)
+def test_forks(): os.waitpid(os.fork() or os._exit(0), 0)
+def test_spawns(): os.waitpid(os.posix_spawn(sys.executable, COMMAND, {}), 0)
+def test_asks_a_shell(): assert os.system("true") == 0
+def test_has_a_live_worker(): Workers()
+def test_is_a_fork_of_torch(): run(COMMAND, timeout=60)
+
+def test_swallows_what_happens():
+    try:
+        subprocess.run(COMMAND)
+    except BaseException:
+        pass
+    assert False
+
+def test_starts_in_a_thread():
+    done = []
+    thread = threading.Thread(target=lambda: done.append(subprocess.run(COMMAND)))
+    thread.start()
+    thread.join(10)
+    assert done
+
+@pytest.fixture(scope="module")
+def started(): return subprocess.run(COMMAND)
+
+def test_has_a_fixture_that_starts(started): pass
+def test_has_it_too(started): pass
+def test_starts_none(): assert threading.Thread(target=print).start() is None
+"""
+
+
+def run(folder: Path, tests: str = WAYS, **environment: str) -> tuple[str, set[str]]:
     """What pytest says of these tests, and which of them it notes as having looked."""
     test, noted = folder / "test_ways.py", folder / "looked"
-    test.write_text(WAYS, encoding="utf-8")
+    test.write_text(tests, encoding="utf-8")
     noted.write_text("")
-    own = {key: value for key, value in os.environ.items() if key != "WITHOUT_SHARED"}
+    own = {key: value for key, value in os.environ.items() if not key.startswith("WITHOUT_")}
     plugins = ["-p", "tests.looks", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "-c", "pyproject.toml", "-v", test],
@@ -88,6 +127,12 @@ def test_whoever_looks_is_noted(tmp_path: Path) -> None:
     said, noted = run(tmp_path)
     assert noted == LOOKING
     assert outcomes(said, "SKIPPED") == set()
+
+
+def test_whoever_starts_a_process_is_skipped_where_that_may_not_be(tmp_path: Path) -> None:
+    said, _ = run(tmp_path, STARTS, WITHOUT_CHILDREN="1")
+    assert outcomes(said, "PASSED") == {"test_starts_none"}, said
+    assert outcomes(said, "SKIPPED") == set(re.findall(r"def (test_\w+)", STARTS)) - {"test_starts_none"}
 
 
 def test_whoever_names_the_folder_asks_one_module_whether_it_is_there() -> None:

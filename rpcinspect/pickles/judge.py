@@ -23,9 +23,10 @@ its end is refused as a whole. `replayer.planning.gate` and `audit` are the two 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 from rpcinspect.pickles import effort, semantic
-from rpcinspect.pickles.python import PythonPickle
+from rpcinspect.pickles.python import MAX_DEPTH, PythonPickle
 from rpcinspect.pickles.safe_names import ADDRESSES, GENERATED, HELPERS, VALUES, has_dunder
 from rpcinspect.pickles.semantic import GETATTR, PICKLER
 from rpcinspect.pickles.shapes import REBUILD, RULES
@@ -34,9 +35,6 @@ from rpcinspect.pickles.shapes_numpy import NDARRAY
 from rpcinspect.pickles.states import States
 from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, is_deeper, walk
 from rpcinspect.pickles.verdicts import Named, Policy, Standing, title
-
-MAX_DEPTH = 5_000
-"""Levels of nesting. CPython pickles some 1,000 by default, and frees some kinds by recursion in C."""
 
 UNREADABLE = "a pickle that can't be read"
 MAX_NAME = 1_000
@@ -48,7 +46,9 @@ class Judge:
     """Judges one message; `found` is what it said so far."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+        self._keeps_getattr = policy.keeps_getattr
+        self._standing_of = cache(policy.standing)
+        self._method_of = cache(policy.method)
         self.found: dict[str, Named] = {}
         self.states = States()
         self._effort = effort.Effort()
@@ -85,8 +85,7 @@ class Judge:
         for name in pickle.globals:
             if type(called) is not Global or name != called:
                 self.imported(name)
-        everything = [pickle.root, *pickle.calls, *pickle.order.changed()] if pickle.end > MAX_DEPTH else []
-        if is_deeper(everything, MAX_DEPTH):
+        if pickle.is_deep:
             self.refuse("a value", f"nested more than {MAX_DEPTH:,} levels deep")
             return  # nobody can allow it, whatever else is in it
         stack: list[Value] = [] if request else [pickle.root]
@@ -138,7 +137,7 @@ class Judge:
         if name in VALUES or name in RULES or name in HELPERS or name in _BY_RULE:
             self.say(Named(str(name), True, listed=True))
         else:
-            self._standing(name, self.policy.standing(name))
+            self._standing(name, self._standing_of(name))
 
     def _standing(self, name: Global, standing: Standing) -> None:
         self.say(Named(str(name), standing.allowed, standing.reason, standing.allow, standing.dangerous))
@@ -151,7 +150,7 @@ class Judge:
             reason = "it would be passed on to be called"
             self.refuse(title(name), reason, dangerous=name not in GENERATED)
             return
-        standing = self.policy.standing(name)
+        standing = self._standing_of(name)
         self._standing(name, standing)
         if standing.allowed and standing.constructing:
             self.refuse(title(name), standing.constructing, standing.allow, dangerous=False)
@@ -190,7 +189,7 @@ class Judge:
             return list(children(call))[1:]
         self._own(function, call)
         values = list(children(call))[1:]
-        if self.policy.keeps_getattr and type(call.state) is Dict:
+        if self._keeps_getattr and type(call.state) is Dict:
             kept = Dict([pair for pair in call.state.pairs if pair[1] != GETATTR])
             values = [kept if value is call.state else value for value in values]
         return values
@@ -234,14 +233,14 @@ class Judge:
         """`copyreg._reconstructor`: makes an object of the class that it is given."""
         cls = call.args[0]
         if type(cls) is Global:
-            standing = self.policy.standing(cls)
+            standing = self._standing_of(cls)
             if not standing.allowed or standing.kind == "function" or standing.restoring:
                 reason = standing.reason or standing.restoring or "no class"
                 self.refuse(title(cls), reason, standing.allow, dangerous=standing.dangerous)
 
     def _own(self, function: Global, call: Call) -> None:
         """A call of what the policy knows: somebody's class, or a function that makes an object."""
-        standing = self.policy.standing(function)
+        standing = self._standing_of(function)
         self._standing(function, standing)
         if not standing.allowed:
             return
@@ -258,7 +257,7 @@ class Judge:
             return
         else:
             reason = standing.constructing
-        own = call.has_state and self.policy.method(function, "__setstate__").allowed
+        own = call.has_state and self._method_of(function, "__setstate__").allowed
         if call.has_state:
             reason = reason or standing.restoring or self.states.wrong(call.state, own=own)
             reason = reason or _set_slots(standing, call.state)
@@ -283,7 +282,7 @@ class Judge:
             if type(node) in SCALARS or id(node) in self._without_functions:
                 continue
             name = node.function if type(node) is Call else node
-            if type(name) is Global and name not in RULES and self.policy.standing(name).kind == "function":
+            if type(name) is Global and name not in RULES and self._standing_of(name).kind == "function":
                 return True
             self._without_functions.add(id(node))
             stack += children(node)
@@ -294,7 +293,7 @@ class Judge:
         allowed by name."""
         uses = [("__setstate__", call.has_state), ("extend", call.items), ("__setitem__", call.pairs)]
         for name in (name for name, used in uses if used):
-            standing = self.policy.method(function, name)
+            standing = self._method_of(function, name)
             if not standing.allowed:
                 whole = Global(function.module, f"{function.name}.{name}")
                 reason = "what it returns would be changed"
@@ -311,7 +310,7 @@ class Judge:
             good = is_fork(call)
         elif receiver == "_script_module_receiver":
             good = True
-            loader = self.policy.standing(ARCHIVE)
+            loader = self._standing_of(ARCHIVE)
             reason = "" if loader.allowed else "a TorchScript archive would be loaded"
             self.say(Named(str(ARCHIVE), loader.allowed, reason, loader.allow, dangerous=True))
         else:
@@ -335,12 +334,12 @@ class Judge:
         if len(name) > MAX_NAME:
             self.refuse(title(GETATTR), LONG)
             return ()
-        standing = self.policy.method(owner, name)
+        standing = self._method_of(owner, name)
         self._standing(Global(owner.module, f"{owner.name}.{name}"), standing)
         if standing.allowed and standing.kind != "any" and has_dunder(name):
             reason = "a special method, with what the capture chooses"
             self.refuse(f"{owner}.{name}", reason, standing.allow, dangerous=False)
-        own = self.policy.method(owner, "__setstate__").allowed
+        own = self._method_of(owner, "__setstate__").allowed
         if type(target) is Call and self.states.hides(target, name, deep=own):
             self.refuse(f"{owner}.{name}", "an attribute in the state of its object hides it")
         if call.is_changed:
@@ -414,7 +413,7 @@ class Judge:
     def _jit_name(self, node: Value) -> None:
         if type(node) is Global and str(node).startswith(SCRIPT_PREFIX):
             own = Global(node.module.removeprefix(SCRIPT_PREFIX), node.name)
-            standing = self.policy.standing(own)
+            standing = self._standing_of(own)
             self.say(Named(str(node), standing.allowed, standing.reason, standing.allow))
         else:
             self.refuse(title(node), "a name that no JIT pickle of rpc holds; torch itself refuses it")

@@ -10,6 +10,7 @@ May assume nothing about its bytes. Raises DecodeError and LimitExceeded (layer 
 from __future__ import annotations
 
 import struct
+from functools import cached_property
 from itertools import repeat
 
 from msgspec import Struct, field
@@ -18,10 +19,13 @@ from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles.python_ops import OPCODES
 from rpcinspect.pickles.python_state import NO_FRAME, Order, State, build, extend, set_items, stack_global
-from rpcinspect.pickles.tree import Call, Dict, Global, Value
+from rpcinspect.pickles.tree import Call, Dict, Global, Value, is_deeper
+
+MAX_DEPTH = 5_000
+"""Levels of nesting. CPython pickles some 1,000 by default, and frees some kinds by recursion in C."""
 
 
-class PythonPickle(Struct, frozen=True):
+class PythonPickle(Struct, frozen=True, dict=True):
     """One pickle, read but not run."""
 
     root: Value
@@ -42,6 +46,13 @@ class PythonPickle(Struct, frozen=True):
     """When what had been made was changed."""
     left: int = 0
     """Values and marks that STOP leaves on the stack below the root: none in what any pickler writes."""
+
+    @cached_property
+    def is_deep(self) -> bool:
+        """Whether anything that loading makes is nested more than `MAX_DEPTH` levels deep."""
+        if self.end <= MAX_DEPTH:  # each level takes a byte
+            return False
+        return is_deeper([self.root, *self.calls, *self.order.changed()], MAX_DEPTH)
 
 
 def read_python_pickle(data: bytes, limits: Limits = DEFAULT_LIMITS) -> PythonPickle:

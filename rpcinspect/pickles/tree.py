@@ -8,6 +8,7 @@ structure with a walk of your own that remembers where it has been.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
@@ -138,22 +139,24 @@ def walk(roots: Iterable[Value], parts: Callable[[Value], Iterable[Value]] = chi
 def is_deeper(root: Value, most: int) -> bool:
     """Whether a value is nested more levels deep than that, by the longest way down; circles not counted."""
     levels: dict[int, int] = {}
+    level_of, nothing = levels.get, repeat(0)
     stack: list[Any] = [root]
     while stack:
         node = stack.pop()
         if node is levels:  # what is below of the next one is done
-            node = stack.pop()
-            level = 1
-            for part in children(node):
-                level = max(level, 1 + levels.get(id(part), 0))
+            node, parts = stack.pop(), stack.pop()
+            level = 1 + max(map(level_of, map(id, parts), nothing), default=0)
             if level > most:
                 return True
             levels[id(node)] = level
-        elif type(node) not in SCALARS and type(node) is not Global and id(node) not in levels:
-            levels[id(node)] = 0
-            stack += (node, levels, *children(node))
+        elif id(node) not in levels:
+            parts = [part for part in children(node) if type(part) not in _WITHOUT_PARTS]
+            levels[id(node)] = 0 if parts else 1
+            if parts:
+                stack += (parts, node, levels, *parts)
     return False
 
 
 SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray})
 """Types of values that have no parts and name nothing."""
+_WITHOUT_PARTS = SCALARS | {Global}

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
+from typer import testing
+from typer.main import get_command
 
 from rpcinspect.cli import app
+
+testing._get_command = cache(get_command)
+"""Typer reads all options of all commands at each run, which takes as long as decoding a small capture."""
 
 CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
 CHAIN = CAPTURES / "basic_chain.pcap"
@@ -35,7 +40,7 @@ class Ran:
 
 def rpcinspect(*arguments: object, stdin: bytes = b"") -> Ran:
     """One run; fails on any exception that a user would see as a traceback."""
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    done = testing.CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Ran(done.exit_code, done.stdout, done.stderr)

@@ -17,7 +17,7 @@ from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from tests.cli.runner import CAPTURES, CHAIN, Ran, rpcinspect
 from tests.replayer.live_calls import run as ask
-from tests.replayer.programs import QUIET, Forks, Programs, environment, free_port, until
+from tests.replayer.programs import QUIET, Programs, environment, free_port, start_as_fork, until
 from tests.views.replay.test_replay_json import check_contract
 
 pytest.importorskip("torch")
@@ -37,21 +37,13 @@ def store(group: LiveGroup) -> Iterator[StoreClient]:
         yield client
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    """The process that most programs of this file are forks of."""
-    found = Forks()
-    yield found
-    found.close()
-
-
 @pytest.fixture
-def programs(forks: Forks) -> Iterator[Callable[..., Programs]]:
+def programs() -> Iterator[Callable[..., Programs]]:
     """Makes a group of programs; all of it ends with the test."""
     made: list[Programs] = []
 
     def make(*names: str, arguments: tuple[object, ...] = ()) -> Programs:
-        made.append(Programs(names, (*arguments, "--path", CAPTURES), forks.start))
+        made.append(Programs(names, (*arguments, "--path", CAPTURES), start_as_fork))
         return made[-1]
 
     yield make

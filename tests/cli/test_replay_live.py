@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tests.cli.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect, visible
 from tests.replayer.left_behind import descendants, temporary_folders
 from tests.views.replay.test_replay_json import check_contract
@@ -66,7 +67,7 @@ def test_a_gpu_that_torch_does_not_have() -> None:
 
 def without_gpu() -> bool:
     asked = "import torch; raise SystemExit(torch.cuda.is_available())"
-    return subprocess.run([sys.executable, "-c", asked], timeout=120).returncode == 0
+    return forks.run([sys.executable, "-c", asked], timeout=120).returncode == 0
 
 
 def test_json_lines(tmp_path: Path) -> None:

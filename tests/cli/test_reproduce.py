@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tests.cli.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect
 from tests.places import recorded
 from tests.replayer.hostile_captures import APP, SYSTEM, Job, called_with, sings
@@ -30,14 +31,11 @@ def alone(folder: Path, *command: str, tmp_path: Path) -> subprocess.CompletedPr
         "raise ImportError('rpcinspect is not to be used here')\n"
     )
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
-    return subprocess.run(
+    return forks.run(
         [sys.executable, "-W", "ignore", *(command or (str(folder / "reproduce.py"),))],
         cwd=tmp_path,
         env=environment | {"PYTHONPATH": str(blocked)},
-        capture_output=True,
-        text=True,
         timeout=SECONDS,
-        check=False,
     )
 
 

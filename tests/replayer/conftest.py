@@ -12,6 +12,8 @@ import pytest
 
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
+from tests.forks import HAS_TORCH, forks
+from tests.looks import WITHOUT_CHILDREN, looks
 from tests.replayer.left_behind import descendants, temporary_folders
 
 JOBS = (
@@ -25,6 +27,7 @@ JOBS = (
 def workers(repo: Path) -> Iterator[Workers]:
     """One parent process for all live workers of a test run; importing torch takes seconds."""
     pytest.importorskip("torch")
+    forks()  # it stays
     options = WorkerOptions(path=(str(repo / "captures"),), imports=JOBS, rpc_timeout_s=10)
     before = descendants(os.getpid())
     with Workers(options) as found:
@@ -42,13 +45,17 @@ def group(workers: Workers, nothing_left: None) -> Iterator[LiveGroup]:
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     """Fails a test after which a process, an open file or a temporary folder is left."""
+    parents = [os.getpid(), *([forks().pid] if HAS_TORCH and not WITHOUT_CHILDREN else [])]
 
     def there() -> tuple[set[int], int, set[str]]:
         files = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-        return descendants(os.getpid()), files, temporary_folders(tempfile.gettempdir(), os.getpid())
+        folders = (temporary_folders(tempfile.gettempdir(), pid) for pid in parents)
+        return descendants(os.getpid()), files, set().union(*folders)
 
     processes, files, folders = there()
     yield
+    if looks.skipped is not None:  # somewhere in the middle
+        return
     end = time.monotonic() + 5.0
     while time.monotonic() < end:
         now = there()

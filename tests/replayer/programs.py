@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -21,6 +20,7 @@ from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.replayer.peers.membership import TOKEN, read_members
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.running_group import StoreAddress
+from tests.forks import popen
 from tests.replayer.live_calls import python_call, value_of
 
 PROGRAM = Path(__file__).resolve().parents[2] / "rpcinspect" / "replayer" / "workers" / "live_worker.py"
@@ -63,56 +63,9 @@ def start_by_itself(arguments: Sequence[str], env: Mapping[str, str]) -> Running
     )
 
 
-class Forks:
-    """forking.py: starts programs that need not import torch again."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("forking.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-            env=environment(0, 0) | {"OMP_NUM_THREADS": "1"},
-        )
-
-    def start(self, arguments: Sequence[str], env: Mapping[str, str]) -> Running:
-        pid = self.ask({"start": arguments, "env": dict(env)})
-        assert isinstance(pid, int)
-        return Fork(self, pid)
-
-    def ask(self, asked: Mapping[str, object]) -> object:
-        """The answer to one line."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def close(self) -> None:
-        with self._process:
-            pass  # its input ends
-
-
-class Fork(Struct):
-    """One of its programs."""
-
-    forks: Forks
-    pid: int
-    returncode: int | None = None
-
-    def send_signal(self, number: int, /) -> None:
-        os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        if self.returncode is None:  # else the process id may be somebody else's
-            os.kill(self.pid, signal.SIGKILL)
-
-    def wait(self, timeout: float) -> int:
-        if self.returncode is None:
-            code = self.forks.ask({"wait": self.pid, "seconds": timeout})
-            assert isinstance(code, int), "it takes too long"
-            self.returncode = code
-        return self.returncode
+def start_as_fork(arguments: Sequence[str], env: Mapping[str, str]) -> Running:
+    """The same, which need not import torch again."""
+    return popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
 
 
 class Programs(Struct):

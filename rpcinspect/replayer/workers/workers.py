@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -105,6 +105,9 @@ class Child:
 
 class Workers(Closing):
     """The process that all live workers are forked from. Use it in a `with` statement."""
+
+    start_process: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+    """Starts a program."""
 
     def __init__(self, options: WorkerOptions | None = None, show: Show | None = None) -> None:
         """Starts it and waits until everything is imported. Raises `ReplayError` with the reason. `show`
@@ -261,7 +264,7 @@ class Workers(Closing):
         }
         number = theirs.sock.fileno()
         # -I: neither the folder of the script nor this shell's PYTHONPATH decides what is imported.
-        return subprocess.Popen(
+        return type(self).start_process(
             [options.interpreter, "-I", "-B", str(WORKER_MAIN), str(number), json.dumps(what)],
             pass_fds=(number,),
             stdin=subprocess.DEVNULL,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tests.decoded import decode
 from tests.recorder.agents import FUNCTIONS, Parent, job, need_agent
 from tests.recorder.recording import environment
@@ -45,7 +45,8 @@ with rpcinspect.recording("x.rpclog"):
     assert rpc.TensorPipeAgent is not before
 assert rpc.TensorPipeAgent is before
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, cwd=tmp_path, env=environment())
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    forks.run(command, check=True, timeout=120, cwd=tmp_path, env=environment())
 
 
 def test_a_callee_that_dies_is_told_as_a_broken_connection(parent: Parent, tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forks
 
 pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[3]
@@ -16,10 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def run(code: str) -> object:
     """What a program prints as JSON; it finds `agent/nodes.py` as `a`."""
     program = f"import json, queue, torch\nimport rpcinspect.replayer.agent.nodes as a\n{code}"
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=120, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
+    done = forks.run([sys.executable, "-B", "-c", program], timeout=120, cwd=ROOT, check=True)
     return json.loads(done.stdout)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from rpcinspect.replayer.agent.values import rows_of, table_of
 from rpcinspect.rpc.tensor import read_tensor_table
+from tests import forks
 from tests.replayer.captured import captured
 from tests.truth import capture_of
 
@@ -32,11 +32,7 @@ print(json.dumps(out))
 
 def in_process(code: str, text: str = "") -> str:
     """What a program prints."""
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", code], input=text, capture_output=True, text=True, timeout=120, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return forks.run([sys.executable, "-B", "-c", code], text=text, timeout=120, cwd=ROOT, check=True).stdout
 
 
 def through_torch(messages: list[tuple[bytes, tuple[bytes, ...]]]) -> list[tuple[bytes, list[bytes]]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replayer.programs import PROGRAM, QUIET, START_S, Programs, environment, until
+from tests.replayer.programs import PROGRAM, QUIET, START_S, Programs, environment, start_as_fork, until
 
 pytest.importorskip("torch")
 
@@ -30,7 +30,7 @@ def programs(tmp_path: Path, nothing_left: None) -> Iterator[Programs]:
     (tmp_path / "mine.py").write_text(SOURCE, encoding="utf-8")
     (tmp_path / "train.py").write_text(SOURCE, encoding="utf-8")
     arguments = ("--path", tmp_path, "--import", "mine", "--main", tmp_path / "train.py", "--seed", 3)
-    made = Programs(("ps", "trainer1"), (*QUIET, *arguments))
+    made = Programs(("ps", "trainer1"), (*QUIET, *arguments), start_as_fork)
     yield made
     made.kill()
 

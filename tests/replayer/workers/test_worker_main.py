@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.replayer.workers import workers
+from tests import forks
 
 FOLDER = Path(workers.__file__).parent
 
@@ -19,10 +20,7 @@ FOLDER = Path(workers.__file__).parent
 def run(code: str, *arguments: str) -> object:
     """What a program prints as JSON; it finds `worker_main` as `w`."""
     program = f"import sys, json; sys.path.insert(0, {str(FOLDER)!r}); import worker_main as w\n{code}"
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", program, *arguments], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
+    done = forks.run([sys.executable, "-B", "-c", program, *arguments], timeout=60, check=True)
     return json.loads(done.stdout)
 
 
@@ -76,7 +74,11 @@ def test_children_of_a_process() -> None:
 
 
 def test_the_module_itself_needs_no_torch() -> None:
-    assert run("print(json.dumps('torch' in sys.modules))") is False
+    code = (
+        f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import worker_main; print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr
 
 
 GRADIENTS = """
