@@ -231,7 +231,7 @@ def test_live_output_grows_and_can_be_read_after_a_kill(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (("export", "html"), "rpcinspect export html writes"),
-        (("decode", "--format", "jsonl"), "--format jsonl writes"),
+        (("decode", "--format", "jsonl"), "decode --format jsonl writes"),
         (("decode", "--format", "json"), "decode --format json writes"),
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else "",
