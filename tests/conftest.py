@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from rpcinspect.commands.collector import EVERY
+from rpcinspect.cli.collector import EVERY
 from rpcinspect.replayer.workers.workers import Workers
 from rpcinspect.unexpected import DEBUG
 from tests.forks import popen
