@@ -26,7 +26,7 @@ from rpcinspect.equality.messages import compare_messages
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pickles.semantic import python_udf
 from rpcinspect.replayer.planning.model import Spare, some_of
-from rpcinspect.replayer.playing.translate import Arrived, Id
+from rpcinspect.replayer.playing.translate import Id, LiveMessage
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
@@ -138,7 +138,7 @@ class Expected:
         self._rules = rules
         self._ids = ids
 
-    def match(self, sender: str, role: str, live: Arrived) -> Match | None:
+    def match(self, sender: str, role: str, live: LiveMessage) -> Match | None:
         """The captured request that this one repeats; it won't be found again, unless it is not equal to this
         one and an equal one comes. None: there is none."""
         key = self._key(sender, role, live.record, live=True)
@@ -161,7 +161,7 @@ class Expected:
             return None  # the id says which one it is, and it is none of those
         return self._take(key, call, self._compare(call, live), equal=False)
 
-    def why_not(self, sender: str, role: str, live: Arrived) -> str:
+    def why_not(self, sender: str, role: str, live: LiveMessage) -> str:
         """Why there is none for a request, in words."""
         key = self._key(sender, role, live.record, live=True)
         count, left = self._captured[key], [pool.open.get(key, {}) for pool in (self._like, self._equal)]
@@ -175,7 +175,7 @@ class Expected:
         shown = some_of([f"#{index}" for index in unlike])
         return f"it equals none of its kind that are left, all of which the plan leaves out ({shown})"
 
-    def _candidates(self, key: Key, live: Arrived) -> Iterator[tuple[Iterable[Exchange], bool]]:
+    def _candidates(self, key: Key, live: LiveMessage) -> Iterator[tuple[Iterable[Exchange], bool]]:
         """The likeliest first, and whether the nearest of them will do where none is equal; only those with
         the same id, where it is known which that is."""
         own, record = own_id(live.record), live.record
@@ -197,7 +197,7 @@ class Expected:
             self._taken.add(key, call)
         return Match(call, tuple(found))
 
-    def _compare(self, call: Exchange, live: Arrived) -> list[Difference]:
+    def _compare(self, call: Exchange, live: LiveMessage) -> list[Difference]:
         return compare_messages(call.request, live.record, self._read, live.read, self._rules, self._ids)
 
     def _key(self, sender: str, role: str, record: RpcRecord, *, live: bool = False) -> Key:

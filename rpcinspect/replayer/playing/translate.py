@@ -8,8 +8,8 @@ for byte; in any other only these ids change. Python pickles are changed opcode 
 
 Not found: ids that user code passes as plain integers; only the context of an optimizer's step is known.
 
-`LiveRecords`: a message and its storages, as a peer hands them on → an `RpcRecord` and a reader of its bytes.
-What such a record says of its journey means nothing; its type, its contents and its tensors do.
+`LiveRecords`: a message and its storages, as a peer hands them on → an `RpcRecord` of live origin and a reader
+of its bytes.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ from rpcinspect.rpc.questions import created
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId, pack_id, unpack_id
 from rpcinspect.tcp.ranges import Extent
-from rpcinspect.tensorpipe.control_types import Layout
-from rpcinspect.tensorpipe.records import NO_FLOW, Pipe, Placement, TpMessage, TpTensor
+from rpcinspect.tensorpipe.records import TpMessage
 
 HIGHEST_LOCAL_ID = (1 << LOCAL_ID_BITS) - 1
 
@@ -334,11 +333,12 @@ FIELDS: dict[type, tuple[tuple[str, str], ...]] = {
 """Commands → their fields that hold ids. Gradients carry an `AutogradMetadata`."""
 
 
-class Arrived(Struct, frozen=True):
-    """A live message, decoded."""
+class LiveMessage(Struct, frozen=True):
+    """A message of a live worker, decoded."""
 
     record: RpcRecord
     read: Read
+    """Of the bytes of its tensors."""
 
 
 class LiveRecords:
@@ -347,20 +347,12 @@ class LiveRecords:
     def __init__(self) -> None:
         self._decoder = RecordDecoder()
 
-    def decode(self, message: Message, tensors: Sequence[bytes]) -> Arrived:
+    def decode(self, message: Message, tensors: Sequence[bytes]) -> LiveMessage:
         """The record of a message; damage becomes its problems."""
-        storages, payloads = tuple(tensors), message.to_payloads()
-        descriptor = cpu_descriptor(payloads, storages)
-        carried = [
-            TpTensor(one, Placement.CERTAIN, Extent(one.length, ((n, 0, one.length),) if one.length else ()))
-            for n, one in enumerate(descriptor.tensors)
-        ]
-        tp = TpMessage(_NO_PIPE, True, descriptor, Layout.V1_9, b"", payloads, None, carried)
+        payloads = message.to_payloads()
+        tp = TpMessage.live(cpu_descriptor(payloads, tensors), payloads)
 
         def read(extent: Extent) -> bytes:
-            return b"".join([storages[number][at : at + length] for number, at, length in extent.pieces])
+            return b"".join([tensors[number][at : at + length] for number, at, length in extent.pieces])
 
-        return Arrived(self._decoder.decode(tp), read)
-
-
-_NO_PIPE = Pipe(-1, NO_FLOW)
+        return LiveMessage(self._decoder.decode(tp), read)
