@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
-from rpcinspect.replayer.agent.engine import NO_MEMBERS, Bringer, passes_of, start_agents
-from rpcinspect.replayer.peers.loop import Loop, Tap, limits_for
+from rpcinspect.replayer.agent.engine import Bringer, passes_of, start_agents
+from rpcinspect.replayer.peers.loop import Handle, Loop, Tap, limits_for
 from rpcinspect.replayer.peers.membership import PREFIX, Membership
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
@@ -31,13 +31,15 @@ from rpcinspect.replayer.planning.devices import Devices, Placement
 from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession
 from rpcinspect.replayer.planning.sessions import worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
-from rpcinspect.replayer.playing.inputs import Material, Members, Played, allowance
+from rpcinspect.replayer.playing.inputs import Material, Played, allowance
 from rpcinspect.replayer.playing.outcome import (
+    InboundOutcome,
     Recording,
     ReplayOutcome,
     SeedSearch,
     SessionOutcome,
     StepOutcome,
+    not_played,
     with_reasons,
 )
 from rpcinspect.replayer.playing.player import GRACE_S, Player
@@ -170,9 +172,9 @@ class _Replayer:
     """What all sessions of a replay have in common."""
 
     def __init__(self, opened: Run, plan: Plan, options: ReplayOptions, progress: Progress | None) -> None:
-        self._opened = opened
+        self.opened = opened
         self._plan = plan
-        self._options = options
+        self.options = options
         self._progress = progress
         self._calls = opened.calls
         self.count = sum(session.count("send") for session in plan.sessions)
@@ -181,8 +183,8 @@ class _Replayer:
         self.searches: list[SeedSearch] = []
         self._seeds: dict[int, Seeds] = {}
         """Of each session that was searched for seeds."""
-        self._silent: set[str] = set()
-        self._stubborn: set[str | None] = set()
+        self.silent: set[str] = set()
+        self.stubborn: set[str | None] = set()
         """Functions that did not answer, or not soon, see `Patience` and `Schedule`."""
         moments = [call.begin_ns for call in self._calls.values()]
         moments += [call.end_ns for call in self._calls.values() if call.end_ns is not None]
@@ -190,43 +192,30 @@ class _Replayer:
 
     def check(self) -> None:
         """Whether all sessions can be played in the group that is to be joined; `ReplayError` if not."""
-        if self._options.join is not None:
+        if self.options.join is not None:
             played = [planned for planned in self._plan.sessions if planned.count("send")]
-            check([self._run(one, Seeds()).material() for one in played], self._options.join)
-
-    def _run(
-        self,
-        planned: PlannedSession,
-        seeds: Seeds,
-        done: Callable[[StepOutcome], None] = lambda outcome: None,
-        tap: Tap | None = None,
-        mute: bool = False,
-    ) -> _Run:
-        calls = {index: call for index, call in self._calls.items() if call.job == planned.cast.job}
-        options = self._options
-        known = self._silent, self._stubborn
-        return _Run(self._opened, planned, calls, options, *known, seeds, done, tap, mute)
+            check([_SessionRun(self, planned).material() for planned in played], self.options.join)
 
     def play(self, planned: PlannedSession, workers: Workers | None, tap: Tap | None) -> SessionOutcome:
         """One session, from the start of its live workers to their end; without `workers`, in the group that
         is joined."""
         if not planned.count("send"):
-            return _not_played(planned, None)
-        seeds = self._seeds.get(planned.number, self._options.seeds)
+            return _SessionRun(self, planned).outcome(None)
+        seeds = self._seeds.get(planned.number, self.options.seeds)
         return self._play(planned, workers, seeds, self._tick, tap=tap)
 
     def search(self, workers: Workers) -> bool:
         """Looks for seeds, session by session, if that is asked for; False: it was interrupted."""
-        tries = self._options.search_seeds
+        tries = self.options.search_seeds
         for planned in self._plan.sessions if tries is not None else ():
             if planned.count("send"):
                 play = partial(self._play, planned, workers, tap=None, mute=True)
                 try:
-                    found = search(planned.number, tries or range(0), self._options.seeds, play, self._calls)
+                    found = search(planned.number, tries or range(0), self.options.seeds, play, self._calls)
                 except _Interrupted:
                     return False
                 self.searches.append(found)
-                self._seeds[planned.number] = found.seeds(self._options.seeds)
+                self._seeds[planned.number] = found.seeds(self.options.seeds)
         return True
 
     def _play(
@@ -239,7 +228,7 @@ class _Replayer:
         tap: Tap | None,
         mute: bool = False,
     ) -> SessionOutcome:
-        run = self._run(planned, seeds, done, tap, mute)
+        run = _SessionRun(self, planned, seeds, done, tap, mute)
         try:
             if workers is not None:
                 run.go(workers)
@@ -255,7 +244,7 @@ class _Replayer:
 
     def check_gpus(self, workers: Workers) -> None:
         """Raises `DeviceError` unless torch has every GPU that something is to be on."""
-        placement = Placement.of(self._options.devices, self._calls.values())
+        placement = Placement.of(self.options.devices, self._calls.values())
         needed = max([int(name.partition(":")[2]) for name in placement.used if name != "cpu"], default=0)
         child, found = workers.fork({"role": "devices"}, "the process that looks for GPUs")
         child.end()
@@ -276,27 +265,32 @@ class _Replayer:
 
 
 @dataclass(eq=False)
-class _Run:
+class _SessionRun:
     """One session while it is played; what it found is in `outcome` afterwards, also if something raises."""
 
-    opened: Run
+    replay: _Replayer
     planned: PlannedSession
-    calls: Mapping[int, Exchange]
-    """Of its job."""
-    options: ReplayOptions
-    silent: set[str]
-    stubborn: set[str | None]
-    """What earlier sessions have found of functions, see `Patience` and `Schedule`."""
-    seeds: Seeds
-    tick: Callable[[StepOutcome], None]
-    tap: Tap | None
-    mute: bool
+    seeds: Seeds = dataclass_field(default_factory=Seeds)
+    tick: Callable[[StepOutcome], None] = lambda outcome: None
+    tap: Tap | None = None
+    mute: bool = False
     """Nothing of what its workers write is shown: it only looks for seeds, and the replay itself follows."""
     player: Player | None = None
     gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
     ended: tuple[Ended, ...] = ()
     trouble: list[str] = dataclass_field(default_factory=list)
     """That the group which was joined could not be left."""
+
+    @property
+    def options(self) -> ReplayOptions:
+        """Those of the whole replay."""
+        return self.replay.options
+
+    @cached_property
+    def calls(self) -> Mapping[int, Exchange]:
+        """Those of its job."""
+        every = self.replay.opened.calls
+        return {index: call for index, call in every.items() if call.job == self.planned.cast.job}
 
     @cached_property
     def placement(self) -> Placement:
@@ -306,7 +300,7 @@ class _Run:
     @cached_property
     def ids(self) -> dict[str, int]:
         """Worker → captured id. Raises `ReplayError` if these can't be told apart."""
-        return worker_ids(self.opened.session, self.planned.cast, self.calls.values())
+        return worker_ids(self.replay.opened.session, self.planned.cast, self.calls.values())
 
     def go(self, workers: Workers) -> None:
         """Everything, with live workers that are started for it."""
@@ -336,7 +330,7 @@ class _Run:
         return Material(
             planned=self.planned,
             calls=self.calls,
-            read=self.opened.read,
+            read=self.replay.opened.read,
             rules=self.options.rules,
             worker_ids=self.ids,
             elsewhere=self.placement.moves,
@@ -359,8 +353,8 @@ class _Run:
                 peer = peers[name] = stack.enter_context(Peer(loop, name, self.ids[name]))
                 peer.addresses[name] = store.get(f"addrs/{name}").decode("utf-8", "replace")
             material = self.material()
-            give(material, loop, peers, membership)
-            self._run_player(group, loop, material, peers, membership)
+            give(material, loop, peers, membership.handle)
+            self._run_player(group, loop, material, peers, membership.handle)
 
     def _play_agents(self, group: LiveGroup) -> None:
         """The same with torch's agents in the place of played workers."""
@@ -371,7 +365,8 @@ class _Run:
         with Loop(limits) as loop, StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
             bring = Bringer(loop, store)
             agents = start_agents(group, loop, material, passes, self.placement, bring)
-            self._run_player(group, loop, material, agents, NO_MEMBERS)
+            # torch's agents see to their membership themselves
+            self._run_player(group, loop, material, agents, lambda event: False)
 
     def _run_player(
         self,
@@ -379,11 +374,11 @@ class _Run:
         loop: Loop,
         material: Material,
         peers: Mapping[str, Played],
-        members: Members,
+        handle: Handle,
     ) -> None:
         if self.mute:
             group.mute()
-        self._new_player(material, loop, peers, members, group.ended).run()
+        self._new_player(material, loop, peers, handle, group.ended).run()
         if self.options.show_gradients:
             self.gradients = dict(self._held(group))
         group.mute()  # what follows is that played workers are gone
@@ -393,13 +388,13 @@ class _Run:
         material: Material,
         loop: Loop,
         peers: Mapping[str, Played],
-        members: Members,
+        handle: Handle,
         ended: Callable[[float], Sequence[Ended]] = lambda seconds: (),
     ) -> Player:
-        patience = Patience(self.calls, self.options.timeout_s, self.silent, self.stubborn)
+        patience = Patience(self.calls, self.options.timeout_s, self.replay.silent, self.replay.stubborn)
         speed = self.options.speed
         self.player = Player(
-            material, loop, peers, members, patience, speed=speed, ended=ended, done=self.tick
+            material, loop, peers, handle, patience, speed=speed, ended=ended, done=self.tick
         )
         return self.player
 
@@ -435,31 +430,17 @@ class _Run:
         if failure is not None and self.ended and self.ended[0].text not in failure:
             failure = f"{failure}; {self.ended[0].text}"
         player = self.player
-        if player is None:
-            return _not_played(self.planned, failure, self.ended)
-        if failure is not None:
-            player.failure = failure
-        steps, inbound = with_reasons(player.outcomes(), player.inbound, self.calls)
+        steps = not_played(self.planned, failure)
+        inbound: tuple[InboundOutcome, ...] = ()
+        if player is not None:
+            failure = player.failure = failure or player.failure
+            steps, inbound = with_reasons(player.outcomes(), player.inbound, self.calls)
         return SessionOutcome(
             planned=self.planned,
             steps=steps,
             inbound=inbound,
-            wall_s=player.wall_s,
-            failure=player.failure,
+            wall_s=0.0 if player is None else player.wall_s,
+            failure=failure,
             gradients=self.gradients,
             ended=self.ended,
         )
-
-
-def _not_played(
-    planned: PlannedSession, failure: str | None, ended: tuple[Ended, ...] = ()
-) -> SessionOutcome:
-    steps = [
-        StepOutcome(step=step, result=None)
-        if step.action == "skip"
-        else StepOutcome(step=step, result="failed", text=failure)
-        for step in planned.steps
-    ]
-    return SessionOutcome(
-        planned=planned, steps=tuple(steps), inbound=(), wall_s=0.0, failure=failure, ended=ended
-    )

@@ -15,7 +15,7 @@ from rpcinspect.replayer.agent.messages import autograd_envelope, made
 from rpcinspect.replayer.agent.passes import Passes, read_passes
 from rpcinspect.replayer.agent.peer import AgentPeer, Part
 from rpcinspect.replayer.agent.values import Place
-from rpcinspect.replayer.peers.loop import Loop, PeerEvent
+from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.planning.model import PlannedSession
@@ -24,17 +24,6 @@ from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.types import pack_id, unpack_id
 from rpcinspect.run.exchanges import Exchange
-
-
-class _NoMembers:
-    """torch's agents see to their membership themselves."""
-
-    def handle(self, event: PeerEvent) -> bool:
-        """No event is a matter of membership."""
-        return False
-
-
-NO_MEMBERS = _NoMembers()
 
 HOST = b"rpcinspect: send from here"
 """As `agent/main.py` knows it."""

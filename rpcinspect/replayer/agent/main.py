@@ -29,6 +29,7 @@ from torch._C import _distributed_autograd as autograd_c
 from rpcinspect.replayer.agent.nodes import Contexts, Leave, Recorded, Root, Thread, Told, Watch
 from rpcinspect.replayer.agent.tensors import NO_TIMEOUT, RemoteRefs, build, invoke, tell, tell_value
 from rpcinspect.replayer.workers.bounds import LATER_THREADS, bound_memory
+from rpcinspect.replayer.workers.worker_protocol import parts_of, with_parts
 
 FOREVER_S = 1e6
 WORKER_THREADS = 128
@@ -80,8 +81,8 @@ class Agent:
     def say(self, what: Command, pickle: bytes = b"", tensors: Sequence[torch.Tensor] = ()) -> None:
         """From any thread; a pickle and tensors travel behind it."""
         rows, storages = tell(tensors)
-        what |= {"pickle": len(pickle), "tensors": rows, "storages": [len(data) for data in storages]}
-        self._out.put((what, b"".join([pickle, *storages])))
+        blob = with_parts(what, pickle, rows, storages)
+        self._out.put((what, blob))
 
     def write(self) -> None:
         """In a thread of its own: no thread of torch waits for the other side to read."""
@@ -297,12 +298,8 @@ DO: dict[str, Callable[[Agent, Command, bytes], None]] = {
 
 def unpack(command: Command, blob: bytes) -> tuple[bytes, list[torch.Tensor]]:
     """The pickle and the tensors of a command."""
-    start = command["pickle"]
-    storages, at = [], start
-    for length in command["storages"]:
-        storages.append(blob[at : at + length])
-        at += length
-    return blob[:start], build(command["tensors"], storages)
+    pickle, storages = parts_of(command, blob)
+    return pickle, build(command["tensors"], storages)
 
 
 def text(error: BaseException) -> str:

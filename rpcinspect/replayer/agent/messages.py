@@ -73,16 +73,6 @@ def made(command: Command, envelopes: Sequence[RpcWithAutograd] = (), table: byt
     return Message(int(kind), 0, wrap(envelopes, to_payload(command)), table)
 
 
-def split_blob(what: Object, blob: bytes) -> tuple[bytes, list[bytes]]:
-    """The pickle and the storages behind what the process tells."""
-    start = int(what["pickle"])
-    storages, at = [], start
-    for length in what["storages"]:
-        storages.append(blob[at : at + int(length)])
-        at += int(length)
-    return blob[:start], storages
-
-
 def call_of(command: Command, rref: RRefPlace) -> tuple[Object, bytes]:
     """What the process must know to make a call, and the pickle that goes with it; `rref`: the ids of an RRef
     there. Raises `ReplayError` where an argument can't be told."""

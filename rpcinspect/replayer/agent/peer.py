@@ -36,14 +36,13 @@ from rpcinspect.replayer.agent.messages import (
     made,
     read_message,
     retained,
-    split_blob,
 )
 from rpcinspect.replayer.agent.passes import Passes, Progress
 from rpcinspect.replayer.agent.values import Place, rows_of, table_of
 from rpcinspect.replayer.peers.loop import READ, Loop, RequestArrived
 from rpcinspect.replayer.peers.open_requests import OpenRequests
 from rpcinspect.replayer.workers.live_group import LiveWorker
-from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object
+from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, parts_of, with_parts
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -274,12 +273,8 @@ class AgentPeer:
     def _tell(
         self, what: Object, pickle: bytes = b"", table: bytes = NO_TENSORS, storages: Sequence[bytes] = ()
     ) -> None:
-        what |= {
-            "pickle": len(pickle),
-            "tensors": rows_of(table, self._part.place),
-            "storages": [len(data) for data in storages],
-        }
-        self._control.send(what, b"".join([pickle, *storages]))
+        blob = with_parts(what, pickle, rows_of(table, self._part.place), storages)
+        self._control.send(what, blob)
 
     # --- what comes -----------------------------------------------------------------------------------------
 
@@ -341,7 +336,7 @@ class AgentPeer:
             else:
                 self._answered(n, made(ExceptionResponse(error.encode("utf-8", "surrogateescape"))))
             return
-        pickle, storages = split_blob(what, blob)
+        pickle, storages = parts_of(what, blob)
         command = answer_command(one.what.command, what, pickle)
         for fork in self._rrefs.brought(pickle if isinstance(command, PythonResp) else b""):
             self._tell({"do": "adopt", "n": None, "fork": fork})
@@ -372,7 +367,7 @@ class AgentPeer:
         return [autograd_envelope(context, int(edge), self._part.ids[sender], command, answer=answer)]
 
     def _hear_question(self, what: Object, blob: bytes) -> None:
-        pickle, storages = split_blob(what, blob)
+        pickle, storages = parts_of(what, blob)
         edge = what["edge"]
         sender = None if edge is None else self._names.get(unpack_id(int(edge))[0])
         like = self._expected.take(pickle, sender)
@@ -391,7 +386,7 @@ class AgentPeer:
 
     def _hear_gradients(self, what: Object, blob: bytes) -> None:
         context, edge = int(what["context"]), int(what["edge"])
-        _, storages = split_blob(what, blob)
+        _, storages = parts_of(what, blob)
         sender = self._sent_edges.get((context, edge))
         if sender is None:
             raise ReplayError(f"{self.name}: a gradient for what was not sent")

@@ -123,6 +123,8 @@ class PipeLost(Struct, frozen=True, kw_only=True):
 
 
 PeerEvent: TypeAlias = RequestArrived | ResponseArrived | Unanswered | PipeLost
+Handle: TypeAlias = Callable[[PeerEvent], bool]
+"""Deals with an event that is a matter of membership in the group; False: it is none."""
 
 
 def ended_by(event: PeerEvent) -> tuple[tuple[str, int], ...]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rpcinspect.equality.ids import WORKER
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.handshake import MEMBER_TERMS
-from rpcinspect.replayer.peers.loop import Loop, RequestArrived, Tap, limits_for
+from rpcinspect.replayer.peers.loop import Handle, Loop, RequestArrived, Tap, limits_for
 from rpcinspect.replayer.peers.membership import Membership, NameTakenError, farewell, read_members
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.running_group import HeldSignals, StoreAddress, addresses_of, own_host
@@ -68,7 +68,7 @@ def check(materials: Iterable[Material], options: JoinOptions) -> None:
 def play_joined(
     material: Material,
     options: JoinOptions,
-    new_player: Callable[[Material, Loop, Mapping[str, Peer], Membership], Player],
+    new_player: Callable[[Material, Loop, Mapping[str, Peer], Handle], Player],
     *,
     tap: Tap | None,
     trouble: Callable[[str], None],
@@ -93,7 +93,7 @@ def play_joined(
                 player: Player | None = None
                 try:
                     _join(membership, options)
-                    player = new_player(_in_group(material, names, peers), loop, peers, membership)
+                    player = new_player(_in_group(material, names, peers), loop, peers, membership.handle)
                     player.run()
                     return
                 except NameTakenError:

@@ -85,6 +85,16 @@ class SessionOutcome(Struct, frozen=True, kw_only=True):
     """The processes that ended early, the first first."""
 
 
+def not_played(planned: PlannedSession, why: str | None) -> tuple[StepOutcome, ...]:
+    """The steps of a session that did not take place: all failed, but for those that the plan leaves out."""
+    return tuple(
+        StepOutcome(step=step, result=None)
+        if step.action == "skip"
+        else StepOutcome(step=step, result="failed", text=why)
+        for step in planned.steps
+    )
+
+
 class FoundSeed(Struct, frozen=True, kw_only=True):
     """A seed of a live worker with which messages of its own are as captured, and without which they are
     not."""

@@ -22,6 +22,7 @@ from rpcinspect.equality.ids import WORKER
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.loop import (
+    Handle,
     Loop,
     PeerEvent,
     PipeLost,
@@ -31,7 +32,7 @@ from rpcinspect.replayer.peers.loop import (
 )
 from rpcinspect.replayer.planning.model import PlannedSession, Spare, Step
 from rpcinspect.replayer.planning.steps import NO_ANSWER
-from rpcinspect.replayer.playing.inputs import Material, Members, Played
+from rpcinspect.replayer.playing.inputs import Material, Played
 from rpcinspect.replayer.playing.matching import Expected
 from rpcinspect.replayer.playing.outcome import InboundOutcome, Result, StepOutcome
 from rpcinspect.replayer.playing.schedule import Due, Schedule
@@ -79,19 +80,20 @@ class Player:
         material: Material,
         loop: Loop,
         peers: Mapping[str, Played],
-        membership: Members,
+        handle: Handle,
         patience: Patience,
         *,
         speed: float | None = None,
         ended: Callable[[float], Sequence[Ended]] = lambda seconds: (),
         done: Callable[[StepOutcome], None] = lambda outcome: None,
     ) -> None:
-        """`peers` by the worker that they stand for; `ended` says which processes have ended, the first
-        first, and may wait so many seconds for one; `done` is called with each step that came to its end."""
+        """`peers` by the worker that they stand for; `handle` gets each event first; `ended` says which
+        processes have ended, the first first, and may wait so many seconds for one; `done` is called with
+        each step that came to its end."""
         self._material = material
         self._loop = loop
         self._peers = peers
-        self._membership = membership
+        self._handle = handle
         self._patience = patience
         self._ended = ended
         self._done = done
@@ -313,7 +315,7 @@ class Player:
     def _take(self, event: PeerEvent) -> bool:
         """Whether it was one of those that were waited for. Others come as often as a live worker likes, and
         must not make the session last."""
-        if self._membership.handle(event):
+        if self._handle(event):
             return False
         if isinstance(event, ResponseArrived):
             return self._take_answer(event)

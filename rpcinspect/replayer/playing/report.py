@@ -19,7 +19,7 @@ from msgspec import Struct
 from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.planning.model import GlobalUse, PlannedSession
-from rpcinspect.replayer.playing.outcome import InboundOutcome, ReplayOutcome, Result, StepOutcome
+from rpcinspect.replayer.playing.outcome import InboundOutcome, ReplayOutcome, Result, StepOutcome, not_played
 
 Verdict: TypeAlias = Literal["identical", "tolerance", "different", "failed", "refused", "nothing-to-replay"]
 
@@ -201,13 +201,9 @@ def merged(outcome: ReplayOutcome) -> tuple[SessionResult, ...]:
 
 def never(outcome: ReplayOutcome, planned: PlannedSession) -> tuple[StepOutcome, ...]:
     """The steps of a session that was not begun: they failed, unless nothing was to be started at all."""
-    refused = bool(outcome.plan.refused) and not outcome.runs
-    return tuple(
-        StepOutcome(step=step, result=None)
-        if refused or step.action == "skip"
-        else StepOutcome(step=step, result="failed", text="it was not begun")
-        for step in planned.steps
-    )
+    if outcome.plan.refused and not outcome.runs:
+        return tuple(StepOutcome(step=step, result=None) for step in planned.steps)
+    return not_played(planned, "it was not begun")
 
 
 def worst(outcomes: Iterable[StepOutcome]) -> StepOutcome:

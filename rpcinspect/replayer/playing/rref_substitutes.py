@@ -11,15 +11,22 @@ An id that a live worker would give out again by itself is replaced by one at th
 from __future__ import annotations
 
 import pickletools
-import time
 from collections.abc import Collection, Mapping
 
 from rpcinspect.equality.ids import FORK, RREF
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.control_calls import cast_pickle
-from rpcinspect.replayer.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.replayer.peers.loop import (
+    Handle,
+    Loop,
+    PipeLost,
+    RequestArrived,
+    ResponseArrived,
+    Unanswered,
+    ended_by,
+)
 from rpcinspect.replayer.planning.model import StandIn
-from rpcinspect.replayer.playing.inputs import Material, Members, Played
+from rpcinspect.replayer.playing.inputs import Material, Played
 from rpcinspect.rpc.command import (
     Command,
     PythonRemoteCall,
@@ -41,7 +48,7 @@ ALIAS = "aten::alias(Tensor(a) self) -> Tensor(a)"
 """Returns the tensor, with its form and whether it requires grad."""
 
 
-def give(material: Material, loop: Loop, peers: Mapping[str, Played], members: Members) -> None:
+def give(material: Material, loop: Loop, peers: Mapping[str, Played], handle: Handle) -> None:
     """All of a session's stand-ins; returns when their owners have them. Raises `ReplayError` if one does
     not take it."""
     planned = material.planned
@@ -49,7 +56,7 @@ def give(material: Material, loop: Loop, peers: Mapping[str, Played], members: M
         return
     role = planned.cast.roles[0]
     live = {material.worker_ids[name] for name in planned.cast.live}
-    waiting: dict[int, StandIn] = {}
+    waiting: dict[tuple[str, int], StandIn] = {}
     for number, stand_in in enumerate(planned.stand_ins):
         _choose_ids(material, stand_in, live)
         own = GloballyUniqueId(material.worker_ids[role], OWN_IDS + number)
@@ -61,8 +68,8 @@ def give(material: Material, loop: Loop, peers: Mapping[str, Played], members: M
         for fork in stand_in.forks:
             told = to_message(RRefForkRequest(rref, _live(material, FORK, fork)))
             sent.append(peers[role].send(stand_in.owner, told, timeout_s=TIMEOUT_S))
-        waiting |= dict.fromkeys(sent, stand_in)
-    _await(role, loop, members, waiting)
+        waiting |= {(peers[role].name, n): stand_in for n in sent}
+    _await(loop, handle, waiting)
 
 
 def made_by(answer: RpcRecord, rref: GloballyUniqueId, fork: GloballyUniqueId) -> Message:
@@ -117,33 +124,27 @@ def _live(material: Material, kind: str, captured: tuple[int, int]) -> GloballyU
     return partner if isinstance(partner, GloballyUniqueId) else own
 
 
-def _await(role: str, loop: Loop, members: Members, waiting: dict[int, StandIn]) -> None:
-    """Until every owner has acknowledged."""
-    deadline = time.monotonic() + TIMEOUT_S
+def _await(loop: Loop, handle: Handle, waiting: dict[tuple[str, int], StandIn]) -> None:
+    """Until every owner has acknowledged, or one does not: each request ends in its time."""
     while waiting:
-        if time.monotonic() > deadline:
-            _not_taken(next(iter(waiting.values())), "nothing came")
-        for event in loop.wait(0.05):
-            if members.handle(event):
+        for event in loop.wait(TIMEOUT_S):
+            if handle(event):
                 continue
-            if isinstance(event, PipeLost):
-                for number in event.unanswered:
-                    if event.peer == role and number in waiting:
-                        _not_taken(waiting[number], event.reason)
-            elif isinstance(event, Unanswered):
-                if event.peer == role and event.message_id in waiting:
-                    _not_taken(waiting[event.message_id], "no answer came")
-            elif isinstance(event, ResponseArrived) and event.peer == role:
-                stand_in = waiting.pop(event.message.id, None)
-                if stand_in is not None and event.message.type not in TAKEN:
-                    _not_taken(stand_in, f"it answers {type_name(event.message.type)}")
-            elif isinstance(event, RequestArrived):
+            if isinstance(event, RequestArrived):
                 raise ReplayError(f"{event.sender} asks for something before anything was sent")
+            for key in ended_by(event):
+                stand_in, why = waiting.pop(key, None), _refused(event)
+                if stand_in is not None and why is not None:
+                    name = f"{stand_in.rref[0]}:{stand_in.rref[1]}"
+                    raise ReplayError(f"{stand_in.owner} does not take the stand-in for RRef {name}: {why}")
 
 
-def _not_taken(stand_in: StandIn, why: str) -> None:
-    name = f"{stand_in.rref[0]}:{stand_in.rref[1]}"
-    raise ReplayError(f"{stand_in.owner} does not take the stand-in for RRef {name}: {why}")
+def _refused(event: ResponseArrived | Unanswered | PipeLost) -> str | None:
+    """Why an owner has not taken a value; None: it has."""
+    if isinstance(event, ResponseArrived):
+        kind = event.message.type
+        return None if kind in TAKEN else f"it answers {type_name(kind)}"
+    return "no answer came" if isinstance(event, Unanswered) else event.reason
 
 
 TAKEN = (MessageType.REMOTE_RET, MessageType.RREF_ACK)

@@ -8,8 +8,8 @@ for byte; in any other only these ids change. Python pickles are changed opcode 
 
 Not found: ids that user code passes as plain integers; only the context of an optimizer's step is known.
 
-`LiveRecords`: a message and its storages, as a peer hands them on → an `RpcRecord` of live origin and a reader
-of its bytes.
+`LiveRecords`: a message and its storages, as a peer hands them on → an `RpcRecord` of live origin and a
+reader of its bytes.
 """
 
 from __future__ import annotations
@@ -117,13 +117,21 @@ def ids_of(record: RpcRecord) -> list[Id]:
 
 
 def _all_ids(record: RpcRecord) -> Iterator[Id]:
-    for envelope in record.rpc.envelopes:
+    yield from _ids_of_envelopes(record.rpc.envelopes)
+    yield from _ids_of_command(record)
+
+
+def _ids_of_envelopes(envelopes: Sequence[Envelope]) -> Iterator[Id]:
+    for envelope in envelopes:
         if isinstance(envelope, RpcWithAutograd):
             yield CONTEXT, envelope.autograd_metadata.autograd_context_id
             yield AUTOGRAD_MESSAGE, envelope.autograd_metadata.autograd_message_id
             yield WORKER, envelope.from_worker_id
         else:
             yield PROFILING, envelope.profiling_id
+
+
+def _ids_of_command(record: RpcRecord) -> Iterator[Id]:
     command, pickle = record.rpc.command, record.facts.pickle
     if isinstance(command, PropagateGradientsReq):
         yield CONTEXT, command.autograd_metadata.autograd_context_id
@@ -217,11 +225,22 @@ def _payload(record: RpcRecord, live: _Live) -> bytes:
     peeled = peel_partial(message.type, message.payload, with_forms=True)
     if peeled.error is not None:
         raise peeled.error
-    command, forms = from_message_forms(peeled.type, peeled.payload)
-    if wrap(peeled.envelopes, to_payload(command, forms), peeled.forms) != message.payload:
-        raise DecodeError("rpc", "it is not written as torch writes messages")
-    envelopes = [live.envelope(envelope) for envelope in peeled.envelopes]
-    return wrap(envelopes, to_payload(_command(record, command, live), forms), peeled.forms)
+    if wrap(peeled.envelopes, peeled.payload, peeled.forms) != message.payload:
+        raise DecodeError("rpc", NOT_TORCHS)
+    payload = peeled.payload
+    if any(live.of(kind, captured) != captured for kind, captured in _ids_of_command(record)):
+        payload = _payload_of_command(record, peeled.type, payload, live)
+    return wrap([live.envelope(envelope) for envelope in peeled.envelopes], payload, peeled.forms)
+
+
+def _payload_of_command(record: RpcRecord, kind: int, payload: bytes, live: _Live) -> bytes:
+    """The payload inside the envelopes with live ids."""
+    command, forms = record.rpc.command, None
+    if type(command) in SCRIPT:  # only the bytes tell which of its values torch has memoised
+        command, forms = from_message_forms(kind, payload)
+    if to_payload(command, forms) != payload:
+        raise DecodeError("rpc", NOT_TORCHS)
+    return to_payload(_command(record, command, live), forms)
 
 
 def _command(record: RpcRecord, command: Any, live: _Live) -> Command:
@@ -314,6 +333,8 @@ def _text(kind: str, value: Any) -> str:
         return f"{value.created_on}:{value.local_id}"
     return "{}:{}".format(*unpack_id(value)) if kind in PACKED else str(value)
 
+
+NOT_TORCHS = "it is not written as torch writes messages"
 
 PACKED = frozenset({CONTEXT, AUTOGRAD_MESSAGE})
 """Kinds of ids that hold their creator in the upper bits of one number."""

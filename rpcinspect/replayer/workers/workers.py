@@ -74,10 +74,17 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 class Child:
     """A process that the nursery forked."""
 
-    def __init__(self, workers: Workers, pid: int, control: ControlSocket, output: Output) -> None:
+    def __init__(
+        self, workers: Workers, pid: int, control: ControlSocket, output: Output, who: str, worker: str | None
+    ) -> None:
+        """`who` in words; `worker`: the captured one that it stands for, if any."""
         self._workers = workers
         self.pid = pid
         self.control = control
+        self.who = who
+        self.worker = worker
+        self.memory_bytes: int | None = None
+        """The bound that it has."""
         self._output = output
 
     def wait(self, timeout_s: float = 0.0) -> Exit | None:
@@ -163,7 +170,7 @@ class Workers(Closing):
         finally:
             theirs.close()
             output.hand_over()
-        child = self._children[pid] = Child(self, pid, ours, output)
+        child = self._children[pid] = Child(self, pid, ours, output, who, command.get("name"))
         seconds = self.options.start_timeout_s
         try:
             answer = ours.receive(seconds)
@@ -172,6 +179,8 @@ class Workers(Closing):
                 raise ReplayError(f"{who} {found.text} while it started{_quoted(child.tail())}")
             if "failed" in answer[0]:
                 raise ReplayError(f"{who} could not start: {answer[0]['failed']}{_quoted(child.tail())}")
+            if answer[0].get("memory") is not None:
+                child.memory_bytes = command["memory"]
             return child, answer[0]
         except SilenceError:
             child.end()

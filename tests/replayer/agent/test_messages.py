@@ -15,7 +15,6 @@ from rpcinspect.replayer.agent.messages import (
     made,
     read_message,
     retained,
-    split_blob,
 )
 from rpcinspect.replayer.playing.translate import LiveRecords
 from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp, PythonCall, PythonResp
@@ -52,10 +51,6 @@ def test_without_an_envelope() -> None:
 def test_what_can_not_be_read() -> None:
     with pytest.raises(ReplayError, match="FORWARD_AUTOGRAD_REQ"):
         read_message(Message(int(MessageType.FORWARD_AUTOGRAD_REQ), 0, b"x", b""))
-
-
-def test_a_blob() -> None:
-    assert split_blob({"pickle": 2, "storages": [1, 0, 3]}, b"ppaccc") == (b"pp", [b"a", b"", b"ccc"])
 
 
 def test_who_asks() -> None:

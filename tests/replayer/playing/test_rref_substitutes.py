@@ -113,7 +113,7 @@ def test_an_id_that_a_live_worker_would_give_out_again(tmp_path: Path, group: Li
         ):
             membership = Membership(store, [peer])
             membership.join()
-            give(material, loop, {"worker0": peer}, membership)
+            give(material, loop, {"worker0": peer}, membership.handle)
             live = GloballyUniqueId(1, OWN_IDS + 7)
             assert material.ids.translate("rref", GloballyUniqueId(1, 7)) == live
             fetch = to_payload(PythonRRefFetchCall(1, live))
