@@ -21,34 +21,34 @@ from msgspec.structs import replace
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
-from rpcinspect.replayer.agent.engine import Bringer, passes_of, start_agents
+from rpcinspect.replayer.agent.engine import ContextImporter, passes_of, start_agents
 from rpcinspect.replayer.peers.loop import Handle, Loop, Tap, limits_for
 from rpcinspect.replayer.peers.membership import PREFIX, Membership
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
-from rpcinspect.replayer.peers.traffic_pcap import Recorder
+from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.replayer.planning.devices import Devices, Placement
 from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession
 from rpcinspect.replayer.planning.sessions import worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
-from rpcinspect.replayer.playing.inputs import Material, Played, allowance
+from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs, allowance
 from rpcinspect.replayer.playing.outcome import (
     InboundOutcome,
-    Recording,
     ReplayOutcome,
     SeedSearch,
     SessionOutcome,
     StepOutcome,
+    TrafficRecording,
     not_played,
     with_reasons,
 )
 from rpcinspect.replayer.playing.player import GRACE_S, Player
 from rpcinspect.replayer.playing.rref_substitutes import give
 from rpcinspect.replayer.playing.seed_search import EnoughError, search
-from rpcinspect.replayer.playing.timeouts import Patience
-from rpcinspect.replayer.workers.ended import Ended
-from rpcinspect.replayer.workers.live_group import Gradient, LiveGroup
+from rpcinspect.replayer.playing.timeouts import Timeouts
+from rpcinspect.replayer.workers.live_group import LeafGradient, LiveGroup
 from rpcinspect.replayer.workers.outputs import Show
+from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.seeds import Seeds
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from rpcinspect.run.exchanges import Exchange
@@ -116,7 +116,7 @@ def replay(
     runs: list[tuple[SessionOutcome, ...]] = []
     interrupted = False
     replayer = _Replayer(opened, plan, options, progress)
-    recorder = Recorder(options.record) if replayer.count and options.record is not None else None
+    recorder = TrafficRecorder(options.record) if replayer.count and options.record is not None else None
     if replayer.count:
         replayer.check()
         with recorder or contextlib.nullcontext(), contextlib.ExitStack() as stack:
@@ -147,7 +147,9 @@ def replay(
         wall_s=time.monotonic() - began,
         captured_wall_s=replayer.captured_wall_s,
         interrupted=interrupted,
-        recording=None if recorder is None else Recording(path=recorder.path, failure=recorder.failure),
+        recording=None
+        if recorder is None
+        else TrafficRecording(path=recorder.path, failure=recorder.failure),
     )
 
 
@@ -185,7 +187,7 @@ class _Replayer:
         """Of each session that was searched for seeds."""
         self.silent: set[str] = set()
         self.stubborn: set[str | None] = set()
-        """Functions that did not answer, or not soon, see `Patience` and `Schedule`."""
+        """Functions that did not answer, or not soon, see `Timeouts` and `Schedule`."""
         moments = [call.begin_ns for call in self._calls.values()]
         moments += [call.end_ns for call in self._calls.values() if call.end_ns is not None]
         self.captured_wall_s = (max(moments) - min(moments)) / 1e9 if moments else 0.0
@@ -194,7 +196,7 @@ class _Replayer:
         """Whether all sessions can be played in the group that is to be joined; `ReplayError` if not."""
         if self.options.join is not None:
             played = [planned for planned in self._plan.sessions if planned.count("send")]
-            check([_SessionRun(self, planned).material() for planned in played], self.options.join)
+            check([_SessionRun(self, planned).inputs() for planned in played], self.options.join)
 
     def play(self, planned: PlannedSession, workers: Workers | None, tap: Tap | None) -> SessionOutcome:
         """One session, from the start of its live workers to their end; without `workers`, in the group that
@@ -276,8 +278,8 @@ class _SessionRun:
     mute: bool = False
     """Nothing of what its workers write is shown: it only looks for seeds, and the replay itself follows."""
     player: Player | None = None
-    gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
-    ended: tuple[Ended, ...] = ()
+    gradients: dict[str, dict[int, tuple[LeafGradient, ...]]] | None = None
+    ended: tuple[EarlyExit, ...] = ()
     trouble: list[str] = dataclass_field(default_factory=list)
     """That the group which was joined could not be left."""
 
@@ -322,12 +324,12 @@ class _SessionRun:
     def join(self) -> None:
         """The same in a group that others have started."""
         assert self.options.join is not None
-        material, trouble = self.material(), self.trouble.append
-        play_joined(material, self.options.join, self._new_player, tap=self.tap, trouble=trouble)
+        inputs, trouble = self.inputs(), self.trouble.append
+        play_joined(inputs, self.options.join, self._new_player, tap=self.tap, trouble=trouble)
 
-    def material(self) -> Material:
+    def inputs(self) -> SessionInputs:
         """What the player needs."""
-        return Material(
+        return SessionInputs(
             planned=self.planned,
             calls=self.calls,
             read=self.replay.opened.read,
@@ -342,7 +344,7 @@ class _SessionRun:
             return
         cast = self.planned.cast
         with (
-            Loop(limits_for(self.material().largest), tap=self.tap) as loop,
+            Loop(limits_for(self.inputs().largest), tap=self.tap) as loop,
             StoreClient("127.0.0.1", group.port, prefix=PREFIX, tap=self.tap) as store,
             contextlib.ExitStack() as stack,
         ):
@@ -352,50 +354,48 @@ class _SessionRun:
             for name in self._self_callers():
                 peer = peers[name] = stack.enter_context(Peer(loop, name, self.ids[name]))
                 peer.addresses[name] = store.get(f"addrs/{name}").decode("utf-8", "replace")
-            material = self.material()
-            give(material, loop, peers, membership.handle)
-            self._run_player(group, loop, material, peers, membership.handle)
+            inputs = self.inputs()
+            give(inputs, loop, peers, membership.handle)
+            self._run_player(group, loop, inputs, peers, membership.handle)
 
     def _play_agents(self, group: LiveGroup) -> None:
         """The same with torch's agents in the place of played workers."""
         passes = passes_of(self.planned, self.calls)
         early = frozenset().union(*(its.early for its in passes.values()))
-        material = replace(self.material(), early=early)
-        limits = limits_for(material.largest)
+        inputs = replace(self.inputs(), early=early)
+        limits = limits_for(inputs.largest)
         with Loop(limits) as loop, StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
-            bring = Bringer(loop, store)
-            agents = start_agents(group, loop, material, passes, self.placement, bring)
+            bring = ContextImporter(loop, store)
+            agents = start_agents(group, loop, inputs, passes, self.placement, bring)
             # torch's agents see to their membership themselves
-            self._run_player(group, loop, material, agents, lambda event: False)
+            self._run_player(group, loop, inputs, agents, lambda event: False)
 
     def _run_player(
         self,
         group: LiveGroup,
         loop: Loop,
-        material: Material,
-        peers: Mapping[str, Played],
+        inputs: SessionInputs,
+        peers: Mapping[str, PlayedWorker],
         handle: Handle,
     ) -> None:
         if self.mute:
             group.mute()
-        self._new_player(material, loop, peers, handle, group.ended).run()
+        self._new_player(inputs, loop, peers, handle, group.ended).run()
         if self.options.show_gradients:
             self.gradients = dict(self._held(group))
         group.mute()  # what follows is that played workers are gone
 
     def _new_player(
         self,
-        material: Material,
+        inputs: SessionInputs,
         loop: Loop,
-        peers: Mapping[str, Played],
+        peers: Mapping[str, PlayedWorker],
         handle: Handle,
-        ended: Callable[[float], Sequence[Ended]] = lambda seconds: (),
+        ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
     ) -> Player:
-        patience = Patience(self.calls, self.options.timeout_s, self.replay.silent, self.replay.stubborn)
+        timeouts = Timeouts(self.calls, self.options.timeout_s, self.replay.silent, self.replay.stubborn)
         speed = self.options.speed
-        self.player = Player(
-            material, loop, peers, handle, patience, speed=speed, ended=ended, done=self.tick
-        )
+        self.player = Player(inputs, loop, peers, handle, timeouts, speed=speed, ended=ended, done=self.tick)
         return self.player
 
     def _self_callers(self) -> list[str]:
@@ -403,7 +403,7 @@ class _SessionRun:
         names = [step.role for step in self.planned.steps if step.action == "send" and step.role == step.to]
         return list(dict.fromkeys(names))
 
-    def _held(self, group: LiveGroup) -> Iterator[tuple[str, dict[int, tuple[Gradient, ...]]]]:
+    def _held(self, group: LiveGroup) -> Iterator[tuple[str, dict[int, tuple[LeafGradient, ...]]]]:
         """What the leaves of live workers have accumulated in each context that they still have."""
         contexts = sorted({call.context for call in self.calls.values() if call.context is not None})
         for name, worker in group.workers.items():

@@ -26,7 +26,15 @@ import torch
 import torch.distributed.autograd as dist_autograd
 from torch._C import _distributed_autograd as autograd_c
 
-from rpcinspect.replayer.agent.nodes import Contexts, Leave, Recorded, Root, Thread, Told, Watch
+from rpcinspect.replayer.agent.nodes import (
+    Contexts,
+    GradientInjector,
+    GradientTap,
+    JobThread,
+    PassRoot,
+    PassWatch,
+    RecordedFunction,
+)
 from rpcinspect.replayer.agent.tensors import NO_TIMEOUT, RemoteRefs, build, invoke, tell, tell_value
 from rpcinspect.replayer.workers.bounds import LATER_THREADS, bound_memory
 from rpcinspect.replayer.workers.worker_protocol import parts_of, with_parts
@@ -56,14 +64,14 @@ class Given(Opaque):
     """A pickle that is to be sent."""
 
 
-class Agent:
+class PlayedAgent:
     """The played worker."""
 
     def __init__(self, control: Any, worker_id: int) -> None:
         self.control = control
         self.begun = False
         self.contexts = Contexts(worker_id)
-        self.plain = Thread()
+        self.plain = JobThread()
         self.outs: dict[tuple[int, int], list[torch.Tensor]] = {}
         """(context, autograd message id) of what was received → its tensors that require grad."""
         self.gates: dict[tuple[int, int], queue.SimpleQueue[list[torch.Tensor]]] = defaultdict(
@@ -72,7 +80,7 @@ class Agent:
         self.asked_before = 0
         self.questions: dict[int, queue.SimpleQueue[Any]] = {}
         self.lock = threading.Lock()
-        self.passes = Watch(self.say)
+        self.passes = PassWatch(self.say)
         self.rrefs = RemoteRefs()
         self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -90,7 +98,7 @@ class Agent:
             self.control.send(*self._out.get(), timeout_s=FOREVER_S)
 
     def serve(self) -> None:
-        """Obeys until the socket closes."""
+        """Carries out commands until the socket closes."""
         threading.Thread(target=self.write, daemon=True).start()
         while (message := self.control.receive(FOREVER_S)) is not None:
             command, blob = message
@@ -154,7 +162,7 @@ class Agent:
     def fetch(self, command: Command, blob: bytes) -> None:
         """Asks for the value of a remote reference; nobody waits for that here."""
         context, (on, local) = command["context"], command["rref"]
-        thread = Thread() if context is None else self.contexts.thread(context)
+        thread = JobThread() if context is None else self.contexts.thread(context)
         get = partial(self.rrefs.handles[on, local].to_here, NO_TIMEOUT)
         thread.begin(lambda: self.answered(command, get))
         if context is None:
@@ -187,7 +195,7 @@ class Agent:
         def tell_gradients(grads: Sequence[torch.Tensor | None]) -> None:
             self.arrived(context, edge, grads)
 
-        made = iter(Recorded.apply(Told(wanting, len(inputs), tell_gradients), *inputs))
+        made = iter(RecordedFunction.apply(GradientTap(wanting, len(inputs), tell_gradients), *inputs))
         return [next(made) if flag else tensor for tensor, flag in zip(tensors, flags, strict=True)]
 
     # --- questions of live workers --------------------------------------------------------------------------
@@ -250,7 +258,7 @@ class Agent:
 
     def backward(self, context: int, begins: Command) -> None:
         leaves = self.leaves(context, begins["edges"])
-        root = Recorded.apply(Root(len(leaves), lambda: self.passes.own(context)), *leaves)
+        root = RecordedFunction.apply(PassRoot(len(leaves), lambda: self.passes.own(context)), *leaves)
 
         def run() -> None:
             error = None
@@ -269,7 +277,7 @@ class Agent:
         for place, edge in reversed(list(enumerate(edges))):
             assert context is not None
             outs = self.outs[context, edge]
-            (token,) = Recorded.apply(Leave(self.gates[context, edge]), *outs)
+            (token,) = RecordedFunction.apply(GradientInjector(self.gates[context, edge]), *outs)
             outs[0].grad_fn._set_sequence_nr(HIGHEST - 2 * place)
             token.grad_fn._set_sequence_nr(HIGHEST - 2 * place - 1)
             made.insert(0, token)
@@ -284,15 +292,15 @@ class Agent:
         self.say({"said": "released", "context": context})
 
 
-DO: dict[str, Callable[[Agent, Command, bytes], None]] = {
-    "begin": Agent.begin,
-    "call": Agent.call,
-    "fork": Agent.fork,
-    "fetch": Agent.fetch,
-    "adopt": Agent.adopt,
-    "answer": Agent.answer,
-    "gradient": Agent.gradient,
-    "release": Agent.release,
+DO: dict[str, Callable[[PlayedAgent, Command, bytes], None]] = {
+    "begin": PlayedAgent.begin,
+    "call": PlayedAgent.call,
+    "fork": PlayedAgent.fork,
+    "fetch": PlayedAgent.fetch,
+    "adopt": PlayedAgent.adopt,
+    "answer": PlayedAgent.answer,
+    "gradient": PlayedAgent.gradient,
+    "release": PlayedAgent.release,
 }
 
 
@@ -306,7 +314,7 @@ def text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def hand_through(agent: Agent) -> None:
+def hand_through(agent: PlayedAgent) -> None:
     """Replaces what torch's C++ calls to pickle, to unpickle and to run; must come before the agent
     starts."""
     internal = torch.distributed.rpc.internal
@@ -338,7 +346,7 @@ def play(control: Any, command: Command, init_rpc: Callable[[Command], None]) ->
     """Joins the group under the name and the id of a captured worker, and plays it."""
     torch.set_num_threads(command["threads"])
     torch.set_num_interop_threads(WORKER_THREADS)  # gradients that arrive wait in them
-    agent = Agent(control, command["id"])
+    agent = PlayedAgent(control, command["id"])
     hand_through(agent)
     try:
         init_rpc({**command, "worker_threads": WORKER_THREADS})

@@ -37,7 +37,7 @@ from rpcinspect.replayer.agent.messages import (
     read_message,
     retained,
 )
-from rpcinspect.replayer.agent.passes import Passes, Progress
+from rpcinspect.replayer.agent.passes import PassProgress, RolePasses
 from rpcinspect.replayer.agent.values import Place, rows_of, table_of
 from rpcinspect.replayer.peers.loop import READ, Loop, RequestArrived
 from rpcinspect.replayer.peers.open_requests import OpenRequests
@@ -74,7 +74,7 @@ LOST = "(this error originated at tensorpipe"
 """In the text of an error that is no answer: the pipe broke."""
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class RoleInputs(Struct, frozen=True, kw_only=True):
     """What a played worker has to do in its session."""
 
     role: str
@@ -83,13 +83,13 @@ class Part(Struct, frozen=True, kw_only=True):
     calls: Mapping[int, Exchange]
     asked: Sequence[Exchange]
     """Python calls of live workers that are expected, in order."""
-    passes: Passes
+    passes: RolePasses
     place: Place
     contexts: Sequence[int]
     """The autograd contexts that something is sent in."""
 
 
-class _Sent(Struct):
+class _SentByAgent(Struct):
     """What is known of a request that torch's agent was to send."""
 
     command: Command
@@ -102,7 +102,7 @@ class AgentPeer:
     def __init__(
         self,
         loop: Loop,
-        part: Part,
+        part: RoleInputs,
         control: ControlSocket,
         live: Mapping[str, LiveWorker],
         ids: IdMap,
@@ -119,7 +119,7 @@ class AgentPeer:
         self._live = live
         self._ids = ids
         self._names = {number: name for name, number in part.ids.items()}
-        self._open = OpenRequests[_Sent](loop, part.role)
+        self._open = OpenRequests[_SentByAgent](loop, part.role)
         self._expected = ExpectedQuestions(part.asked)
         self._async: dict[int, bool] = {}
         self._edges: set[tuple[int, int]] = set()
@@ -128,7 +128,7 @@ class AgentPeer:
         """(context, own id) → who got it."""
         self._came: Counter[tuple[int, int]] = Counter()
         self._made_up = UNKNOWN_EDGES
-        self._progress = Progress(part.passes, self._live_edge, self._edges)
+        self._progress = PassProgress(part.passes, self._live_edge, self._edges)
         self._released: set[int] = set()
         self._cleaning: set[int] = set()
         """Requests to forget a context, by their numbers."""
@@ -155,7 +155,7 @@ class AgentPeer:
         if context is not None and foreign and context not in self._brought:
             self._brought.add(context)
             self._bring(self.name, context)
-        sent = _Sent(command, context)
+        sent = _SentByAgent(command, context)
         n = self._open.add(to, timeout_s, sent)
         try:
             self._send(n, to, sent, message, tensors, edge)
@@ -194,7 +194,13 @@ class AgentPeer:
     # --- what is sent ---------------------------------------------------------------------------------------
 
     def _send(
-        self, n: int, to: str, sent: _Sent, message: Message, tensors: Sequence[bytes], edge: int | None
+        self,
+        n: int,
+        to: str,
+        sent: _SentByAgent,
+        message: Message,
+        tensors: Sequence[bytes],
+        edge: int | None,
     ) -> None:
         command, context = sent.command, sent.context
         if isinstance(command, PropagateGradientsReq):

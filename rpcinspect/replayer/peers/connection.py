@@ -29,7 +29,7 @@ JOIN_BYTES = 1 << 16
 PARTS_PER_WRITE = 64
 
 
-class Connection:
+class FrameConnection:
     """A connected socket, or one that is being connected."""
 
     def __init__(

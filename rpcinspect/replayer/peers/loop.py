@@ -142,7 +142,7 @@ TICK_S = 0.05
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
-class Handler(Protocol):
+class SocketHandler(Protocol):
     """What the loop calls."""
 
     def ready(self, events: int) -> None:
@@ -175,7 +175,7 @@ class Loop(Closing):
         self.limits = limits
         self.tap = tap
         self._selector = selectors.DefaultSelector()
-        self._handlers: dict[Handler, tuple[socket.socket, int]] = {}
+        self._handlers: dict[SocketHandler, tuple[socket.socket, int]] = {}
         self._timers: list[Callable[[float], None]] = []
         self._events: deque[PeerEvent] = deque()
         self._next_tick = 0.0
@@ -184,7 +184,7 @@ class Loop(Closing):
 
     # --- for handlers --------------------------------------------------------------------------------------
 
-    def watch(self, handler: Handler, sock: socket.socket, events: int) -> None:
+    def watch(self, handler: SocketHandler, sock: socket.socket, events: int) -> None:
         """From now on `handler` is called when `events` are possible; 0: only for its deadlines."""
         if self._closed:
             raise ReplayError("the loop is closed")
@@ -200,7 +200,7 @@ class Loop(Closing):
             self._selector.register(sock, events, handler)
         self._handlers[handler] = (sock, events)
 
-    def forget(self, handler: Handler) -> None:
+    def forget(self, handler: SocketHandler) -> None:
         """The handler's socket is about to be closed."""
         sock, events = self._handlers.pop(handler, (None, 0))
         if sock is not None and events:
@@ -275,7 +275,7 @@ class Loop(Closing):
         if self._closed:
             raise ReplayError("the loop is closed")
         for key, events in self._selector.select(timeout_s):
-            handler: Handler = key.data
+            handler: SocketHandler = key.data
             if handler in self._handlers:  # an earlier handler of this round may have closed it
                 handler.ready(events)
         now = time.monotonic()

@@ -45,7 +45,7 @@ class _Connection(Struct):
     both_ours: bool = False
 
 
-class Recorder(Closing):
+class TrafficRecorder(Closing):
     """A pcap file that is being written. Use it in a `with` statement, outside that of the loop, so that the
     ends of the connections are in it.
     """

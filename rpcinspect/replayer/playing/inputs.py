@@ -22,7 +22,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 
 
-class Material(Struct, frozen=True, kw_only=True):
+class SessionInputs(Struct, frozen=True, kw_only=True):
     """What a session is played from."""
 
     planned: PlannedSession
@@ -66,7 +66,7 @@ class Material(Struct, frozen=True, kw_only=True):
         return next((name for name, other in self.rules.renames.items() if other == live), live)
 
 
-class Played(Protocol):
+class PlayedWorker(Protocol):
     """A worker that is played: a `Peer`, or an `AgentPeer`."""
 
     name: str

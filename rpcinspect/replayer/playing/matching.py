@@ -57,7 +57,7 @@ Values: TypeAlias = tuple[int, ...]
 """Marks of plain values, see `session/provenance.py`."""
 
 
-class Match(Struct, frozen=True):
+class RequestMatch(Struct, frozen=True):
     """A captured request and what a live one has in other form."""
 
     call: Exchange
@@ -138,7 +138,7 @@ class Expected:
         self._rules = rules
         self._ids = ids
 
-    def match(self, sender: str, role: str, live: LiveMessage) -> Match | None:
+    def match(self, sender: str, role: str, live: LiveMessage) -> RequestMatch | None:
         """The captured request that this one repeats; it won't be found again, unless it is not equal to this
         one and an equal one comes. None: there is none."""
         key = self._key(sender, role, live.record, live=True)
@@ -190,12 +190,12 @@ class Expected:
             yield self._equal.likeliest(key, record), False
             yield self._taken.likeliest(key, record), False
 
-    def _take(self, key: Key, call: Exchange, found: list[Difference], *, equal: bool) -> Match:
+    def _take(self, key: Key, call: Exchange, found: list[Difference], *, equal: bool) -> RequestMatch:
         for pool in (self._planned, self._like, self._equal, self._taken):
             pool.remove(key, call)
         if not equal:
             self._taken.add(key, call)
-        return Match(call, tuple(found))
+        return RequestMatch(call, tuple(found))
 
     def _compare(self, call: Exchange, live: LiveMessage) -> list[Difference]:
         return compare_messages(call.request, live.record, self._read, live.read, self._rules, self._ids)

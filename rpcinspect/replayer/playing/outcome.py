@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from rpcinspect.equality.computation import Nature, nature_of
 from rpcinspect.equality.difference import Difference
 from rpcinspect.replayer.planning.model import Plan, PlannedSession, Step
-from rpcinspect.replayer.workers.ended import NO_MEMORY, Ended
-from rpcinspect.replayer.workers.live_group import Gradient
+from rpcinspect.replayer.workers.live_group import LeafGradient
+from rpcinspect.replayer.workers.process_exit import NO_MEMORY, EarlyExit
 from rpcinspect.replayer.workers.seeds import Seeds
 from rpcinspect.run.exchanges import Exchange
 
@@ -79,9 +79,9 @@ class SessionOutcome(Struct, frozen=True, kw_only=True):
     """From the first message to the last; without starting the workers."""
     failure: str | None = None
     """Why it could not begin, or ended early; then the steps that did not take place are `failed`."""
-    gradients: Mapping[str, Mapping[int, tuple[Gradient, ...]]] | None = None
+    gradients: Mapping[str, Mapping[int, tuple[LeafGradient, ...]]] | None = None
     """Live worker → context → what its leaves held at the end, if that was asked for."""
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[EarlyExit, ...] = ()
     """The processes that ended early, the first first."""
 
 
@@ -126,7 +126,7 @@ class SeedSearch(Struct, frozen=True, kw_only=True):
         return Seeds(everybody=given.everybody, own=given.own | {one.worker: one.seed for one in self.found})
 
 
-class Recording(Struct, frozen=True, kw_only=True):
+class TrafficRecording(Struct, frozen=True, kw_only=True):
     """The capture that was made of the replay."""
 
     path: Path
@@ -147,7 +147,7 @@ class ReplayOutcome(Struct, frozen=True, kw_only=True):
     captured_wall_s: float
     """From the first to the last message that was captured."""
     interrupted: bool = False
-    recording: Recording | None = None
+    recording: TrafficRecording | None = None
     searches: tuple[SeedSearch, ...] = ()
     """For seeds, before the first run, session by session."""
 

@@ -1,6 +1,6 @@
 """Gives live workers the stand-ins of a session, before anything else is sent.
 
-In: a session's material, and peers that are members of its group. Out: owners that have a value under the
+In: a session's inputs, and peers that are members of its group. Out: owners that have a value under the
 captured ids. A stand-in is made by an ordinary remote call: of `typing.cast`, which returns what it gets,
 with the captured pickle of the value put into the call as it is; a TorchScript value by `aten::alias`.
 Nothing is loaded here. Older forks are announced to the owner as their users once did.
@@ -26,7 +26,7 @@ from rpcinspect.replayer.peers.loop import (
     ended_by,
 )
 from rpcinspect.replayer.planning.model import StandIn
-from rpcinspect.replayer.playing.inputs import Material, Played
+from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.rpc.command import (
     Command,
     PythonRemoteCall,
@@ -48,25 +48,25 @@ ALIAS = "aten::alias(Tensor(a) self) -> Tensor(a)"
 """Returns the tensor, with its form and whether it requires grad."""
 
 
-def give(material: Material, loop: Loop, peers: Mapping[str, Played], handle: Handle) -> None:
+def give(inputs: SessionInputs, loop: Loop, peers: Mapping[str, PlayedWorker], handle: Handle) -> None:
     """All of a session's stand-ins; returns when their owners have them. Raises `ReplayError` if one does
     not take it."""
-    planned = material.planned
+    planned = inputs.planned
     if not planned.stand_ins:
         return
     role = planned.cast.roles[0]
-    live = {material.worker_ids[name] for name in planned.cast.live}
+    live = {inputs.worker_ids[name] for name in planned.cast.live}
     waiting: dict[tuple[str, int], StandIn] = {}
     for number, stand_in in enumerate(planned.stand_ins):
-        _choose_ids(material, stand_in, live)
-        own = GloballyUniqueId(material.worker_ids[role], OWN_IDS + number)
-        answer = material.calls[stand_in.request].response
+        _choose_ids(inputs, stand_in, live)
+        own = GloballyUniqueId(inputs.worker_ids[role], OWN_IDS + number)
+        answer = inputs.calls[stand_in.request].response
         assert answer is not None
-        rref = _live(material, RREF, stand_in.rref)
+        rref = _live(inputs, RREF, stand_in.rref)
         made = made_by(answer, rref, own)
-        sent = [peers[role].send(stand_in.owner, made, material.storages(answer), timeout_s=TIMEOUT_S)]
+        sent = [peers[role].send(stand_in.owner, made, inputs.storages(answer), timeout_s=TIMEOUT_S)]
         for fork in stand_in.forks:
-            told = to_message(RRefForkRequest(rref, _live(material, FORK, fork)))
+            told = to_message(RRefForkRequest(rref, _live(inputs, FORK, fork)))
             sent.append(peers[role].send(stand_in.owner, told, timeout_s=TIMEOUT_S))
         waiting |= {(peers[role].name, n): stand_in for n in sent}
     _await(loop, handle, waiting)
@@ -109,18 +109,18 @@ def opcodes_of_value(data: bytes) -> bytes:
     return b"".join(kept)
 
 
-def _choose_ids(material: Material, stand_in: StandIn, live: Collection[int]) -> None:
+def _choose_ids(inputs: SessionInputs, stand_in: StandIn, live: Collection[int]) -> None:
     """Ids that live workers made: they count from 0 here, and would give them out again."""
     for kind, captured in ((RREF, stand_in.rref), *((FORK, fork) for fork in stand_in.forks)):
         created_on, local_id = captured
         if created_on in live:
             other = GloballyUniqueId(created_on, OWN_IDS + local_id)
-            material.ids.same(kind, GloballyUniqueId(*captured), other)
+            inputs.ids.same(kind, GloballyUniqueId(*captured), other)
 
 
-def _live(material: Material, kind: str, captured: tuple[int, int]) -> GloballyUniqueId:
+def _live(inputs: SessionInputs, kind: str, captured: tuple[int, int]) -> GloballyUniqueId:
     own = GloballyUniqueId(*captured)
-    partner = material.ids.translate(kind, own)
+    partner = inputs.ids.translate(kind, own)
     return partner if isinstance(partner, GloballyUniqueId) else own
 
 

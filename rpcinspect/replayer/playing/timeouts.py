@@ -37,7 +37,7 @@ AGAIN_S = 0.01
 Sign: TypeAlias = tuple[str, str, int, int | None, str | None]
 
 
-class Patience:
+class Timeouts:
     """The waits of one session."""
 
     def __init__(

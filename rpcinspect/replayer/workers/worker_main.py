@@ -2,13 +2,13 @@
 code.
 
 Started as a script, by `workers.py`, with an end of a socket pair and a JSON object that says what to
-import. That process, the *nursery*, imports everything once and then only forks: a process that hosts a
+import. That process, the *fork server*, imports everything once and then only forks: a process that hosts a
 group's store, and one for each live worker. It has no agent, no store and no thread of its own, since what
 has started threads can't be forked safely. A forked worker talks to our process over a socket pair of its
 own.
 
-Nobody is left behind: a worker is killed by the kernel when the nursery dies; the nursery kills all workers
-by their ids, and whatever else descends from it, when its socket closes, and removes the scratch
+Nobody is left behind: a worker is killed by the kernel when the fork server dies; the fork server kills all
+workers by their ids, and whatever else descends from it, when its socket closes, and removes the scratch
 directories.
 
 Mirrors what torch.multiprocessing's spawn does to `__main__`, and `init_rpc` of
@@ -48,11 +48,11 @@ FOREVER_S = 1e6
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
 
 
-# --- the nursery --------------------------------------------------------------------------------------------
+# --- the fork server ----------------------------------------------------------------------------------------
 
 
-class Nursery:
-    """Forks and buries; one command at a time from our process."""
+class ForkServer:
+    """Forks processes and reaps them; takes one command at a time from our process."""
 
     def __init__(self, control: Any, scratch: str) -> None:
         self.control = control
@@ -65,7 +65,7 @@ class Nursery:
         self._wake_write = wake
 
     def serve(self) -> None:
-        """Until our process says so, or is gone."""
+        """Carries out commands until our process says so, or is gone."""
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only now: what was imported may have set its own
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
         with selectors.DefaultSelector() as selector:
@@ -76,12 +76,12 @@ class Nursery:
                     if key.fileobj is self._wake:
                         with contextlib.suppress(BlockingIOError):
                             self._wake.recv(1 << 12)
-                    elif not self.obey():
+                    elif not self.dispatch():
                         return
-                self.bury()
+                self.reap()
 
-    def obey(self) -> bool:
-        """Does all that was said; False: nothing more is to come."""
+    def dispatch(self) -> bool:
+        """Carries out the commands that have come; False: no more will come."""
         while True:
             message = self.control.receive(FOREVER_S)
             if message is None or message[0]["do"] == "quit":
@@ -111,7 +111,7 @@ class Nursery:
         self.control.send({"forked": pid})
 
     def _become(self, command: dict[str, Any], files: list[int], scratch: str, parent: int) -> NoReturn:
-        """In the child: leaves everything of the nursery behind, does its work, ends."""
+        """In the child: leaves everything of the fork server behind, does its work, ends."""
         code = 1
         try:
             set_parent_death_signal(signal.SIGKILL)
@@ -151,8 +151,8 @@ class Nursery:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
-    def bury(self) -> None:
-        """Tells which children have ended, how, and how much of the memory they had at most."""
+    def reap(self) -> None:
+        """Waits for children that have ended; tells our process how they did, and their peak memory."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -177,14 +177,14 @@ class Nursery:
             for pid in own_children():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self.bury()
+            self.reap()
             if not self.children and not own_children():
                 break
             time.sleep(0.005)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def give_up(self) -> NoReturn:
-        """At any moment of this process."""
+        """Ends this process and all that it has forked; a signal may call it at any moment."""
         self.close()
         os._exit(1)
 
@@ -493,9 +493,9 @@ def main() -> None:
     scratch = tempfile.mkdtemp(prefix=f"rpcinspect-{os.getppid()}-")
     os.environ.update(HOME=scratch, TMPDIR=scratch)  # torch and the user's modules may write when imported
     tempfile.tempdir = None
-    nursery = Nursery(control, scratch)
+    server = ForkServer(control, scratch)
     # No exception, which would have to pass through whatever is being imported.
-    signal.signal(signal.SIGTERM, lambda *_: nursery.give_up())
+    signal.signal(signal.SIGTERM, lambda *_: server.give_up())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     try:
         control.send({"scratch": scratch})
@@ -516,9 +516,9 @@ def main() -> None:
         threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
         set_parent_death_signal(0)  # from here on the end of the socket says that our process is gone
         control.send({"ready": True, "torch": str(torch.__version__), "threads": threads})
-        nursery.serve()
+        server.serve()
     finally:
-        nursery.close()
+        server.close()
         flush()
         os._exit(0)  # what torch would tear down now belongs to nobody any more
 

@@ -1,9 +1,9 @@
 """The processes of live workers: one parent that imports torch, and what is forked from it.
 
-In: what the user wants imported, and the roles of new processes. Out: `Child`s, each with a socket to talk
-to it (`live_group.py` does). This process imports neither torch nor anything of the user's; `worker_main`
-does, in processes of their own with an environment, a directory and a process group of their own.
-Everything that was started ends when the `Workers` are closed, however that comes about, and when this
+In: what the user wants imported, and the roles of new processes. Out: a `WorkerProcess` for each, with a
+socket to talk to it (`live_group.py` does). This process imports neither torch nor anything of the user's;
+`worker_main` does, in processes of their own with an environment, a directory and a process group of their
+own. Everything that was started ends when the `Workers` are closed, however that comes about, and when this
 process dies.
 """
 
@@ -24,8 +24,8 @@ from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
-from rpcinspect.replayer.workers.ended import Exit
-from rpcinspect.replayer.workers.outputs import Output, Outputs, Show
+from rpcinspect.replayer.workers.outputs import Outputs, ProcessOutput, Show
+from rpcinspect.replayer.workers.process_exit import Exit
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, SilenceError
 
 WORKER_MAIN = Path(__file__).with_name("worker_main.py")
@@ -71,11 +71,17 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     interpreter: str = sys.executable
 
 
-class Child:
-    """A process that the nursery forked."""
+class WorkerProcess:
+    """A process that the fork server has forked."""
 
     def __init__(
-        self, workers: Workers, pid: int, control: ControlSocket, output: Output, who: str, worker: str | None
+        self,
+        workers: Workers,
+        pid: int,
+        control: ControlSocket,
+        output: ProcessOutput,
+        who: str,
+        worker: str | None,
     ) -> None:
         """`who` in words; `worker`: the captured one that it stands for, if any."""
         self._workers = workers
@@ -122,7 +128,7 @@ class Workers(Closing):
         """Process id → how it ended, in the order in which they did."""
         self._parent_exit: Exit | None = None
         """Of each child that nobody is left to tell of."""
-        self._children: dict[int, Child] = {}
+        self._children: dict[int, WorkerProcess] = {}
         self._ready = False
         self._scratch: str | None = None
         self._closed = False
@@ -153,7 +159,7 @@ class Workers(Closing):
             self.close()
             raise
 
-    def fork(self, command: Object, who: str) -> tuple[Child, Object]:
+    def fork(self, command: Object, who: str) -> tuple[WorkerProcess, Object]:
         """A new process in the role that `command` says, once it is ready, and what it said then."""
         if self._closed:
             raise ReplayError(f"{who} can't be started any more: all have ended")
@@ -170,7 +176,7 @@ class Workers(Closing):
         finally:
             theirs.close()
             output.hand_over()
-        child = self._children[pid] = Child(self, pid, ours, output, who, command.get("name"))
+        child = self._children[pid] = WorkerProcess(self, pid, ours, output, who, command.get("name"))
         seconds = self.options.start_timeout_s
         try:
             answer = ours.receive(seconds)

@@ -1,8 +1,8 @@
 """How a process of a live group came to its end before it was to: by which signal, with how much memory, and
 what it got last; that in words, too.
 
-In: what the parent of all workers tells of a child, and the last that it wrote. Out: an `Ended`. The system
-tells nobody why a process was killed: what is said of that is what is known beside it.
+In: what the parent of all workers tells of a child, and the last that it wrote. Out: an `EarlyExit`. The
+system tells nobody why a process was killed: what is said of that is what is known beside it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Exit(Struct, frozen=True):
         return "ended" if self.parent_code is None else _how(self.parent_code)
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class EarlyExit(Struct, frozen=True, kw_only=True):
     """A process of a live group that has ended early."""
 
     who: str
