@@ -36,7 +36,7 @@ from rpcinspect.replayer.agent.nodes import (
     RecordedFunction,
 )
 from rpcinspect.replayer.agent.tensors import NO_TIMEOUT, RemoteRefs, build, invoke, tell, tell_value
-from rpcinspect.replayer.workers.bounds import LATER_THREADS, bound_memory
+from rpcinspect.replayer.workers.bounds import LATER_THREADS
 from rpcinspect.replayer.workers.worker_protocol import parts_of, with_parts
 
 FOREVER_S = 1e6
@@ -342,17 +342,11 @@ def hand_through(agent: PlayedAgent) -> None:
 NAMES = ("deserialize", "serialize", "_run_function", "_handle_exception")
 
 
-def play(control: Any, command: Command, init_rpc: Callable[[Command], None]) -> None:
+def play(control: Any, command: Command, join_group: Callable[[Any, Command, int], None]) -> None:
     """Joins the group under the name and the id of a captured worker, and plays it."""
-    torch.set_num_threads(command["threads"])
     torch.set_num_interop_threads(WORKER_THREADS)  # gradients that arrive wait in them
     agent = PlayedAgent(control, command["id"])
     hand_through(agent)
-    try:
-        init_rpc({**command, "worker_threads": WORKER_THREADS})
-    except Exception as error:
-        control.send({"failed": text(error)})
-        raise
     threads = LATER_THREADS + WORKER_THREADS + CONTEXT_THREADS * command["contexts"]
-    control.send({"ready": True, "memory": bound_memory(command["memory"], threads)})
+    join_group(control, {**command, "worker_threads": WORKER_THREADS}, threads)
     agent.serve()

@@ -148,12 +148,12 @@ class OwnRRefs:
     ones. Only these ids change; what live workers send back has none of them."""
 
     def __init__(self) -> None:
-        self._real: dict[GloballyUniqueId, GloballyUniqueId] = {}
+        self._real: dict[tuple[int, int], tuple[int, int]] = {}
         self._records = LiveRecords()
 
-    def made(self, captured: GloballyUniqueId, real: Sequence[int]) -> None:
-        """torch has made it."""
-        self._real[captured] = GloballyUniqueId(int(real[0]), int(real[1]))
+    def made(self, captured: tuple[int, int], real: Sequence[int]) -> None:
+        """torch has made an RRef, of this id in messages and of that one here."""
+        self._real[captured] = int(real[0]), int(real[1])
 
     def brought(self, pickle: bytes) -> list[list[int | str]]:
         """The RRefs that an answer brings, as torch takes them; from now on they can be used under their
@@ -161,20 +161,16 @@ class OwnRRefs:
         found: list[list[int | str]] = []
         if b"_py_rref_receiver" in pickle or b"_remote_module_receiver" in pickle:
             for one in FactsReader().read(PythonResp(pickle)).forks:
-                self.made(GloballyUniqueId(*one.rref_id), one.rref_id)
+                self.made(one.rref_id, one.rref_id)
                 found.append([one.owner_id, *one.rref_id, *one.fork_id, one.parent, one.type_str])
         return found
 
-    def real(self, captured: GloballyUniqueId) -> tuple[int, int]:
+    def real(self, captured: tuple[int, int]) -> tuple[int, int]:
         """torch's id. Raises `ReplayError` for one that was not made here."""
         found = self._real.get(captured)
         if found is None:
-            raise ReplayError(f"the RRef {captured.created_on}:{captured.local_id} was not made here")
-        return found.created_on, found.local_id
-
-    def real_pair(self, captured: tuple[int, int]) -> tuple[int, int]:
-        """As `real`."""
-        return self.real(GloballyUniqueId(*captured))
+            raise ReplayError("the RRef {}:{} was not made here".format(*captured))
+        return found
 
     def with_own_ids(
         self, message: Message, tensors: Sequence[bytes], fork: Callable[[Sequence[int]], tuple[int, int]]
@@ -186,8 +182,7 @@ class OwnRRefs:
             return message
         ids = IdMap()
         for one in record.facts.forks:
-            captured = GloballyUniqueId(*one.rref_id)
-            real = self.real(captured)
-            ids.same(RREF, captured, GloballyUniqueId(*real))
+            real = self.real(one.rref_id)
+            ids.same(RREF, GloballyUniqueId(*one.rref_id), GloballyUniqueId(*real))
             ids.same(FORK, GloballyUniqueId(*one.fork_id), GloballyUniqueId(*fork(real)))
         return translate(record, ids)

@@ -211,16 +211,16 @@ class AgentPeer:
             self._release(command.context_id)
             self._cleaning.add(n)
         elif isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
-            real = self._rrefs.real(command.rref_id)
+            real = self._rrefs.real(command.rref_id.to_value())
             self._tell({"do": "fetch", "n": n, "context": context, "rref": real})
         elif isinstance(command, (PythonCall, ScriptCall, PythonRemoteCall, ScriptRemoteCall)):
             if isinstance(command, (PythonCall, PythonRemoteCall)):
                 message = self._rrefs.with_own_ids(message, tensors, self._fork)
-            told, pickle = call_of(read_message(message)[0], self._rrefs.real_pair)
+            told, pickle = call_of(read_message(message)[0], self._rrefs.real)
             what: Object = {"do": "call", "n": n, "to": to, **self._linked(context, edge)}
             self._tell(what | told, pickle, message.tensor_table, tensors)
             if isinstance(command, (PythonRemoteCall, ScriptRemoteCall)):
-                self._rrefs.made(command.ret_rref_id, self._until_made()["rref"])
+                self._rrefs.made(command.ret_rref_id.to_value(), self._until_made()["rref"])
         else:
             raise ReplayError(f"torch's agent can't be made to send {type_name(message_type_of(command))}")
 
@@ -290,9 +290,6 @@ class AgentPeer:
             if not self._control.said_more:
                 return
         self.close()
-
-    def tick(self, now: float) -> None:
-        """Nothing that depends on time is in a connection."""
 
     def close(self) -> None:
         """The process has ended, or the loop does."""

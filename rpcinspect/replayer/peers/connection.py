@@ -70,6 +70,7 @@ class FrameConnection:
         self._tap: Tap | None = None
         """The loop's, once the connection is open and both its ends are known."""
         sock.setblocking(False)
+        loop.add_timer(self._check)
         if not connecting:
             self._connected(accepted=True)
         self._watch()
@@ -143,6 +144,7 @@ class FrameConnection:
             with contextlib.suppress(OSError):
                 self._socket.send(self._out[0])
         self._loop.forget(self)
+        self._loop.remove_timer(self._check)
         self._socket.close()
         self._out.clear()
         self._buffer.clear()
@@ -162,7 +164,7 @@ class FrameConnection:
         if not self.closed:
             self._watch()
 
-    def tick(self, now: float) -> None:
+    def _check(self, now: float) -> None:
         timeout = self._limits.timeout_s
         if self._connecting and now - self._write_progress > timeout:
             self._lose(f"could not be opened within {timeout:g} s")

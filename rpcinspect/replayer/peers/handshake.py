@@ -214,6 +214,7 @@ class Listener:
             self._socket.setblocking(False)
             self.address = Address(host, self._socket.getsockname()[1])
             loop.watch(self, self._socket, READ)
+            loop.add_timer(self._check)
         except BaseException as error:
             self._socket.close()
             if isinstance(error, OSError):
@@ -237,7 +238,7 @@ class Listener:
                 continue
             self._accept(sock)
 
-    def tick(self, now: float) -> None:
+    def _check(self, now: float) -> None:
         """Gives up who says nothing."""
         timeout = self._loop.limits.timeout_s
         for connection, since in list(self._strangers.items()):
@@ -247,6 +248,7 @@ class Listener:
     def close(self) -> None:
         """Stops listening and closes connections that belong to no pipe yet."""
         self._loop.forget(self)
+        self._loop.remove_timer(self._check)
         self._socket.close()
         for connection in self._strangers:
             connection.close()

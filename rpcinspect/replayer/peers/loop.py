@@ -148,9 +148,6 @@ class SocketHandler(Protocol):
     def ready(self, events: int) -> None:
         """The socket can be read or written."""
 
-    def tick(self, now: float) -> None:
-        """Deadlines may have passed; `now` is `time.monotonic()`."""
-
     def close(self) -> None:
         """Give up the socket; must be harmless when called again."""
 
@@ -185,7 +182,7 @@ class Loop(Closing):
     # --- for handlers --------------------------------------------------------------------------------------
 
     def watch(self, handler: SocketHandler, sock: socket.socket, events: int) -> None:
-        """From now on `handler` is called when `events` are possible; 0: only for its deadlines."""
+        """From now on `handler` is called when `events` are possible; 0: never, until it asks again."""
         if self._closed:
             raise ReplayError("the loop is closed")
         before = self._handlers.get(handler)
@@ -207,7 +204,7 @@ class Loop(Closing):
             self._selector.unregister(sock)
 
     def add_timer(self, check: Callable[[float], None]) -> None:
-        """`check` is called a few times a second with the monotonic time."""
+        """`check` is called a few times a second with `time.monotonic()`: for deadlines."""
         self._timers.append(check)
 
     def remove_timer(self, check: Callable[[float], None]) -> None:
@@ -281,8 +278,5 @@ class Loop(Closing):
         now = time.monotonic()
         if now >= self._next_tick:
             self._next_tick = now + TICK_S
-            for handler in list(self._handlers):
-                if handler in self._handlers:
-                    handler.tick(now)
             for check in list(self._timers):
                 check(now)

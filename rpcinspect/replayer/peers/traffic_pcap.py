@@ -161,7 +161,7 @@ class TrafficRecorder(Closing):
             while done < len(waiting):
                 done += self._file.write(waiting[done:])
         except OSError as error:
-            self._failure = _cannot_write(self.path, error)
+            self._failure = f"{self.path}: can't be written: {error.strerror or error}"
             return False
         self._written, self._waiting = self._written + done, bytearray()
         return True
@@ -170,7 +170,3 @@ class TrafficRecorder(Closing):
 def _random() -> int:
     """The first sequence number of one side. A reader tells connections apart by it, also between files."""
     return int.from_bytes(os.urandom(4), "big")
-
-
-def _cannot_write(path: Path, error: OSError) -> str:
-    return f"{path}: can't be written: {error.strerror or error}"

@@ -58,7 +58,7 @@ Values: TypeAlias = tuple[int, ...]
 
 
 class RequestMatch(Struct, frozen=True):
-    """A captured request and what a live one has in other form."""
+    """The captured request that a live one repeats, and what differs in the live one."""
 
     call: Exchange
     differences: tuple[Difference, ...]

@@ -299,20 +299,14 @@ def work(control: Any, command: dict[str, Any]) -> None:
     import torch
     import torch.distributed.rpc as rpc
 
-    from rpcinspect.replayer.workers.bounds import LATER_THREADS, bound_memory
+    from rpcinspect.replayer.workers.bounds import LATER_THREADS
 
-    torch.set_num_threads(command["threads"])
     if command["seed"] is not None:
         torch.manual_seed(command["seed"])
         random.seed(command["seed"])
         if (numpy := sys.modules.get("numpy")) is not None:
             numpy.random.seed(command["seed"] % (1 << 32))
-    try:
-        init_rpc(command)
-    except Exception as error:
-        control.send({"failed": f"{type(error).__name__}: {error}"})
-        raise
-    control.send({"ready": True, "memory": bound_memory(command["memory"], LATER_THREADS)})
+    join_group(control, command, LATER_THREADS)
     while (message := control.receive(FOREVER_S)) is not None:
         if message[0]["do"] == "gradients":
             answer, blob = show_gradients(message[0]["context_id"])
@@ -322,6 +316,22 @@ def work(control: Any, command: dict[str, Any]) -> None:
         elif message[0]["do"] == "leave":
             rpc.shutdown()
             control.send({"left": True})
+
+
+def join_group(control: Any, command: dict[str, Any], threads: int) -> None:
+    """Joins the group, and tells our process that it is ready, or why not; from then on its memory is bounded,
+    with room for so many threads."""
+    import torch
+
+    from rpcinspect.replayer.workers.bounds import bound_memory
+
+    torch.set_num_threads(command["threads"])
+    try:
+        init_rpc(command)
+    except Exception as error:
+        control.send({"failed": f"{type(error).__name__}: {error}"})
+        raise
+    control.send({"ready": True, "memory": bound_memory(command["memory"], threads)})
 
 
 def init_rpc(command: dict[str, Any]) -> None:
@@ -401,7 +411,7 @@ def play(control: Any, command: dict[str, Any]) -> None:
     """torch's own agent in the place of a captured worker."""
     from rpcinspect.replayer.agent.main import play
 
-    play(control, command, init_rpc)
+    play(control, command, join_group)
 
 
 def has_context(context_id: int) -> bool:
