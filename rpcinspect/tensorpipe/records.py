@@ -39,7 +39,7 @@ class Visibility(Enum):
     NO_HANDSHAKE = "no-handshake"
 
 
-class Origin(Enum):
+class MessageOrigin(Enum):
     """Where a message was seen."""
 
     PACKET = "packet"
@@ -75,14 +75,14 @@ class Pipe(Struct, eq=False):
     invisible_channels: set[str] = field(default_factory=set)
     server_name: str | None = None
     """As a log says; on the network the server has none."""
-    origin: Origin = Origin.PACKET
+    origin: MessageOrigin = MessageOrigin.PACKET
     """Where its messages were seen. In a log the ends of `flow` are names, with a number that makes them
     unique."""
 
     @property
     def logged(self) -> bool:
         """Whether its messages were seen in a log."""
-        return self.origin is Origin.LOG
+        return self.origin is MessageOrigin.LOG
 
     @property
     def client(self) -> Endpoint:
@@ -157,5 +157,5 @@ class TpMessage(Struct, eq=False, gc=False):
         return cls(LIVE_PIPE, True, descriptor, Layout.V1_9, b"", payloads, None, tensors)
 
 
-LIVE_PIPE = Pipe(-1, NO_FLOW, origin=Origin.LIVE)
+LIVE_PIPE = Pipe(-1, NO_FLOW, origin=MessageOrigin.LIVE)
 """Of what live workers send to a replay: peers know their own pipes."""

@@ -148,7 +148,7 @@ def play(
             planned=planned, calls=calls, read=read_ones, rules=rules or Rules(strict=True), worker_ids=ids
         )
         members = Membership(None, list(peers.values()))  # type: ignore[arg-type]  # nobody joins or leaves
-        player = Player(inputs, stage, peers, members, Timeouts(calls, timeout_s), **more)
+        player = Player(inputs, stage, peers, members.handle, Timeouts(calls, timeout_s), **more)
         began = time.monotonic()
         player.run()
         wall_s = time.monotonic() - began

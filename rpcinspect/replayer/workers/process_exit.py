@@ -12,6 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from rpcinspect.session.words import amount
+
 NO_MEMORY = (
     *("std::bad_alloc", "MemoryError", "Cannot allocate memory", "can't allocate memory"),
     *("can't start new thread", "Resource temporarily unavailable"),
@@ -75,11 +77,13 @@ class EarlyExit(Struct, frozen=True, kw_only=True):
         """Everything in a line."""
         parts = [f"{self.who} {self.exit.text}"]
         if self.no_memory and self.memory_bytes is not None:
-            parts.append(f"it got no more memory, of which it may take {size(self.memory_bytes)} (--memory)")
+            parts.append(
+                f"it got no more memory, of which it may take {amount(self.memory_bytes)} (--memory)"
+            )
         if self.exit.signal == "SIGKILL":
             parts.append(f"that is not this replay's doing{self._oom()}")
             if self.exit.peak_bytes is not None:
-                parts.append(f"it had at most {size(self.exit.peak_bytes)} in memory")
+                parts.append(f"it had at most {amount(self.exit.peak_bytes)} in memory")
         if self.last_message is not None:
             parts.append(f"the last that it was sent is #{self.last_message}")
         return "; ".join(parts)
@@ -101,12 +105,6 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def size(count: int) -> str:
-    """Bytes as `--memory` takes them."""
-    unit, name = (10**9, "GB") if count >= 10**9 else (10**6, "MB")
-    return f"{count / unit:.3g} {name}"
 
 
 def count_oom_kills() -> int:

@@ -319,7 +319,7 @@ def work(control: Any, command: dict[str, Any]) -> None:
 
 
 def join_group(control: Any, command: dict[str, Any], threads: int) -> None:
-    """Joins the group, and tells our process that it is ready, or why not; from then on its memory is bounded,
+    """Joins the group, and tells our process that it is ready, or why not. Bounds its memory from then on,
     with room for so many threads."""
     import torch
 
