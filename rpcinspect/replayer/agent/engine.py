@@ -70,14 +70,7 @@ def start_agents(
         for role, part in parts.items()
     }
     peers = {
-        role: AgentPeer(
-            loop,
-            parts[role],
-            child.control,
-            group.workers,
-            inputs.ids,
-            bring,
-        )
+        role: AgentPeer(loop, parts[role], child.control, group.workers, inputs.ids, bring)
         for role, child in children.items()
     }
     for peer in peers.values():
@@ -93,12 +86,8 @@ def _part(role: str, inputs: SessionInputs, passes: RolePasses, place: Place) ->
         role=role,
         ids=inputs.worker_ids,
         calls=inputs.calls,
-        asked=[call for call in calls if call.callee == role and _is_python(call)],
+        asked=[call for call in calls if call.callee == role],
         passes=passes,
         place=place,
         contexts=sorted({call.context for call in calls if call.caller == role and call.context is not None}),
     )
-
-
-def _is_python(call: Exchange) -> bool:
-    return isinstance(call.request.rpc.command, PythonCall)

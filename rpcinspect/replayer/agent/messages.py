@@ -108,16 +108,21 @@ class ExpectedQuestions:
     """Captured questions in Python that have not come yet, in order."""
 
     def __init__(self, asked: Iterable[Exchange]) -> None:
-        self._asked = list(asked)
+        """Of what live workers have asked in the capture, only Python calls are shown by torch's agent."""
+        self._asked = [
+            (call, command.serialized_py_obj)
+            for call in asked
+            if isinstance(command := call.request.rpc.command, PythonCall)
+        ]
 
     def take(self, pickle: bytes, sender: str | None) -> Exchange | None:
         """The first with these bytes, otherwise the first of all; `sender`: of this worker's only, if it is
         known. It won't be found again."""
-        same = [call for call in self._asked if sender is None or call.caller == sender]
-        exact = [call for call in same if _pickle(call) == pickle]
-        for call in (exact or same)[:1]:
-            self._asked.remove(call)
-            return call
+        same = [one for one in self._asked if sender is None or one[0].caller == sender]
+        exact = [one for one in same if one[1] == pickle]
+        for one in (exact or same)[:1]:
+            self._asked.remove(one)
+            return one[0]
         return None
 
 
@@ -136,11 +141,6 @@ def retained(calls: Iterable[Exchange], metadata: AutogradMetadata, number: int)
         and call.request.rpc.command.autograd_metadata == metadata
     ]
     return found[min(number, len(found) - 1)] if found else False
-
-
-def _pickle(call: Exchange) -> bytes:
-    command = call.request.rpc.command
-    return command.serialized_py_obj if isinstance(command, PythonCall) else b""
 
 
 class OwnRRefs:

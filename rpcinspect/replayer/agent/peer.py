@@ -82,7 +82,7 @@ class RoleInputs(Struct, frozen=True, kw_only=True):
     """Of all workers."""
     calls: Mapping[int, Exchange]
     asked: Sequence[Exchange]
-    """Python calls of live workers that are expected, in order."""
+    """What live workers ask it in the capture, in the order in which it is expected."""
     passes: RolePasses
     place: Place
     contexts: Sequence[int]

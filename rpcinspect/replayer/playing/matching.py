@@ -53,8 +53,9 @@ NOTHING_LIKE_IT = "nothing like it was captured"
 Key: TypeAlias = tuple[str, str, int, str | None, int | None]
 
 
-Values: TypeAlias = tuple[int, ...]
-"""Marks of plain values, see `session/provenance.py`."""
+Mark: TypeAlias = Id | bytes | tuple[int, ...] | None
+"""What requests are looked up by: the captured id of those that are nothing but an id or the gradient of one,
+the payload, marks of the values (see `session/provenance.py`); None: all of a kind."""
 
 
 class RequestMatch(Struct, frozen=True):
@@ -68,40 +69,28 @@ class _Pool:
     """Captured requests, in order, by what can be looked up of them."""
 
     def __init__(self) -> None:
-        self.open: dict[Key, dict[int, Exchange]] = defaultdict(dict)
-        self._named: dict[tuple[Key, Id], dict[int, Exchange]] = defaultdict(dict)
-        """By the captured id, of those that are nothing but an id or the gradient of one."""
-        self._exact: dict[tuple[Key, bytes], dict[int, Exchange]] = defaultdict(dict)
-        """By the payload: tried first."""
-        self._alike: dict[tuple[Key, Values], dict[int, Exchange]] = defaultdict(dict)
-        """By the values, whatever ids are beside them: tried next."""
+        self._by: dict[tuple[Key, Mark], dict[int, Exchange]] = defaultdict(dict)
 
     def add(self, key: Key, call: Exchange) -> None:
         """Takes one more."""
-        for its in self._places(key, call):
-            its[call.index] = call
+        for mark in (None, own_id(call.request), *_marks(call.request)):
+            self._by[key, mark][call.index] = call
 
     def remove(self, key: Key, call: Exchange) -> None:
         """Forgets one, if it is here."""
-        for its in self._places(key, call):
-            its.pop(call.index, None)
+        for mark in (None, own_id(call.request), *_marks(call.request)):
+            self._by[key, mark].pop(call.index, None)
 
-    def _places(self, key: Key, call: Exchange) -> list[dict[int, Exchange]]:
-        own = own_id(call.request)
-        found = [self.open[key], self._exact[key, call.request.rpc.message.payload]]
-        found.append(self._alike[key, _values(call.request)])
-        return found if own is None else [*found, self._named[key, own]]
-
-    def named(self, key: Key, captured: Id) -> list[Exchange]:
-        """Those with this id."""
-        return list(self._named.get((key, captured), {}).values())
+    def of(self, key: Key, mark: Mark = None) -> Mapping[int, Exchange]:
+        """Those of a kind that have this mark, by index."""
+        return self._by.get((key, mark), {})
 
     def likeliest(self, key: Key, live: RpcRecord) -> Iterator[Exchange]:
         """All of a kind, those with the same bytes first, then those with the same values."""
-        exact = self._exact.get((key, live.rpc.message.payload), {})
+        payload, values = _marks(live)
+        exact, every = self.of(key, payload), self.of(key)
         yield from exact.values()
-        every = self.open.get(key, {})
-        alike = self._alike.get((key, _values(live)), {}) if len(every) > MAX_TRIALS else {}
+        alike = self.of(key, values) if len(every) > MAX_TRIALS else {}
         yield from (call for index, call in alike.items() if index not in exact)
         yield from (call for index, call in every.items() if index not in exact and index not in alike)
 
@@ -164,7 +153,7 @@ class Expected:
     def why_not(self, sender: str, role: str, live: LiveMessage) -> str:
         """Why there is none for a request, in words."""
         key = self._key(sender, role, live.record, live=True)
-        count, left = self._captured[key], [pool.open.get(key, {}) for pool in (self._like, self._equal)]
+        count, left = self._captured[key], [pool.of(key) for pool in (self._like, self._equal)]
         if not count:
             return NOTHING_LIKE_IT
         if own_id(live.record) is not None:
@@ -182,11 +171,11 @@ class Expected:
         captured = None if own is None else self._ids.translate_back(*own)
         if own is not None and captured is not None:
             for pool in (self._planned, self._like, self._equal):
-                yield pool.named(key, (own[0], captured)), True  # type: ignore[arg-type]
+                yield pool.of(key, (own[0], captured)).values(), True  # type: ignore[arg-type]
             return
         yield self._planned.likeliest(key, record), True
         if own is None:  # any other id that is not known would be equal to any that is not
-            yield self._like.likeliest(key, record), not self._planned.open.get(key)
+            yield self._like.likeliest(key, record), not self._planned.of(key)
             yield self._equal.likeliest(key, record), False
             yield self._taken.likeliest(key, record), False
 
@@ -232,11 +221,11 @@ def own_id(record: RpcRecord) -> Id | None:
     return None
 
 
-def _values(record: RpcRecord) -> Values:
-    """Of the arguments of a call in Python; of anything else none."""
+def _marks(record: RpcRecord) -> tuple[bytes, tuple[int, ...]]:
+    """The payload, and marks of the arguments of a call in Python, whatever ids are beside them."""
     pickle = record.facts.pickle if isinstance(record.rpc.command, (PythonCall, PythonRemoteCall)) else None
     udf = None if pickle is None else python_udf(pickle.root)
-    return () if udf is None else marks_of([udf.args, udf.kwargs])
+    return record.rpc.message.payload, () if udf is None else marks_of([udf.args, udf.kwargs])
 
 
 def _distance(found: Sequence[Difference]) -> tuple[int, int]:
