@@ -171,7 +171,7 @@ class _Interrupted(Exception):
 
 
 class _Replayer:
-    """What all sessions of a replay have in common."""
+    """Plays the sessions of a replay, and keeps what they have in common."""
 
     def __init__(self, opened: Run, plan: Plan, options: ReplayOptions, progress: Progress | None) -> None:
         self.opened = opened
@@ -296,7 +296,7 @@ class _SessionRun:
 
     @cached_property
     def placement(self) -> Placement:
-        """Where tensors are in this replay."""
+        """The devices of tensors in this replay."""
         return Placement.of(self.options.devices, self.calls.values())
 
     @cached_property
@@ -328,7 +328,7 @@ class _SessionRun:
         play_joined(inputs, self.options.join, self._new_player, tap=self.tap, trouble=trouble)
 
     def inputs(self) -> SessionInputs:
-        """What the player needs."""
+        """Everything that the player needs."""
         return SessionInputs(
             planned=self.planned,
             calls=self.calls,
@@ -414,7 +414,7 @@ class _SessionRun:
             yield name, found
 
     def _memory(self) -> int | None:
-        """What each live worker may take."""
+        """Bytes that each live worker may take; None: as much as there is."""
         given = self.options.memory
         if given is None and self.options.devices.kind == "cuda":
             return None  # nobody has measured what CUDA takes in the host's memory
@@ -425,7 +425,7 @@ class _SessionRun:
         self.ended = ended if self.player is None else self.player.with_last(ended)
 
     def outcome(self, failure: str | None) -> SessionOutcome:
-        """What came of it."""
+        """The result of the session; `failure`: why it ended early."""
         failure = "; ".join([*filter(None, [failure]), *self.trouble]) or None
         if failure is not None and self.ended and self.ended[0].text not in failure:
             failure = f"{failure}; {self.ended[0].text}"

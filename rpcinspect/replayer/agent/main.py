@@ -65,7 +65,7 @@ class Given(Opaque):
 
 
 class PlayedAgent:
-    """The played worker."""
+    """Plays a captured worker by torch's own agent, as the other side of the control socket says."""
 
     def __init__(self, control: Any, worker_id: int) -> None:
         self.control = control
@@ -87,13 +87,13 @@ class PlayedAgent:
     # --- the control socket ---------------------------------------------------------------------------------
 
     def say(self, what: Command, pickle: bytes = b"", tensors: Sequence[torch.Tensor] = ()) -> None:
-        """From any thread; a pickle and tensors travel behind it."""
+        """Queues a report for our process, with a pickle and tensors behind it; any thread may call it."""
         rows, storages = tell(tensors)
         blob = with_parts(what, pickle, rows, storages)
         self._out.put((what, blob))
 
     def write(self) -> None:
-        """In a thread of its own: no thread of torch waits for the other side to read."""
+        """Sends the queued reports, in a thread of its own: no thread of torch waits for their reader."""
         while True:
             self.control.send(*self._out.get(), timeout_s=FOREVER_S)
 
@@ -129,7 +129,7 @@ class PlayedAgent:
         sent.add_done_callback(lambda done: self.answered(command, done.value))
 
     def answered(self, command: Command, get: Callable[[], Any]) -> None:
-        """In a thread of the agent: `get` gives the answer, or raises what came in its place."""
+        """Reports an answer, in a thread of the agent: `get` returns it, or raises what came in its place."""
         what: Command = {"said": "answer", "n": command["n"]}
         try:
             found = get()
@@ -201,7 +201,7 @@ class PlayedAgent:
     # --- questions of live workers --------------------------------------------------------------------------
 
     def asked(self, question: Opaque) -> Any:
-        """In a thread of the agent: what `_run_function` is to return, once the other side says it."""
+        """Returns what `_run_function` is to return, once our process says it, in a thread of the agent."""
         try:
             context: int | None = autograd_c._current_context()._context_id()
         except RuntimeError:
@@ -233,7 +233,7 @@ class PlayedAgent:
     # --- gradients ------------------------------------------------------------------------------------------
 
     def arrived(self, context: int | None, edge: int, grads: Sequence[torch.Tensor | None]) -> None:
-        """In a thread of the engine: gradients for something that this worker has sent."""
+        """Reports gradients for something that this worker has sent; runs in a thread of the engine."""
         unique: list[torch.Tensor] = []
         places = []
         for grad in grads:

@@ -108,7 +108,7 @@ class ExpectedQuestions:
     """Captured questions in Python that have not come yet, in order."""
 
     def __init__(self, asked: Iterable[Exchange]) -> None:
-        """Of what live workers have asked in the capture, only Python calls are shown by torch's agent."""
+        """Keeps the Python calls among captured requests: torch's agent shows no others."""
         self._asked = [
             (call, command.serialized_py_obj)
             for call in asked

@@ -106,14 +106,14 @@ class JobThread:
         return result
 
     def begin(self, job: Callable[[], Any]) -> None:
-        """As `do`, and nobody waits; the job raises nothing."""
+        """Hands over a job that raises nothing, and does not wait for it."""
         self._jobs.put((job, queue.SimpleQueue()))
 
     def end(self) -> None:
         self._jobs.put(None)
 
     def work(self) -> None:
-        """Until `end` is called."""
+        """Runs jobs until `end` is called."""
         while (one := self._jobs.get()) is not None:
             job, done = one
             try:

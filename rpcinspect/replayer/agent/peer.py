@@ -149,7 +149,7 @@ class AgentPeer:
     def send(
         self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
     ) -> int:
-        """As of `Peer`. Raises `ReplayError` for what torch's agent can't be made to send."""
+        """Sends a request as `Peer.send`. Raises `ReplayError` for what torch's agent can't send."""
         command, context, edge = read_message(message)
         foreign = context is not None and unpack_id(context)[0] != self._part.ids[self.name]
         if context is not None and foreign and context not in self._brought:
@@ -167,11 +167,11 @@ class AgentPeer:
         return n
 
     def renew(self, message_id: int) -> None:
-        """As of `Peer`."""
+        """Gives a request its whole time again, as `Peer.renew`."""
         self._open.renew(message_id)
 
     def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
-        """As of `Peer`. What torch's agent answers by itself is not sent again."""
+        """Answers a request as `Peer.answer`; what torch's agent answers by itself is not sent again."""
         if request.message.id not in self._async:
             return True
         command, context, edge = read_message(message)

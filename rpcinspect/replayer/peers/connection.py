@@ -93,7 +93,7 @@ class FrameConnection:
         self._watch()
 
     def allow(self, length: int | None, *, exact: bool = False) -> None:
-        """How long the next frame may be, or must be; None: nothing is read until the owner says so again."""
+        """Sets the length that the next frame may have, or must have; None: reads nothing for now."""
         self._allowed = length
         self._exact = exact
         if not self._parsing and not self.closed:
@@ -118,7 +118,7 @@ class FrameConnection:
 
     @property
     def queued_bytes(self) -> int:
-        """What is still to be written."""
+        """Bytes that are still to be written."""
         return self._out_bytes
 
     @property

@@ -66,7 +66,7 @@ class Terms(Struct, frozen=True):
 
     @property
     def brochure(self) -> bytes:
-        """What we offer."""
+        """The frame that says what we offer."""
         devices = tuple([(name, DEVICES[name]) for name in self.channels])
         return write_brochure(Brochure(((UV, UV_DOMAIN),), devices), Layout.V1_9)
 
@@ -146,7 +146,7 @@ def _open_lanes(pipe: PeerPipe, address: Address, terms: Terms, body: bytes) -> 
 
 
 def _same_host(text: str, address: Address, terms: Terms) -> Address:
-    """Where another connection of a pipe is to go: to the host of its first."""
+    """The address for another connection of a pipe, which must be on the host of its first."""
     wanted = parse_address(text, terms.reach)
     if wanted.host != address.host:
         raise ReplayError(f"the worker at {address} sends us to {wanted}, another host")
@@ -154,7 +154,7 @@ def _same_host(text: str, address: Address, terms: Terms) -> Address:
 
 
 def _say_no_more(pipe: PeerPipe, control: FrameConnection) -> None:
-    """After its hello the control connection of lanes stays silent."""
+    """Loses the pipe if anything comes on the control connection of its lanes after the hello."""
     control.on_frame = lambda _: pipe.lose("something came on the control connection of the lanes")
     control.allow(pipe.loop.limits.handshake_bytes)
 
@@ -343,7 +343,7 @@ class _Arriving(Struct, eq=False):
 
     @property
     def lanes(self) -> list[str]:
-        """What those are called that carry tensors."""
+        """Names of the connections that carry tensors."""
         return ["channel"] if self.channel == BASIC else [f"lane {n}" for n in range(MPT_LANES)]
 
     def register(self, what: str) -> int:

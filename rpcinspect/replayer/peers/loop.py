@@ -143,7 +143,7 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class SocketHandler(Protocol):
-    """What the loop calls."""
+    """Owner of a socket, which the loop calls."""
 
     def ready(self, events: int) -> None:
         """The socket can be read or written."""
@@ -182,7 +182,7 @@ class Loop(Closing):
     # --- for handlers --------------------------------------------------------------------------------------
 
     def watch(self, handler: SocketHandler, sock: socket.socket, events: int) -> None:
-        """From now on `handler` is called when `events` are possible; 0: never, until it asks again."""
+        """Calls `handler` from now on when `events` are possible; 0: never, until it asks again."""
         if self._closed:
             raise ReplayError("the loop is closed")
         before = self._handlers.get(handler)
@@ -224,7 +224,7 @@ class Loop(Closing):
     # --- for the replayer ----------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float) -> list[PeerEvent]:
-        """All events so far; if there are none, waits for the first, but no longer than `timeout_s`.
+        """Returns all events so far; if there are none, waits for the first, but no longer than `timeout_s`.
 
         Raises `ReplayError` once the loop is closed.
         """

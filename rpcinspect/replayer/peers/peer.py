@@ -63,7 +63,7 @@ class Peer(Closing):
 
     @property
     def address(self) -> str:
-        """Where this peer listens, as it is published in the store."""
+        """The address at which this peer listens, as published in the store."""
         return self._listener.address.url
 
     def send(

@@ -229,7 +229,7 @@ class PeerPipe:
                 return
 
     def _tensor(self, body: bytes) -> None:
-        """From the channel: the first tensor that is waited for."""
+        """Takes the first tensor that is waited for, from the channel."""
         for incoming in self._incoming:
             if incoming.waiting:
                 index, _ = incoming.waiting.popleft()
@@ -293,7 +293,7 @@ class TensorChannel:
                 start += length
 
     def expect(self, length: int) -> None:
-        """How long the next tensor is. Saying it again before that has come is fine."""
+        """Lets the next tensor, of this length, be read. Calling it again before that has come is fine."""
         if self._left:
             return
         parts = self._split(length)

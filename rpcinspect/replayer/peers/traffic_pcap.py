@@ -103,7 +103,7 @@ class TrafficRecorder(Closing):
 
     @property
     def failure(self) -> str | None:
-        """Why nothing more is recorded; None while all is well."""
+        """The reason why nothing more is recorded; None while all is well."""
         return self._failure
 
     def close(self) -> None:

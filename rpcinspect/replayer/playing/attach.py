@@ -41,7 +41,7 @@ MAX_NAME = 100
 
 
 class JoinOptions(Struct, frozen=True, kw_only=True):
-    """Which group, and who is called otherwise in it."""
+    """The group to join, and the workers that have other names in it."""
 
     store: StoreAddress
     renames: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class JoinOptions(Struct, frozen=True, kw_only=True):
 
 
 class _Names(Struct, frozen=True, kw_only=True):
-    """Who is who in the group."""
+    """Names and ids of the captured workers in the group."""
 
     renames: Mapping[str, str]
     """Captured → live, where they differ."""
@@ -110,7 +110,7 @@ def play_joined(
 
 
 def _join(membership: Membership, options: JoinOptions) -> None:
-    """With what helps where a member is dead."""
+    """Joins; an error says what helps where a member is dead."""
     try:
         membership.join()
     except NameTakenError:
@@ -203,7 +203,7 @@ def _check_mentions(inputs: SessionInputs, ids: Mapping[str, int]) -> None:
 
 
 def _given(planned: PlannedSession, calls: Mapping[int, Exchange]) -> Iterator[tuple[int, RpcRecord]]:
-    """What would be sent to live workers, with the index of its request."""
+    """Yields the messages that would be sent to live workers, each with the index of its request."""
     for step in planned.steps:
         call = calls.get(step.message)
         if call is not None and step.action == "send":

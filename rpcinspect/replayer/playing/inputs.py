@@ -23,7 +23,7 @@ from rpcinspect.run.exchanges import Exchange
 
 
 class SessionInputs(Struct, frozen=True, kw_only=True):
-    """What a session is played from."""
+    """Everything that a session is played from."""
 
     planned: PlannedSession
     calls: Mapping[int, Exchange]
@@ -58,11 +58,11 @@ class SessionInputs(Struct, frozen=True, kw_only=True):
         return [b"" if tensor.extent is None else self.read(tensor.extent) for tensor in record.tp.tensors]
 
     def live_name(self, captured: str) -> str:
-        """What a worker of the capture is called in the live group."""
+        """The name in the live group of a worker of the capture."""
         return self.rules.worker_name(captured)
 
     def captured_name(self, live: str) -> str:
-        """What a worker that calls itself so is called in the capture."""
+        """The name in the capture of a worker of the live group."""
         return next((name for name, other in self.rules.renames.items() if other == live), live)
 
 
@@ -100,7 +100,7 @@ def allowance(planned: PlannedSession, calls: Mapping[int, Exchange]) -> int:
 
 
 def captured_bytes(record: RpcRecord) -> int:
-    """Of payloads and tensors."""
+    """Captured bytes of the payloads and tensors of a message."""
     tensors = (
         tensor.descriptor.length - tensor.missing_bytes
         for tensor in record.tp.tensors

@@ -72,7 +72,7 @@ class _Pool:
         self._by: dict[tuple[Key, Mark], dict[int, Exchange]] = defaultdict(dict)
 
     def add(self, key: Key, call: Exchange) -> None:
-        """Takes one more."""
+        """Adds a request."""
         for mark in (None, own_id(call.request), *_marks(call.request)):
             self._by[key, mark][call.index] = call
 
@@ -86,7 +86,7 @@ class _Pool:
         return self._by.get((key, mark), {})
 
     def likeliest(self, key: Key, live: RpcRecord) -> Iterator[Exchange]:
-        """All of a kind, those with the same bytes first, then those with the same values."""
+        """Yields all of a kind, those with the same bytes first, then those with the same values."""
         payload, values = _marks(live)
         exact, every = self.of(key, payload), self.of(key)
         yield from exact.values()
@@ -151,7 +151,7 @@ class Expected:
         return self._take(key, call, self._compare(call, live), equal=False)
 
     def why_not(self, sender: str, role: str, live: LiveMessage) -> str:
-        """Why there is none for a request, in words."""
+        """Says why a live request repeats no captured one."""
         key = self._key(sender, role, live.record, live=True)
         count, left = self._captured[key], [pool.of(key) for pool in (self._like, self._equal)]
         if not count:
@@ -229,6 +229,6 @@ def _marks(record: RpcRecord) -> tuple[bytes, tuple[int, ...]]:
 
 
 def _distance(found: Sequence[Difference]) -> tuple[int, int]:
-    """How unlike two messages are: differences beyond rounding first, then all."""
+    """Counts the differences of two messages: those beyond rounding, and all."""
     beyond = sum(not one.tolerated and one.code not in ("ulp", "zero-sign") for one in found)
     return beyond, len(found)

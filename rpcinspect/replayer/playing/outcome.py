@@ -33,7 +33,7 @@ although the capture has something. A request without an answer in both is ident
 
 
 class StepOutcome(Struct, frozen=True, kw_only=True):
-    """What came of one step of the plan."""
+    """The result of one step of the plan."""
 
     step: Step
     result: Result | None
@@ -106,7 +106,7 @@ class FoundSeed(Struct, frozen=True, kw_only=True):
 
 
 class SeedSearch(Struct, frozen=True, kw_only=True):
-    """What came of looking for seeds in one session."""
+    """The result of looking for seeds in one session."""
 
     session: int
     tries: range
@@ -122,7 +122,7 @@ class SeedSearch(Struct, frozen=True, kw_only=True):
     """Why nothing could be tried: the session itself ended early."""
 
     def seeds(self, given: Seeds) -> Seeds:
-        """With what was found."""
+        """The given seeds with those that were found."""
         return Seeds(everybody=given.everybody, own=given.own | {one.worker: one.seed for one in self.found})
 
 
@@ -135,7 +135,7 @@ class TrafficRecording(Struct, frozen=True, kw_only=True):
 
 
 class ReplayOutcome(Struct, frozen=True, kw_only=True):
-    """Everything that was done."""
+    """The result of a whole replay."""
 
     plan: Plan
     runs: tuple[tuple[SessionOutcome, ...], ...]
@@ -269,7 +269,7 @@ def _live_groups(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) ->
 
 
 def _places(call: Exchange, groups: Mapping[str, set[str]]) -> set[str]:
-    """Where a difference shows again."""
+    """The live workers at which a difference of a call shows again."""
     return groups.get(call.callee, set()) | groups.get(call.caller, set())
 
 
@@ -301,7 +301,7 @@ def _guess(differences: Sequence[Difference]) -> str:
 
 
 def _hint(line: str) -> str:
-    """Which option may help against an error of a live worker."""
+    """The option that may help against an error of a live worker, as the end of a sentence; or nothing."""
     if "ModuleNotFoundError" in line:
         return "; --path FOLDER lets live workers find a module"
     if any(words in line for words in NO_MEMORY):
@@ -310,7 +310,7 @@ def _hint(line: str) -> str:
 
 
 def error_line(text: str) -> str:
-    """Where Python says which exception it was; native errors have their frames after it."""
+    """The line of an error in which Python names the exception; native errors have their frames after it."""
     lines = [line.strip() for line in text.replace("\\n", "\n").splitlines() if line.strip()]
     named = [line for line in lines if _EXCEPTION.match(line)]
     return (named or lines or ["an error without words"])[-1][:MAX_LINE]

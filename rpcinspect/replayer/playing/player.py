@@ -135,7 +135,7 @@ class Player:
     # --- the loop -------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until everything is sent and answered, or given up. `KeyboardInterrupt` passes through."""
+        """Plays until everything is sent and answered, or given up. `KeyboardInterrupt` passes through."""
         began = quiet_since = time.monotonic()
         while True:
             now = time.monotonic()
@@ -161,7 +161,7 @@ class Player:
                 self._give_up_silent(time.monotonic() - quiet_since)
 
     def _give_up_silent(self, quiet_s: float) -> None:
-        """Nothing has happened for a while: what should have come from live workers by now won't."""
+        """Gives up requests of live workers that should have come by now, after a while without events."""
         unasked = self._schedule.unasked
         awaited = self._schedule.awaited()
         for index in awaited or ([] if self._sent else sorted(unasked)):
@@ -203,7 +203,7 @@ class Player:
         return next(iter(self.with_last(self._ended(wait_s))), None)
 
     def with_last(self, ended: Iterable[EarlyExit]) -> tuple[EarlyExit, ...]:
-        """With the message that each got last."""
+        """Adds the message that each process got last."""
         return tuple(replace(one, last_message=self._last.get(one.worker or "")) for one in ended)
 
     def _end_if_killed(self) -> None:
@@ -276,7 +276,7 @@ class Player:
             self._schedule.arrived(call.answer)
 
     def _not_told(self, call: Exchange) -> str | None:
-        """Which answer of its context did not come as captured, in words: it may have told ids."""
+        """Says which answer in the context of a call did not come as captured: it may have told ids."""
         missing = [
             one.step.message
             for one in self._outcomes.values()
@@ -443,7 +443,7 @@ class Player:
         self._over(self._call(step))
 
     def _over(self, call: Exchange) -> None:
-        """Nothing more comes for a request that was to be sent."""
+        """Notes that nothing more comes for a request that was to be sent."""
         self._timeouts.over(call)
         self._schedule.answered(call.index)
         if call.answer is not None:

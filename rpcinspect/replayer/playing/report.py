@@ -133,7 +133,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 def report(outcome: ReplayOutcome) -> Report:
-    """Counts an outcome."""
+    """Returns the outcome of a replay in numbers."""
     sessions = merged(outcome)
     steps = [one for session in sessions for one in session.steps]
     by_action = {
@@ -281,7 +281,7 @@ class _Gradients:
             self._back.add(message)
 
     def counts(self, *, back: bool = False) -> Counts:
-        """Of all, or of those that live workers send."""
+        """Counts all gradients; `back`: only those that live workers send."""
         return Counts.of(
             result for message, result in self._results.items() if not back or message in self._back
         )
@@ -324,7 +324,7 @@ def _verdict(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> Verdi
 
 
 def _word(results: Iterable[Result | None]) -> Literal["identical", "tolerance", "different", "failed"]:
-    """What all results together are called: an answer that does not come is another outcome."""
+    """The verdict of all results together: an answer that does not come counts as a difference."""
     worst_of_all = _worst(results)
     if worst_of_all is None:
         return "identical"

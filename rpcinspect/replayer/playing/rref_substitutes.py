@@ -49,8 +49,8 @@ ALIAS = "aten::alias(Tensor(a) self) -> Tensor(a)"
 
 
 def give(inputs: SessionInputs, loop: Loop, peers: Mapping[str, PlayedWorker], handle: Handle) -> None:
-    """All of a session's stand-ins; returns when their owners have them. Raises `ReplayError` if one does
-    not take it."""
+    """Sends all of a session's stand-ins; returns when their owners have them. Raises `ReplayError` if one
+    does not take it."""
     planned = inputs.planned
     if not planned.stand_ins:
         return
@@ -97,8 +97,8 @@ def made_by(answer: RpcRecord, rref: GloballyUniqueId, fork: GloballyUniqueId) -
 
 
 def opcodes_of_value(data: bytes) -> bytes:
-    """What of a pickle pushes its value: without PROTO, FRAME and STOP. It does so in another pickle too, if
-    nothing was memoised there before."""
+    """The opcodes of a pickle that push its value, without PROTO, FRAME and STOP; they do so in another pickle
+    too, if nothing was memoised there before."""
     places = [(opcode.name, place) for opcode, _, place in pickletools.genops(data) if place is not None]
     ends = [place for _, place in places[1:]]
     kept = [
@@ -125,7 +125,7 @@ def _live(inputs: SessionInputs, kind: str, captured: tuple[int, int]) -> Global
 
 
 def _await(loop: Loop, handle: Handle, waiting: dict[tuple[str, int], StandIn]) -> None:
-    """Until every owner has acknowledged, or one does not: each request ends in its time."""
+    """Waits until every owner has acknowledged; each request ends in its time. Raises `ReplayError`."""
     while waiting:
         for event in loop.wait(TIMEOUT_S):
             if handle(event):
@@ -140,7 +140,7 @@ def _await(loop: Loop, handle: Handle, waiting: dict[tuple[str, int], StandIn]) 
 
 
 def _refused(event: ResponseArrived | Unanswered | PipeLost) -> str | None:
-    """Why an owner has not taken a value; None: it has."""
+    """Says why an owner has not taken a value; None: it has."""
     if isinstance(event, ResponseArrived):
         kind = event.message.type
         return None if kind in TAKEN else f"it answers {type_name(kind)}"

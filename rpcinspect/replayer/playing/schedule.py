@@ -147,7 +147,7 @@ class Schedule:
         place: Mapping[int, int],
         calls: Mapping[int, Exchange],
     ) -> None:
-        """Which overlapping call waits for which."""
+        """Finds out which overlapping call waits for which."""
         for overlap in planned.overlaps:
             for other in overlap.others:
                 pair = sorted((overlap.message, other), key=lambda index: place.get(index, -1))
@@ -187,7 +187,7 @@ class Schedule:
     # --- what may be done -----------------------------------------------------------------------------------
 
     def ready(self, now: float, quiet_s: float = 0.0) -> Iterator[DueMessage]:
-        """What may be sent at this moment, in order; what is given out counts as sent.
+        """Yields what may be sent at this moment, in order; what was yielded counts as sent.
 
         `quiet_s`: for how long nothing has happened. Of what only waits for an overlapping call, one at most
         is given out then, and none if there is something else.
@@ -208,12 +208,12 @@ class Schedule:
             yield due
 
     def _hold_s(self, due: DueMessage) -> float:
-        """How long nothing must have happened before it no longer waits for those that it overlapped."""
+        """Seconds without any event after which it no longer waits for those that it overlapped."""
         stubborn = all(self._calls[index].function in self._stubborn for index in due.behind)
         return min(due.hold_s, STUBBORN_HOLD_S) if stubborn else due.hold_s
 
     def _heads(self) -> list[DueMessage]:
-        """What is next: of each worker's requests, and of the answers."""
+        """The next message of each worker's requests, and of the answers."""
         return [queue[0] for queue in self._queues.values()] + [one[-1] for one in self._asked[:1]]
 
     def _pop(self, due: DueMessage) -> None:
@@ -255,7 +255,7 @@ class Schedule:
 
     @property
     def empty(self) -> bool:
-        """Everything was sent, and nothing that live workers were to ask is open."""
+        """Whether everything was sent, and nothing that live workers were to ask is open."""
         return not self._queues and not self._asked and not self._unasked
 
     @property

@@ -87,7 +87,8 @@ def learn_sent(record: RpcRecord, ids: IdMap) -> None:
 
 
 def learn_own_fork(record: RpcRecord, ids: IdMap, number: int) -> None:
-    """For a call that a live worker made to itself and now gets from outside, before anything is sent.
+    """Gives other ids to the object that a live worker made by a call to itself, which it now gets from
+    outside; to be called before anything is sent.
 
     A worker that makes a remote object at itself has it before it asks, and the object's id is also the
     fork's. The live worker has heard of nothing yet: it gets the request as from anybody else, with a fork of
@@ -160,7 +161,7 @@ def _creator(kind: str, value: int | GloballyUniqueId) -> int | None:
 
 
 class _Live:
-    """What captured ids are in the live run."""
+    """Looks up captured ids in the live run."""
 
     def __init__(self, ids: IdMap, live_workers: Collection[int] = ()) -> None:
         self._ids = ids
@@ -294,7 +295,7 @@ def _python_pickle(record: RpcRecord, data: bytes, live: _Live) -> bytes:
 
 
 class _Changes:
-    """What the integers of a pickle are to become."""
+    """Collects the new values of a pickle's integers."""
 
     def __init__(self, numbered: Numbered) -> None:
         self._numbered = numbered

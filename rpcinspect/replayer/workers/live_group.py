@@ -23,7 +23,7 @@ from rpcinspect.replayer.workers.workers import WorkerProcess, Workers
 
 
 class LeafGradient(Struct, frozen=True, kw_only=True):
-    """What a leaf of a live worker has accumulated in a context."""
+    """The gradient that a leaf of a live worker has accumulated in a context."""
 
     dtype: str
     shape: tuple[int, ...]

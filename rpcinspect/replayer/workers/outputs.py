@@ -182,7 +182,7 @@ class ProcessOutput:
 
 
 class _Room:
-    """How much of a name is shown."""
+    """Bounds how much is shown under a name."""
 
     def __init__(self) -> None:
         self._lines = self._bytes = 0
@@ -203,7 +203,7 @@ class _Room:
         self._left_lines += data.count(b"\n")
 
     def rest(self) -> str:
-        """What is not shown, in words."""
+        """Says how much is not shown."""
         lines = "a line" if self._left_lines < 2 else f"{self._left_lines:,} more lines"
         return f"… {lines} not shown ({self.left_bytes:,} bytes)"
 

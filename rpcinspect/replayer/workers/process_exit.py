@@ -22,7 +22,7 @@ NO_MEMORY = (
 
 
 class Exit(Struct, frozen=True):
-    """What the system tells of a process that has ended."""
+    """How a process has ended, as far as the system tells."""
 
     code: int | None
     """Negative: the number of the signal that ended it; None: its parent has ended, too, and nobody can
@@ -74,7 +74,7 @@ class EarlyExit(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Everything in a line."""
+        """How it ended and what is known of the reason, in one line."""
         parts = [f"{self.who} {self.exit.text}"]
         if self.no_memory and self.memory_bytes is not None:
             parts.append(

@@ -111,7 +111,7 @@ class ForkServer:
         self.control.send({"forked": pid})
 
     def _become(self, command: dict[str, Any], files: list[int], scratch: str, parent: int) -> NoReturn:
-        """In the child: leaves everything of the fork server behind, does its work, ends."""
+        """Turns the child into a store or a worker: drops all of the fork server, does its work, ends."""
         code = 1
         try:
             set_parent_death_signal(signal.SIGKILL)
@@ -335,8 +335,8 @@ def join_group(control: Any, command: dict[str, Any], threads: int) -> None:
 
 
 def init_rpc(command: dict[str, Any]) -> None:
-    """As the user's `init_rpc`, but dynamic, over TCP only, and without torch's rule that rank 0 hosts the
-    store."""
+    """Calls `init_rpc` as the user would, but dynamic, over TCP only, and without torch's rule that rank 0
+    hosts the store."""
     import datetime
 
     import torch
@@ -455,14 +455,14 @@ def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
 
 
 def flush() -> None:
-    """What is written leaves this process."""
+    """Writes out what standard output and errors still hold."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # the user's modules may have replaced it
             stream.flush()
 
 
 def failed_import(module: str, error: BaseException) -> dict[str, Any]:
-    """What is told of it; a script that exits says why on its standard error, as without us."""
+    """The report of an import that failed; a script that exits writes why to standard error, as without us."""
     first = next(iter(str(error).splitlines()), "")
     text = type(error).__name__ + (f": {first}" if first else "")
     failed: dict[str, Any] = {"failed": text, "importing": module}

@@ -47,7 +47,7 @@ def parts_of(what: Object, blob: bytes) -> tuple[bytes, list[bytes]]:
 
 
 class SilenceError(ReplayError):
-    """Nothing was said in the time that was given."""
+    """The other process has sent nothing in the time that it had."""
 
 
 class ControlSocket:

@@ -46,7 +46,7 @@ PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_P
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """What the user says about live workers."""
+    """Options of live workers."""
 
     path: tuple[str, ...] = ()
     """Folders that modules are searched in first."""
@@ -94,7 +94,7 @@ class WorkerProcess:
         self._output = output
 
     def wait(self, timeout_s: float = 0.0) -> Exit | None:
-        """How it has ended, for which it waits; None: it still runs."""
+        """Waits for its end and returns how it has ended; None: it still runs."""
         return self._workers.wait(self.pid, timeout_s)
 
     def tail(self) -> str:
@@ -201,30 +201,30 @@ class Workers(Closing):
         try:
             while not self._closed and self._parent_exit is None:
                 if self._heard(timeout_s) is None:
-                    self._lose_parent()
+                    self._parent_exit = self._exit_of_parent()
                 timeout_s = 0.0
         except SilenceError:  # there is no more news
             pass
         except ReplayError:  # what it says is no news
-            self._lose_parent()
+            self._parent_exit = self._exit_of_parent()
         orphaned = self._parent_exit
         if orphaned is None:
             return self._ended
         return self._ended | {pid: orphaned for pid in self._children if pid not in self._ended}
 
     def wait(self, pid: int, timeout_s: float) -> Exit | None:
-        """How a process that was forked has ended, for which it waits; None: it still runs."""
+        """Waits for the end of a forked process and returns how it has ended; None: it still runs."""
         deadline = time.monotonic() + timeout_s
         found = self.ends().get(pid)
         while found is None and not self._closed and (left := deadline - time.monotonic()) > 0:
             found = self.ends(left).get(pid)
         return found
 
-    def _lose_parent(self) -> None:
-        """Children go with their parent, and nobody tells how; nor does one that talks nonsense."""
+    def _exit_of_parent(self) -> Exit:
+        """How the parent process has ended, and its children with it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_S)
-        self._parent_exit = Exit(None, parent_code=self._process.poll())
+        return Exit(None, parent_code=self._process.poll())
 
     def end(self, pid: int) -> None:
         """Kills a forked process and waits for its end."""
@@ -288,7 +288,7 @@ class Workers(Closing):
         )
 
     def _until(self, key: str, timeout_s: float, who: str) -> Object:
-        """What the parent process says next with this key."""
+        """Waits for the next report of the parent process that has this key."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -305,10 +305,8 @@ class Workers(Closing):
                 return heard
 
     def _end_of_parent(self) -> str:
-        """In words; what it imports may end it."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_S)
-        how = Exit(None, parent_code=self._process.poll()).parent_text
+        """Says how the parent process has ended; a module that it imports may end it."""
+        how = self._exit_of_parent().parent_text
         if self._importing and not self._ready:
             return f"importing {self._importing} ended the process: it {how}"
         return f"the workers' parent process {how}"
@@ -346,7 +344,7 @@ def worker_environment(threads: int, *, cuda: bool = False) -> dict[str, str]:
 
 
 def _failed_import(heard: Object) -> str:
-    """Which module can't be imported, and why."""
+    """Says which module can't be imported, and why."""
     head = f"importing {heard['importing']}" if heard.get("importing") else "import"
     if "exit" not in heard:
         return f"{head}: {heard['failed']}"
