@@ -97,8 +97,8 @@ def made_by(answer: RpcRecord, rref: GloballyUniqueId, fork: GloballyUniqueId) -
 
 
 def opcodes_of_value(data: bytes) -> bytes:
-    """The opcodes of a pickle that push its value, without PROTO, FRAME and STOP; they do so in another pickle
-    too, if nothing was memoised there before."""
+    """The opcodes of a pickle that push its value, without PROTO, FRAME and STOP; they do so in another
+    pickle too, if nothing was memoised there before."""
     places = [(opcode.name, place) for opcode, _, place in pickletools.genops(data) if place is not None]
     ends = [place for _, place in places[1:]]
     kept = [

@@ -462,7 +462,7 @@ def flush() -> None:
 
 
 def failed_import(module: str, error: BaseException) -> dict[str, Any]:
-    """The report of an import that failed; a script that exits writes why to standard error, as without us."""
+    """The report of an import that failed; a script that exits writes why to standard error itself."""
     first = next(iter(str(error).splitlines()), "")
     text = type(error).__name__ + (f": {first}" if first else "")
     failed: dict[str, Any] = {"failed": text, "importing": module}
