@@ -221,7 +221,7 @@ def test_a_store_that_ends_in_the_middle(group: LiveGroup, store: StoreClient) -
 
     def progress(done: int, _: int) -> None:
         if done == 2:
-            group._store.end()
+            group._processes[0].end()
 
     outcome = outcome_of(group, progress=progress)
     (run,) = outcome.runs
